@@ -81,8 +81,8 @@ class FilePatch(msgspec.Struct):
 
 
 def parse_patch(text: str) -> list[FilePatch]:
-    """The files of a patch. Raises ToolError if it does not follow the format; the message names the
-    line.
+    """What a patch says about each of its files. Raises ToolError if it does not follow the format;
+    the message names the line.
     """
     lines = TextFile(text).text.strip("\n").split("\n")
     first, last = _find_begin_and_end(lines)
@@ -104,27 +104,29 @@ def parse_patch(text: str) -> list[FilePatch]:
 
 
 def _read_line(file: FilePatch, lines: list[str], number: int) -> None:
-    """Read a line below the header of a file."""
+    """Read the line with this number below the header of a file, into `file`. Blank lines that are
+    no part of it are skipped. Raises ToolError for any other line.
+    """
     line = lines[number]
+    expected = "expected a file header"
     if file.kind == "Update":
         _read_update(file, number, line)
         return
     if file.kind == "Add":
+        expected = "each line of an added file begins with +"
         # A blank line belongs to the added file if more lines of it follow.
         is_blank_inside = not line.strip() and lines[number + 1].startswith("+")
         if is_blank_inside or line.startswith("+"):
             file.content.append(line[1:])
             return
     if line.strip():
-        added = "each line of an added file begins with +"
-        raise _wrong_line_error(
-            number, line, added if file.kind == "Add" else "expected a file header"
-        )
+        raise _wrong_line_error(number, line, expected)
 
 
 def _find_begin_and_end(lines: list[str]) -> tuple[int, int]:
-    """The numbers of the lines with the begin and the end mark. A heredoc or a Markdown fence around
-    them is skipped. Raises ToolError if one is missing.
+    """The indexes of the lines with the begin mark and with the end mark. Before the begin mark
+    only a heredoc or a Markdown fence may stand; what follows the end mark is ignored. Raises
+    ToolError if a mark is missing.
     """
     first = next((at for at, line in enumerate(lines) if line.strip() == BEGIN), None)
     if first is None or any(
@@ -140,8 +142,8 @@ def _find_begin_and_end(lines: list[str]) -> tuple[int, int]:
 
 
 def _read_update(file: FilePatch, number: int, line: str) -> None:
-    """Read a line below the header of an update: a new path, a header or a line of a hunk, or the
-    end mark.
+    """Read a line below the header of an update, into `file`: the new path of the file, a header or
+    a line of a hunk, or the mark of the end of the file. Raises ToolError for any other line.
     """
     hunk = file.hunks[-1] if file.hunks else None
     if hunk is None and (moved := _MOVE_HEADER.fullmatch(line.rstrip())):
@@ -159,16 +161,22 @@ def _read_update(file: FilePatch, number: int, line: str) -> None:
 
 
 def _read_hunk_header(file: FilePatch, number: int, line: str) -> None:
-    """Read `@@ NAME`; several headers in a row belong to one hunk."""
+    """Read a line `@@ NAME`, which begins a new hunk. Several such lines in a row belong to one
+    hunk. The line numbers of a unified diff (`@@ -1,2 +1,3 @@`) are ignored.
+    """
     if not file.hunks or file.hunks[-1].lines:
         file.hunks.append(Hunk(number))
-    header = "" if _UNIFIED_HEADER.fullmatch(line) else line[2:].removeprefix(" ")
+    if _UNIFIED_HEADER.fullmatch(line):
+        return
+    header = line[2:].removeprefix(" ")
     if header.strip():
         file.hunks[-1].headers += (header,)
 
 
 def _read_hunk_line(file: FilePatch, number: int, line: str) -> None:
-    """Read a line of a hunk; a blank one begins no hunk."""
+    """Read a line of the last hunk. It begins a new one if there is none, or the last one is at the
+    end of the file; but a blank line does not. A line without a mark is a blank line of context.
+    """
     if not file.hunks or file.hunks[-1].at_end:
         if not line.strip():
             return
@@ -177,8 +185,8 @@ def _read_hunk_line(file: FilePatch, number: int, line: str) -> None:
 
 
 def _require_complete(files: list[FilePatch]) -> None:
-    """Drop hunks without text. Raises ToolError if the patch names no file, changes nothing in one,
-    or names one twice.
+    """Remove the hunks that have only blank lines. Raises ToolError if the patch then changes
+    nothing in a file, or names no file, or names one twice.
     """
     if not files:
         raise ToolError("The patch is empty: it names no file.")
@@ -208,17 +216,18 @@ def _wrong_line_error(number: int, line: str, expected: str) -> ToolError:
 
 
 def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> TextFile:
-    """The file with its hunks applied. A note on each tolerated difference is added to `notes`. A new
-    last line ends with a newline.
+    """The file with its hunks applied. A note on each tolerated difference is added to `notes`. A
+    last line without a newline keeps that, unless a hunk writes it.
 
     Raises:
         ToolError: a place cannot be found; the message shows the nearest lines.
     """
+    # With a newline at the end, all lines are alike.
     lacks_last_newline = file.text != "" and not file.text.endswith("\n")
     if lacks_last_newline:
         file = replace(file, raw=file.raw + file.newline)
     lines = file.text.split("\n")[:-1]
-    spans: list[Span] = []
+    spans: list[Span] = []  # in lines, not yet in characters
     taken: set[int] = set()
     search_from = 0
     for hunk in hunks:
@@ -238,8 +247,9 @@ def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> Text
 
 
 def _find_header(lines: list[str], hunk: Hunk, header: str, start: int) -> int:
-    """The number of the line that a header names: a line with exactly this text, else one that begins
-    with it; from `start` on, else the first in the file. Raises ToolError if there is none.
+    """The index of the line that a header names: a line with this text, otherwise one that begins
+    with it. The first one from `start` on; if there is none, the first one in the file. Raises
+    ToolError if no line begins with it.
     """
     positions, _ = _find_positions(lines, [header], start)
     if not positions:
@@ -259,15 +269,24 @@ def _find_header(lines: list[str], hunk: Hunk, header: str, start: int) -> int:
 def _find_hunk(
     lines: list[str], hunk: Hunk, start: int, taken: set[int], notes: list[str]
 ) -> tuple[int, int]:
-    """The number of the line where a hunk begins, and how many lines of the file it replaces. A note
-    on a tolerated difference is added to `notes`. Raises ToolError if its lines are not there.
+    """The index of the line where a hunk begins, and how many lines of the file it replaces.
+
+    A hunk that only adds lines is put below its headers; without headers, at the end of the file. A
+    note on a tolerated difference is added to `notes`. Raises ToolError if its lines are not there.
+
+    Args:
+        start: the index of the line from which on the hunk is looked for first.
+        taken: the indexes of lines that other hunks replace.
     """
     old = hunk.old
     if not old:
-        return (start if hunk.headers and not hunk.at_end else len(lines)), 0
-    # Models sometimes end a hunk with an empty line that is not in the file.
-    may_lack_last = len(old) > 1 and not old[-1]
-    for wanted in (old, old[:-1]) if may_lack_last else (old,):
+        is_below_headers = bool(hunk.headers) and not hunk.at_end
+        return (start if is_below_headers else len(lines)), 0
+    attempts = [old]
+    if len(old) > 1 and not old[-1]:
+        # Models sometimes end a hunk with an empty line that is not in the file.
+        attempts.append(old[:-1])
+    for wanted in attempts:
         positions, how = _find_free_positions(lines, hunk, wanted, start, taken)
         if positions:
             notes += _deviation_notes(hunk, positions, how)
@@ -281,18 +300,25 @@ def _find_hunk(
 def _find_free_positions(
     lines: list[str], hunk: Hunk, wanted: list[str], start: int, taken: set[int]
 ) -> tuple[list[int], str]:
-    """The positions of lines that no other hunk has taken, and the tolerance that found them."""
+    """The positions of the lines `wanted` that no other hunk has taken, and the tolerance that
+    found them. They are looked for from `start` on; if they are not there, in the whole file, where
+    they must be unique. For a hunk at the end of the file, a position at its end is preferred.
+    """
     positions, how = _find_positions(lines, wanted, start)
     if not positions:  # the changes are not in the order of the file
         positions, how = _find_positions(lines, wanted, 0)
-        positions = positions if len(positions) == 1 else []
+        if len(positions) > 1:
+            positions = []
     if hunk.at_end:
-        positions = [at for at in positions if at + len(wanted) == len(lines)] or positions
+        at_end = [at for at in positions if at + len(wanted) == len(lines)]
+        positions = at_end or positions
     return [at for at in positions if taken.isdisjoint(range(at, at + len(wanted)))], how
 
 
 def _deviation_notes(hunk: Hunk, positions: list[int], how: str) -> Iterator[str]:
-    """Yield what the model must check: that the lines differed, or are in the file more than once."""
+    """Yields notes on what the model must check: that the lines of the hunk differed from the file,
+    or are in the file at more than one position. None if they were equal and unique.
+    """
     which = f"The change at line {hunk.line + 1} of the patch was made at line {positions[0] + 1}"
     if how:
         yield f"{which} of the file, though {how}."
@@ -302,8 +328,8 @@ def _deviation_notes(hunk: Hunk, positions: list[int], how: str) -> Iterator[str
 
 
 def _find_positions(lines: list[str], wanted: Sequence[str], start: int) -> tuple[list[int], str]:
-    """All positions of lines from `start` on, and the tolerance that found them: the strictest with a
-    match (empty: the lines are equal).
+    """The indexes, from `start` on, at which the lines `wanted` begin; and the tolerance that found
+    them, in words. It is the strictest one that finds any; it is empty if the lines are equal.
     """
     for how, normal in _COMPARISONS.items():
         if positions := [at for at in find_lines(lines, wanted, normal) if at >= start]:
@@ -321,18 +347,21 @@ def _nearest_lines_hint(near: str) -> str:
 
 
 def _changed_spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[Span]:
-    """The ranges of lines that a hunk changes, with the new text of each. Lines of context stay as in
-    the file.
+    """The ranges of lines that a hunk changes, each with its new text. Lines of context stay as
+    they are in the file, also where the hunk has them with other spaces.
+
+    Args:
+        first, size: the index of the first line of the hunk in the file, and the number of its lines.
     """
-    indent = (
-        reindent_between(hunk.old[:size], lines[first : first + size]) if size else None
-    ) or str
+    reindent = reindent_between(hunk.old[:size], lines[first : first + size]) if size else None
+    indent = reindent or str  # as the file is indented
     spans: list[Span] = []
     at = first
     start, old, new = at, list[str](), list[str]()
-    for mark, line in [*hunk.lines, (" ", "")]:
+    end_of_hunk = (" ", "")
+    for mark, line in [*hunk.lines, end_of_hunk]:
         if mark == " ":
-            if new or start < at:
+            if new or start < at:  # the lines before are a change
                 new_lines = keep_characters(old, lines[start:at], new)
                 spans.append(Span(start, at, "".join(f"{indent(line)}\n" for line in new_lines)))
             start, old, new = at + 1, [], []
@@ -363,18 +392,16 @@ class _Step(msgspec.Struct, frozen=True):
 
     @property
     def changes(self) -> list[FileChange]:
-        """The change of the file, after the deletion of a file that it replaces by a move."""
-        lost = (
-            [file_change(self.target.shown, self.target.text, None)]
-            if self.target and self.target.file
-            else []
-        )
-        after, moved_to = (
-            None if self.after is None else self.after.text,
-            self.target.shown if self.target else "",
-        )
+        """The change of the file. If it is moved over another file, the deletion of that comes
+        first.
+        """
+        changes = []
+        if self.target and self.target.file:
+            changes.append(file_change(self.target.shown, self.target.text, None))
         before = self.file_before
-        return [*lost, file_change(before.shown, before.text, after, moved_to)]
+        after = None if self.after is None else self.after.text
+        moved_to = self.target.shown if self.target else ""
+        return [*changes, file_change(before.shown, before.text, after, moved_to)]
 
 
 class ApplyPatch(ChangeTool[ApplyPatchArgs]):
@@ -421,13 +448,13 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         return _list_paths(files)
 
     def _files(self, args: ApplyPatchArgs) -> list[FilePatch]:
-        """The files of the patch, each with the path of the file that is meant."""
+        """The files of the patch. A path that only looks like that of a file is replaced by the
+        path of that file; but where a new file may be meant, only if the model has read that file.
+        """
         files = parse_patch(args.input)
         for file in files:
-            is_new = file.kind == "Add"
-            file.path = find_existing(
-                self._workspace, file.path, self._seen.has_read if is_new else lambda _path: True
-            )
+            is_meant = self._seen.has_read if file.kind == "Add" else lambda _path: True
+            file.path = find_existing(self._workspace, file.path, is_meant)
             if file.moved_to:
                 file.moved_to = find_existing(self._workspace, file.moved_to, self._seen.has_read)
         return files
@@ -445,16 +472,19 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             if access == "write":
                 for step in steps:
                     require_writable(step.file_before)
-                with ExitStack() as undo:
+                with ExitStack() as undo:  # restores what was written if a later file fails
                     for step in steps:
                         self._write_step(step, undo)
                     undo.pop_all()
             return display_of([*chain.from_iterable(step.changes for step in steps)])
 
     def _report(self, args: ApplyPatchArgs, display: Display) -> str:
-        """One line per file: A added, D deleted, M changed."""
+        """The text for the model: a line for each file, which begins with A (added), D (deleted) or
+        M (changed).
+        """
         lines = ["Applied the patch:"]
-        for change in display.body.changes if isinstance(display.body, Diff) else ():
+        changes = display.body.changes if isinstance(display.body, Diff) else ()
+        for change in changes:
             moved = f" -> {change.moved_to}" if change.moved_to else ""
             lines.append(f"{_change_mark(change)} {change.path}{moved}")
         return "\n".join(lines)
@@ -462,8 +492,11 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
     def _plan_step(
         self, patch: FilePatch, access: Access, stack: ExitStack, notes: list[str]
     ) -> _Step:
-        """Plan what the patch does to one file; nothing is written. Raises ToolError if it cannot be
-        done.
+        """Plan what the patch does to one file; nothing is written. Notes for the model are added
+        to `notes`. Raises ToolError if it cannot be done.
+
+        Args:
+            stack: keeps the folders of the files open.
         """
         file_before = self._seen.find(patch.path, access, stack, creates=patch.kind == "Add")
         self._seen.require_current(file_before, if_read=True)
@@ -495,7 +528,10 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
     def _plan_target(
         self, patch: FilePatch, access: Access, stack: ExitStack, notes: list[str]
     ) -> FileBefore:
-        """The file to which another one is moved; one that exists is replaced."""
+        """The file at the new path of a file that the patch moves. If there is one, it will be
+        replaced, which is added to `notes`. Raises ToolError if it has changed since the model read
+        it.
+        """
         target = self._seen.find(patch.moved_to, access, stack, creates=True)
         if target.file is not None:
             self._seen.require_current(target, if_read=True)
@@ -503,7 +539,9 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         return target
 
     def _write_step(self, step: _Step, undo: ExitStack) -> None:
-        """Write one file, and move or delete the old one. What restores both is added to `undo`."""
+        """Write the new text of one file, at its new path if it moves, and delete the old file if
+        it moves or goes away. Calls that restore both are added to `undo`. Raises ToolError.
+        """
         file_before, seen = step.file_before, self._seen
         if step.after is not None:
             target = step.target or file_before
@@ -532,14 +570,19 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
 
 
 def _change_mark(change: FileChange) -> str:
-    """A: added, D: deleted, M: changed."""
+    """The letter of a change in the report: `A` added, `D` deleted, `M` changed."""
     if change.before is None:
         return "A"
     return "D" if change.after is None else "M"
 
 
 def restore_file(file_before: FileBefore, written: bytes | None, seen: FilesSeen) -> None:
-    """Restore a file after a patch of which only a part was written."""
+    """Restore a file as it was before a patch, after only a part of the patch could be written. A
+    failure is ignored.
+
+    Args:
+        written: what the patch has written to the file; None if it has deleted it.
+    """
     place = file_before.place
     with suppress(OSError), seen.recording(place.path, written, file_before.before):
         if file_before.stat is None:

@@ -29,11 +29,12 @@ def builtin_tools(
     search: SearchMemory | None = None,
     keeps_back: Callable[[Path], bool] = lambda _path: False,
 ) -> tuple[AnyTool, ...]:
-    """Every built-in tool; memory_search only with a `search`, notebook_edit only if the project has
-    a notebook. Searches skip files that rules keep back. Blocks: it looks at names of files, and
-    reads and writes the cache of schemas.
+    """Every built-in tool. The order is fixed, so that the provider's cache stays valid. Blocks: it
+    looks at names of files, and reads and writes the cache of schemas.
 
-    The order is fixed, so that the provider's cache stays valid.
+    Args:
+        search: what memory_search calls; None: there is no such tool.
+        keeps_back: whether rules of the user keep a file from being read: grep skips it.
     """
     schemas = SchemaCache()
     has_notebook = ".ipynb" in near_endings(seen.workspace.root)

@@ -41,15 +41,20 @@ class CodeChecks(Protocol):
 
 
 def format_errors(lines: Sequence[str]) -> str:
-    """The first ten new errors as text for the model."""
+    """New errors as text for the model: the first MAX_ERRORS, and how many more there are."""
+    shown = ["New errors since your changes:", *lines[:MAX_ERRORS]]
     further = len(lines) - MAX_ERRORS
-    rest = [f"… and {plural(further, 'more new error')}"] if further > 0 else []
-    return "\n".join(["New errors since your changes:", *lines[:MAX_ERRORS], *rest])
+    if further > 0:
+        shown.append(f"… and {plural(further, 'more new error')}")
+    return "\n".join(shown)
 
 
 async def describe_late_errors(checks: CodeChecks, seconds: float) -> str:
-    """Errors that came after the result of their change, as text for the model; empty if there are
-    none.
+    """The errors that were found too late for the result of their change, as text for the model;
+    empty if there are none.
+
+    Args:
+        seconds: how long to wait for checks that still run.
     """
     errors = await checks.late_errors(seconds)
     return format_errors(errors) if errors else ""

@@ -37,7 +37,9 @@ class DdgsSearch(WebSearch):
 
 
 def _ask_ddgs(query: str) -> list[dict[str, Any]]:
-    """The pages that DuckDuckGo has found. Blocks. Raises ToolError."""
+    """The pages that DuckDuckGo has found, as the package returns them, with the key `url` that
+    `read_results` needs. Empty without results. Blocks. Raises ToolError.
+    """
     from urllib.request import getproxies  # imported late: it imports email
 
     from ddgs import DDGS

@@ -40,8 +40,8 @@ class Write(ChangeTool[WriteArgs]):
         return f"write {self._name_of(args.path)}"
 
     def _change(self, args: WriteArgs, access: Access, notes: list[str]) -> Display:
-        """Check the call, and write the file if `access` allows it. Raises ToolError: the model has
-        not read it as it is now, or nothing changes.
+        """Check the call, and write the file if `access` is `write`. Returns the change for the
+        user. Raises ToolError: the model has not read the file as it is now, or nothing changes.
         """
         with self._seen.lock([args.path]) as stack:
             file_before = self._seen.find(args.path, access, stack, creates=True)
@@ -91,8 +91,9 @@ class Edit(ChangeTool[EditArgs]):
         return f"edit {self._name_of(args.path)}"
 
     def _change(self, args: EditArgs, access: Access, notes: list[str]) -> Display:
-        """Make all edits, and write the file if `access` allows it. Raises ToolError: one of them
-        cannot be made, or the file has changed.
+        """Make all edits, and write the file if `access` is `write`. Returns the change for the
+        user; notes for the model are added to `notes`. Raises ToolError: an edit cannot be made, or
+        the file has changed since the model read it.
         """
         with self._seen.lock([args.path]) as stack:
             if args.encoding:
@@ -107,7 +108,7 @@ class Edit(ChangeTool[EditArgs]):
                 # If the file was not read, this is reported first.
                 self._seen.require_current(file_before)
                 raise
-            if notes:
+            if notes:  # without an exact and unique match the model must have read the file
                 self._seen.require_current(file_before)
             if after.raw == before.raw:
                 raise ToolError(f"These edits change nothing in {file_before.shown}.")
@@ -115,9 +116,8 @@ class Edit(ChangeTool[EditArgs]):
             if access == "write":
                 # In a file that was not read, only the replaced text matched; the rest is not
                 # known.
-                self._seen.store(
-                    file_before, after, is_known=self._seen.has_read(file_before.place.path)
-                )
+                is_known = self._seen.has_read(file_before.place.path)
+                self._seen.store(file_before, after, is_known=is_known)
             return display_of([file_change(file_before.shown, before.text, after.text)])
 
     def _report(self, args: EditArgs, display: Display) -> str:
@@ -125,7 +125,8 @@ class Edit(ChangeTool[EditArgs]):
 
 
 def apply_edits(file: TextFile, edits: list[Replacement], notes: list[str]) -> TextFile:
-    """The file with all edits made, in order. Notes on tolerated differences are added to `notes`.
+    """The file with all edits made, in their order: each sees those before it. Notes for the model
+    on tolerated differences, and on the number of replaced places, are added to `notes`.
 
     Raises:
         ToolError: one of them cannot be made; the message says which.
@@ -141,8 +142,11 @@ def apply_edits(file: TextFile, edits: list[Replacement], notes: list[str]) -> T
 
 
 def _apply_edit(file: TextFile, edit: Replacement, which: str, notes: list[str]) -> TextFile:
-    """The file with one edit made. Notes on tolerated differences and on the number of places are
-    added to `notes`; they begin with `which` edit it is. Raises ToolError if it cannot be made.
+    """The file with one edit made. Notes on tolerated differences, and on the number of places that
+    `replace_all` has changed, are added to `notes`. Raises ToolError if it cannot be made.
+
+    Args:
+        which: which edit of the call it is, as the beginning of each note; empty for the only one.
     """
     old, new = TextFile(edit.old_text).text, TextFile(edit.new_text).text
     if not old:

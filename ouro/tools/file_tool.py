@@ -31,8 +31,8 @@ class FileTool(Tool[A]):
         self._workspace = seen.workspace
 
     def resolve(self, args: A) -> tuple[AnyTool, Any]:
-        """This tool, and the arguments with the path of the file that is meant, if the path in the call
-        only looks like it.
+        """This tool, and the arguments. If there is no file with the path in the call, but one
+        whose path looks like it, the arguments have the path of that file.
         """
         if not (path := getattr(args, "path", "")):
             return self, args
@@ -61,8 +61,8 @@ class ChangeTool(FileTool[A]):
         return await asyncio.to_thread(self._change, args, "show", [])
 
     async def run(self, args: A, ctx: ToolContext) -> ToolResult:
-        """Change the files. The result has the notes of the change, and the errors that a language
-        server finds since.
+        """Change the files. The result has the notes on the change, and the errors that are new in
+        the code since; the user sees the first one.
         """
         notes: list[str] = []
         display = await asyncio.to_thread(self._change, args, "write", notes)
@@ -77,8 +77,8 @@ class ChangeTool(FileTool[A]):
 
     @abstractmethod
     def _change(self, args: A, access: Access, notes: list[str]) -> Display:
-        """Compute the changes, and write them if `access` is `write`; returns them for the user. Notes
-        for the model are added to `notes`. Raises ToolError.
+        """Compute the changes, and write them if `access` is `write`; returns them for the user.
+        Notes for the model are added to `notes`. Raises ToolError.
         """
 
     @abstractmethod
@@ -89,27 +89,37 @@ class ChangeTool(FileTool[A]):
 def file_change(
     shown: str, before: str | None, after: str | None, moved_to: str = ""
 ) -> FileChange:
-    """The change of a file as the user sees it. A text is None if there is no file. Of a long file the
-    change has only the lines around it, because it is saved with the session.
+    """The change of a file as the user sees it. Of a long file it has only the changed part with
+    some lines around it, because it is saved with the session.
+
+    Args:
+        shown: the name of the file for the user.
+        before, after: the texts; None if there is no file.
+        moved_to: the new name; empty if the file stays.
     """
     if before is None or after is None or max(len(before), len(after)) <= _MAX_WHOLE_IN_DISPLAY:
         return FileChange(shown, before, after, moved_to)
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     changes = line_changes(old, new) or [LineChange(0, 0, 0, 0)]
-    first = max(0, changes[0].old_start - _CONTEXT_LINES)
-    left_out = max(0, len(old) - changes[-1].old_end - _CONTEXT_LINES)
-    old_part, new_part = ("".join(lines[first : len(lines) - left_out]) for lines in (old, new))
-    return FileChange(shown, old_part, new_part, moved_to, first_line=first + 1)
+    # The lines before and after all changes are the same in both texts, and as many.
+    left_out_before = max(0, changes[0].old_start - _CONTEXT_LINES)
+    left_out_after = max(0, len(old) - changes[-1].old_end - _CONTEXT_LINES)
+    old_part = "".join(old[left_out_before : len(old) - left_out_after])
+    new_part = "".join(new[left_out_before : len(new) - left_out_after])
+    return FileChange(shown, old_part, new_part, moved_to, first_line=left_out_before + 1)
 
 
 def display_of(changes: Sequence[FileChange]) -> Display:
-    """The changes of a call, with a summary: `+3 −1`, `new file, 12 lines`, `3 files, +10 −2`."""
+    """The changes of a call for the user. The summary counts the added and removed lines: `+3 −1`;
+    for a new file `new file, 12 lines`; for a deleted one `deleted, 12 lines`; for several files `3
+    files, +10 −2`.
+    """
     added = removed = 0
     for change in changes:
         old, new = change.texts()
         for start, end, new_start, new_end in change.line_changes():
             # A line that only got or lost its newline is no change for the user.
-            unchanged = int(_differs_in_newline(old[start:end], new[new_start:new_end]))
+            unchanged = 1 if _differs_in_newline(old[start:end], new[new_start:new_end]) else 0
             added += new_end - new_start - unchanged
             removed += end - start - unchanged
     summary = f"+{added} −{removed}"
@@ -123,10 +133,10 @@ def display_of(changes: Sequence[FileChange]) -> Display:
 
 
 def _differs_in_newline(old: Sequence[str], new: Sequence[str]) -> bool:
-    """Whether the last line of a file is in both, but once without its newline."""
+    """Whether the last line of a file is in both, but in one of them without its newline."""
     return _ends_as_line_of(old, new) or _ends_as_line_of(new, old)
 
 
 def _ends_as_line_of(lines: Sequence[str], others: Sequence[str]) -> bool:
-    """Whether the last line has no newline, and is in the others with one."""
+    """Whether the last of `lines` has no newline at its end, and is among `others` with a newline."""
     return bool(lines) and not lines[-1].endswith("\n") and f"{lines[-1]}\n" in others

@@ -124,16 +124,20 @@ class FilesSeen:
             self._checks.note_read(path, text)
 
     def note_change(self, path: Path, before: str | None, after: str | None) -> None:
-        """Record a change of the agent, which `new_errors` checks."""
+        """Record a change of a file by the agent, which `new_errors` will check. If an earlier
+        change of the file was not checked yet, both count as one.
+        """
         if self._checks is not None:
             earlier = self._changed.pop(path, None)
-            self._changed[path] = TextChange(path, earlier.before if earlier else before, after)
+            text_before = earlier.before if earlier else before
+            self._changed[path] = TextChange(path, text_before, after)
 
     async def new_errors(self, paths: Iterable[Path]) -> Sequence[str]:
-        """The errors that are new since these files were changed, also late errors of earlier
-        changes.
+        """The errors that are new since these files were changed, one line each; also those of
+        earlier changes that were found late. Empty if they were not changed.
         """
-        changes = [change for path in paths if (change := self._changed.pop(path, None))]
+        changes_or_none = [self._changed.pop(path, None) for path in paths]
+        changes = [change for change in changes_or_none if change is not None]
         if self._checks is None or not changes:
             return ()
         return await self._checks.new_errors(changes)
@@ -169,10 +173,11 @@ class FilesSeen:
         return path in self._seen
 
     def require_current(self, file_before: FileBefore, *, if_read: bool = False) -> None:
-        """Refuse a change of a file that the model has not read in its current state.
+        """Refuse a change of a file that the model has not read in its current state. A file that
+        does not exist yet is never refused.
 
         Args:
-            if_read: a file that it has not read at all is not refused.
+            if_read: refuse only a file that it has read, and that has changed since.
 
         Raises:
             ToolError: it was not read, or has changed since.
@@ -191,7 +196,9 @@ class FilesSeen:
             )
 
     def current(self, path: Path, data: bytes) -> bytes:
-        """The content of a text file: `data`, or the editor's text if it has unsaved changes."""
+        """The present content of a text file: that on disk, which is `data`; but if the user has it
+        open in an editor with unsaved changes, the editor's text, in the encoding of the file.
+        """
         from ouro.utils.text_files import TextFile
 
         if self._editor is None or not self._can_editor_save(path):
@@ -204,7 +211,9 @@ class FilesSeen:
 
     @contextmanager
     def lock(self, paths: Iterable[str]) -> Iterator[ExitStack]:
-        """Lock the files of these names: parallel calls change a file one after the other.
+        """In this context the files of these names are locked, so that parallel calls change a file
+        one after the other. All calls lock in the order of the paths, so that none waits for
+        another for ever.
 
         It is a lock of threads, not of tasks: the work is done in a thread, which continues if its
         task is cancelled.
@@ -222,14 +231,16 @@ class FilesSeen:
     def find(
         self, name: str, access: Access, stack: ExitStack, *, creates: bool = False
     ) -> FileBefore:
-        """The text file of a name before a change; the file need not exist.
+        """Open and read the text file of a name before a change. If there is no such file, the
+        result has no text.
 
         Args:
             stack: keeps the folder of the file open (from `lock`).
-            creates: with access `write`, missing folders are created; with `show`, they need not exist.
+            creates: whether the call may create the file: missing folders are created with access
+                `write`, and need not exist with access `show`.
 
         Raises:
-            ToolError: it may not be opened, is not a text file, or too large.
+            ToolError: it may not be opened, is not a text file, or is too large.
         """
         from ouro.utils.text_files import NotTextError
 
@@ -267,7 +278,10 @@ class FilesSeen:
             raise ToolError(f"{shown} cannot be read: {error.strerror}.") from error
 
     def store(self, file_before: FileBefore, after: TextFile, *, is_known: bool = True) -> None:
-        """Write the new content of a file, and record whether the model knows the whole of it.
+        """Write the new content of a file, through the user's editor if it has the file open.
+
+        Args:
+            is_known: whether the model knows the whole of the new content.
 
         Raises:
             ToolError: it cannot or may not be written, or another program has changed it.
@@ -305,15 +319,15 @@ class FilesSeen:
         self.note_change(path, file_before.text, after.text)
 
     def _can_editor_save(self, path: Path) -> bool:
-        """Whether an editor that works in this workspace can save it."""
+        """Whether the editor may save a file: it is in the workspace, and not in long-term memory."""
         return self.workspace.is_inside(path) and self.workspace.memory_at(path) is None
 
     def _save_in_editor(self, file_before: FileBefore, after: TextFile) -> bool:
-        """Save a text through the editor, so that it shows the change; returns False if there is
-        none or it did not.
+        """Save a text through the editor, so that it shows the change. Returns False if that is not
+        possible: then the caller writes the file.
 
         Raises:
-            ToolError: the editor has changes that would be lost.
+            ToolError: that is not possible, and the editor has changes that would be lost.
         """
         path = file_before.place.path
         # Unlike `save`, an editor follows links: it is not used while a command could create one.
@@ -339,7 +353,8 @@ class FilesSeen:
 
 
 def require_writable(file_before: FileBefore) -> None:
-    """Refuse to change, move or delete a read-only file: its folder would allow it.
+    """Refuse to change, move or delete a read-only file. The system would allow it, because a
+    changed file replaces the old one, and for that only its folder must be writable.
 
     Raises:
         ToolError: nobody may write the file.
@@ -353,9 +368,15 @@ def require_writable(file_before: FileBefore) -> None:
 
 
 def encode(shown: str, file: TextFile, before: TextFile | None = None) -> bytes:
-    """The bytes of a text to write. Raises ToolError if the file's encoding does not have a
-    character, or is a guess that other encodings of the new text contradict. `before`: the file
-    before the change.
+    """The bytes of a text in the encoding of its file.
+
+    Args:
+        shown: the name of the file, for the error.
+        before: the file before the change; None: it is not checked whether its encoding was a guess.
+
+    Raises:
+        ToolError: the encoding does not have a character of the text; or it was a guess, and another
+            encoding that fits as well has other bytes for a new character.
     """
     from ouro.utils.text_files import find_ambiguous_char
 
@@ -375,12 +396,12 @@ def encode(shown: str, file: TextFile, before: TextFile | None = None) -> bytes:
 
 
 def require_encodable(shown: str, file: TextFile, before: TextFile | None) -> None:
-    """Raise ToolError if a text cannot be written in the encoding of its file. For a check of all
-    changes before one is written.
+    """Raise ToolError if a text cannot be written in the encoding of its file. Used to check all
+    changes of a call before the first one is written.
     """
     encode(shown, file, before)
 
 
 def _digest(data: bytes) -> bytes:
-    """What identifies a content."""
+    """The digest of a content, by which it is recognized."""
     return blake2b(data, digest_size=16).digest()

@@ -9,7 +9,12 @@ from ouro.tools.shell_process import RunningCommand, ShellProcess
 
 
 class Foreground:
-    """Receives what a command prints: for the tool call, and after the move for the job."""
+    """Receives what a command prints: for the tool call, and after the move for the background job.
+
+    Args:
+        report: gets what the command prints before the move.
+        can_move: whether the user may move the command to the background.
+    """
 
     def __init__(self, report: Callable[[str], None], *, can_move: bool) -> None:
         self._report = report
@@ -21,7 +26,9 @@ class Foreground:
         """Set by each output after the move."""
 
     def take(self, data: bytes) -> None:
-        """Report an output to the tool call; after the move, only note that there is one."""
+        """Called with each piece of output: report it to the tool call; after the move, only set
+        `changed`.
+        """
         from ouro.tools.truncate import readable
 
         if self.is_moved:
@@ -30,7 +37,9 @@ class Foreground:
             self._report(readable(data))
 
     def move(self, process: RunningCommand) -> bool:
-        """Let the call end while the command goes on; returns False if it cannot be moved."""
+        """Let the tool call end while the command goes on in the background. Returns False if that
+        is not possible: it has ended, or runs in a terminal of an editor.
+        """
         if not (self._can_move and isinstance(process, ShellProcess)):
             return False
         if process.exit_code is not None:
@@ -39,8 +48,8 @@ class Foreground:
         return True
 
     async def wait(self, process: RunningCommand, seconds: float | None) -> bool:
-        """Wait until the command has ended, or the user moves it to the background (`is_moved` is set
-        then). Returns False on timeout.
+        """Wait until the command has ended, or the user moves it to the background, which sets
+        `is_moved`. Returns False if neither happens within `seconds` (None: no limit).
         """
         ended = asyncio.create_task(process.wait(seconds))
         asked = asyncio.create_task(self._asked.wait())

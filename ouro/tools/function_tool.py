@@ -66,7 +66,7 @@ class FunctionTool(Tool[msgspec.Struct]):
         self._cwd = Path.cwd()
 
     def in_folder(self, cwd: Path) -> FunctionTool:
-        """The same tool for a session in `cwd`: paths are relative to it."""
+        """A copy of this tool for a session in the folder `cwd`, to which its paths are relative."""
         copied = copy.copy(self)
         copied._cwd = cwd
         return copied
@@ -89,7 +89,8 @@ class FunctionTool(Tool[msgspec.Struct]):
         and raised as ToolError.
         """
         arguments = msgspec.structs.asdict(args)
-        # The file that permissions have judged, also if the program changes its folder.
+        # The function gets the file that permissions have judged, also if the program has changed
+        # its working folder.
         if name := self.path_argument:
             arguments[name] = os.path.realpath(self._cwd / Path(arguments[name]).expanduser())
         try:
@@ -120,8 +121,8 @@ def tool(
     reads: str = "",
     writes: str = "",
 ) -> Any:
-    """A decorator that makes a function a tool, for `tools=` of a program and for files in `tools/`;
-    with or without arguments.
+    """A decorator that makes a tool of a function, for `tools=` of a program and for files in
+    `tools/`. It is used with or without arguments: `@tool` or `@tool(asks=True)`.
 
     Args:
         name: what the model calls it; by default the name of the function.
@@ -139,8 +140,9 @@ def tool(
 
 
 def _arguments_struct(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
-    """A struct with a field for each parameter of the function. Raises UsageError: a parameter has
-    no type hint or no JSON schema.
+    """A struct with a field for each parameter of the function, from whose schema the model knows
+    the arguments. Raises UsageError: a parameter has no type hint or no JSON schema, or stands for
+    any number of arguments.
     """
     hints = typing.get_type_hints(function, include_extras=True)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
@@ -166,10 +168,10 @@ def _arguments_struct(name: str, function: Callable[..., Any]) -> type[msgspec.S
                 msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes
             ]
             hint = typing.Annotated[(kind, *metadata)]
-        has_default = parameter.default is not parameter.empty
-        fields.append(
-            (parameter.name, hint, parameter.default) if has_default else (parameter.name, hint)
-        )
+        if parameter.default is parameter.empty:
+            fields.append((parameter.name, hint))
+        else:
+            fields.append((parameter.name, hint, parameter.default))
     struct = msgspec.defstruct(f"{name}_arguments_struct", fields, frozen=True, kw_only=True)
     try:
         msgspec.json.schema(struct)
@@ -182,11 +184,13 @@ def _arguments_struct(name: str, function: Callable[..., Any]) -> type[msgspec.S
 
 
 def _value_as_result(value: Any) -> ToolResult:
-    """The returned value as text for the model: JSON if it is not a text."""
+    """The returned value as a result: a text as it is, None as `Done.`, anything else as JSON. A
+    long text is shortened.
+    """
     if value is None:
         return ToolResult("Done.", Display("done"))
-    text = shorten(
-        value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
-    )
+    if not isinstance(value, str):
+        value = msgspec.json.encode(value, enc_hook=str).decode()
+    text = shorten(value)
     summary = one_line(text.partition("\n")[0], 80)
     return ToolResult(text, Display(summary, Plain(text) if summary != text else None))

@@ -34,10 +34,9 @@ _TOO_MANY = "The pattern has too many {…}: give fewer."
 
 
 def name_pattern(pattern: str) -> Callable[[str], bool]:
-    """A matcher of paths: `*` stays in a folder, `**` crosses folders, `{a,b}` is either, `!`
-    negates.
-
-    A pattern without a slash matches the file name alone.
+    """Returns a function that says whether a path matches the pattern. In a pattern `*` stays
+    within a folder, `**` crosses folders, `{a,b}` is either, and a `!` at the beginning negates the
+    rest. A pattern without a slash matches the file name alone.
 
     Raises:
         ToolError: the pattern is not valid.
@@ -55,10 +54,11 @@ def name_pattern(pattern: str) -> Callable[[str], bool]:
 
 
 def find_names(pattern: str, texts: Iterable[str]) -> Iterator[str]:
-    """Yield the names that a pattern matches, in texts of names that are joined by zero characters.
+    """Yields the names (paths) that a pattern matches. Each of `texts` holds many names, separated
+    by zero characters.
 
-    Nearly all others are passed over by searches in C: a call of a matcher for each of 50,000 names
-    takes as long as half of what git needs to list them.
+    Most names are excluded by searches in C for a literal part of the pattern. To call a matcher
+    for each of 50,000 names takes half as long as git needs to list them.
 
     Raises:
         ToolError: the pattern is not valid.
@@ -67,25 +67,29 @@ def find_names(pattern: str, texts: Iterable[str]) -> Iterator[str]:
     # The name of a macOS file may be composed of other characters than the pattern.
     is_literal = pattern.isascii() and not pattern.startswith("!")
     forms = expand_braces(pattern) if is_literal else [""]
+    # What is between the wildcards of the file name: of `src/test_*.py` it is `test_` and `.py`.
     literal_parts = [_WILDCARD.split(form.rpartition("/")[2]) for form in forms]
     endings = tuple(parts[-1] for parts in literal_parts)
-    rare_part = (
-        max(literal_parts[0][0], literal_parts[0][-1], key=len) if len(literal_parts) == 1 else ""
-    )
+    longest_part = ""  # which each name must have
+    if len(literal_parts) == 1:
+        longest_part = max(literal_parts[0][0], literal_parts[0][-1], key=len)
     for text in texts:
-        yield from filter(
-            matches, [name for name in _list_candidates(rare_part, text) if name.endswith(endings)]
-        )
+        candidates = _list_candidates(longest_part, text)
+        yield from filter(matches, [name for name in candidates if name.endswith(endings)])
 
 
 def _list_candidates(part: str, text: str) -> Iterable[str]:
-    """The names of a text that contain `part`; all names if many do, or if `part` is empty."""
+    """The names in a text that contain `part`. If that would be more than an eighth of them, or
+    `part` is empty, all names: a search for each would cost more than it saves.
+    """
     is_rare = part and text.count(part) < text.count("\0") / 8
     return _search_names_with(part, text) if is_rare else text.split("\0")
 
 
 def _search_names_with(part: str, text: str) -> Iterator[str]:
-    """Yield the names of a text that contain `part`, by searches for it."""
+    """Yields the names in a text that contain `part`, by searches for it in the whole text. Names
+    are separated by zero characters.
+    """
     position = text.find(part)
     while position >= 0:
         end = text.find("\0", position)
@@ -95,8 +99,9 @@ def _search_names_with(part: str, text: str) -> Iterator[str]:
 
 
 def plain_name(pattern: str) -> str:
-    """The last part of a pattern, if it is a glob that also other programs understand; else empty. It
-    matches the name of each file that the pattern matches.
+    """The last part of a pattern, which matches the name of each file that the pattern matches.
+    Empty if it has something that other programs may understand in another way, or the pattern is
+    negated.
     """
     name = pattern.rpartition("/")[2]
     is_plain = _PLAIN_NAME.fullmatch(name) and "**" not in name and not pattern.startswith("!")
@@ -104,8 +109,8 @@ def plain_name(pattern: str) -> str:
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """The patterns that a pattern with braces stands for: `*.{js,ts}` is `*.js` and `*.ts`. Raises
-    ToolError if there are too many.
+    """The patterns without braces that a pattern stands for: `*.{js,ts}` is `*.js` and `*.ts`.
+    Braces may be nested. Raises ToolError if there are too many.
     """
     if pattern.count("{") > _MAX_BRACES:
         raise ToolError(_TOO_MANY)
@@ -122,20 +127,23 @@ def expand_braces(pattern: str) -> list[str]:
 
 
 def _compile_steps(pattern: str) -> list[re.Pattern[str] | None]:
-    """An expression for each part of the path; None for `**`, any number of folders. The last one
-    is that of the name, but of the pattern `/**` it is None.
+    """The pattern as a list with a regular expression for each part of a path. `**`, which stands
+    for any number of folders, is None. The last expression is for the file name; only the pattern
+    `/**` ends with None.
     """
     if pattern.endswith("/"):
         pattern += "**"
     pattern = pattern.removeprefix("/") if "/" in pattern else f"**/{pattern}"
     if pattern.endswith("/**"):
         pattern += "/*"
-    parts = _REPEATED_STARS.sub("**/", pattern).replace("[^", "[!").split("/")
-    # Also literally: a folder may be named `[id]`.
-    return [
-        None if part == "**" else re.compile(rf"{fnmatch.translate(part)}|{re.escape(part)}\Z")
-        for part in parts
-    ]
+    steps: list[re.Pattern[str] | None] = []
+    for part in _REPEATED_STARS.sub("**/", pattern).replace("[^", "[!").split("/"):
+        if part == "**":
+            steps.append(None)
+        else:
+            # Also literally: a folder may be named `[id]`.
+            steps.append(re.compile(rf"{fnmatch.translate(part)}|{re.escape(part)}\Z"))
+    return steps
 
 
 _EVERY_NAME = _compile_steps("*")
@@ -147,8 +155,8 @@ def _matches_any(matchers: Sequence[Callable[[str], bool]], path: str) -> bool:
 
 
 def _make_matcher(steps: list[re.Pattern[str] | None]) -> Callable[[str], bool]:
-    """A matcher of paths for the `steps` of `_compile_steps`. It looks at the name first: few of
-    many thousand files have it.
+    """Returns a function that says whether a path matches the `steps` of `_compile_steps`. It looks
+    at the file name first, because that excludes most of many thousand files.
     """
     last = steps[-1]
     if last is None:  # `/**`: no name to look at
@@ -164,17 +172,20 @@ def _make_matcher(steps: list[re.Pattern[str] | None]) -> Callable[[str], bool]:
 
 
 def _matches_path(steps: list[re.Pattern[str] | None], parts: list[str]) -> bool:
-    """Whether a path matches. All states are followed at the same time: the time grows with the
-    product of both lengths, not with the choices.
+    """Whether the parts of a path match the steps of a pattern.
+
+    Since a `**` may stand for any number of parts, there are several choices. All of them are
+    followed at the same time, so that the time grows with the product of both lengths, not with the
+    choices.
     """
-    states = {0}  # how many steps may have matched so far
+    states = {0}  # how many steps may have matched so far, for each choice
     for part in parts:
         following: set[int] = set()
         for state in states:
             index = state
             while index < len(steps) and steps[index] is None:
-                following.add(index)
-                index += 1
+                following.add(index)  # the `**` takes this part
+                index += 1  # or it has taken its last one
             step = steps[index] if index < len(steps) else None
             if step and step.match(part):
                 following.add(index + 1)
@@ -218,31 +229,30 @@ class Glob(Tool[GlobArgs]):
         return await asyncio.to_thread(self._find_files, args)
 
     def _find_files(self, args: GlobArgs) -> ToolResult:
-        """The result of a call. Blocks. Raises ToolError: no such folder, or a wrong pattern."""
+        """Find the files of a call; returns its result. Blocks. Raises ToolError: there is no such
+        folder, or the pattern is not valid.
+        """
         folder = self._workspace.resolve(args.path)
         self._workspace.check(folder, "read")
         if not folder.is_dir():
             kind = "is a file, not a folder" if folder.exists() else "does not exist"
             raise ToolError(f"{self._workspace.shown(folder)} {kind}.")
         pattern = args.pattern.removeprefix(f"{folder}/").removeprefix("./")
-        texts = (
-            walk(folder, ignored=True)  # texts of one name each
-            if args.ignored
-            else stream_project_text(folder)
-        )
+        texts: Iterable[str] = stream_project_text(folder)
+        if args.ignored:
+            texts = walk(folder, ignored=True)  # texts of one name each
         closed = tuple(
             f"{area.relative_to(folder)}/" for area in self._workspace.closed_below(folder)
         )
-        names: Iterable[str] = dict.fromkeys(
-            find_names(pattern, texts)
-        )  # git lists a conflict thrice
+        found = dict.fromkeys(find_names(pattern, texts))  # once: git lists a conflict thrice
+        names: Iterable[str] = found
         if closed:
-            names = (name for name in names if not f"{name}/".startswith(closed))
+            names = [name for name in found if not f"{name}/".startswith(closed)]
         dated = _with_times(folder, names)
         if not dated:
             return _no_files_result(args)
-        # Backwards: a new checkout is written in the order of its names, so that each file would be
-        # newer than all before it.
+        # `nlargest` is fast if the largest come first, so the names are reversed: a new checkout is
+        # written in their order, each file newer than all before it.
         newest = heapq.nlargest(_MAX_SHOWN, reversed(dated))
         text = "\n".join(self._workspace.shown(folder / name) for _, name in newest)
         if len(dated) > _MAX_SHOWN:
@@ -254,7 +264,7 @@ class Glob(Tool[GlobArgs]):
 
 
 def _no_files_result(args: GlobArgs) -> ToolResult:
-    """The result without files, with what else the model can try."""
+    """The result of a call that has found no file, with what else the model can try."""
     advice = "" if args.ignored else " Files that .gitignore excludes were not searched."
     if args.pattern.startswith(("/", "~", "..")):
         advice += " To search another folder, name it in path."
@@ -266,7 +276,9 @@ def _no_files_result(args: GlobArgs) -> ToolResult:
 
 
 def _with_times(folder: Path, names: Iterable[str]) -> list[tuple[float, str]]:
-    """The modification time of each file, and its name; git lists also files that do not exist."""
+    """The modification time and the name of each file, in the order of `names`. Names without a
+    file are left out: git also lists deleted ones.
+    """
     dated = []
     start = f"{folder}/"
     for name in names:

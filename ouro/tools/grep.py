@@ -52,38 +52,38 @@ class Grep(Tool[GrepArgs]):
         return await asyncio.to_thread(self._search, args)
 
     def _search(self, args: GrepArgs) -> ToolResult:
-        """Search and format the result; what was not searched is named at its end. Blocks. Raises
+        """Search, and return the result; at its end stands what was not searched. Blocks. Raises
         ToolError.
         """
         search = GrepSearch(args, self._workspace, self._keeps_back)
-        named = (
+        # While they are read, `search` collects its notes.
+        hits = (
             FileMatches(self._workspace.shown(search.folder / hit.path), hit.lines)
             for hit in search.files()
         )
-        result = (
-            _content_result(named, args)
-            if args.mode == "content"
-            else _file_list_result(named, args)
-        )
+        make_result = _content_result if args.mode == "content" else _file_list_result
+        result = make_result(hits, args)
         return replace(result, text="\n".join(filter(None, (result.text, search.notes()))))
 
 
 def _file_list_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
-    """The names of files, with their counts in mode `count`."""
-    hits_shown = list(islice(hits, args.limit + 1))
-    is_cut = len(hits_shown) > args.limit
-    hits_shown = hits_shown[: args.limit]
-    counts = [hit.count for hit in hits_shown]
+    """The result with a line for each of the first `limit` files: its name, and in the mode `count`
+    the number of its matching lines.
+    """
+    read_hits = list(islice(hits, args.limit + 1))  # one more shows that there are more
+    shown_hits = read_hits[: args.limit]
+    match_count = sum(hit.count for hit in shown_hits)
     if args.mode == "count":
-        lines = [f"{hit.path}: {count}" for hit, count in zip(hits_shown, counts, strict=True)]
+        lines = [f"{hit.path}: {hit.count}" for hit in shown_hits]
     else:
-        lines = [hit.path for hit in hits_shown]
-    return _make_result(lines, sum(counts), len(hits_shown), args, is_cut=is_cut)
+        lines = [hit.path for hit in shown_hits]
+    is_cut = len(read_hits) > args.limit
+    return _make_result(lines, match_count, len(shown_hits), args, is_cut=is_cut)
 
 
 def _content_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
-    """The matching lines below the names of their files, up to the limit and the maximum of
-    characters.
+    """The result with the matching lines below the names of their files: at most `limit` lines that
+    match, and about _MAX_CHARACTERS characters.
     """
     lines: list[str] = []
     matches = files = 0
@@ -94,7 +94,9 @@ def _content_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
         if not shown.matches:
             is_cut = True
             break
-        lines += ["", hit.path, *shown.lines] if lines else [hit.path, *shown.lines]
+        if lines:
+            lines.append("")
+        lines += [hit.path, *shown.lines]
         room -= sum(len(line) + 1 for line in shown.lines)
         matches, files = matches + shown.matches, files + 1
         if is_cut := shown.is_cut:
@@ -103,14 +105,20 @@ def _content_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
 
 
 class _ShownLines(NamedTuple):
+    """The lines of one file, as they are in the result."""
+
     lines: list[str]
     matches: int
+    """The number of lines that match; the others are context."""
     is_cut: bool
     """Whether some matches are left out."""
 
 
 def _show_lines(hit: FileMatches, max_matches: int, room: int) -> _ShownLines:
-    """The lines of a file, with at most so many matches and about so many characters."""
+    """The lines of a file as text: `12:text` for a match, `11-text` for context, and `--` where
+    lines of context do not follow each other. At most `max_matches` matches and about `room`
+    characters.
+    """
     shown: list[str] = []
     matches = 0
     before: FoundLine | None = None
@@ -132,7 +140,12 @@ def _show_lines(hit: FileMatches, max_matches: int, room: int) -> _ShownLines:
 def _make_result(
     lines: list[str], match_count: int, files: int, args: GrepArgs, *, is_cut: bool
 ) -> ToolResult:
-    """The result of a search. `is_cut`: whether there are matches that are not shown."""
+    """The result of a search.
+
+    Args:
+        match_count, files: how many lines match, in how many files; no file: the result says so.
+        is_cut: whether there are matches that are not shown.
+    """
     if not files:
         advice = " Check path, glob and type." if args.glob or args.type or args.path != "." else ""
         return ToolResult(f"No matches for {args.pattern}.{advice}", Display("no matches"))

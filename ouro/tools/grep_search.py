@@ -55,7 +55,9 @@ class FileMatches(msgspec.Struct, frozen=True):
 def _run_with_limits(
     command: Sequence[str], stdout: int | IO[bytes] = subprocess.PIPE, **options: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A context in which a program runs, limited in time and memory."""
+    """In this context a program runs, with limits on time and memory. At the end it is killed if it
+    still runs.
+    """
     process = subprocess.Popen([*_KILL_WITH_OURO, *_ULIMIT, *command], stdout=stdout, **options)
     timer = threading.Timer(_TIMEOUT, process.kill)
     timer.daemon = True
@@ -130,6 +132,7 @@ class GrepSearch:
         self._workspace = workspace
         self._keeps_back = keeps_back
         self._path = workspace.resolve(args.path)
+        """The file or the folder to search."""
         workspace.check(self._path, "read")
         if not self._path.exists():
             raise ToolError(f"{workspace.shown(self._path)} does not exist.")
@@ -158,22 +161,24 @@ class GrepSearch:
         """Whether the search took too long, so that some files were not reached."""
 
     def notes(self) -> str:
-        """The text for the end of a result; empty if everything was searched."""
-        names = ", ".join(self._large[:_MAX_NAMES]) + (
-            ", …" if len(self._large) > _MAX_NAMES else ""
-        )
-        size = f"{MAX_BYTES // 1_000_000} MB"
-        large = f"{plural(len(self._large), 'file')} over {size} ({names})" if self._large else ""
-        unreadable = (
-            f"{plural(self._unreadable, 'file')} that cannot be read" if self._unreadable else ""
-        )
-        binary = (
-            f"the lines of {plural(self._binary, 'binary file')} that match" if self._binary else ""
-        )
+        """The text for the end of a result: what was left out, and why. Empty if everything was
+        searched.
+        """
+        left_out: list[str] = []
+        if self._large:
+            names = ", ".join(self._large[:_MAX_NAMES])
+            if len(self._large) > _MAX_NAMES:
+                names += ", …"
+            size = f"{MAX_BYTES // 1_000_000} MB"
+            left_out.append(f"{plural(len(self._large), 'file')} over {size} ({names})")
+        if self._unreadable:
+            left_out.append(f"{plural(self._unreadable, 'file')} that cannot be read")
+        if self._binary:
+            left_out.append(f"the lines of {plural(self._binary, 'binary file')} that match")
         lines: list[str] = []
-        if left_out := "; ".join(filter(None, (large, unreadable, binary))):
-            advice = " Name one in path to search it." if large else ""
-            lines.append(f"[Left out: {left_out}.{advice}]")
+        if left_out:
+            advice = " Name one in path to search it." if self._large else ""
+            lines.append(f"[Left out: {'; '.join(left_out)}.{advice}]")
         if self._is_stopped:
             lines.append(
                 f"[Stopped after {_TIMEOUT:.0f} s: more may match. Narrow the pattern, path or"
@@ -185,14 +190,17 @@ class GrepSearch:
         return "\n".join(lines)
 
     def files(self) -> Iterator[FileMatches]:
-        """The files with matches, in the order of their paths."""
+        """Search, and yield the files with matches in the order of their paths. A search in any
+        order is tried first, because it uses all cores; if it finds too much, it is repeated in
+        order.
+        """
         if self._is_file:
             yield from self._search()
             return
         try:
             hits = self._search_unsorted()
         except _TooManyResults:
-            self._binary = 0
+            self._binary = 0  # counted again
             with self._listing() as listing:
                 self._find_large_files(listing)
             yield from self._search("--sort=path")
@@ -203,7 +211,9 @@ class GrepSearch:
         )
 
     def _search_unsorted(self) -> list[FileMatches]:
-        """The files with matches, in any order. Raises as `_search`."""
+        """The files with matches, in any order, and what was not searched for `notes`. Raises
+        _TooManyResults if the results have more than _MAX_UNSORTED bytes, and ToolError.
+        """
         if not self._names:
             # The log names the files that are too large.
             return list(self._search("--debug", max_bytes=_MAX_UNSORTED))
@@ -215,8 +225,8 @@ class GrepSearch:
         return hits
 
     def _admit(self, name: str) -> bool:
-        """Returns whether a file, by its path in the folder, is to be searched. A file that must not be
-        shown is not, and is counted as kept back.
+        """Returns whether a file, by its path in the folder, is to be searched: it matches all
+        globs, and no rule keeps it back. One that a rule keeps back is noted for `notes`.
         """
         if not all(test(name) for test in self._tests):
             return False
@@ -243,8 +253,15 @@ class GrepSearch:
         return command
 
     def _search(self, *options: str, max_bytes: float = math.inf) -> Iterator[FileMatches]:
-        """Run ripgrep once, and yield the files with matches as it finds them. Raises ToolError for
-        a bad pattern, and _TooManyResults after `max_bytes`.
+        """Run ripgrep once, and yield the files with matches as it finds them.
+
+        Args:
+            options: further options of ripgrep.
+            max_bytes: of its output.
+
+        Raises:
+            ToolError: the pattern is not a regular expression.
+            _TooManyResults: the output has more than `max_bytes`.
         """
         command = self._make_command(options)
         with ExitStack() as stack:
@@ -263,9 +280,10 @@ class GrepSearch:
                     _run_with_limits(command, stdin=subprocess.DEVNULL, stderr=errors, cwd=where)
                 )
             assert isinstance(process.stdout, BufferedReader)
+            # ripgrep prints nothing at all if it does not understand the pattern.
             has_begun = bool(process.stdout.peek(1))
             yield from self._read_hits(process.stdout, max_bytes)
-            self._is_stopped = process.wait() < 0
+            self._is_stopped = process.wait() < 0  # ended by a signal: a limit
             errors.seek(0)
             lines = errors.read().decode("utf-8", "replace").splitlines()
             messages = [line for line in lines if not _LOG_LINE.match(line)]
@@ -277,19 +295,23 @@ class GrepSearch:
                 )
 
     def _read_log(self, lines: Sequence[str]) -> None:
-        """Record which files were too large or unreadable, by the errors and the log of ripgrep."""
+        """Record which files were too large or unreadable, by the lines that ripgrep has written to
+        stderr: its errors and its log.
+        """
         for line in lines:
             if not _LOG_LINE.match(line):
-                self._unreadable += line.removeprefix("rg: ").startswith("./")
+                is_about_file = line.removeprefix("rg: ").startswith("./")
+                self._unreadable += 1 if is_about_file else 0
             elif (match := _TOO_LARGE_LINE.search(line)) and self._admit(match[1]):
                 self._large.append(match[1])
         self._large.sort()
 
     def _find_large_files(self, listing: _Listing, searched: int | None = None) -> None:
-        """Find the files that are too large for a search of their folder.
+        """Find the files that were not searched because they are too large, for `notes`.
 
         Args:
-            searched: how many files a search read: if there are no others, none is too large.
+            listing: lists all files to search, whatever their size.
+            searched: how many files a search read; if these are all, none was too large. None: unknown.
         """
         names = listing.wait_for_names()
         large = _find_too_large(names, listing.folder) if len(names) != searched else []
@@ -297,13 +319,13 @@ class GrepSearch:
 
     @contextmanager
     def _listing(self) -> Iterator[_Listing]:
-        """A context in which ripgrep lists the files to search, whatever their size."""
+        """In this context a second ripgrep lists the files to search, whatever their size."""
         quiet = subprocess.DEVNULL
         with ExitStack() as stack:
             folder, descriptor = stack.enter_context(self._workspace.folder(str(self._path)))
             # A file: nobody reads a pipe while the search runs.
             output = stack.enter_context(tempfile.TemporaryFile())
-            # One thread: for names alone, several cost half as much again.
+            # One thread: to list names alone, several threads cost half as much again.
             options = ("--files", "--null", "--threads=1", *_FILE_OPTIONS, "--no-messages")
             command = [self._program, *options, *self._file_rules(folder), "./"]
             where = _path_of_folder(folder, descriptor)
@@ -328,13 +350,16 @@ class GrepSearch:
         return rules
 
     def _read_hits(self, output: IO[bytes], max_bytes: float) -> Iterator[FileMatches]:
-        """Yield the files with matches from the JSON of ripgrep; count binary files and searched
-        files. Raises _TooManyResults after `max_bytes`.
+        """Read the JSON that ripgrep prints, an event in each line, and yield the files with
+        matches. Binary files that match are counted, and how many files were searched is recorded.
+        Raises _TooManyResults after `max_bytes`.
         """
         lines: list[FoundLine] = []
         decoder = msgspec.json.Decoder()
+        bytes_left = max_bytes
         for raw in output:
-            if (max_bytes := max_bytes - len(raw)) < 0:
+            bytes_left -= len(raw)
+            if bytes_left < 0:
                 raise _TooManyResults
             event: dict[str, Any] = decoder.decode(raw)
             data = event["data"]
@@ -358,7 +383,9 @@ class GrepSearch:
                     self._searched = data["stats"]["searches"]
 
     def _searched_path(self, data: dict[str, Any]) -> str | None:
-        """The path of the file that an event is about; None if it is not to be searched."""
+        """The path of the file that an event is about, relative to the folder; None if it is not to
+        be searched.
+        """
         if self._is_file:
             return self._path.name
         path = _ripgrep_path(data["path"]).removeprefix("./")
@@ -366,7 +393,7 @@ class GrepSearch:
 
 
 class _Listing(NamedTuple):
-    """A process that lists files."""
+    """A process that lists files, and the file that it writes their names to."""
 
     process: subprocess.Popen[bytes]
     output: IO[bytes]
@@ -374,6 +401,7 @@ class _Listing(NamedTuple):
     """The descriptor of the folder that their paths start from."""
 
     def wait_for_names(self) -> list[bytes]:
+        """The names of all files, when the process has ended."""
         self.process.wait()
         self.output.seek(0)
         return self.output.read().split(b"\0")[:-1]
@@ -386,8 +414,8 @@ class _TooManyResults(Exception):
 
 
 def _leading_folders(pattern: str) -> tuple[str, ...]:
-    """The folders that a glob begins with: `src` and `lib` of `src/lib/**/*.ts`; empty if there are
-    none.
+    """The folders without wildcards that a glob begins with: `src` and `lib` of `src/lib/**/*.ts`.
+    Empty if there are none, or their names are very long.
     """
     if "{" in pattern:
         return ()
@@ -397,10 +425,11 @@ def _leading_folders(pattern: str) -> tuple[str, ...]:
 
 
 def _exclude_other_folders(folders: Sequence[str]) -> Iterator[str]:
-    """Yield globs of everything that is not on the way to a folder: for `src` they are `/[!s]*`,
-    `/s[!r]*`, `/s` and so on.
+    """Yields globs that together match everything which is not on the way to a folder; `folders`
+    are the parts of its path. For `src` they are `/[!s]*`, `/s[!r]*`, `/s` and so on.
 
-    The folder as an argument of ripgrep would be searched even if it is ignored.
+    So only this folder is searched. If it were an argument of ripgrep, it would be searched even if
+    it is ignored.
     """
     parent = "/"
     for name in folders:
@@ -414,7 +443,7 @@ def _exclude_other_folders(folders: Sequence[str]) -> Iterator[str]:
 
 
 def _find_too_large(names: Sequence[bytes], descriptor: int) -> list[str]:
-    """The paths of those files of an open folder that are too large."""
+    """Those of the `names` whose files are too large, as paths relative to the open folder."""
     large: list[str] = []
     for name in names:
         try:
@@ -426,7 +455,9 @@ def _find_too_large(names: Sequence[bytes], descriptor: int) -> list[str]:
 
 
 def _path_of_folder(folder: Path, descriptor: int) -> str:
-    """A path of an opened folder, which on Linux stays the same if the folder is moved."""
+    """A path by which another program opens an opened folder. On Linux it is that of the
+    descriptor, which leads to the same folder even if it was moved or replaced.
+    """
     return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
 
 

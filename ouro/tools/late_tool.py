@@ -32,7 +32,9 @@ class SchemaCache:
 
     @cached_property
     def _specs(self) -> dict[str, ToolSpec]:
-        """The saved specs by tool; none if the file is missing, damaged, or of other sources."""
+        """The saved specs by the name of the tool. Empty if the file is missing or damaged, or was
+        written by another version of ouro or of its source files.
+        """
         with suppress(OSError, msgspec.MsgspecError, ValueError):
             saved = decode_json(self._path.read_bytes(), _SavedSpecs)
             if saved.version == self._state_of_sources:
@@ -41,18 +43,22 @@ class SchemaCache:
 
     @cached_property
     def _state_of_sources(self) -> str:
-        """Which version of ouro and of its source files the specs are of."""
+        """The version of ouro, and the size and time of change of the source files that specs are
+        made from. Specs of another state are not used.
+        """
         folder = Path(__file__).parent
-        stats = {name: (folder / f"{name}.py").stat() for name in _MODULES}
-        sizes = ",".join(f"{stat.st_size}:{stat.st_mtime_ns}" for stat in stats.values())
+        stats = [(folder / f"{name}.py").stat() for name in _MODULES]
+        sizes = ",".join(f"{stat.st_size}:{stat.st_mtime_ns}" for stat in stats)
         return f"{__version__} {sizes}"
 
     def spec(self, name: str, tool: Callable[[], AnyTool]) -> ToolSpec:
-        """The saved spec of a tool; without one, that of the loaded tool."""
-        if (spec := self._specs.get(name)) is None:
-            spec = self._specs[name] = tool().spec()
+        """The saved spec of a tool. If there is none, `tool` is called, and the spec of the tool
+        that it returns is added.
+        """
+        if name not in self._specs:
+            self._specs[name] = tool().spec()
             self._has_new = True
-        return spec
+        return self._specs[name]
 
     def save(self) -> None:
         """Save the specs if there is a new one. A folder that cannot be written is no error."""

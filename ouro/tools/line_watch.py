@@ -39,11 +39,14 @@ class LineWatch:
         return bool(self._lines)
 
     def take(self) -> str:
-        """Take the matching lines since the last call, as one text; empty if there are none."""
-        count_of_others = [f"… and {self._lines_not_kept} more"] if self._lines_not_kept else []
-        text = "\n".join([*self._lines, *count_of_others])
+        """Take the matching lines since the last call, as one text; empty if there are none. If
+        there were more than _MAX_LINES, the text says how many were not kept.
+        """
+        lines = self._lines
+        if self._lines_not_kept:
+            lines.append(f"… and {self._lines_not_kept} more")
         self._lines, self._lines_not_kept = [], 0
-        return text
+        return "\n".join(lines)
 
     def feed(self, data: bytes) -> None:
         """Search a new piece of output; skipped if ripgrep is far behind."""
@@ -51,7 +54,7 @@ class LineWatch:
             self._input.write(data)
 
     async def close(self) -> None:
-        """Search the rest of the output, then end ripgrep."""
+        """Search the rest of the output, for at most _END_TIMEOUT seconds, then end ripgrep."""
         with suppress(TimeoutError, OSError):
             self._input.close()
             async with asyncio.timeout(_END_TIMEOUT):
@@ -76,7 +79,8 @@ class LineWatch:
 
 
 async def watch_lines(pattern: str, on_match: Callable[[], None]) -> LineWatch:
-    """Start to search for `pattern`, an expression as the tool `grep` takes it.
+    """Start a search for `pattern`, a regular expression as the tool `grep` takes it. `on_match` is
+    called for each line that matches.
 
     Raises:
         ToolError: it is not a regular expression, or there is no ripgrep.
@@ -93,11 +97,12 @@ async def watch_lines(pattern: str, on_match: Callable[[], None]) -> LineWatch:
         "-e",
         pattern,
     )
+    # A first search, of nothing, shows whether ripgrep understands the pattern.
     test = await asyncio.create_subprocess_exec(
         *argv, "-", stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE
     )
     _, errors = await test.communicate()
-    if test.returncode not in (0, 1):
+    if test.returncode not in (0, 1):  # neither a match nor none
         problem = errors.decode("utf-8", "replace").strip()
         raise ToolError(f"`watch` is not a regular expression: {problem}")
     process = await asyncio.create_subprocess_exec(

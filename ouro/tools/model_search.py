@@ -44,8 +44,8 @@ class ModelSearch(WebSearch):
         return (self._address(self._find_search().url, args.query),)
 
     async def _search(self, query: str) -> list[WebResult]:
-        """The pages that the provider of the model has found; the cost is recorded. Raises
-        ToolError.
+        """Let the provider of the model search, record the cost, and return the pages that it has
+        found. Raises ToolError.
         """
         search = self._find_search()
         request = SearchRequest(search.url, search.headers, search.body(query))

@@ -34,15 +34,20 @@ class Member(NamedTuple):
     """A member of a JSON object: where its key and its value are in the text."""
 
     key_at: int
+    """The offset of the key."""
     start: int
+    """The offset of the value."""
     end: int
+    """The offset behind the value."""
 
 
 class Cell(NamedTuple):
-    """A cell: its text in the file, what was before it in the list, and its data."""
+    """A cell of a notebook."""
 
     before: str
+    """The text between the cell before and this one: a comma, and blanks."""
     text: str
+    """The JSON of the cell, as it is in the file."""
     data: dict[str, Any]
 
     @property
@@ -61,16 +66,19 @@ class Cell(NamedTuple):
 
 
 class Style(NamedTuple):
-    """How the file writes JSON. `unit` is None if it has no indentation."""
+    """How the file writes JSON."""
 
     unit: str | None
+    """One level of indentation; None if each object is on one line."""
     comma: str
+    """A comma between two members, with the blanks around it."""
     colon: str
     ascii_only: bool
+    """Whether other characters are written as codes."""
 
     def dump(self, value: object, indent: str) -> str:
-        """A value as JSON in this style. Its first line stands behind `indent`, and the others get this
-        indentation, too.
+        """A value as JSON in this style. The first line gets no indentation, and all others get
+        `indent` before their own.
         """
         text = json.dumps(
             value,
@@ -104,16 +112,19 @@ class CellNotebook:
 
     @cached_property
     def style(self) -> Style:
-        """The style of the first lines of the file, and of its characters."""
+        """How this file writes JSON, judged by its first member and by its characters."""
         first = next(iter(self._top.values()))
         unit = _line_indent(self.text, first.key_at)
-        colon = self.text[self.text.index(":", _key_end(self.text, first.key_at)) : first.start]
+        colon_at = self.text.index(":", _key_end(self.text, first.key_at))
+        colon = self.text[colon_at : first.start]
         comma = "," if unit is not None else self._find_comma()
         ascii_only = self.text.isascii() and r"\u" in self.text
         return Style(unit, comma, colon, ascii_only)
 
     def _find_comma(self) -> str:
-        """What is between two members in a file without indentation."""
+        """What is between the first two members, in a file without indentation; `, ` if there is
+        only one.
+        """
         first, *others = self._top.values()
         return self.text[first.end : others[0].key_at] if others else ", "
 
@@ -129,24 +140,28 @@ class CellNotebook:
         return [name for name, count in counts.items() if count > 1]
 
     def replace_source(self, cell: Cell, source: str, *, keep_outputs: bool) -> str:
-        """The text of a cell with another source: only these values change."""
+        """The JSON of a cell with another source. A code cell also loses its outputs, unless
+        `keep_outputs`. All other values stay byte for byte.
+        """
         members = _list_members(cell.text, 0)
         values: dict[str, object] = {
             "source": self._source_in_style_of(source, cell.data.get("source"))
         }
         if cell.kind == "code" and not keep_outputs:
             values.update(outputs=[], execution_count=None)
+        changed_keys = [key for key in values if key in members and values[key] != cell.data[key]]
         text = cell.text
-        changes = [(members[key], value) for key, value in values.items() if key in members]
-        for member, value in sorted(changes, reverse=True):
-            if value == cell.data[_read_key(cell.text, member)]:
-                continue
+        # From the end, so that the offsets of the other members stay true.
+        for key in sorted(changed_keys, key=members.__getitem__, reverse=True):
+            member = members[key]
             indent = _line_indent(cell.text, member.key_at) or ""
-            text = text[: member.start] + self.style.dump(value, indent) + text[member.end :]
+            new_value = self.style.dump(values[key], indent)
+            text = text[: member.start] + new_value + text[member.end :]
         return text
 
     def convert_cell(self, cell: Cell, kind: CellKind, source: str) -> str:
-        """The text of a cell with another kind.
+        """The JSON of a cell as a cell of another kind, with this source. Outputs are lost. The
+        order of its members stays, or they are sorted if they were.
 
         Raises:
             ToolError: the cell holds what the other kind cannot.
@@ -168,7 +183,7 @@ class CellNotebook:
         return self._dump_cell(dict(sorted(data.items())) if is_sorted else data)
 
     def new_cell(self, kind: CellKind, source: str) -> str:
-        """The text of a new cell."""
+        """The JSON of a new cell."""
         data: dict[str, Any] = {"cell_type": kind, "metadata": {}}
         data["source"] = self._source_in_style_of(source, [])
         if kind == "code":
@@ -185,8 +200,12 @@ class CellNotebook:
         return name
 
     def _source_in_style_of(self, source: str, like: object) -> list[str] | str:
-        """A source in the form of another one (`like`): a list of lines, or one text."""
-        return source if isinstance(like, str) else re.findall(r"[^\n]*\n|[^\n]+", source)
+        """A source as the file has the source `like`: one text, or otherwise a list of lines, each
+        with its newline.
+        """
+        if isinstance(like, str):
+            return source
+        return re.findall(r"[^\n]*\n|[^\n]+", source)
 
     def _dump_cell(self, data: Mapping[str, Any]) -> str:
         return self.style.dump(data, self._cell_indent)
@@ -199,20 +218,29 @@ class CellNotebook:
         return (self.style.unit or "") * 2
 
     def with_cells(self, rows: Sequence[tuple[Cell | None, str]]) -> str:
-        """The text of the notebook with other cells. Each row is a cell before the change (None: it is
-        new) and its new text.
+        """The text of the notebook with other cells.
+
+        Args:
+            rows: for each cell, in the new order, what it was before (None: it is new), and its JSON.
         """
         if not rows:
             return f"{self.text[: self.start]}[]{self.text[self.end :]}"
         before_first, between, after_last = self._separators_of_cells()
         pieces = ["["]
         for at, (cell, text) in enumerate(rows):
-            separator = cell.before if cell is not None and cell is not self.cells[0] else between
-            pieces += [separator if at else before_first, text]
+            if at == 0:
+                separator = before_first
+            elif cell is None or cell is self.cells[0]:  # no cell was before it
+                separator = between
+            else:
+                separator = cell.before
+            pieces += [separator, text]
         return "".join([self.text[: self.start], *pieces, after_last, "]", self.text[self.end :]])
 
     def _separators_of_cells(self) -> tuple[str, str, str]:
-        """The text of the list before its first cell, between two cells, and after the last one."""
+        """The text before the first cell in the list of cells, between two cells, and after the
+        last one: as they are in the file, otherwise by its style.
+        """
         unit = self.style.unit
         before_first = "" if unit is None else f"\n{unit * 2}"
         after_last = "" if unit is None else f"\n{unit}"
@@ -220,12 +248,15 @@ class CellNotebook:
             before_first = self.cells[0].before
             inner = self.text[self.start : self.end - 1]
             after_last = inner[len(inner.rstrip(" \t\r\n")) :]
+        between = f",{before_first}" if before_first else self.style.comma
         if len(self.cells) > 1:
-            return before_first, self.cells[1].before, after_last
-        return before_first, f",{before_first}" if before_first else self.style.comma, after_last
+            between = self.cells[1].before
+        return before_first, between, after_last
 
     def as_lines(self) -> tuple[list[str], list[Image]]:
-        """The notebook as lines (each cell with number, kind and outputs), and its pictures."""
+        """The notebook as lines for the model, and the pictures in its outputs. Each cell has a
+        line with its number and kind, then its source and its outputs.
+        """
         lines: list[str] = []
         pictures: list[Image] = []
         for number, cell in enumerate(self.cells, 1):
@@ -240,7 +271,12 @@ class CellNotebook:
 
 
 def cells_as_text(rows: Sequence[tuple[int | None, str]]) -> str:
-    """Cells for a diff: a cell keeps its number, so that only what changes differs."""
+    """Cells as text for a diff.
+
+    Args:
+        rows: the number of each cell before the change, which it keeps, so that only what has changed
+            differs (None: it is new); and its JSON.
+    """
     lines: list[str] = []
     for number, text in rows:
         cell = Cell("", text, json.loads(text))
@@ -252,7 +288,7 @@ def cells_as_text(rows: Sequence[tuple[int | None, str]]) -> str:
 
 
 def join_source(source: object) -> str:
-    """The text of a source, which is a list of lines or one text."""
+    """The text of a source, which is a list of lines, one text, or missing (then it is empty)."""
     parts: Sequence[object] = source if isinstance(source, list) else (source or "",)
     return "".join(map(str, parts))
 
@@ -287,58 +323,64 @@ def _skip_blanks(text: str, offset: int) -> int:
 
 
 def _key_end(text: str, at: int) -> int:
-    """The offset behind the key that begins at `at`."""
-    return _DECODER.raw_decode(text, at)[1]
-
-
-def _read_key(text: str, member: Member) -> str:
-    """The key of a member."""
-    return str(_DECODER.raw_decode(text, member.key_at)[0])
+    """The offset behind the key that begins at the offset `at`."""
+    _key, end = _DECODER.raw_decode(text, at)
+    return end
 
 
 def _list_members(text: str, at: int) -> dict[str, Member]:
-    """The members of the object that begins at `at`, by their keys. Its JSON must be valid. Raises
-    NotebookError if a key is there twice.
+    """The members of the JSON object that begins at the offset `at`, by their keys. The JSON must
+    be valid. Raises NotebookError if a key is there twice.
     """
     members: dict[str, Member] = {}
     at = _skip_blanks(text, at + 1)
     while text[at] != "}":
-        key, end = _DECODER.raw_decode(text, at)
-        start = _skip_blanks(text, _skip_blanks(text, end) + 1)
-        _, stop = _DECODER.raw_decode(text, start)
+        key, key_end = _DECODER.raw_decode(text, at)
+        colon_at = _skip_blanks(text, key_end)
+        start = _skip_blanks(text, colon_at + 1)
+        _, end = _DECODER.raw_decode(text, start)
         if key in members:
             raise NotebookError(f"its key `{key}` is there twice")
-        members[key] = Member(at, start, stop)
-        at = _after_comma(text, stop)
+        members[key] = Member(at, start, end)
+        at = _after_comma(text, end)
     return members
 
 
 def _list_elements(text: str, at: int) -> Iterator[tuple[str, int, int, Any]]:
-    """Yield the elements of the list that begins at `at`: the text before each, its begin, its end and
-    its value.
+    """Yields the elements of the JSON list that begins at the offset `at`: the text between the
+    element before and this one, the offsets of its start and of its end, and its value.
     """
-    before, at = at + 1, _skip_blanks(text, at + 1)
+    end_before, at = at + 1, _skip_blanks(text, at + 1)
     while text[at] != "]":
         value, end = _DECODER.raw_decode(text, at)
-        yield text[before:at], at, end, value
-        before, at = end, _after_comma(text, end)
+        yield text[end_before:at], at, end, value
+        end_before, at = end, _after_comma(text, end)
 
 
 def _after_comma(text: str, at: int) -> int:
-    """The offset of the next element, or of the end of the list."""
+    """The offset of the next element (or member) after that which ends at `at`; without one, that
+    of the bracket at the end.
+    """
     at = _skip_blanks(text, at)
     return _skip_blanks(text, at + 1) if text[at] == "," else at
 
 
 def _line_indent(text: str, at: int) -> str | None:
-    """The indentation of the line on which `at` is; None if something else is before it."""
+    """What is before the offset `at` on its line, if these are only blanks: the indentation.
+    Otherwise None; also on the first line of the text.
+    """
     newline = text.rfind("\n", 0, at)
     line = text[newline + 1 : at]
     return line if newline >= 0 and not line.strip() else None
 
 
 def _output_text(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str:
-    """An output of a cell as text; a picture is a line about it, and is added to `pictures`."""
+    """An output of a cell as text: an error with its traceback, printed text, or a value. A picture
+    is a line about it, and is itself added to `pictures`.
+
+    Args:
+        where: the cell, as the name of the picture.
+    """
     if output.get("output_type") == "error":
         summary = f"{output.get('ename')}: {output.get('evalue')}"
         return _shorten_output("\n".join(map(str, output.get("traceback") or (summary,))))
@@ -353,7 +395,9 @@ def _output_text(output: Mapping[str, Any], where: str, pictures: list[Image]) -
 
 
 def _picture_text(media_type: str, encoded: object, where: str, pictures: list[Image]) -> str:
-    """A line about a picture, with its size; the first ones are added to `pictures`."""
+    """A line about a picture, with its size. It is added to `pictures`, unless these are
+    _MAX_PICTURES already.
+    """
     try:
         data = base64.b64decode(join_source(encoded))
         image, pixels = make_image(where, data)

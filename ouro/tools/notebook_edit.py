@@ -59,8 +59,8 @@ class NotebookEdit(ChangeTool[NotebookEditArgs]):
         return f"edit {self._name_of(args.path)}"
 
     def _change(self, args: NotebookEditArgs, access: Access, notes: list[str]) -> Display:
-        """Make the edits, and write the file if `access` allows it. Raises ToolError: one of them
-        cannot be made.
+        """Make the edits, and write the file if `access` is `write`. Returns the change for the
+        user; notes for the model are added to `notes`. Raises ToolError: an edit cannot be made.
         """
         with self._seen.lock([args.path]) as stack:
             file_before = self._seen.find(args.path, access, stack)
@@ -87,7 +87,9 @@ class NotebookEdit(ChangeTool[NotebookEditArgs]):
 
 
 def _require_notebook(file_before: FileBefore) -> TextFile:
-    """The text of a notebook. Raises ToolError if it is no notebook, or does not exist."""
+    """The text of a notebook. Raises ToolError if the name is not that of a notebook, or there is
+    no such file.
+    """
     if not file_before.shown.lower().endswith(ENDING):
         raise ToolError(f"{file_before.shown} is not a notebook ({ENDING}). Use edit.")
     if file_before.file is None:
@@ -96,7 +98,7 @@ def _require_notebook(file_before: FileBefore) -> TextFile:
 
 
 def apply_cell_edits(book: CellNotebook, edits: Sequence[CellEdit]) -> list[ChangedCell]:
-    """The cells of a notebook after all edits, whose numbers are those before.
+    """The cells of a notebook after all edits. The numbers in the edits are those before the call.
 
     Raises:
         ToolError: one of them cannot be made; the message says which.
@@ -126,8 +128,11 @@ def _note_edit(
     changed: dict[int, str | None],
     inserted: dict[int, list[ChangedCell]],
 ) -> None:
-    """Add what an edit does: to `changed` the new text of a cell (None: it is deleted), to `inserted`
-    a cell behind another one. Raises ToolError if it cannot be made.
+    """Note what an edit does, without changing the notebook. Raises ToolError if it cannot be made.
+
+    Args:
+        changed: gets the new JSON of a cell by its number; None: it is deleted.
+        inserted: gets new cells by the number of the cell behind which they come; 0: at the top.
     """
     _require_cell(book, edit)
     if edit.mode == "insert":
@@ -140,14 +145,19 @@ def _note_edit(
 
 
 def _require_cell(book: CellNotebook, edit: CellEdit) -> None:
-    """Raise ToolError if there is no such cell."""
-    count, lowest = len(book.cells), 0 if edit.mode == "insert" else 1
+    """Raise ToolError if the notebook has no cell with the number of the edit. To insert, 0 is
+    allowed: at the top.
+    """
+    count = len(book.cells)
+    lowest = 0 if edit.mode == "insert" else 1
     if not lowest <= edit.cell <= count:
         raise ToolError(f"There is no cell {edit.cell}: the notebook has {plural(count, 'cell')}.")
 
 
 def _replace_cell(book: CellNotebook, edit: CellEdit) -> str:
-    """The text of a cell after a replacement or a change of its kind."""
+    """The JSON of a cell after an edit that gives it another source, another kind, or both. Raises
+    ToolError if the edit names neither, or the cell cannot have it.
+    """
     cell = book.cells[edit.cell - 1]
     if edit.source is None and edit.kind is None:
         raise ToolError(f"Cell {edit.cell}: replace needs source or kind.")
@@ -162,7 +172,9 @@ def _replace_cell(book: CellNotebook, edit: CellEdit) -> str:
 
 
 def _convert_cell(book: CellNotebook, cell: Cell, kind: CellKind, source: str, number: int) -> str:
-    """The text of a cell with another kind. Raises ToolError with the number of the cell."""
+    """The JSON of a cell as a cell of another kind. Raises ToolError with the number of the cell,
+    if it holds what the other kind cannot.
+    """
     try:
         return book.convert_cell(cell, kind, source)
     except ToolError as error:
@@ -170,26 +182,30 @@ def _convert_cell(book: CellNotebook, cell: Cell, kind: CellKind, source: str, n
 
 
 def _with_rows(before: TextFile, book: CellNotebook, rows: Sequence[ChangedCell]) -> TextFile:
-    """The file with these cells: what is the same at its beginning and end stays byte for byte."""
+    """The file with these cells. What is the same before and after the changed part stays byte for
+    byte.
+    """
     cells = [(book.cells[row.number - 1] if row.number else None, row.text) for row in rows]
     old, new = book.text, book.with_cells(cells)
-    start = _count_same_at_start(old, new)
-    same = _count_same_at_start(old[start:][::-1], new[start:][::-1])
-    return before.splice([Span(start, len(old) - same, new[start : len(new) - same])])
+    same_at_start = _count_same_at_start(old, new)
+    old_rest, new_rest = old[same_at_start:], new[same_at_start:]
+    same_at_end = _count_same_at_start(old_rest[::-1], new_rest[::-1])
+    changed_part = new[same_at_start : len(new) - same_at_end]
+    return before.splice([Span(same_at_start, len(old) - same_at_end, changed_part)])
 
 
 def _count_same_at_start(text: str, other: str) -> int:
-    """The number of characters that are the same at the beginning. By bisection with slices: a loop
-    over 50 MB of outputs takes seconds.
+    """How many characters are the same at the beginning of both texts. Found by bisection, because
+    a loop over 50 MB of outputs takes seconds.
     """
-    same, most = 0, min(len(text), len(other))
-    while same < most:
-        middle = (same + most + 1) // 2
-        if text[same:middle] == other[same:middle]:
-            same = middle
+    at_least, at_most = 0, min(len(text), len(other))
+    while at_least < at_most:
+        middle = (at_least + at_most + 1) // 2
+        if text[at_least:middle] == other[at_least:middle]:
+            at_least = middle
         else:
-            most = middle - 1
-    return same
+            at_most = middle - 1
+    return at_least
 
 
 def _change_of_cells(shown: str, book: CellNotebook, rows: Sequence[ChangedCell]) -> FileChange:
@@ -200,13 +216,15 @@ def _change_of_cells(shown: str, book: CellNotebook, rows: Sequence[ChangedCell]
 
 
 def _notes_for_model(book: CellNotebook, rows: Sequence[ChangedCell]) -> list[str]:
-    """Notes for the model: which numbers cells have now, and which ids more than one cell has."""
+    """Notes for the model: the numbers of new cells, whether others have other numbers now, and ids
+    that more than one cell has.
+    """
     notes = []
-    new_numbers = [at for at, row in enumerate(rows, 1) if row.number is None]
-    if new_numbers:
-        numbers = ", ".join(map(str, new_numbers[:_MAX_LISTED]))
+    new_cells = [now for now, row in enumerate(rows, 1) if row.number is None]
+    if new_cells:
+        numbers = ", ".join(map(str, new_cells[:_MAX_LISTED]))
         notes.append(f"New cells, by their number now: {numbers}.")
-    if any(row.number not in (None, at) for at, row in enumerate(rows, 1)):
+    if any(row.number not in (None, now) for now, row in enumerate(rows, 1)):
         notes.append(f"Cells behind have other numbers now. There are {plural(len(rows), 'cell')}.")
     if book.double_ids:
         names = ", ".join(f"`{name[:40]}`" for name in book.double_ids[:_MAX_LISTED])

@@ -121,8 +121,9 @@ _MARKDOWN_FENCE = late_pattern(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
 
 
 def read_calls(message: Message, tools: Mapping[str, AnyTool]) -> Message:
-    """An answer of the model in which each call is written as its tool asks for it. A call that has no
-    single reading stays.
+    """The model's answer `message` with each call as its tool asks for it. A call in another form
+    is read if it can have only one meaning, and may turn out to be several calls. Any other call
+    stays as it is; the tool will refuse it.
 
     Called before anything is saved or asked, so that what is shown, asked, run and saved is one
     call.
@@ -130,16 +131,19 @@ def read_calls(message: Message, tools: Mapping[str, AnyTool]) -> Message:
     parts: list[Part] = []
     used_ids = {call.id for call in message.tool_calls}
     for part in message.parts:
-        calls = list(_read_call(part, tools)) if isinstance(part, ToolCall) else [part]
-        parts += calls[:1]
-        for further in calls[1:]:
-            assert isinstance(further, ToolCall), "only calls are split"
-            parts.append(replace(further, id=_new_id(further.id, used_ids)))
+        if not isinstance(part, ToolCall):
+            parts.append(part)
+            continue
+        first, *further_calls = _read_call(part, tools)
+        parts.append(first)
+        parts += [replace(further, id=_new_id(further.id, used_ids)) for further in further_calls]
     return message if tuple(parts) == message.parts else replace(message, parts=tuple(parts))
 
 
 def _new_id(call_id: str, taken: set[str]) -> str:
-    """An id for a call that another call was joined with; it is added to `taken`."""
+    """An id that no call has yet, for a further call that was read from the call `call_id`: `ID_2`.
+    It is added to `taken`.
+    """
     number = 2
     while (fresh := f"{call_id[:32]}_{number}") in taken:
         number += 1
@@ -148,7 +152,10 @@ def _new_id(call_id: str, taken: set[str]) -> str:
 
 
 def _read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Iterator[ToolCall]:
-    """Yield the calls that one call means; the call itself if it has no single reading."""
+    """Yields the calls that one call means, at least one. Models join several calls: the names of
+    the tools one behind the other, and so their arguments, or one name with several arguments. If
+    not every part of it is a valid call, yields the call itself.
+    """
     names = _tools_in_name(call.name, tools)
     objects = [dict(call.arguments)] if not call.malformed else _values_in_text(call.malformed)
     if not names or not objects:
@@ -161,7 +168,7 @@ def _read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Iterator[ToolCal
     ]
     complete = [call_read for call_read in accepted if call_read is not None]
     if len(complete) < len(accepted) or len(names) != len(objects):
-        # The name is sure, also if the arguments are not: the error then shows the right call.
+        # The name may be sure though the arguments are not: the error then shows the right call.
         yield replace(call, name=names[0]) if len(set(names)) == 1 else call
         return
     for name, arguments in complete:
@@ -171,7 +178,9 @@ def _read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Iterator[ToolCal
 def _accepted_arguments(
     name: str, value: Any, tools: Mapping[str, AnyTool]
 ) -> tuple[str, dict[str, Any]] | None:
-    """The name of a tool and the arguments that are meant; None if the tool does not accept them."""
+    """The name, and the arguments that the model means by `value`, as the tool of this name takes
+    them; None if it does not accept them.
+    """
     tool = tools[name]
     arguments = read_arguments(value, tool.spec().parameters)
     try:
@@ -182,27 +191,34 @@ def _accepted_arguments(
 
 
 def _tools_in_name(name: str, tools: Mapping[str, AnyTool]) -> list[str]:
-    """The tools that a name means: one, several that were joined, or none."""
+    """The names of the tools that a name means: one, or several that were joined without a
+    separator (`readgrep`); empty if it means none.
+    """
     if tool := _find_tool(name, tools):
         return [tool]
-    joined_names = re.fullmatch(f"((?:{'|'.join(map(re.escape, sorted(tools, key=len)))})+)", name)
-    if not joined_names:
+    # The longest first, so that `web_fetch` is not read as another name that it begins with.
+    any_name = "|".join(map(re.escape, sorted(tools, key=len, reverse=True)))
+    if not re.fullmatch(f"(?:{any_name})+", name):
         return []
-    parts = re.findall("|".join(map(re.escape, sorted(tools, key=len, reverse=True))), name)
+    parts = re.findall(any_name, name)
     return parts if "".join(parts) == name else []
 
 
 def _find_tool(name: str, tools: Mapping[str, AnyTool]) -> str:
-    """The only tool that a name can mean; empty if there is none."""
+    """The name of the only tool that a name can mean; empty if there is none, or several.
+
+    These are compared: the name itself; without a prefix, a tail, separators and case; and as one
+    of the names in TOOL_NAMES.
+    """
     if name in tools:
         return name
     bare_name = _NAME_TAIL.sub("", _NAMESPACE_PREFIX.sub("", name.strip()))
     squeezed = squeeze(bare_name)
     same_names = [tool_name for tool_name in tools if squeeze(tool_name) == squeezed]
-    if len(same_names) == 1:
-        return same_names[0]
+    if same_names:
+        return same_names[0] if len(same_names) == 1 else ""
     known_synonym = TOOL_NAMES.get(squeezed, "")
-    return known_synonym if known_synonym in tools and not same_names else ""
+    return known_synonym if known_synonym in tools else ""
 
 
 def squeeze(name: str) -> str:
@@ -211,12 +227,14 @@ def squeeze(name: str) -> str:
 
 
 def _values_in_text(text: str) -> list[Any]:
-    """The JSON values of which a text consists, one after another; empty objects are left out if there
-    are others. Empty if the text has anything else.
+    """The JSON values of which a text consists, one after another, each once. Empty values are left
+    out if there are others. Returns an empty list if the text has anything else, or more than
+    MAX_JOINED values.
     """
-    text = _without_fence(text)
-    decoder, position, values = json.JSONDecoder(strict=False), 0, list[Any]()
-    text = text.strip()
+    text = _without_fence(text).strip()
+    decoder = json.JSONDecoder(strict=False)
+    values: list[Any] = []
+    position = 0
     while position < len(text) and len(values) <= MAX_JOINED:
         try:
             value, position = decoder.raw_decode(text, position)
@@ -224,15 +242,17 @@ def _values_in_text(text: str) -> list[Any]:
             if not values or not _HARMLESS_REST.fullmatch(text[position:]):
                 return []
             break
-        if value not in values:  # the whole input, and then the same in pieces
+        if value not in values:  # some models send the whole, and then the same in pieces
             values.append(_decode_json_in_text(value))
         position = len(text) - len(text[position:].lstrip(" \n\r\t,;"))
-    whole = [value for value in values if value not in ({}, None)] or values[:1]
-    return whole if len(whole) <= MAX_JOINED else []
+    not_empty = [value for value in values if value not in ({}, None)] or values[:1]
+    return not_empty if len(not_empty) <= MAX_JOINED else []
 
 
 def _decode_json_in_text(value: Any) -> Any:
-    """The JSON in a text, or the value itself."""
+    """If the value is a text that is JSON, what the JSON says, also if that is such a text again
+    (up to MAX_QUOTES times). Otherwise the value itself.
+    """
     for _ in range(MAX_QUOTES):
         if not isinstance(value, str):
             break
@@ -250,7 +270,9 @@ def _without_fence(text: str) -> str:
 
 
 def read_arguments(value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that a model means, by the schema of the tool; unchanged where they fit."""
+    """The arguments that a model means by `value`, as the schema of the tool asks for them. What
+    fits already stays unchanged. Empty if `value` cannot be read as an object.
+    """
     fields = dictionary(schema.get("properties"))
     if isinstance(value, dict) and len(value) == 1:
         value = _unwrap_arguments(value, fields)
@@ -263,7 +285,9 @@ def read_arguments(value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unwrap_arguments(value: dict[str, Any], fields: Mapping[str, Any]) -> Any:
-    """The arguments inside of `{"arguments": {…}}`."""
+    """Of `{"arguments": {…}}` the inner object. `value` has one key; it is returned unchanged if
+    the key is a field of the tool, or not one of WRAPPERS.
+    """
     [(key, inner)] = value.items()
     inner = _decode_json_in_text(inner)
     is_wrapper = key in WRAPPERS and key not in fields
@@ -271,8 +295,9 @@ def _unwrap_arguments(value: dict[str, Any], fields: Mapping[str, Any]) -> Any:
 
 
 def _wrap_in_only_field(value: Any, fields: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
-    """A list or a text that is not in an object, as the value of the only required field that takes
-    one; unchanged if there are several such fields.
+    """A list or a text that should be in an object, as an object: it is the value of the only
+    required field that takes a list, or a text. Unchanged if there is no such field, or more than
+    one.
     """
     kind = "array" if isinstance(value, list) else "string"
     required = [name for name in schema.get("required", ()) if kind in kinds_of(fields.get(name))]
@@ -282,7 +307,10 @@ def _wrap_in_only_field(value: Any, fields: Mapping[str, Any], schema: Mapping[s
 
 
 def _read_object(value: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """An object with the fields of its schema under their own names, and with values that fit."""
+    """An object whose keys are the names of the fields in its schema, and whose values are as the
+    schema asks for them. Remarks, and optional fields without a value, are left out. Any other key
+    stays: the tool will refuse it.
+    """
     fields = dictionary(schema.get("properties"))
     if not fields:
         return dict(value)
@@ -300,7 +328,12 @@ def _read_object(value: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[st
 
 
 def _is_absent(value: Any, kinds: Sequence[str]) -> bool:
-    """Whether a model has written that an optional field has no value."""
+    """Whether a value in an optional field means that it has none: null, or a text such as `none`
+    where no text is meant.
+
+    Args:
+        kinds: the JSON types of the field.
+    """
     if value is None:
         return "null" not in kinds
     is_text_meant = not kinds or "string" in kinds
@@ -308,57 +341,66 @@ def _is_absent(value: Any, kinds: Sequence[str]) -> bool:
 
 
 def _unwrap_list(key: str, value: Any, field: Mapping[str, Any]) -> Any:
-    """The list of `{"edits": {"edits": […]}}`, where the name of the field was written twice."""
+    """The value of the field `key`. If it takes a list, and its name was written twice, as in
+    `{"edits": {"edits": […]}}`, that is the inner list. Otherwise `value` unchanged.
+    """
     kinds = kinds_of(field)
     if "array" not in kinds or "string" in kinds or "object" in kinds:
         return value
-    inner, items = (
-        _decode_json_in_text(value),
-        dictionary(dictionary(field.get("items")).get("properties")),
-    )
-    is_twice = isinstance(inner, dict) and list(inner) == [key] and key not in items
+    inner = _decode_json_in_text(value)
+    fields_of_item = dictionary(dictionary(field.get("items")).get("properties"))
+    is_twice = isinstance(inner, dict) and list(inner) == [key] and key not in fields_of_item
     return inner[key] if is_twice else value
 
 
 def _with_known_names(value: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The object with the names of the schema; a name with two meanings stays."""
-    known_names = {key: key if key in fields else _find_field(key, fields) for key in value}
-    targets = list(known_names.values())
-    return {
-        known_names[key] if targets.count(known_names[key]) == 1 else key: item
-        for key, item in value.items()
-    }
+    """The object with the names of `fields` instead of other names for them. If two keys mean the
+    same field, both stay as they are.
+    """
+    meant = {key: key if key in fields else _find_field(key, fields) for key in value}
+    all_meant = list(meant.values())
+    renamed: dict[str, Any] = {}
+    for key, item in value.items():
+        is_only_one = all_meant.count(meant[key]) == 1
+        renamed[meant[key] if is_only_one else key] = item
+    return renamed
 
 
 def _find_field(key: str, fields: Mapping[str, Any]) -> str:
-    """The only field that a name can mean; the name itself if there is none."""
+    """The name of the only field that `key` can mean: it is the same but for case and separators,
+    or one of its names in FIELD_NAMES. `key` itself if there is none, or several.
+    """
     squeezed = squeeze(key)
     matching_fields = [name for name in fields if squeeze(name) == squeezed]
-    matching_fields = matching_fields or [
-        name for name in fields if squeezed in FIELD_NAMES.get(name, ())
-    ]
+    if not matching_fields:
+        matching_fields = [name for name in fields if squeezed in FIELD_NAMES.get(name, ())]
     return matching_fields[0] if len(matching_fields) == 1 else key
 
 
 def _gather_item(
     value: dict[str, Any], fields: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The fields of one item, written beside the others, as the list that they belong to."""
+    """The object with its required list, if a model has left the list out and written the fields of
+    its only item instead: `{"path": A, "old_text": B}` is read as
+    `{"path": A, "edits": [{"old_text": B}]}`. Unchanged if the list is there, or not all required
+    fields of an item are.
+    """
+    own_fields = {key: item for key, item in value.items() if key in fields}
+    others = {key: item for key, item in value.items() if key not in fields}
     for name in schema.get("required", ()):
         items = dictionary(dictionary(fields.get(name)).get("items"))
-        inner = dictionary(items.get("properties"))
-        if name in value or not inner:
+        fields_of_item = dictionary(items.get("properties"))
+        if name in value or not fields_of_item:
             continue
-        item = _with_known_names({k: v for k, v in value.items() if k not in fields}, inner)
-        item = {key: value_of_key for key, value_of_key in item.items() if key in inner}
-        if item.keys() >= set(items.get("required", ())):
-            rest = {key: found for key, found in value.items() if key in fields}
-            return {**rest, name: [item]}
+        named = _with_known_names(others, fields_of_item)
+        only_item = {key: item for key, item in named.items() if key in fields_of_item}
+        if only_item.keys() >= set(items.get("required", ())):
+            return {**own_fields, name: [only_item]}
     return value
 
 
 def kinds_of(schema: Any) -> list[str]:
-    """The JSON types that a schema names."""
+    """The JSON types that a schema allows, also those of its alternatives."""
     schema = dictionary(schema)
     kind = schema.get("type", ())
     kinds = [kind] if isinstance(kind, str) else list(kind)
@@ -368,22 +410,26 @@ def kinds_of(schema: Any) -> list[str]:
 
 
 def read_value(value: Any, schema: Mapping[str, Any]) -> Any:
-    """A value as its schema asks for it; the value itself if it fits, or has no single reading."""
+    """A value as its schema asks for it: a number that was written as a text, a text that was
+    written as a number, one of several choices in other words, `3.0` for an integer. The value
+    itself if it fits already, or could mean more than one thing.
+    """
     kinds, choices = kinds_of(schema), schema.get("enum", ())
-    if isinstance(value, bool) and choices:
+    if isinstance(value, bool) and choices:  # `done: true` instead of a state
         value = _find_choice(json.dumps(value), choices)
     elif isinstance(value, str):
         value = _read_text_value(value, kinds, schema)
     elif "string" in kinds and _is_scalar(value) and _type_of(value) not in kinds:
-        value = value if value is None else json.dumps(value)
+        value = json.dumps(value)
     if isinstance(value, float) and value.is_integer() and kinds == ["integer"]:
         value = int(value)
     return _read_nested_values(value, kinds, schema)
 
 
 def _read_nested_values(value: Any, kinds: Sequence[str], schema: Mapping[str, Any]) -> Any:
-    """A list or an object whose inner values are as the schema asks for them. A single value becomes a
-    list if the schema asks for one.
+    """A list or an object with inner values as the schema asks for them. If the schema asks for a
+    list, a single value becomes a list; if it asks for an object, a list of one becomes its item.
+    Any other value stays.
     """
     is_list_meant = "array" in kinds and "object" not in kinds
     if is_list_meant and value is not None and not isinstance(value, list):
@@ -397,8 +443,8 @@ def _read_nested_values(value: Any, kinds: Sequence[str], schema: Mapping[str, A
 
 
 def _read_text_value(value: str, kinds: Sequence[str], schema: Mapping[str, Any]) -> Any:
-    """The number, boolean, list or object that was written as a text; the text itself if the schema
-    asks for one, or it is none of them.
+    """The choice, number, boolean, list or object that was written as the text `value`. The text
+    itself if the schema asks for a text, or it is none of them.
     """
     if choices := schema.get("enum"):
         return _find_choice(value, choices)
@@ -408,7 +454,8 @@ def _read_text_value(value: str, kinds: Sequence[str], schema: Mapping[str, Any]
     if "boolean" in kinds and text.lower() in ("true", "false"):
         return text.lower() == "true"
     if {"integer", "number"} & set(kinds) and _NUMBER_TEXT.fullmatch(text):
-        return json.loads(text) if not re.match(r"-?0\d", text) else value
+        has_leading_zero = re.match(r"-?0\d", text)  # JSON has no such number
+        return value if has_leading_zero else json.loads(text)
     if {"array", "object"} & set(kinds):
         inner = _decode_json_in_text(text)
         return inner if isinstance(inner, list | dict) else value
@@ -416,14 +463,16 @@ def _read_text_value(value: str, kinds: Sequence[str], schema: Mapping[str, Any]
 
 
 def _find_choice(value: str, choices: Sequence[Any]) -> Any:
-    """The only choice of an enumeration that a text means; the text itself if there is none."""
+    """The only one of the choices that a text means: it is the same but for case and separators, or
+    has the text as a synonym. The text itself if there is none.
+    """
     if value in choices:
         return value
     squeezed = squeeze(value)
     matching_choices = [choice for choice in choices if squeeze(str(choice)) == squeezed]
-    synonym = VALUE_SYNONYMS.get(squeezed)
     if len(matching_choices) == 1:
         return matching_choices[0]
+    synonym = VALUE_SYNONYMS.get(squeezed)
     return synonym if synonym in choices else value
 
 
@@ -446,7 +495,9 @@ def example_call(tool: AnyTool) -> str:
 
 
 def _example_value(schema: Any) -> Any:
-    """A value of a schema, with the required fields."""
+    """An example of a value that fits a schema: an object with its required fields, a list of one
+    item, a choice, 1, true, or a text `…`.
+    """
     schema = dictionary(schema)
     kind = next(iter(kinds_of(schema)), "string")
     if kind == "object":
@@ -454,5 +505,7 @@ def _example_value(schema: Any) -> Any:
         return {name: _example_value(fields.get(name)) for name in schema.get("required", ())}
     if kind == "array":
         return [_example_value(schema.get("items"))]
-    simple: Mapping[str, Any] = {"integer": 1, "number": 1, "boolean": True}
-    return next(iter(schema.get("enum", ())), simple.get(kind, "…"))
+    if choices := schema.get("enum"):
+        return choices[0]
+    examples: Mapping[str, Any] = {"integer": 1, "number": 1, "boolean": True}
+    return examples.get(kind, "…")

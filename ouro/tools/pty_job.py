@@ -30,25 +30,29 @@ class PtyJob(Job):
         self.pty: PtyProcess = process
         self.is_confined = is_confined
         self._reported_lines = 0
+        """How many lines had left the screen at the last report."""
 
     @property
     def tail(self) -> str:
         return self.pty.screen.text()
 
     def report(self) -> ToolResult:
-        """What has left the screen since the last report, the screen, and the state of the job."""
+        """The lines that have left the screen since the last report (the last _MAX_ABOVE of them),
+        the screen, and the state of the job.
+        """
         super().report()
         screen = self.pty.screen
-        lines = screen.lines_since(self._reported_lines)
-        left_out = screen.gone - self._reported_lines - len(lines) + max(0, len(lines) - _MAX_ABOVE)
+        new_count = screen.gone - self._reported_lines
+        lines = screen.lines_since(self._reported_lines)[-_MAX_ABOVE:]
         self._reported_lines = screen.gone
-        if left_out:
-            lines = [f"[{left_out} lines left out]", *lines[-_MAX_ABOVE:]]
+        if new_count > len(lines):
+            lines.insert(0, f"[{new_count - len(lines)} lines left out]")
         shown = "\n".join([*lines, screen.text()]).strip("\n")
-        code, status = self.process.exit_code, self.status
+        status = self.status
         waits = " It hides what is typed: it asks for a secret." if self.pty.hides_input else ""
         text = f"{shown or '(nothing on the screen)'}\n[{self.id}: {status}.{waits}]"
-        code = None if code is None or code < 0 else code
-        return ToolResult(
-            text, Display(f"{self.id} {status}", CommandOutput(self.command, shown, code))
-        )
+        code = self.process.exit_code
+        if code is not None and code < 0:  # ended by a signal
+            code = None
+        output = CommandOutput(self.command, shown, code)
+        return ToolResult(text, Display(f"{self.id} {status}", output))

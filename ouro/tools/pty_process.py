@@ -96,10 +96,10 @@ class PtyProcess(ShellProcess):
         return bool(flags & termios.ICANON) and not flags & termios.ECHO
 
     def key_codes(self, key: str) -> str:
-        """What the terminal sends for a key of `KEYS`; empty for an unknown one."""
+        """What the terminal sends for a key with a name in `KEYS`; empty for an unknown name."""
         code = KEYS.get(key, "")
         if key in _ARROWS and self.screen.sends_application_keys:
-            return code.replace("\x1b[", "\x1bO")
+            return code.replace("\x1b[", "\x1bO")  # the form that the program has asked for
         return code
 
     async def type(self, text: str) -> None:
@@ -131,19 +131,20 @@ class PtyProcess(ShellProcess):
         set_size(self._terminal, *self.screen.size)
 
     async def settle(self, seconds: float) -> None:
-        """Wait until it has printed nothing for a moment, or has ended; at most so long."""
+        """Wait until the program has ended, or has printed nothing for a moment and so seems to
+        wait for input; at most `seconds`. Its output is then drawn.
+        """
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            quiet = time.monotonic() - self._last_output
-            is_done = self.exit_code is not None or quiet > (
-                _SILENT_SECONDS if self._is_silent else _QUIET_SECONDS
-            )
+            quiet_seconds = time.monotonic() - self._last_output
+            needed_seconds = _SILENT_SECONDS if self._is_silent else _QUIET_SECONDS
+            is_done = self.exit_code is not None or quiet_seconds > needed_seconds
             if is_done and not self._undrawn:
                 return
             await asyncio.sleep(_DRAW_INTERVAL)
 
     def _queue_output(self, data: bytes) -> None:
-        """Keep new output to be drawn soon; of too much, only the newest."""
+        """Keep new output until it is drawn, soon. If too much waits, only the newest part is kept."""
         self._last_output, self._is_silent = time.monotonic(), False
         self._undrawn += data
         del self._undrawn[: max(0, len(self._undrawn) - _MAX_WAITING)]
@@ -151,7 +152,9 @@ class PtyProcess(ShellProcess):
             self._timer = asyncio.get_running_loop().call_later(_DRAW_INTERVAL, self._draw_slice)
 
     def _draw_slice(self) -> None:
-        """Draw a piece of the output; the rest follows after a moment."""
+        """Draw the next piece of the output that waits. If more waits, this is called again after
+        _DRAW_INTERVAL.
+        """
         self._timer = None
         piece = bytes(self._undrawn[:_DRAWN_BYTES])
         del self._undrawn[:_DRAWN_BYTES]
@@ -160,7 +163,7 @@ class PtyProcess(ShellProcess):
             self._timer = asyncio.get_running_loop().call_later(_DRAW_INTERVAL, self._draw_slice)
 
     def _reply(self, text: str) -> None:
-        """Send the program what the terminal itself answers."""
+        """Send the program what the terminal itself answers, such as the place of the cursor."""
         if self._terminal is not None:
             with suppress(OSError):  # it does not read, or has ended
                 os.write(self._terminal, text.encode())

@@ -75,7 +75,9 @@ class PtyScreen:
         return [line[column] for column in range(self._screen.columns)]
 
     def feed(self, data: bytes) -> None:
-        """Take what the program has printed. About 10 ms for 4 KB."""
+        """Draw what the program has printed. A code that is not complete yet waits for the rest.
+        Takes about 10 ms for 4 KB.
+        """
         self.version += 1
         text = _UNKNOWN_CODE.sub("", self._incomplete + self._decoder.decode(data))
         self._incomplete = ""
@@ -87,7 +89,9 @@ class PtyScreen:
                 self._stream.feed(piece)
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size; both are limited."""
+        """Change the size of the screen. Numbers that are too small or too large are replaced by
+        the nearest that is allowed.
+        """
         self.version += 1
         self._screen.resize(min(max(rows, 2), MAX_ROWS), min(max(columns, 10), MAX_COLUMNS))
 
@@ -96,7 +100,9 @@ class PtyScreen:
         return "\n".join(clean(line).rstrip() for line in self._screen.display).rstrip("\n")
 
     def lines_since(self, gone: int) -> list[str]:
-        """The lines that have left the screen after the first `gone`; the oldest may be missing."""
+        """The lines that have left the screen at the top since `self.gone` was the number `gone`,
+        oldest first. The oldest are missing if more than _MAX_LINES have left since.
+        """
         count = min(self.gone - gone, len(self.above))
         return [clean(line) for line in list(self.above)[len(self.above) - count :]]
 
@@ -111,7 +117,12 @@ _APPLICATION_KEYS = 1 << 5  # DECCKM, private mode 1: pyte shifts the private mo
 
 
 class _Screen(pyte.Screen):
-    """A screen that gives away the lines that scroll off, and answers as a terminal does."""
+    """A screen that passes on the lines that leave it at the top, and answers as a terminal does.
+
+    Args:
+        take_line: gets each line that leaves the screen at the top.
+        reply: sends the program what the terminal itself answers.
+    """
 
     def __init__(
         self,
@@ -126,22 +137,29 @@ class _Screen(pyte.Screen):
         super().__init__(columns, rows)
 
     def index(self) -> None:
-        """Move down a line; at the bottom the first line leaves the screen, and is kept."""
-        is_whole = self.margins is None or self.margins.top == 0
-        if is_whole and self._usual_screen is None and self.cursor.y == self.lines - 1:
+        """Move the cursor down a line. On the last line the screen scrolls: its first line leaves
+        it, and is kept, but not if only a lower part scrolls, or an editor draws on another screen.
+        """
+        scrolls_at_top = self.margins is None or self.margins.top == 0
+        is_on_last_line = self.cursor.y == self.lines - 1
+        if scrolls_at_top and is_on_last_line and self._usual_screen is None:
             line = self.buffer[0]
             self._keep_line("".join(line[column].data for column in range(self.columns)))
         super().index()
 
     def set_mode(self, *modes: int, **kwargs: Any) -> None:
-        """Set modes of the terminal. An editor asks for the other screen so at its start."""
+        """Set modes of the terminal. When an editor or a pager asks for the other screen, the usual
+        one is kept until `reset_mode`.
+        """
         if kwargs.get("private") and _OTHER_SCREEN in modes and self._usual_screen is None:
             self._usual_screen = deepcopy(self.buffer), copy(self.cursor)
             self.erase_in_display(2)
         super().set_mode(*modes, **kwargs)
 
     def reset_mode(self, *modes: int, **kwargs: Any) -> None:
-        """Reset modes of the terminal. An editor returns to the usual screen so at its end."""
+        """Reset modes of the terminal. When an editor or a pager leaves the other screen, the usual
+        one is restored.
+        """
         if kwargs.get("private") and _OTHER_SCREEN in modes and self._usual_screen is not None:
             self.buffer, self.cursor = self._usual_screen
             self._usual_screen = None
@@ -153,5 +171,7 @@ class _Screen(pyte.Screen):
 
 
 def _split_at_codes(text: str) -> list[str]:
-    """The text in pieces that each begin with a code: a code that is refused loses nothing else."""
+    """The text in pieces, each of which begins with a code (the first may have none). So a code
+    that pyte refuses does not prevent what follows it from being drawn.
+    """
     return [piece for piece in re.split(r"(?=\x1b)", text) if piece]

@@ -43,17 +43,24 @@ _KINDS_OF_BINARY_FILES = (
 
 
 def describe_binary(start: bytes) -> str:
-    """The kind of a binary file, from its first bytes."""
-    return next(
-        (kind for mark, kind in _KINDS_OF_BINARY_FILES if start.startswith(mark)), "binary data"
-    )
+    """The kind of a binary file in words, judged by its first bytes; `binary data` if it is
+    unknown.
+    """
+    for mark, kind in _KINDS_OF_BINARY_FILES:
+        if start.startswith(mark):
+            return kind
+    return "binary data"
 
 
 def pdf_pages(name: str, data: bytes, first: int, count: int) -> tuple[list[str], int]:
-    """The text of `count` pages from page `first` on, and the total number of pages.
+    """The text of each of `count` pages of a PDF, from page `first` on (counted from 1), and the
+    number of all its pages. There are fewer texts if the PDF ends before.
+
+    Args:
+        name: the file, for the error.
 
     Raises:
-        ToolError: it is damaged, or locked.
+        ToolError: the PDF is damaged, or locked.
     """
     from pypdf import PdfReader
 
@@ -62,10 +69,8 @@ def pdf_pages(name: str, data: bytes, first: int, count: int) -> tuple[list[str]
         if reader.is_encrypted and not reader.decrypt(""):
             raise ToolError(f"{name} is protected by a password.")
         total = len(reader.pages)
-        return [
-            reader.pages[at].extract_text()
-            for at in range(first - 1, min(first - 1 + count, total))
-        ], total
+        end = min(first - 1 + count, total)
+        return [reader.pages[index].extract_text() for index in range(first - 1, end)], total
     except ToolError:
         raise
     except Exception as error:
@@ -120,8 +125,8 @@ class Read(FileTool[ReadArgs]):
         return await asyncio.to_thread(self.read_now, args)
 
     def read_now(self, args: ReadArgs) -> ToolResult:
-        """Show a file. Blocks. Raises ToolError: it cannot be shown; the message says what to do
-        instead.
+        """Read a file, of any kind, and return what the model sees of it. Blocks. Raises ToolError:
+        it cannot be shown; the message says what to do instead.
         """
         path = self._workspace.resolve(args.path)
         self._workspace.check(path, "read")
@@ -142,7 +147,9 @@ class Read(FileTool[ReadArgs]):
             ) from error
 
     def _show_file(self, args: ReadArgs, path: Path, file: BinaryIO) -> ToolResult:
-        """Show an opened file by its kind. Raises ToolError: it is too large, or binary."""
+        """The result for an opened file, which depends on its kind: picture, PDF, or text. Raises
+        ToolError: it is too large, or another kind of binary file.
+        """
         start = file.read(65536)
         file.seek(0)
         size = os.fstat(file.fileno()).st_size
@@ -165,13 +172,17 @@ class Read(FileTool[ReadArgs]):
             ) from None
 
     def _show_text(self, args: ReadArgs, path: Path, file: BinaryIO, start: bytes) -> ToolResult:
-        """Show lines of a text, and remember what of the file the model has seen. Raises
-        NotTextError.
+        """The result with lines of a text or with cells of a notebook. What the model has now seen
+        of the file is recorded. Raises NotTextError.
+
+        Args:
+            start: the first bytes of the file.
         """
         status = os.fstat(file.fileno())
         is_notebook = path.suffix.lower() == ".ipynb"
-        # Most of a notebook are pictures and outputs, which are left out.
-        if status.st_size > (MAX_BYTES if is_notebook else _MAX_WHOLE_BYTES):
+        # Most of a notebook are pictures and outputs, which are left out: it may be larger.
+        max_bytes = MAX_BYTES if is_notebook else _MAX_WHOLE_BYTES
+        if status.st_size > max_bytes:
             encoding = guess_encoding(start)
             lines, total = _read_lines(file, encoding, args.first, _limit_of(args))
             self._seen.note_part(path, status)
@@ -183,7 +194,8 @@ class Read(FileTool[ReadArgs]):
         file_text = self._seen.decode(path, data)
         text = file_text.text
         self._seen.note_read(path, data, text)
-        lines, note = text.removesuffix("\n").split("\n") if text else [], ""
+        lines = text.removesuffix("\n").split("\n") if text else []
+        note = ""
         pictures: list[Image] = []
         if is_notebook:
             lines, pictures, note = _notebook_lines(text, lines)
@@ -192,7 +204,9 @@ class Read(FileTool[ReadArgs]):
         return replace(result, text=result.text + _describe_encoding(file_text))
 
     def _folder_message(self, path: Path) -> str:
-        """The error for the model about a folder, with the first of its names."""
+        """The error for the model if the path is a folder: it lists the first _MAX_NAMES names in
+        it.
+        """
         names = sorted(
             f"{entry.name}/" if entry.is_dir() else entry.name for entry in os.scandir(path)
         )
@@ -204,7 +218,9 @@ class Read(FileTool[ReadArgs]):
         )
 
     def _name_hint(self, path: Path) -> str:
-        """Files that the model may mean, for the end of an error message."""
+        """The end of an error message about a missing file: which files the model may mean. These
+        are files of this name in other folders, and files with a similar name in this one.
+        """
         root = self._workspace.root
         same_name = [
             root / name for name in list_project_files(root) if name.rpartition("/")[2] == path.name
@@ -216,8 +232,11 @@ class Read(FileTool[ReadArgs]):
 
 
 def _notebook_lines(text: str, lines: list[str]) -> tuple[list[str], list[Image], str]:
-    """The lines of a notebook by cells, its pictures, and a note for the model. For a broken notebook
-    they are the `lines` of the file.
+    """The lines of a notebook by cells, its pictures, and what the note for the model says about
+    them. Of a broken notebook, the `lines` of the file, no pictures, and why.
+
+    Args:
+        text: the JSON of the file; `lines` are its lines.
     """
     try:
         rendered, pictures = CellNotebook(text).as_lines()
@@ -250,16 +269,17 @@ def _limit_of(args: ReadArgs, default: int = _MAX_LINES) -> int:
 
 
 def _pdf_result(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
-    """The text of pages, as many as fit."""
+    """The result with the text of the pages of a PDF, as many as the call wants and as fit. Raises
+    ToolError if there is no such page, or the PDF cannot be read.
+    """
     pages, total = pdf_pages(shown, data, args.first, _limit_of(args, _MAX_PAGES))
     if args.first > total:
         raise ToolError(f"{shown} has {plural(total, 'page')}: there is no page {args.first}.")
-    fitting = _take_fitting(
-        [
-            f"--- page {number} of {total}\n{page.strip()}"
-            for number, page in enumerate(pages, args.first)
-        ]
-    )
+    with_numbers = [
+        f"--- page {number} of {total}\n{page.strip()}"
+        for number, page in enumerate(pages, args.first)
+    ]
+    fitting = _take_fitting(with_numbers)
     text = "\n".join(fitting)
     if not any(page.strip() for page in pages):
         text += "\n[There is no text on these pages: they may be scanned pictures.]"
@@ -274,22 +294,26 @@ def _pdf_result(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
 def _read_lines(
     file: BinaryIO, encoding: str, first: int, count: int
 ) -> tuple[list[str], int | None]:
-    """`count` lines of a file of any size, from line `first` on, and the number of all lines if the end
-    was reached (else None). Only these lines are in memory. Raises ToolError if they are too far
-    into the file.
+    """Read `count` lines of a file of any size, from line `first` on (counted from 1). Returns
+    them, and the number of all lines, or None if the end of the file was not reached. Of a long
+    line only the beginning is kept, and only these lines are in memory. Raises ToolError if they
+    are too far into the file.
     """
     reader = io.TextIOWrapper(file, encoding, errors="replace", newline="\n")
     lines: list[str] = []
     number, characters_read, begins_line = 1, 0, True
+    # One line more than wanted shows whether the file ends behind them.
     while len(lines) <= count and characters_read < _MAX_OFFSET_BYTES:
-        piece = reader.readline(_MAX_LINE + 1)
+        piece = reader.readline(_MAX_LINE + 1)  # a line, or a part of a longer one
         if not piece:
-            return lines[:count], number - 1 if begins_line else number
+            total = number - 1 if begins_line else number
+            return lines[:count], total
         characters_read += len(piece)
         if begins_line and number >= first:
             lines.append(piece.rstrip("\r\n"))
         begins_line = piece.endswith("\n")
-        number += begins_line
+        if begins_line:
+            number += 1
     if number < first:
         raise ToolError(
             f"Line {first} is too far into the file: use the shell (tail, sed -n) to get there."
@@ -305,13 +329,13 @@ def _lines_result(
     origin: str = "",
     pictures: Sequence[Image] = (),
 ) -> ToolResult:
-    """The result with lines and their numbers, and where to continue. Raises ToolError if there are
-    none.
+    """The result with numbered lines, as many as fit, and where to continue. Raises ToolError if
+    there are no lines at the offset of the call.
 
     Args:
         lines_found: the lines from the offset of the call on.
         total: the number of all lines; None if it is not known.
-        origin: what the lines are from, for the note at the end.
+        origin: what the lines are from, for the note at the end; empty: an ordinary file.
     """
     first = args.first
     if total == 0:
@@ -333,7 +357,7 @@ def _lines_result(
 
 
 def _cut_line(line: str) -> str:
-    """A line without its end, cut if it is too long."""
+    """A line without a carriage return at its end, cut if it is longer than _MAX_LINE."""
     line = line.removesuffix("\r")
     return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]} [cut: the line goes on]"
 
@@ -343,7 +367,7 @@ def _take_fitting(pieces: Sequence[str]) -> list[str]:
     fitting: list[str] = []
     room = MAX_CHARACTERS
     for piece in pieces:
-        room -= len(piece) + 8
+        room -= len(piece) + 8  # the number of a line, and its newline
         if room < 0:
             break
         fitting.append(piece)

@@ -152,7 +152,9 @@ class Shell(Tool[ShellArgs]):
         return await self._run_in_foreground(args, cwd, ctx)
 
     async def _prepare_sandbox(self, ctx: ToolContext) -> None:
-        """Find out which sandbox works here, warn if it is weak, and set up a container."""
+        """Before a command: find out which sandbox works here, warn once if it is weak, and set up
+        the container if there is one.
+        """
         if ctx.limits != "off":
             if not self.confinement.known_tier:
                 # The first call tests which sandbox works here.
@@ -163,7 +165,7 @@ class Shell(Tool[ShellArgs]):
             await self._set_up_container(ctx)
 
     async def _run_in_background(self, args: ShellArgs, cwd: Path, ctx: ToolContext) -> ToolResult:
-        """Start a job; the result says how the model reads and ends it."""
+        """Start a background job. The result says how the model reads its output and ends it."""
         job = await self._jobs.start(
             args.command,
             cwd,
@@ -180,8 +182,9 @@ class Shell(Tool[ShellArgs]):
         return ToolResult(text, Display(f"started as {job.id}", CommandOutput(args.command)))
 
     async def _run_in_foreground(self, args: ShellArgs, cwd: Path, ctx: ToolContext) -> ToolResult:
-        """Run a command to its end, or until the user moves it to the background. What it made that
-        other programs obey is moved out, and the user is asked about it.
+        """Run a command to its end, or until the user moves it to the background. Files that it has
+        made and that other programs obey are moved out of the workspace, and the user is asked
+        about them.
         """
         from ouro.tools.foreground import Foreground
 
@@ -208,7 +211,9 @@ class Shell(Tool[ShellArgs]):
         return msgspec.structs.replace(result, text=f"{result.text}\n{note}")
 
     async def _run_in_pty(self, args: ShellArgs, cwd: Path, ctx: ToolContext) -> ToolResult:
-        """Start a job in a terminal; the result is its screen after a moment, or after its end."""
+        """Start a job in a terminal. The result is its screen, when it seems to wait for input or
+        has ended.
+        """
         job = await self._jobs.start_in_pty(
             args.command,
             cwd,
@@ -229,7 +234,9 @@ class Shell(Tool[ShellArgs]):
         return msgspec.structs.replace(result, text=result.text + how)
 
     def _wake_note(self, args: ShellArgs) -> str:
-        """What happens at the end of a background job, for the model."""
+        """A sentence for the model: whether the end of a background job, or a line that `watch`
+        matches, wakes it. Empty if there is nothing to say.
+        """
         if self._jobs.wakes:
             line = " and at a line that matches" if args.watch else ""
             return f" At its end{line} you are woken, so you need not wait for it."
@@ -247,11 +254,14 @@ class Shell(Tool[ShellArgs]):
         limits: Limits = "off",
         call_id: str = "",
     ) -> ToolResult:
-        """Run one command to its end: a tool call, or what the user typed after `!` (no time
-        limit).
+        """Run one command to its end, and end what it leaves running. It is that of a tool call, or
+        a line that the user typed after `!`.
 
         Args:
-            foreground: lets the user move it to the background; `at_end` runs when it has ended there.
+            foreground: lets the user move it to the background; None: it cannot be moved.
+            at_end: is called when a command has ended that was moved to the background.
+            timeout_seconds: None: no time limit.
+            call_id: the id of the tool call; empty for a line of the user.
 
         Raises:
             ToolError: the folder does not exist, or bash cannot be started.
@@ -300,8 +310,13 @@ class Shell(Tool[ShellArgs]):
         cwd: Path,
         left_running: int,
     ) -> ToolResult:
-        """The result of a command that has ended. `left_running`: the number of processes that it left
-        running, and that were ended.
+        """The result of a command that has ended.
+
+        Args:
+            code: the exit code; None if it has none, because a signal or the time limit ended it.
+            status: how it ended, in words.
+            notes: lines for the model below the output; those that are empty are left out.
+            left_running: the number of processes that it left running, and that were ended.
         """
         output = process.capture.text().rstrip("\n")
         place = "" if cwd == self._root else f" in {cwd}"
@@ -322,11 +337,13 @@ class Shell(Tool[ShellArgs]):
     async def run_line_in_terminal(
         self, line: str, report: Callable[[str], None], *, is_shared: bool = True
     ) -> ToolResult:
-        """Run a line of the user to its end in a terminal; the user can type into it, and move it to
-        the background. Raises ToolError if it cannot be started.
+        """Run a line of the user to its end in a terminal. The user can type into it, and move it
+        to the background: then this returns at once, and the line goes on as a job. Raises
+        ToolError if it cannot be started.
 
         Args:
-            is_shared: the model sees it: the end of a line that was moved is news for it.
+            is_shared: whether the model sees the line. Then, if it was moved, the model also learns when
+                it ends.
         """
         moved = asyncio.Event()
 
@@ -364,8 +381,9 @@ class Shell(Tool[ShellArgs]):
     async def _wait_and_end(
         self, process: RunningCommand, front: Foreground, seconds: float | None
     ) -> tuple[bool, int]:
-        """Wait for a command, and end what it left running, unless the user moves it to the background.
-        Returns whether it ended in time, or was moved, and how many processes had outlived its shell.
+        """Wait until a command has ended, and end what it left running. If the user moves it to the
+        background, nothing is ended. Returns whether it ended (or was moved) within `seconds`, and
+        how many processes it had left running.
         """
         left_running = 0
         try:
@@ -379,7 +397,9 @@ class Shell(Tool[ShellArgs]):
         return in_time, left_running
 
     async def _move_out_acting_files(self, ctx: ToolContext) -> Sequence[RevertedFile]:
-        """Move out what the command has made that other programs obey, and warn the user; returns it."""
+        """Move the files that the command has made and that other programs obey out of the
+        workspace, and warn the user. Returns these files; none if the command ran without limits.
+        """
         if ctx.limits == "off":
             return ()
         try:
@@ -392,7 +412,9 @@ class Shell(Tool[ShellArgs]):
         return reverted
 
     async def _ask_to_restore(self, reverted: Sequence[RevertedFile], ctx: ToolContext) -> str:
-        """Ask the user whether to restore what was moved out; returns a sentence for the model."""
+        """Ask the user whether to restore the files that were moved out, and do it. Returns a
+        sentence for the model about the answer.
+        """
         what = _describe_moved_files(reverted, self._root)
         question = Question(
             "Restore what other programs obey?", (_LEAVE_OUT, _RESTORE), False, f"{what}."
@@ -415,7 +437,9 @@ class Shell(Tool[ShellArgs]):
         front: Foreground,
         call_id: str,
     ) -> RunningCommand:
-        """Start a line: in a terminal of the editor if it opens one for a tool call, else here."""
+        """Start a line. That of a tool call runs in a terminal of the user's editor, if the editor
+        opens one; any other runs as a child process.
+        """
         in_container = self.confinement.in_container and bool(call_id)
         wrap = self._make_wrap(limits, call_id, cwd)
         argv, tag = await limit_command(line, cwd, wrap, in_container=in_container)
@@ -429,8 +453,9 @@ class Shell(Tool[ShellArgs]):
         return await start_shell(argv, tag, cwd, environment, capture, front.take)
 
     def _make_wrap(self, limits: Limits, call_id: str, cwd: Path, *, pty: bool = False) -> Wrap:
-        """The function that confines a command of this call. Nothing is recorded for a line of the
-        user, which has no call id.
+        """Returns a function that confines a command: it takes the words of the command, and
+        returns those that run it in the sandbox. For a line of the user, which has no call id,
+        nothing is recorded.
         """
         if not call_id:
             return lambda argv: self.confinement.wrap(argv, limits)
@@ -438,15 +463,17 @@ class Shell(Tool[ShellArgs]):
 
     @property
     def _outside_words(self) -> str:
-        """Where a line runs that the user lets out of the sandbox, as words for the user. No line gets
-        out of a container.
+        """Where a command runs that the user lets out of the sandbox, in words for the user. If
+        there is a container, it stays in it.
         """
         if self.confinement.in_container:
             return "in the container with the network of the machine"
         return "outside of the sandbox"
 
     async def _set_up_container(self, ctx: ToolContext) -> None:
-        """Run what prepares the container of the project, before its first command."""
+        """Run the line that prepares the container of the project (`postCreateCommand`), once,
+        before the first command. A failure is shown.
+        """
         async with self._setup_lock:
             line = await asyncio.to_thread(self.confinement.take_setup)
             if not line:
@@ -463,9 +490,11 @@ class Shell(Tool[ShellArgs]):
                 ctx.emit(Notice(f"postCreateCommand failed: {line}\n{end}", "warning"))
 
     async def _explain_failure(self, process: RunningCommand, limits: Limits) -> str:
-        """Why a command failed, if its container or its sandbox is the reason; else empty."""
+        """A sentence for the model about why a command failed, if its container or its sandbox is
+        the reason; otherwise empty.
+        """
         code, inside = process.exit_code, process.inside
-        if not code:  # it runs, or did not fail
+        if not code:  # None: it still runs; 0: it did not fail
             return ""
         output = process.capture.text()
         if inside is not None and (loss := await asyncio.to_thread(inside.find_loss, code, output)):
@@ -473,7 +502,9 @@ class Shell(Tool[ShellArgs]):
         return self._sandbox_advice(output, limits)
 
     def _sandbox_advice(self, output: str, limits: Limits) -> str:
-        """Advice if the sandbox has probably refused something; otherwise empty."""
+        """Advice for the model if the output shows that the sandbox has probably refused something;
+        otherwise empty.
+        """
         if limits == "off":
             return ""
         if limit := self.confinement.find_limit(output):
@@ -490,8 +521,8 @@ class Shell(Tool[ShellArgs]):
         )
 
     def move_to_background(self) -> int:
-        """Let the tool calls and the lines of the user end while their commands go on as jobs;
-        returns how many.
+        """Let all running tool calls and lines of the user end, while their commands go on as
+        background jobs. Returns how many were moved.
         """
         lines = tuple(self._user_lines)
         for moved in lines:
@@ -506,7 +537,7 @@ class Shell(Tool[ShellArgs]):
 
 
 async def _wait_for_first(ended: asyncio.Task[None], asked: asyncio.Event) -> None:
-    """Wait until the task has ended, or for the event."""
+    """Wait until the task has ended or the event is set, whichever is first."""
     asked_task = asyncio.create_task(asked.wait())
     try:
         await asyncio.wait({ended, asked_task}, return_when=asyncio.FIRST_COMPLETED)
@@ -529,14 +560,16 @@ def _ended_processes(count: int) -> str:
 
 
 def _describe_moved_files(reverted: Sequence[RevertedFile], root: Path) -> str:
-    """A sentence about the files that were moved: `Other programs obey sub/.envrc, so ouro …`."""
-    names = [
-        str(item.path.relative_to(root) if item.path.is_relative_to(root) else item.path)
-        for item in reverted[:_MAX_FILES_NAMED]
-    ]
-    others = (
-        f" and {len(reverted) - _MAX_FILES_NAMED} more" if len(reverted) > _MAX_FILES_NAMED else ""
-    )
+    """A sentence, without its full stop, about the files that were moved out of the workspace:
+    their names (those outside of `root` with the whole path), and where they are now.
+    """
+    names = []
+    for item in reverted[:_MAX_FILES_NAMED]:
+        is_below_root = item.path.is_relative_to(root)
+        names.append(str(item.path.relative_to(root) if is_below_root else item.path))
+    others = ""
+    if len(reverted) > _MAX_FILES_NAMED:
+        others = f" and {len(reverted) - _MAX_FILES_NAMED} more"
     is_restored = any(item.was_changed for item in reverted)
     changed = ", and restored what was there before" if is_restored else ""
     places = ", ".join(dict.fromkeys(str(item.moved.parent) for item in reverted))

@@ -54,8 +54,8 @@ class ShellInput(Tool[ShellInputArgs]):
         return Display(f"type into {job.id}: {job.command}", CommandOutput(args.text))
 
     async def run(self, args: ShellInputArgs, ctx: ToolContext) -> ToolResult:
-        """Type the text and then the keys. Returns what the job prints until its screen is still.
-        Raises ToolError if the job has no terminal, or there is no such key.
+        """Type the text and then the keys into a job. Returns its screen, when nothing has changed
+        on it for a moment. Raises ToolError if the job has no terminal, or there is no such key.
         """
         job = self._jobs.find(args.id)
         pty = job.pty

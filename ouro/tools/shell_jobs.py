@@ -81,18 +81,21 @@ class Job:
         return capture.since(max(0, capture.total - _TAIL_LENGTH)).rstrip("\n")
 
     def report(self) -> ToolResult:
-        """The result with its output since the last report, and its state."""
+        """The result with the output since the last report, and the state of the job. If it has
+        ended, that is known from now on, and no news.
+        """
         new_output = self.process.capture.since(self._reported_bytes).rstrip("\n")
         self._reported_bytes = self.process.capture.total
         exit_code, status = self.process.exit_code, self.status
-        self._is_end_known |= exit_code is not None
+        if exit_code is not None:
+            self._is_end_known = True
         text = (
             f"{new_output or '(nothing new)'}\n[{self.id}: {status}, {self.process.seconds:.1f} s]"
         )
-        code = None if exit_code is None or exit_code < 0 else exit_code
-        return ToolResult(
-            text, Display(f"{self.id} {status}", CommandOutput(self.command, new_output, code))
-        )
+        if exit_code is not None and exit_code < 0:  # ended by a signal
+            exit_code = None
+        output = CommandOutput(self.command, new_output, exit_code)
+        return ToolResult(text, Display(f"{self.id} {status}", output))
 
     @property
     def news(self) -> str:
@@ -104,10 +107,13 @@ class Job:
         return ""
 
     def take_news(self) -> str:
-        """The news for the model, with the end of the output. They count as known then."""
+        """Take the news, as text for the model with the end of the output. `news` is empty
+        afterwards.
+        """
         title, seconds = self.news, self.process.seconds
         matching_lines = self._watch_lines.take() if self._watch_lines is not None else ""
-        self._is_end_known |= self.watcher.done()
+        if self.watcher.done():
+            self._is_end_known = True
         matches = f"Lines that match its `watch`:\n{matching_lines}\n" if matching_lines else ""
         return (
             f"{title}, after {seconds:.0f} s. Its command: {self.command}\n{matches}"
@@ -115,13 +121,14 @@ class Job:
         )
 
     async def end(self, *, by_user: bool = False) -> None:
-        """End it. Its end is no news, because the caller knows it.
+        """End it, and wait until it has ended. Its end is no news, because the caller knows it.
 
         Args:
-            by_user: whether the user ends it, which its state says then.
+            by_user: whether the user ends it: its state then says so.
         """
         self._is_end_known = True
-        self._is_ended_by_user |= by_user and self.running
+        if by_user and self.running:
+            self._is_ended_by_user = True
         await self.process.end()
 
     @property
@@ -132,7 +139,9 @@ class Job:
         return exit_status(self.process.exit_code)
 
     async def wait(self, seconds: float) -> None:
-        """Wait until it has printed something or has ended, at most so long."""
+        """Wait until it has printed something since the last report, or has ended; at most
+        `seconds`.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.running and self.process.capture.total == self._reported_bytes:
@@ -140,7 +149,7 @@ class Job:
                     await self._changed.wait()
 
     async def _wait_for_end(self) -> None:
-        """Wait for the end of its shell, then end the remaining processes."""
+        """Wait for the end of its shell, end the remaining processes, and call `at_end`."""
         try:
             await self.process.wait(None)
             await self.process.end()
@@ -153,8 +162,10 @@ class Job:
 
 
 def describe_moved(job: Job) -> ToolResult:
-    """The result of the call that has started a command which goes on as a job."""
-    printed = job.report().text.rpartition("\n")[0]
+    """The result of a tool call whose command the user has moved to the background: what it has
+    printed, and how the model follows it as a job.
+    """
+    printed, _, _state = job.report().text.rpartition("\n")
     text = (
         f"{printed}\n[The user moved it to the background: it goes on as {job.id}, without a"
         f" time limit. shell_output(id={job.id!r}) reads what it prints next. Do not start it"
@@ -196,11 +207,12 @@ class ShellJobs:
         *,
         in_container: bool = False,
     ) -> Job:
-        """Start `line`, confined by `wrap`, and return at once; `at_end` runs when it has ended.
+        """Start `line` as a job, confined by `wrap`, and return it at once.
 
         Args:
-            watch: a regular expression: a line of the output that matches it is news.
-            in_container: `wrap` runs it in a container.
+            at_end: is called when it has ended.
+            watch: a regular expression: a line of the output that matches it is news. Empty: none.
+            in_container: whether `wrap` runs it in a container.
 
         Raises:
             ToolError: too many run already, the shell could not be started, or `watch` is wrong.
@@ -236,10 +248,11 @@ class ShellJobs:
         in_container: bool = False,
         report: Callable[[str], None] = lambda _text: None,
     ) -> PtyJob:
-        """Start `line` in a pseudo-terminal, confined by `wrap`, and return at once; `at_end` runs when
-        it has ended. `PtyProcess.type` writes into the program.
+        """Start `line` as a job in a pseudo-terminal, confined by `wrap`, and return it at once.
+        `job.pty.type` types into the program.
 
         Args:
+            at_end: is called when it has ended.
             is_confined: whether what is typed later can do no more than `wrap` permits.
             in_container: whether `wrap` runs it in a container.
             report: gets what it prints, without codes.
@@ -269,7 +282,12 @@ class ShellJobs:
     def adopt(
         self, line: str, process: ShellProcess, changed: asyncio.Event, at_end: AtEnd
     ) -> ToolResult:
-        """Make a job of a running command; returns the result of the call that has started it."""
+        """Make a job of a running command, which the user moves to the background. Returns the
+        result of the tool call that has started it.
+
+        Args:
+            changed: is set by each output of the command.
+        """
         return describe_moved(self._add_job(Job(self._next_id(), line, process, changed, at_end)))
 
     def _require_room(self) -> None:
@@ -285,16 +303,24 @@ class ShellJobs:
         return f"job_{self._count}"
 
     def _add_job(self, job: Job) -> Job:
-        """Add a job to the list; of too many, the oldest that have ended are forgotten."""
+        """Add a job to the list, and return it. If there are more than _MAX_JOBS_KEPT, the oldest
+        of those that have ended are removed.
+        """
         job.watcher.add_done_callback(lambda _: self._on_news())
         self._jobs[job.id] = job
+        too_many = max(0, len(self._jobs) - _MAX_JOBS_KEPT)
         ended = [job.id for job in self._jobs.values() if not job.running]
-        for job_id in ended[: max(0, len(self._jobs) - _MAX_JOBS_KEPT)]:
+        for job_id in ended[:too_many]:
             del self._jobs[job_id]
         return job
 
     def new_capture(self, on_data: Callable[[bytes], None] | None = None) -> OutputCapture:
-        """The capture for the output of one command, in the folder of this session."""
+        """A new capture for the output of one command. If it is long, it is saved in the folder of
+        this session.
+
+        Args:
+            on_data: is called with each piece of the output.
+        """
         from ouro.tools.truncate import OutputCapture
 
         return OutputCapture(self._spool_dir, self._mask, on_data)
@@ -304,7 +330,7 @@ class ShellJobs:
         return tuple(self._jobs.values())
 
     def find(self, job_id: str) -> Job:
-        """One job. Raises ToolError: there is none with this id."""
+        """The job with this id. Raises ToolError if there is none; the message lists all."""
         if job := self._jobs.get(job_id):
             return job
         jobs = ", ".join(self._jobs) or "none"
@@ -352,8 +378,9 @@ class ShellOutput(Tool[ShellOutputArgs]):
         return f"shell_output {args.id}"
 
     def resolve(self, args: ShellOutputArgs) -> tuple[AnyTool, Any]:
-        """This tool if nothing is typed, because to look has no effect; else shell_input, about which
-        the user is asked, because what is typed can run something.
+        """The tool that does the work, and its arguments. That is this tool if nothing is typed,
+        because to look has no effect. Otherwise it is shell_input, about which the user is asked,
+        because what is typed can run something.
         """
         if not args.text and not args.keys:
             return self, args
@@ -388,8 +415,8 @@ class ShellKill(Tool[JobArgs]):
 
 
 def exit_status(exit_code: int | None) -> str:
-    """The state of a command in words. `exit_code` is None while it runs, and below zero if a signal
-    ended it.
+    """The state of a command in words. `exit_code` is None while it runs, and below zero if a
+    signal ended it.
     """
     if exit_code is None:
         return "running"

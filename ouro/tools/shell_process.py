@@ -190,7 +190,7 @@ class ShellProcess(RunningCommand):
         return left_running
 
     async def _terminate(self) -> None:
-        """Ask its processes to end, and give them a moment."""
+        """Ask its processes to end, and wait at most GRACE seconds for its shell."""
         if self.inside is not None:
             # The client of the engine ends when they have ended; alone it would leave them.
             await asyncio.to_thread(self.inside.signal, signal.SIGTERM)
@@ -201,13 +201,14 @@ class ShellProcess(RunningCommand):
     def _kill(self) -> None:
         """Read what is still in the pipe, then KILL the processes here or in the container."""
         self._pump.drain()
+        # A client of the engine that has not ended by itself leaves them in the container.
         if self.inside is not None and (self.exit_code is None or self.exit_code < 0):
             self.inside.signal_later(signal.SIGKILL)
         self._signal(signal.SIGKILL)
         self._pump.close()
 
     async def _wait_until_gone(self, seconds: float) -> bool:
-        """Wait until all its processes have ended, at most so long; returns whether they have."""
+        """Wait until all its processes have ended, at most `seconds`; returns whether they have."""
         until = time.monotonic() + seconds
         while self._living_processes():
             if time.monotonic() > until:
@@ -224,7 +225,7 @@ class ShellProcess(RunningCommand):
                 send_signal(pid, number)
 
     def _living_processes(self) -> set[int]:
-        """The living processes of the command, with its shell."""
+        """The living processes of the command, with its shell; without /proc only the shell."""
         if _HAS_PROC:
             return {pid for pid, tag in _list_tags() if tag == self.tag}
         try:
@@ -392,15 +393,15 @@ async def start_process(
 
 
 def count_process_trees(pids: Collection[int]) -> int:
-    """The number of these processes that were not started by another one of them. So a user counts
-    them: a server with four workers is one.
+    """How many processes a user would count: those that were not started by another one of them. A
+    server with four workers is one.
     """
     parents = {pid: parent_of(pid) for pid in pids}
     return sum(parent not in parents for parent in parents.values()) or len(pids)
 
 
 def parent_of(pid: int) -> int:
-    """The process that has started this one; 0 if it is not known."""
+    """The process id of the process that has started this one; 0 if it is not known."""
     try:
         about = Path(f"/proc/{pid}/stat").read_text()
         return int(about.rpartition(") ")[2].split()[1])
@@ -424,10 +425,10 @@ def end_orphans() -> int:
     """
     ended = 0
     for pid, tag in _list_tags():
+        owner = tag >> 12
+        owner_pid = owner & 0x3F_FFFF
         # Process ids of a container have no meaning outside of it.
-        if _pid_namespace(pid) == _pid_namespace(os.getpid()) and tag >> 12 != _owner_bits(
-            tag >> 12 & 0x3F_FFFF
-        ):
+        if _pid_namespace(pid) == _pid_namespace(os.getpid()) and owner != _owner_bits(owner_pid):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
                 ended += 1
@@ -468,8 +469,8 @@ def _remove_old_temp_folders() -> None:
 
 
 def _owner_bits(pid: int) -> int:
-    """The upper bits of the tags of an ouro process's commands, which all have; 0 if the process is
-    gone.
+    """The upper bits, without the number of the command, that the tags of all commands of an ouro
+    process have: its start time and process id. 0 if the process is gone.
     """
     try:
         started = int(_read_stat(pid)[_START_TIME_FIELD])
@@ -487,11 +488,9 @@ def _list_tags() -> Iterator[tuple[int, int]]:
             with contextlib.suppress(OSError):
                 fields = _read_stat(name)
                 tag = int(fields[_RESIDENT_LIMIT_FIELD]) // 1024  # the shell uses KB
-                # Without a limit all bits are set.
-                if tag >> 52 == 1 and fields[_STATE_FIELD] not in (
-                    b"Z",
-                    b"X",
-                ):
+                is_tag = tag >> 52 == 1  # without a limit all bits are set
+                is_dead = fields[_STATE_FIELD] in (b"Z", b"X")
+                if is_tag and not is_dead:
                     yield int(name), tag
 
 
@@ -571,7 +570,9 @@ class TerminalCommand(RunningCommand):
         return self._exit.done()
 
     async def end(self) -> int:
-        """End the command with everything that it started, and read its output."""
+        """End the command with everything that it started, and read its output. Returns how many
+        processes a command that has ended by itself had left running.
+        """
         try:
             has_ended = self._exit.done()
             if not has_ended:
@@ -580,9 +581,8 @@ class TerminalCommand(RunningCommand):
                 await self._terminals.kill(self._id)
             left_running = await asyncio.to_thread(kill_by_tag, self.tag)
             await self.wait(GRACE)
-            self.capture.add(
-                (await self._terminals.release(self._id)).replace("\r\n", "\n").encode()
-            )
+            output = await self._terminals.release(self._id)
+            self.capture.add(output.replace("\r\n", "\n").encode())
         finally:
             self.kill()
         return left_running if has_ended else 0

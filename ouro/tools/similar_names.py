@@ -27,32 +27,34 @@ _MAX_SHOWN = 5
 def find_existing(
     workspace: Workspace, text: str, is_meant: Callable[[Path], bool] = lambda _path: True
 ) -> str:
-    """The path of the only file or folder whose name looks like the one in `text`. `text` itself if it
-    exists as it is written, or if nothing looks like it.
+    """The path of the file or folder that the path `text` means. That is `text` itself if it exists
+    as it is written. Otherwise each of its names may stand for the only name in its folder that
+    looks like it. If a name has none, the rest of the path is new: it stays as written, below what
+    exists.
 
     Args:
-        is_meant: whether a file that only looks alike may be taken.
+        is_meant: whether a file that only looks alike may be taken; if not, `text` is returned.
 
     Raises:
-        ToolError: several look like it; the message names their characters.
+        ToolError: several names look like it; the message names their characters.
     """
     literal = workspace.root / os.path.expanduser(text)  # noqa: PTH111 - Path's raises for ~nobody
     if os.path.lexists(literal):
         return text
     existing = Path(literal.anchor)
     parts = literal.parts[1:]
-    for number, part in enumerate(parts):
+    for index, part in enumerate(parts):
         name = _find_name(existing, part)
         if not name:
-            new = Path(existing, *parts[number:])
+            new = Path(existing, *parts[index:])
             return text if new == literal else str(new)
         existing /= name
     return str(existing) if is_meant(workspace.resolve(str(existing))) else text
 
 
 def _find_name(folder: Path, wanted: str) -> str:
-    """The name in `folder` that `wanted` means; empty if there is none. Raises ToolError if several
-    names look like it.
+    """The name in `folder` that `wanted` means: itself, what its escapes stand for, or the only
+    name that looks like it. Empty if there is none. Raises ToolError if several names look like it.
     """
     if os.path.lexists(folder / wanted):
         return wanted
@@ -77,24 +79,28 @@ def _find_name(folder: Path, wanted: str) -> str:
 
 
 def _unescape(name: str) -> str:
-    """`name` with what `\\xff`, git's `\\377` and `\\u202f` stand for."""
+    """The name with the bytes and characters that its escapes stand for: `\\xff`, git's `\\377`, and
+    `\\u202f`.
+    """
     if "\\" not in name:
         return name
     name = _CODE_POINT.sub(lambda found: chr(int(found[1], 16)), name)
     try:
         return unescape_bytes(name)
-    except UnicodeEncodeError:  # half of a character
+    except UnicodeEncodeError:  # `\\ud83d` is half of a character
         return name
 
 
 def _appearance(name: str) -> str:
-    """A text that is the same for all names that look alike."""
+    """What a name looks like: a text that is the same for all names that look alike."""
     visible = _INVISIBLE_CHARACTER.sub("", unicodedata.normalize("NFC", name))
     return _UNREADABLE_BYTES.sub("\ufffd", visible.translate(PUNCTUATION))
 
 
 def _describe_name(name: str) -> str:
-    """A name with each character that cannot be told from another one, and what it is."""
+    """The name for an error message. Characters that cannot be told from ordinary ones are escapes
+    in it, and are explained behind it.
+    """
     odd = [char for char in dict.fromkeys(name) if _is_odd(char)]
     escaped = "".join(f"\\u{ord(char):04x}" if _is_odd(char) else char for char in name)
     about = ", ".join(f"U+{ord(char):04X} {unicodedata.name(char, 'unknown')}" for char in odd)
@@ -104,4 +110,5 @@ def _describe_name(name: str) -> str:
 def _is_odd(char: str) -> bool:
     """Whether a character cannot be told from an ordinary one, or is not visible."""
     is_mark = bool(unicodedata.combining(char)) or bool(_INVISIBLE_CHARACTER.match(char))
-    return is_mark or (ord(char) in PUNCTUATION and ord(char) < 0xD800)
+    is_like_ordinary_one = ord(char) in PUNCTUATION and ord(char) < 0xD800
+    return is_mark or is_like_ordinary_one

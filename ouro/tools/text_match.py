@@ -21,10 +21,12 @@ Reindent = Callable[[str], str]
 
 
 def reindent_between(wanted: Sequence[str], file_lines: Sequence[str]) -> Reindent | None:
-    """The re-indentation from the lines of the model (`wanted`) to those of the file; None if it is not
-    the same for all lines.
+    """Compare the indentation of lines as the model wrote them (`wanted`) with that of the same
+    lines in the file. Returns a function that changes the indentation of any line in the same way.
+    None if there is no such way: equal indentations differ in the file, or a deeper line is not
+    deeper there.
     """
-    indents: dict[str, str] = {}
+    indents: dict[str, str] = {}  # of the model: of the file
     for wanted_line, file_line in zip(wanted, file_lines, strict=True):
         if not wanted_line.strip():
             continue
@@ -32,8 +34,8 @@ def reindent_between(wanted: Sequence[str], file_lines: Sequence[str]) -> Reinde
         if indents.setdefault(_indent_of(wanted_line), file_indent) != file_indent:
             return None
     depths = sorted((_width(model), _width(in_file)) for model, in_file in indents.items())
-    # What is deeper for the model must be deeper in the file.
-    if any(first[1] >= second[1] for first, second in pairwise(depths)):
+    depths_in_file = [in_file for _model, in_file in depths]
+    if any(depth >= deeper for depth, deeper in pairwise(depths_in_file)):
         return None
     units = _indent_units(indents)
 
@@ -47,14 +49,21 @@ def reindent_between(wanted: Sequence[str], file_lines: Sequence[str]) -> Reinde
 
 
 def _indent_for(indent: str, indents: dict[str, str], units: tuple[str, str]) -> str:
-    """The indentation in the file for one of the model; an unknown one follows from the nearest
-    known one.
+    """The indentation in the file for the indentation `indent` of the model. One that `indents`
+    does not have is derived from the nearest one there, by the steps between them.
+
+    Args:
+        indents: indentations of the file, by those of the model.
+        units: one step of each, as `_indent_units` returns them.
     """
     if indent in indents or not indents:
         return indents.get(indent, indent)
-    nearest = min(
-        indents, key=lambda line: (abs(_width(line) - _width(indent)), not indent.startswith(line))
-    )
+
+    def distance(known: str) -> tuple[int, bool]:
+        """First by columns; of two that are as near, the one that `indent` begins with."""
+        return abs(_width(known) - _width(indent)), not indent.startswith(known)
+
+    nearest = min(indents, key=distance)
     if indent.startswith(nearest):
         return indents[nearest] + _convert_indent(indent[len(nearest) :], units)
     if nearest.startswith(indent):
@@ -63,30 +72,39 @@ def _indent_for(indent: str, indents: dict[str, str], units: tuple[str, str]) ->
 
 
 def _convert_indent(indent: str, units: tuple[str, str]) -> str:
-    """The same number of steps in the file's unit; what is no whole step becomes spaces."""
-    mine, its = units
-    if mine == its:
+    """An indentation of the model in the unit of the file, with the same number of steps. Columns
+    that are no whole step become spaces.
+
+    Args:
+        units: one step of the model and of the file, as `_indent_units` returns them.
+    """
+    of_model, of_file = units
+    if of_model == of_file:
         return indent
-    steps, rest = divmod(_width(indent), _width(mine))
-    return its * steps + " " * rest
+    steps, rest = divmod(_width(indent), _width(of_model))
+    return of_file * steps + " " * rest
 
 
 def _indent_units(indents: dict[str, str]) -> tuple[str, str]:
-    """One step of indentation, as the model writes it and as the file has it; both are empty if they
-    are not known to differ.
+    """One step of indentation as the model writes it, and as the file has it; both are empty if
+    they are not known to differ.
+
+    Args:
+        indents: indentations of the file, by those of the model for the same lines.
     """
     pairs = sorted(indents.items(), key=lambda pair: _width(pair[0]))
-    for (mine, its), (deeper, its_deeper) in zip([("", ""), *pairs], pairs, strict=False):
-        if _is_deeper(deeper, mine) and _is_deeper(its_deeper, its):
-            step, its_step = deeper[len(mine) :], its_deeper[len(its) :]
-            # Both have the same number of steps, one of them in tabs.
-            if ("\t" in step) != ("\t" in its_step):
-                tabs = max(step.count("\t"), its_step.count("\t"))
-                return step[: len(step) // tabs] or " ", its_step[: len(its_step) // tabs] or " "
-    tabs_in_file = any("\t" in its for its in indents.values()) and not any(
-        "\t" in mine for mine in indents
-    )
-    return ("    ", "\t") if tabs_in_file else ("", "")
+    for (model, in_file), (deeper, deeper_in_file) in zip([("", ""), *pairs], pairs, strict=False):
+        if _is_deeper(deeper, model) and _is_deeper(deeper_in_file, in_file):
+            added, added_in_file = deeper[len(model) :], deeper_in_file[len(in_file) :]
+            # Both are the same number of steps. If one is in tabs, each of them is a step.
+            if ("\t" in added) != ("\t" in added_in_file):
+                steps = max(added.count("\t"), added_in_file.count("\t"))
+                step = added[: len(added) // steps] or " "
+                step_in_file = added_in_file[: len(added_in_file) // steps] or " "
+                return step, step_in_file
+    has_tabs = any("\t" in model for model in indents)
+    has_tabs_in_file = any("\t" in in_file for in_file in indents.values())
+    return ("    ", "\t") if has_tabs_in_file and not has_tabs else ("", "")
 
 
 def _is_deeper(indent: str, other: str) -> bool:
@@ -100,7 +118,7 @@ def _indent_of(line: str) -> str:
 
 
 def _width(indent: str) -> int:
-    """The columns of an indentation."""
+    """The columns of an indentation; a tab reaches to the next multiple of 4."""
     return len(indent.expandtabs(4))
 
 
@@ -154,27 +172,34 @@ comparable.
 def find_lines(
     have: Sequence[str], wanted: Sequence[str], normal: Callable[[str], str] = str
 ) -> list[int]:
-    """The positions where the lines `wanted` begin in `have`, both normalized."""
+    """The indexes in `have` at which the lines `wanted` begin. Lines are equal if `normal` returns
+    the same for both.
+
+    By the algorithm of Knuth, Morris and Pratt, because a comparison at each index takes quadratic
+    time.
+    """
     size = len(wanted)
-    # None is no line: no run of equal lines goes across.
+    # None between them is equal to no line, so that no match reaches across.
     row = [
         *map(normal, wanted),
         None,
         *map(normal, have),
     ]
-    # Knuth, Morris and Pratt: how many of the first lines end here. A comparison at each position
-    # is quadratic.
+    # For each line of the row: how many lines from the beginning of the row also end here.
     lengths = [0]
     for line in row[1:]:
         length = lengths[-1]
         while length and row[length] != line:
             length = lengths[length - 1]
-        lengths.append(length + (row[length] == line))
-    return [at - 2 * size for at, length in enumerate(lengths) if length == size]
+        lengths.append(length + 1 if row[length] == line else length)
+    # Where all of `wanted` ends, it began `size - 1` lines before; `have` begins at `size + 1`.
+    return [index - 2 * size for index, length in enumerate(lengths) if length == size]
 
 
 def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
-    """The places of `old` in `text`, with their replacement.
+    """The places of `old` in `text`, each with its replacement by `new`. An exact match comes
+    first; then lines without the numbers that `read` shows; then lines that differ as TOLERANCES
+    allow; then a similar text, unless `everywhere`.
 
     Args:
         everywhere: match all places; otherwise there must be exactly one.
@@ -184,6 +209,7 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
     """
     lines = Lines(text)
     if found := _match_exactly(text, old, new, everywhere=everywhere):
+        # Of a line that begins deeper in the file, only its end may have matched.
         return _match_deeper_line(lines, old, new) or found
     if _has_line_numbers(old):
         old, new = _LINE_NUMBER.sub("", old), _LINE_NUMBER.sub("", new)
@@ -198,18 +224,18 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
 
 
 def _match_tolerantly(lines: Lines, old: str, new: str, *, everywhere: bool) -> Match | None:
-    """The places of `old` by the strictest tolerance that finds any; None if none does. Raises ToolError
-    if there are several, and not `everywhere`.
+    """The places of the lines of `old` by the strictest of TOLERANCES that finds any; None if none
+    does. Raises ToolError if there are several, unless `everywhere`.
     """
     wanted = old.removesuffix("\n").split("\n")
     for how, normal in TOLERANCES.items():
         places = _find_places(lines, wanted, normal)
         if len(places) > 1 and not everywhere:
-            raise ToolError(
-                _ambiguous_message(len(places), (first + 1 for first, _ in places), how)
-            )
+            numbers = (first + 1 for first, _reindent in places)
+            raise ToolError(_ambiguous_message(len(places), numbers, how))
         spans = [
-            _replacement_span(lines, first, wanted, indent, old, new) for first, indent in places
+            _replacement_span(lines, first, wanted, reindent, old, new)
+            for first, reindent in places
         ]
         if spans:
             return Match(tuple(spans), how)
@@ -217,7 +243,9 @@ def _match_tolerantly(lines: Lines, old: str, new: str, *, everywhere: bool) -> 
 
 
 def _has_line_numbers(text: str) -> bool:
-    """Whether each line begins with a number, as `read` prints it, and there is more than these."""
+    """Whether each line of a text begins with a number and a tab, as `read` shows it. False if
+    there is nothing behind the numbers.
+    """
     if not _LINE_NUMBER.sub("", text):
         return False
     return all(_LINE_NUMBER.match(line) for line in text.splitlines())
@@ -236,61 +264,65 @@ class Lines:
 
 
 def _match_exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match | None:
-    """All places of exactly `old`, with `new` for each; None if there is none. Raises ToolError if there
-    are several, and not `everywhere`.
+    """The places where exactly `old` is in the text, each with `new`; None if there is none. Raises
+    ToolError if there are several, unless `everywhere`.
     """
     starts: list[int] = []
+    # Overlapping places count as two, but only one of them can be replaced.
+    step = len(old) if everywhere else 1
     position = text.find(old)
     while position >= 0:
         starts.append(position)
-        # Overlapping places count as two, but only one of them can be replaced.
-        position = text.find(old, position + (len(old) if everywhere else 1))
+        position = text.find(old, position + step)
+    if not starts:
+        return None
     if len(starts) > 1 and not everywhere:
-        raise ToolError(
-            _ambiguous_message(len(starts), (text.count("\n", 0, start) + 1 for start in starts))
-        )
-    return Match(tuple(Span(start, start + len(old), new) for start in starts)) if starts else None
+        numbers = (text.count("\n", 0, start) + 1 for start in starts)
+        raise ToolError(_ambiguous_message(len(starts), numbers))
+    return Match(tuple(Span(start, start + len(old), new) for start in starts))
 
 
 def _match_deeper_line(lines: Lines, old: str, new: str) -> Match | None:
-    """The match of a single line that is indented deeper in the file than the model wrote it, with the
-    new lines re-indented to that depth; None if it is not such a line.
+    """The match of a single line that is indented deeper in the file than the model wrote it. The
+    new lines, of which there are several, are re-indented to that depth. None if `old` is not such
+    a line.
     """
     if not _indent_of(old) or "\n" in old or "\n" not in new:
         return None
     places = _find_places(lines, [old], str.strip)
     if len(places) != 1:
         return None
-    first, indent = places[0]
+    first, reindent = places[0]
     if lines.lines[first].startswith(old):
         return None
-    return Match(
-        (_replacement_span(lines, first, [old], indent, old, new),), "indentation differed"
-    )
+    span = _replacement_span(lines, first, [old], reindent, old, new)
+    return Match((span,), "indentation differed")
 
 
 def _find_places(
     lines: Lines, wanted: list[str], normal: Callable[[str], str]
 ) -> list[tuple[int, Reindent]]:
-    """The lines where `wanted` begins if normalized lines are compared, each with its
-    re-indentation.
+    """The places where the lines `wanted` are in the text if lines are compared by `normal`: the
+    index of the first line of each, and its re-indentation. They do not overlap. Empty if all lines
+    are blank.
     """
     places: list[tuple[int, Reindent]] = []
     if not any(map(normal, wanted)):
         return places
-    free = 0
+    end_of_last = 0
     for first in find_lines(lines.lines, wanted, normal):
-        if first >= free and (
-            indent := reindent_between(wanted, lines.lines[first : first + len(wanted)])
-        ):
-            places.append((first, indent))
-            free = first + len(wanted)
+        if first < end_of_last:
+            continue
+        end = first + len(wanted)
+        if reindent := reindent_between(wanted, lines.lines[first:end]):
+            places.append((first, reindent))
+            end_of_last = end
     return places
 
 
 def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match | None:
-    """The only place that is similar to `wanted`, line by line; None if there is none. Raises ToolError
-    if there are several.
+    """The only place that is similar to `wanted` as a whole and line by line. None if there is
+    none, or `old` is too short to tell. Raises ToolError if there are several.
     """
     if len("".join(old.split())) < _MIN_COMPARED:
         return None
@@ -298,24 +330,25 @@ def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match 
     if not scored:
         return None
     score, first = max(scored)
-    others = [at for _, at in scored if abs(at - first) >= len(wanted)]
+    # Those that overlap the best one are the same place.
+    others = [index for _, index in scored if abs(index - first) >= len(wanted)]
     if others:
-        numbers = sorted(at + 1 for at in (first, *others))
+        numbers = sorted(index + 1 for index in (first, *others))
         raise ToolError(_ambiguous_message(len(numbers), numbers, "nearly the same text"))
     file_lines = lines.lines[first : first + len(wanted)]
-    indent = reindent_between(wanted, file_lines)
-    if indent is None or not _is_each_line_similar(wanted, file_lines):
+    reindent = reindent_between(wanted, file_lines)
+    if reindent is None or not _is_each_line_similar(wanted, file_lines):
         return None
-    return Match(
-        (_replacement_span(lines, first, wanted, indent, old, new),), f"{score:.0f} % alike"
-    )
+    span = _replacement_span(lines, first, wanted, reindent, old, new)
+    return Match((span,), f"{score:.0f} % alike")
 
 
 def _score_places(
     have: Sequence[str], wanted: Sequence[str], min_score: float
 ) -> list[tuple[float, int]]:
-    """The places that are similar to `wanted`, best first: the similarity in percent, and the number of
-    the first line (from 0).
+    """The places in `have` that are at least `min_score` percent similar to the lines `wanted`,
+    best first, at most 20: the similarity in percent, and the index of the first line. Indentation
+    and the number of spaces do not count.
     """
     from rapidfuzz import fuzz, process
 
@@ -323,29 +356,37 @@ def _score_places(
     lines = _squeeze_spaces(have)
     size = len(wanted)
     starts: Sequence[int] = range(max(1, len(lines) - size + 1))
-    if len(starts) > (max_starts := max(1, _MAX_TO_COMPARE // len(wanted_text or " ") ** 2)):
+    max_starts = max(1, _MAX_TO_COMPARE // len(wanted_text or " ") ** 2)
+    if len(starts) > max_starts:
         starts = _best_starts(lines, wanted_text.split("\n"), starts, max_starts)
-    windows = {at: "\n".join(lines[at : at + size]) for at in starts}
+    windows = {start: "\n".join(lines[start : start + size]) for start in starts}
     scored = process.extract(
         wanted_text, windows, scorer=fuzz.ratio, score_cutoff=min_score, limit=20
     )
-    return [(score, at) for _, score, at in scored]
+    return [(score, start) for _text, score, start in scored]
 
 
 def _best_starts(
     lines: Sequence[str], goal: Sequence[str], starts: Sequence[int], most: int
 ) -> list[int]:
-    """The `most` places where most lines of `goal` follow; lines that are rare in the file count more."""
+    """Those `most` of the `starts` behind which most lines of `goal` follow, in any order. Lines
+    that are rare in the file count more.
+    """
     line_counts, wanted = Counter(lines), set(goal)
     weights = [1 / line_counts[line] if line in wanted else 0.0 for line in lines]
-    sums = [0.0, *accumulate(weights)]
-    return heapq.nlargest(
-        most, starts, key=lambda at: sums[min(at + len(goal), len(lines))] - sums[at]
-    )
+    sums_before = [0.0, *accumulate(weights)]
+
+    def weight_behind(start: int) -> float:
+        end = min(start + len(goal), len(lines))
+        return sums_before[end] - sums_before[start]
+
+    return heapq.nlargest(most, starts, key=weight_behind)
 
 
 def _is_each_line_similar(wanted: Sequence[str], file_lines: Sequence[str]) -> bool:
-    """Whether every line is similar by itself, with the same numbers."""
+    """Whether each of the lines is similar to that at the same place in the file, and has the same
+    numbers in it.
+    """
     from rapidfuzz import fuzz
 
     return all(
@@ -362,10 +403,14 @@ def _squeeze_spaces(lines: Sequence[str]) -> list[str]:
 
 
 def _replacement_span(
-    lines: Lines, first: int, wanted: list[str], indent: Reindent, old: str, new: str
+    lines: Lines, first: int, wanted: list[str], reindent: Reindent, old: str, new: str
 ) -> Span:
-    """The change from `old` to `new` at the lines from `first` on. Lines that are in both stay as in the
-    file.
+    """The replacement of `old` by `new` at a place in the text, by offsets. Lines that are in both
+    stay as they are in the file; new lines are re-indented.
+
+    Args:
+        first: the index of the first line of the place.
+        wanted: the lines of `old`.
     """
     last = first + len(wanted) - 1
     whole_lines = old.endswith("\n")
@@ -378,7 +423,7 @@ def _replacement_span(
         changed = keep_characters(
             wanted[start:stop], file_lines[start:stop], new_lines[new_start:new_stop]
         )
-        result += [*file_lines[copied_to:start], *map(indent, changed)]
+        result += [*file_lines[copied_to:start], *map(reindent, changed)]
         copied_to = stop
     text = "\n".join([*result, *file_lines[copied_to:]])
     includes_newline = end > lines.end(last)
@@ -390,8 +435,8 @@ def _replacement_span(
 def keep_characters(
     wanted: Sequence[str], file_lines: Sequence[str], new_lines: Sequence[str]
 ) -> list[str]:
-    """The lines `new_lines`, which replace `wanted`, with the file's own quotes, dashes and spaces where
-    the change leaves them.
+    """Models write plain quotes, dashes and spaces where the file has others. Returns `new_lines`,
+    which replace `wanted`, with the characters of the file in what the change leaves.
 
     Args:
         wanted: the replaced lines as the model wrote them.
@@ -407,35 +452,54 @@ def keep_characters(
 
 
 def _with_file_characters(line: str, pairs: Sequence[tuple[str, str]]) -> str:
-    """`line` with the characters that the most similar line has in the file."""
+    """A new line of the model with the characters of the file in what it has in common with the
+    most similar of the replaced lines. Unchanged if none is similar.
+
+    Args:
+        pairs: replaced lines, as the model wrote them and as the file has them.
+    """
     from difflib import SequenceMatcher  # not imported at start-up
 
     from rapidfuzz import fuzz
 
-    score, mine, its = max(
-        (fuzz.ratio(line.strip(), mine.strip()), mine, its) for mine, its in pairs
+    score, replaced, in_file = max(
+        (fuzz.ratio(line.strip(), replaced.strip()), replaced, in_file)
+        for replaced, in_file in pairs
     )
     if score < _MIN_NEAR:
         return line
-    old, in_file, new = (_CHARACTERS.findall(text.strip()) for text in (mine, its, line))
-    characters = list(new)
-    for block in SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks():
-        characters[block.b : block.b + block.size] = in_file[block.a : block.a + block.size]
-    start = line[: len(line) - len(line.lstrip())]
-    return f"{start}{''.join(characters)}{line[len(line.rstrip()) :]}"
+    # Both have as many units, because they differ only in quotes, dashes and spaces.
+    old_units = _CHARACTERS.findall(replaced.strip())
+    units_in_file = _CHARACTERS.findall(in_file.strip())
+    units = _CHARACTERS.findall(line.strip())
+    matcher = SequenceMatcher(None, old_units, list(units), autojunk=False)
+    for block in matcher.get_matching_blocks():
+        common_in_file = units_in_file[block.a : block.a + block.size]
+        units[block.b : block.b + block.size] = common_in_file
+    indent = line[: len(line) - len(line.lstrip())]
+    trailing_spaces = line[len(line.rstrip()) :]
+    return f"{indent}{''.join(units)}{trailing_spaces}"
 
 
 def _ambiguous_message(count: int, numbers: Iterable[int], how: str = "") -> str:
-    """The error for the model about several places, with the lines of the first ten."""
+    """The error for the model if `old_text` is at several places.
+
+    Args:
+        numbers: the number of the first line of each, from 1; the first ten are shown.
+        how: the tolerance that found them, in words; empty if they match exactly.
+    """
     shown = ", ".join(map(str, islice(numbers, 10))) + (" …" if count > 10 else "")
+    tolerance = f" ({how})" if how else ""
     return (
-        f"old_text matches {count} places{f' ({how})' if how else ''}, at lines {shown}. Give more"
+        f"old_text matches {count} places{tolerance}, at lines {shown}. Give more"
         " of the lines around the one you mean, or set replace_all to change all."
     )
 
 
 def _not_found_message(lines: Lines, wanted: list[str], text: str, new: str) -> str:
-    """The error for the model: the edit is made already, or the nearest lines."""
+    """The error for the model if `old_text` is not in the file. It says that the edit is made
+    already, if `new_text` is there; otherwise it shows the nearest lines.
+    """
     message = "old_text is not in the file."
     if new.strip() and (at := text.find(new)) >= 0:
         return (
@@ -452,10 +516,12 @@ def _not_found_message(lines: Lines, wanted: list[str], text: str, new: str) -> 
 
 
 def nearest_lines(have: Sequence[str], wanted: Sequence[str]) -> str:
-    """The lines most similar to `wanted`, with numbers; empty if none is similar."""
+    """The lines in `have` that are most similar to `wanted`, each with its number, for an error
+    message. Of several that are as similar, the first. Empty if none is similar.
+    """
     near = _score_places(have, wanted, _MIN_NEAR)
     if not near:
         return ""
     _, first = max(near, key=lambda scored: (scored[0], -scored[1]))
     shown = have[first : first + min(len(wanted), _MAX_LINES_SHOWN)]
-    return "\n".join(f"{at}\t{line}" for at, line in enumerate(shown, first + 1))
+    return "\n".join(f"{number}\t{line}" for number, line in enumerate(shown, first + 1))

@@ -46,17 +46,19 @@ class TodoWrite(Tool[TodoArgs]):
         return f"plan {done}/{len(args.todos)}"
 
     async def run(self, args: TodoArgs, ctx: ToolContext) -> ToolResult:
-        """Replace the plan; the summary is the item that is in progress, or else the next one."""
+        """Replace the todos. The summary for the user is the todo that is in progress, without one
+        the next one, or `all done`.
+        """
         todos = tuple(Todo(item.text, item.state) for item in args.todos)
         self._plan.items = todos
         done = sum(todo.state == "done" for todo in todos)
         now = next((todo.text for todo in todos if todo.state == "in_progress"), "")
         text = f"Plan saved: {done} of {len(todos)} done." + (f" Now: {now}" if now else "")
         is_open = done < len(todos)
-        summary = one_line(now or self._next(todos), 60) if is_open else "all done"
+        summary = one_line(now or self._describe_next(todos), 60) if is_open else "all done"
         return ToolResult(text, Display(summary, Todos(todos)))
 
     @staticmethod
-    def _next(todos: Sequence[Todo]) -> str:
-        """The first todo that is not done."""
+    def _describe_next(todos: Sequence[Todo]) -> str:
+        """`next: ` and the first pending todo; empty if there is none."""
         return next((f"next: {todo.text}" for todo in todos if todo.state == "pending"), "")

@@ -101,15 +101,16 @@ class Tool(Protocol, Generic[A]):
         )
 
     def parse(self, arguments: Mapping[str, Any]) -> A:
-        """The arguments of a call. Raises msgspec.ValidationError or ToolError."""
+        """The arguments of a call as a struct, checked. A list or an object that was written as a
+        text is decoded. Raises msgspec.ValidationError or ToolError.
+        """
         try:
             return from_plain(dict(arguments), self.Args, strict=False)
         except msgspec.ValidationError as error:
             if match := _LIST_IN_QUOTES.match(str(error)):
+                name = match[1]
                 with suppress(msgspec.DecodeError):
-                    return self.parse(
-                        {**arguments, match[1]: msgspec.json.decode(arguments[match[1]])}
-                    )
+                    return self.parse({**arguments, name: msgspec.json.decode(arguments[name])})
             raise
 
     def resolve(self, args: A) -> tuple[AnyTool, Any]:
@@ -124,7 +125,9 @@ class Tool(Protocol, Generic[A]):
         return arguments
 
     async def prepare(self, args: A) -> A:
-        """The arguments of a call with all that `targets` and `preview` need. Raises ToolError."""
+        """The arguments of a call, completed with what `targets` and `preview` need and what has to
+        be looked up. Raises ToolError.
+        """
         return args
 
     async def preview(self, args: A) -> Display:
@@ -146,10 +149,12 @@ _MAX_FOLDERS = 200
 
 
 def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
-    """The checked arguments of a call; numbers and booleans in quotes are understood.
+    """The arguments of a call as the struct of its tool, checked. Numbers and booleans in quotes
+    are understood.
 
     Raises:
-        ToolError: they do not match the schema; the message names the argument.
+        ToolError: they do not match the schema, or a path is not possible; the message names the
+            argument.
     """
     try:
         args = tool.parse(arguments)
@@ -170,8 +175,9 @@ def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
 
 @cache  # cached, because it is the same for each request
 def _schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON schema of `args`, without references: not every provider follows them. The docstring
-    of `args` is for readers of the code.
+    """The JSON schema of the arguments `args` for the model. It has no references, because not
+    every provider follows them, and no description of its own: the docstring of `args` is for
+    readers of the code.
     """
     _, definitions = msgspec.json.schema_components([args], ref_template="{name}")
     schema: dict[str, Any] = _inline(definitions[args.__name__], definitions)
@@ -182,8 +188,11 @@ def _schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
-    """The schema without references and without parts that a model does not need, because each
-    request contains it.
+    """A part of a schema with what its references refer to in their place, and without what a model
+    does not need: each request contains the schema.
+
+    Args:
+        definitions: the schemas that references refer to, by name.
     """
     if isinstance(node, list):
         return [_inline(item, definitions) for item in node]

@@ -60,15 +60,16 @@ class OutputCapture:
         self._writer: threading.Thread | None = None
         self._queue: SimpleQueue[bytes] = SimpleQueue()
         self._room = MAX_SPOOLED
+        """Bytes that may still be written to the file."""
 
     def add(self, data: bytes) -> None:
-        """Take a piece of the output."""
+        """Take the next piece of the output. When it gets too long to show, the file is begun."""
         self.total += len(data)
         if self.on_data is not None:
             self.on_data(data)
         self.lines += data.count(b"\n")
         if self._writer is None and self.total > MAX_SHOWN and not self.unsaved:
-            # It queues the head, which has all the output so far: this piece must follow.
+            # Before this piece: it queues the head, which has all the output so far.
             self._start_writer()
         if self._writer:
             self._queue_for_file(data)
@@ -85,12 +86,15 @@ class OutputCapture:
             self._queue.put(b"")
 
     def settle(self, seconds: float) -> None:
-        """Wait until the file (if any) is complete, at most so long. Blocks."""
+        """Wait until the file, if there is one, is complete; at most `seconds`. Blocks."""
         if self._writer:
             self._writer.join(seconds)
 
     def text(self, limit: int = MAX_SHOWN) -> str:
-        """Head and tail, cleaned, with a note on what was left out between them."""
+        """The output as text for the model: all of it, or if it is longer than `limit` characters,
+        its head and its tail with a note on what was left out between them. Of a binary output only
+        the note.
+        """
         if b"\0" in self._head[:8192]:
             return f"[binary output, {self.total:,} bytes, is not shown{self._file_note()}]"
         if len(self._head) + len(self._tail) >= self.total:
@@ -100,15 +104,17 @@ class OutputCapture:
         return _join_ends(head, tail, limit, note)
 
     def describe_lines(self, shown: str) -> str:
-        """How many lines the output has, also those left out of `shown`; empty for one line."""
+        """How many lines the output has, in words: those of `shown`, or of the whole output if it
+        was too long to show. Empty for one line.
+        """
         count = shown.count("\n") + 1
         if count <= 1:
             return ""
         return plural(self.lines if self.file else count, "line")
 
     def since(self, position: int) -> str:
-        """The output after the first `position` bytes, cleaned, with a note on bytes that are no
-        longer in memory.
+        """The output after the first `position` bytes, as text for the model. A note says how many
+        bytes of it are no longer in memory.
         """
         new_bytes = self.total - position
         if position < len(self._head):
@@ -124,15 +130,14 @@ class OutputCapture:
         return shorten(readable(in_memory), note=note)
 
     def _file_note(self) -> str:
-        """Where the whole output is, for the end of a note; empty if all of it is shown."""
+        """The end of a note: in which file the whole output is, or why it could not be saved. Empty
+        if there was no need to save it.
+        """
         if self.file is None:
             return f"; {self.unsaved}" if self.unsaved else ""
-        part = (
-            f"its first {MAX_SPOOLED // 1024 // 1024} MB are"
-            if self.total > MAX_SPOOLED
-            else "all of it is"
-        )
-        return f"; {part} in {self.file}"
+        if self.total > MAX_SPOOLED:
+            return f"; its first {MAX_SPOOLED // 1024 // 1024} MB are in {self.file}"
+        return f"; all of it is in {self.file}"
 
     def _start_writer(self) -> None:
         """Create the file and start the thread that writes it. If that fails, `unsaved` says why."""
@@ -155,21 +160,24 @@ class OutputCapture:
         self._queue_for_file(bytes(self._head))  # all of it so far
 
     def _queue_for_file(self, data: bytes) -> None:
-        """Send a piece to the writer, up to the limit."""
+        """Queue a piece for the writer; only as much of it as there is room in the file."""
         if data := data[: self._room]:
             self._room -= len(data)
             self._queue.put(data)
 
     def _write_file(self, descriptor: int) -> None:
-        """Write what is queued, without secrets, until an empty piece comes. Runs in the thread."""
+        """Write the queued pieces to the file, without secrets, until an empty piece comes. Runs in
+        the thread; it owns the descriptor.
+        """
         pending = b""
         with os.fdopen(descriptor, "wb", buffering=0) as file, contextlib.suppress(OSError):
             while data := self._queue.get():
                 pending += data
                 while len(pending) > _PIECE:
                     # Cut after a line, else between words, so that no secret is split.
-                    ends = (pending.rfind(mark, 0, _PIECE) + 1 for mark in (b"\n", b" "))
-                    end = next(filter(None, ends), _PIECE)
+                    after_line = pending.rfind(b"\n", 0, _PIECE) + 1
+                    after_word = pending.rfind(b" ", 0, _PIECE) + 1
+                    end = after_line or after_word or _PIECE
                     file.write(self._mask_bytes(pending[:end]))
                     pending = pending[end:]
             file.write(self._mask_bytes(pending))
@@ -187,9 +195,12 @@ def readable(data: bytes) -> str:
 
 
 def fold_progress(text: str) -> str:
-    """`text` with only the last state of each line, after its carriage returns."""
+    """The text as a terminal would show it in the end: of a line that was written again and again
+    after a carriage return, such as a progress bar, only the last state.
+    """
     if "\r" not in text:
         return text
+    # A carriage return before a newline is a line end, and begins no new state.
     lines = re.sub(r"(?<!\r)\r+\n", "\n", text).split("\n")
     return "\n".join(map(_last_state, lines))
 
@@ -200,8 +211,8 @@ def _last_state(line: str) -> str:
 
 
 def shorten(text: str, limit: int = MAX_SHOWN, note: str = "") -> str:
-    """`text`, or its head and tail if it is longer than `limit` characters; `note` is added at the
-    cut.
+    """The text; if it is longer than `limit` characters, its head and its tail, and between them
+    how long it was, with `note` behind that.
     """
     if len(text) <= limit:
         return text
@@ -209,18 +220,20 @@ def shorten(text: str, limit: int = MAX_SHOWN, note: str = "") -> str:
 
 
 def _join_ends(head: str, tail: str, limit: int, note: str) -> str:
-    """The beginning of `head` and the end of `tail`, each up to a nearby line."""
-    first = limit // 3
-    if len(head) > first:
-        end = head.rfind("\n", first // 2, first)
-        head = head[: end if end > 0 else first]
-    head, tail = head.rstrip("\n"), _cut_tail(tail, limit - first)
+    """A third of `limit` characters from the beginning of `head`, the note, and two thirds from the
+    end of `tail`. Both are cut between lines if one ends nearby.
+    """
+    head_limit = limit // 3
+    if len(head) > head_limit:
+        line_end = head.rfind("\n", head_limit // 2, head_limit)
+        head = head[: line_end if line_end > 0 else head_limit]
+    head, tail = head.rstrip("\n"), _cut_tail(tail, limit - head_limit)
     return f"{head}\n\n[… cut here: {note}]\n\n{tail}"
 
 
 def _cut_tail(text: str, limit: int) -> str:
-    """The end of a text, from the beginning of a line if one is near."""
+    """The end of a text, at most `limit` characters. It begins with a line if one begins nearby."""
     if len(text) <= limit:
         return text
-    start = text.find("\n", len(text) - limit, len(text) - limit // 2)
-    return text[start + 1 if start >= 0 else len(text) - limit :]
+    newline_at = text.find("\n", len(text) - limit, len(text) - limit // 2)
+    return text[newline_at + 1 :] if newline_at >= 0 else text[-limit:]

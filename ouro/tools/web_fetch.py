@@ -120,8 +120,9 @@ class WebFetch(Tool[WebFetchArgs]):
         return (args.url,)
 
     async def run(self, args: WebFetchArgs, ctx: ToolContext) -> ToolResult:
-        """The part of the page that begins at `start`, and where to continue. Raises ToolError if
-        the page is shorter, or cannot be loaded.
+        """The result with the part of the page that begins at the character `start`, at most
+        MAX_SHOWN characters, and where to continue. Raises ToolError if the page is shorter, or
+        cannot be loaded.
         """
         page = await self._load_page(args.url)
         if args.start and args.start >= len(page.text):
@@ -129,17 +130,18 @@ class WebFetch(Tool[WebFetchArgs]):
                 f"start is {args.start:,}, but the page has {plural(len(page.text), 'character')}."
             )
         text = page.text[args.start : args.start + MAX_SHOWN]
+        shown = text or "(no text)"
         following = args.start + len(text)
-        continuation = (
-            f"\n\n[{len(page.text):,} characters in all. Continue with start={following}.]"
-        )
+        if following < len(page.text):
+            shown += f"\n\n[{len(page.text):,} characters in all. Continue with start={following}.]"
         head = f"{page.url} ({page.kind})"
-        shown = f"{text or '(no text)'}{continuation if following < len(page.text) else ''}"
         summary = plural(len(page.text), "character") if not page.images else page.kind
         return ToolResult(f"{head}\n\n{shown}", Display(summary, Plain(shown)), images=page.images)
 
     async def _load_page(self, url: str) -> WebPage:
-        """The page of an address; one that was read a short time ago is not requested again."""
+        """The page of an address. It is not requested again if it was read in the last
+        _CACHE_SECONDS, and is one of the last _MAX_CACHED_PAGES. Raises ToolError.
+        """
         now = time.monotonic()
         self._cached_pages = {
             key: (read_at, page)
@@ -149,14 +151,16 @@ class WebFetch(Tool[WebFetchArgs]):
         if url not in self._cached_pages:
             page = await self._follow_redirects(url)
             while len(self._cached_pages) >= _MAX_CACHED_PAGES:
-                del self._cached_pages[next(iter(self._cached_pages))]
+                oldest = next(iter(self._cached_pages))
+                del self._cached_pages[oldest]
             self._cached_pages[url] = now, page
         _, page = self._cached_pages[url]
         return page
 
     async def _follow_redirects(self, url: str) -> WebPage:
-        """Request a page, also after redirects on the same host. Raises ToolError: it moved to
-        another host.
+        """Request a page, and return it as text or image. Redirects on the same host are followed.
+        Raises ToolError: it has moved to another host, about which the user was not asked; or it
+        cannot be read.
         """
         allowed_host, _ = _parse_address(url)
         for _ in range(_MAX_REDIRECTS):
@@ -172,7 +176,9 @@ class WebFetch(Tool[WebFetchArgs]):
         raise ToolError(f"The page redirects more than {_MAX_REDIRECTS} times.")
 
     async def _request(self, url: str) -> _WebAnswer:
-        """Request an address, and follow no redirect. Raises ToolError: the request fails."""
+        """Request an address once; a redirect is returned, not followed. Raises ToolError: the
+        request fails, or the host is not on the internet.
+        """
         from urllib.request import getproxies, proxy_bypass  # imported late: it imports email
 
         import httpx
@@ -217,10 +223,10 @@ class WebFetch(Tool[WebFetchArgs]):
 
 
 async def public_address(host: str, port: int) -> str:
-    """An address of a host on the internet.
+    """The first address of a host that is on the internet.
 
     Raises:
-        ToolError: there is none; those of this machine and of local networks do not count.
+        ToolError: there is none; addresses of this machine and of local networks do not count.
     """
     try:
         address_infos = await asyncio.get_running_loop().getaddrinfo(
@@ -238,15 +244,17 @@ async def public_address(host: str, port: int) -> str:
 
 
 def _is_public(address: str) -> bool:
-    """Whether an address is on the internet, also if it holds one of IPv4."""
+    """Whether an address is on the internet. If it is one of IPv6 that stands for one of IPv4, that
+    one is judged.
+    """
     ip = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv6Address):
         translated = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in _NAT64 else None
-        inner = ip.ipv4_mapped or ip.sixtofour or translated
-        # Some other ranges hold addresses of IPv4: ::127.0.0.1.
-        if inner is None and ip not in _UNICAST:
+        ipv4 = ip.ipv4_mapped or ip.sixtofour or translated
+        # Ranges other than unicast also have forms that stand for IPv4, such as ::127.0.0.1.
+        if ipv4 is None and ip not in _UNICAST:
             return False
-        ip = inner or ip
+        ip = ipv4 or ip
     return is_on_internet(str(ip))
 
 
@@ -265,8 +273,8 @@ def _parse_address(url: str) -> tuple[str, int]:
 
 
 async def _read_body(response: httpx.Response, host: str) -> bytes:
-    """The decoded body. Raises ToolError if it is too large, or in an encoding that was not
-    requested.
+    """The body of a response, decompressed. Raises ToolError if it is larger than _MAX_BYTES, cut
+    off, or in an encoding that is not known here.
     """
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in ("identity", "", "gzip", "deflate"):
@@ -276,6 +284,7 @@ async def _read_body(response: httpx.Response, host: str) -> bytes:
     data = b""
     async for piece in response.aiter_raw():
         try:
+            # One byte more than allowed is enough to see that it is too large.
             data += unpack.decompress(piece, _MAX_BYTES + 1 - len(data)) if unpack else piece
         except zlib.error as error:
             raise ToolError(f"The answer of {host} cannot be decompressed: {error}.") from error
@@ -290,8 +299,8 @@ async def _read_body(response: httpx.Response, host: str) -> bytes:
 
 
 async def _convert_page(url: str, content_type: str, data: bytes) -> WebPage:
-    """Convert the data of a page to text or to an image. Raises ToolError if it is neither, or takes
-    too long.
+    """Convert the data of a page to text or to an image. Raises ToolError if it is neither, or
+    takes too long.
 
     Text is read in a separate process: 1 MB of `<!--` keeps the parser busy for an hour, and a
     thread cannot be ended.
@@ -336,13 +345,12 @@ async def _convert_page(url: str, content_type: str, data: bytes) -> WebPage:
 
 
 def read_stdin() -> None:
-    """Read a page from stdin, and print its text and its kind as JSON; after an error the message and
-    an empty kind. The program of the process of `_convert_page`.
+    """Read a page from stdin, and print its text and its kind as JSON; after an error the message
+    and an empty kind. The program of the process of `_convert_page`.
     """
     url, content_type = sys.argv[1:]
-    resource.setrlimit(
-        resource.RLIMIT_CPU, (int(_CONVERSION_TIMEOUT),) * 2
-    )  # if ouro is killed meanwhile
+    max_seconds = int(_CONVERSION_TIMEOUT)  # nobody ends this process if ouro is killed meanwhile
+    resource.setrlimit(resource.RLIMIT_CPU, (max_seconds, max_seconds))
     try:
         text_and_kind = _page_as_text(url, content_type, sys.stdin.buffer.read())
     except ToolError as error:
@@ -351,8 +359,10 @@ def read_stdin() -> None:
 
 
 def _page_as_text(url: str, content_type: str, data: bytes) -> tuple[str, str]:
-    """The text of a page, and its kind. Raises ToolError: it is not text."""
-    kind, _, rest = content_type.lower().partition(";")
+    """The text of a page, HTML as Markdown; and its kind, which is its content type or `text`.
+    Raises ToolError: it is neither text nor a PDF.
+    """
+    kind, _, parameters = content_type.lower().partition(";")
     kind = kind.strip()
     if data.startswith(b"%PDF-"):
         pages, total = pdf_pages(url, data, 1, _MAX_PDF_PAGES)
@@ -362,15 +372,19 @@ def _page_as_text(url: str, content_type: str, data: bytes) -> tuple[str, str]:
             f"{one_line(url)} is {one_line(kind, 60)}, not text. To save it use `curl -o` in the"
             " shell."
         )
-    text = _decode(rest, data)
-    is_html = "html" in kind or (
-        not kind and re.match(r"\s*<(?:!doctype html|html)", text, re.IGNORECASE)
-    )
+    text = _decode(parameters, data)
+    begins_like_html = re.match(r"\s*<(?:!doctype html|html)", text, re.IGNORECASE)
+    is_html = "html" in kind or (not kind and begins_like_html)
     return clean(_html_as_markdown(url, text) if is_html else text), kind or "text"
 
 
 def _decode(parameters: str, data: bytes) -> str:
-    """The text of a page, by the encoding that its header or its first bytes name."""
+    """The text of a page in the encoding that the header names, otherwise that which the first
+    bytes of the page name, otherwise UTF-8.
+
+    Args:
+        parameters: those of the header Content-Type.
+    """
     encoding = "utf-8"
     if by_header := re.search(r"charset=\"?([\w-]+)", parameters):
         encoding = by_header[1]

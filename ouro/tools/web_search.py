@@ -184,8 +184,8 @@ class WebSearch(Tool[WebSearchArgs]):
         return one_line(args.query)
 
     def targets(self, args: WebSearchArgs) -> tuple[str, ...]:
-        """The address of the backend with the query as it is typed, so that a secret in it is
-        found.
+        """The address of the backend with the query as the model wrote it, so that a secret in the
+        query is found.
         """
         return (self._address(self._url, args.query),)
 
@@ -198,24 +198,29 @@ class WebSearch(Tool[WebSearchArgs]):
             raise ToolError(f"A query has 1 to {MAX_QUERY} characters; this one has {len(query)}.")
         if query not in self._cached_results:
             while len(self._cached_results) >= MAX_CACHED:
-                del self._cached_results[next(iter(self._cached_results))]
+                oldest = next(iter(self._cached_results))
+                del self._cached_results[oldest]
             self._cached_results[query] = await self._search(query)
         results = self._cached_results[query]
         text = "\n\n".join(map(_describe_result, results)) or "No results."
         return ToolResult(text, Display(plural(len(results), "result"), Plain(text)))
 
     def _address(self, url: str, query: str) -> str:
-        """The address with the query, for the judgement of permissions and the question."""
+        """An address with the query, which permissions judge and the question to the user shows. It
+        is not the one that is requested.
+        """
         return f"{url}?q={one_line(query, 10 * MAX_QUERY)}"
 
     async def _search(self, query: str) -> list[WebResult]:
-        """Ask the backend. Raises ToolError."""
+        """Send a query to the backend, and return its results. Raises ToolError."""
         request = self._backend.request(self._url, self._key, query)
         answer = await fetch_json(self._backend.name, request, TIMEOUT, self._hint_for_status)
         return read_results(self._backend, answer)
 
     def _hint_for_status(self, status: int) -> str:
-        """What the user can do about a refusal; status 200: about an answer that is not JSON."""
+        """What the user can do about an answer with this status: about a refusal; or, if the status
+        is 200, about an answer that is not JSON. Empty if nothing.
+        """
         if self._backend.name == "searxng":
             return "Its settings.yml must have `json` in search.formats."
         variables = " or ".join(self._backend.variables)
@@ -225,12 +230,12 @@ class WebSearch(Tool[WebSearchArgs]):
 async def fetch_json(
     name: str, request: SearchRequest, timeout: float, hint: Callable[[int], str] = lambda _: ""
 ) -> JsonObject:
-    """Send a request; returns the JSON object of the answer. Raises ToolError; no message holds the
-    key.
+    """Send a request, and return the JSON object of the answer. Raises ToolError if there is none;
+    the message never holds the key.
 
     Args:
         name: of the service, for messages.
-        hint: what the user can do about a status that is a refusal.
+        hint: returns what the user can do about an answer with a status; 200: about one without JSON.
     """
     from urllib.request import getproxies, proxy_bypass  # imported late: it imports email
 
@@ -272,7 +277,9 @@ async def fetch_json(
 
 
 def _describe_refusal(name: str, status: int, hint: Callable[[int], str]) -> str:
-    """The error about a status that is not success."""
+    """The error for the model about a status that is not success; with a hint if the key is
+    refused.
+    """
     if status == 429:
         return f"{name} answered 429: its limit of requests is reached. Try again later."
     if status in (401, 402, 403):
@@ -291,7 +298,9 @@ async def _read_body(response: Any, host: str) -> bytes:
 
 
 def read_results(backend: SearchBackend, answer: Any) -> list[WebResult]:
-    """At most five results of an answer; those without a web address are left out."""
+    """The results in an answer of a backend, at most MAX_RESULTS. Items without a web address are
+    left out, and texts are cut. Empty if the answer has another form.
+    """
     items = backend.results(answer)
     text_field, date_field = backend.fields
     results: list[WebResult] = []
@@ -312,10 +321,13 @@ def read_results(backend: SearchBackend, answer: Any) -> list[WebResult]:
 
 
 def _field_as_line(value: Any, width: int) -> str:
-    """A field as one line, without the tags and entities that some backends put into it."""
+    """A text field as one line of at most `width` characters, without the tags and entities that
+    some backends put into it. Empty if it is not a text.
+    """
     if not isinstance(value, str):
         return ""
-    return one_line(clean(html.unescape(_HTML_TAG.sub("", value[: 20 * width]))), width)
+    beginning = value[: 20 * width]  # with room for tags
+    return one_line(clean(html.unescape(_HTML_TAG.sub("", beginning))), width)
 
 
 def _describe_result(result: WebResult) -> str:
@@ -327,12 +339,13 @@ def _describe_result(result: WebResult) -> str:
 
 
 def choose_search(name: str, url: str, environment: Mapping[str, str]) -> WebSearch | None:
-    """The tool with the backend of the settings, else with the first backend that has a key or an
-    address in a variable. None if there is none, or it is `off`.
+    """The tool web_search with the backend that the settings name. If they name none, that is the
+    first of BACKENDS whose key or address is in the environment. None if there is none, or search
+    is off.
 
     Args:
-        name: of a backend, `off`, or empty.
-        url: an address of the settings, for the backend with this name.
+        name: the name of a backend, `off`, or empty.
+        url: the address of this backend in the settings; empty: its own.
 
     Raises:
         ConfigError: the backend that the settings name has no key or no address.
@@ -353,9 +366,12 @@ def choose_search(name: str, url: str, environment: Mapping[str, str]) -> WebSea
 def _make_search(
     backend: SearchBackend, url: str, environment: Mapping[str, str]
 ) -> WebSearch | None:
-    """The tool with a backend; None without its key or address."""
+    """The tool with a backend. None if the environment has no key for it; or, if the backend has no
+    address of its own, if neither the settings nor the environment have one.
+    """
     values = (environment.get(variable, "") for variable in backend.variables)
-    value = next(filter(None, values), "")
+    key_or_address = next(filter(None, values), "")
     if backend.url:  # a service with a key
-        return WebSearch(backend, url, value) if value else None
-    return WebSearch(backend, url or value, "") if url or value else None
+        return WebSearch(backend, url, key_or_address) if key_or_address else None
+    address = url or key_or_address
+    return WebSearch(backend, address, "") if address else None
