@@ -80,7 +80,9 @@ class Repository:
 
     @cached_property
     def top(self) -> Path:
-        """The root of the user's repository that has the workspace, or the workspace."""
+        """The root of the user's repository in which the workspace is. The workspace itself if
+        there is no repository, or if its root is the home folder or that of the disk.
+        """
         root = find_root(self.root)
         git_dir, _shared = git_dirs(root)
         is_too_large = root in (Path.home(), Path(root.anchor))
@@ -88,11 +90,11 @@ class Repository:
 
     @property
     def exists(self) -> bool:
-        """Whether the repository was created completely."""
-        return (self.folder / "HEAD").exists()  # written last
+        """Whether the repository was created completely: `HEAD` is written last."""
+        return (self.folder / "HEAD").exists()
 
     def cancel(self) -> None:
-        """Stop the git processes of this object, and let no other one start."""
+        """Stop the git processes that this object runs. Each later command raises Cancelled."""
         self.is_cancelled = True
         for process in tuple(self._running):
             with suppress(ProcessLookupError):
@@ -100,8 +102,11 @@ class Repository:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the lock of the repository inside this context, because only one process at a time may
-        use its index. The repository is created if it is missing. Raises CheckpointError.
+        """Hold the lock of the repository inside this context, because only one process at a time
+        may use its index. The repository is created if it is missing.
+
+        Raises:
+            CheckpointError: the workspace contains home, or a newer ouro has written checkpoints.
         """
         if Path.home().is_relative_to(self.root):
             raise CheckpointError(
@@ -111,14 +116,14 @@ class Repository:
         ensure_private_dir(self.folder)
         mark_layout(self.folder.parent / MARK)
         with lock_file(self.folder / "lock", timeout=TIMEOUT) as self._lock:
-            # A killed git left this file: a running git would have our lock.
+            # If it is there, a killed git left it: a git that runs would still hold our lock.
             (self.folder / "index.lock").unlink(missing_ok=True)
             self.create()
             yield
 
     def create(self) -> None:
         """Make the repository, unless it exists, without starting git."""
-        if (self.folder / "HEAD").exists():
+        if self.exists:
             return
         for name in ("objects", "refs"):
             ensure_private_dir(self.folder / name)
@@ -134,10 +139,13 @@ class Repository:
         environment: Mapping[str, str] | None = None,
         own_only: bool = False,
     ) -> str:
-        """The output of git, which sees the workspace as its whole work tree.
+        """Run git on the repository, with the workspace as its work tree; returns its output.
 
         Args:
-            own_only: read no objects of the user's repository.
+            data: what git reads from its standard input.
+            strip: whether white space around the output is removed.
+            environment: further variables.
+            own_only: whether objects of the user's repository are not read.
 
         Raises:
             CheckpointError: git is missing, failed or took too long.
@@ -152,20 +160,26 @@ class Repository:
     def git_files(
         self, *arguments: str, data: bytes = b"", lock: bool = False, is_background: bool = False
     ) -> bytes:
-        """The output of a command about files: its work tree is the user's repository, and the
-        paths are relative to the workspace.
+        """Run a command of git about files; returns its output as it is. The work tree is that of
+        the user's repository (`top`), and paths are relative to the workspace.
 
         Args:
-            lock: the process keeps the lock of this repository if ouro is killed.
-            is_background: run it at the lowest priority.
+            data: what git reads from its standard input.
+            lock: whether git inherits the lock, and so holds it even if ouro is killed.
+            is_background: whether it runs at the lowest priority.
+
+        Raises:
+            CheckpointError: as `git` does.
         """
         words = [f"--work-tree={self.top}", *arguments]
-        keep = (self._lock,) if lock else ()
-        return self._run(words, data, self._shared_objects(), keep, is_background=is_background)
+        inherited = (self._lock,) if lock else ()
+        return self._run(
+            words, data, self._shared_objects(), inherited, is_background=is_background
+        )
 
     def _shared_objects(self) -> dict[str, str]:
-        """The variable with which git also reads the objects of the user's repository; empty if
-        there is none.
+        """Returns the variable with which git also reads the objects of the user's repository;
+        empty if there is no such repository.
         """
         _own, shared = git_dirs(self.top)
         if shared is None or not (shared / "objects").is_dir():
@@ -178,16 +192,19 @@ class Repository:
         words: Sequence[str],
         data: bytes,
         environment: Mapping[str, str],
-        keep: tuple[int, ...] = (),
+        inherited: tuple[int, ...] = (),
         *,
         is_background: bool = False,
     ) -> bytes:
-        """The output of git; `keep` are descriptors that it may inherit. Raises CheckpointError if
-        it fails or takes too long, and Cancelled at the end of the session.
+        """Run git; returns its output. `inherited` are the descriptors that it gets.
+
+        Raises:
+            CheckpointError: git is missing, fails, or takes longer than TIMEOUT.
+            Cancelled: the session ends.
         """
         if self.is_cancelled:
             raise Cancelled("The session ends.")
-        process = start_checkpoint_git(self.folder, self.root, words, environment, keep)
+        process = start_checkpoint_git(self.folder, self.root, words, environment, inherited)
         if is_background:
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, process.pid, LOWEST_PRIORITY)
@@ -209,11 +226,13 @@ class Repository:
         return result.stdout
 
     def read_blob(self, name: str) -> bytes:
-        """The content with this id. Raises CheckpointError if it is not there."""
+        """Returns the content with this id. Raises CheckpointError if it is not there."""
         return os.fsencode(self.git("cat-file", "blob", name, strip=False))
 
     def write_object(self, kind: str, content: bytes) -> str:
-        """Write a blob, a tree or a commit without starting git; returns its id."""
+        """Write an object of a kind (`blob`, `tree` or `commit`), unless it is there, without
+        starting git. Returns its id.
+        """
         header = f"{kind} {len(content)}\0".encode()
         name = hashlib.sha1(header + content, usedforsecurity=False).hexdigest()
         if not self._has_loose(name):
@@ -223,7 +242,9 @@ class Repository:
         return name
 
     def write_large_blob(self, path: Path) -> str:
-        """Write the content of a file that does not fit into memory as a blob; returns its id."""
+        """Write the content of a file as a blob, unless it is there, without reading it into memory
+        as a whole. Returns its id.
+        """
         with path.open("rb") as file:
             name = hash_file(file)
             if not self._has_loose(name):
@@ -232,8 +253,8 @@ class Repository:
         return name
 
     def _has_loose(self, name: str) -> bool:
-        """Whether an object is there as a file. Its time becomes the present one, so that a clean-up
-        does not remove it.
+        """Whether an object is there as a file of its own. If it is, its time becomes the present
+        one, so that a clean-up (`gc`) does not remove it.
         """
         try:
             os.utime(self.folder / "objects" / name[:2] / name[2:])
@@ -242,12 +263,12 @@ class Repository:
         return True
 
     def _write_loose(self, name: str, pieces: Iterable[bytes]) -> None:
-        """Write an object as a file; `pieces` are already compressed. It is not flushed to the disk,
-        which would cost each change of a file some milliseconds.
+        """Write an object as a file of its own, from compressed `pieces`. It is not flushed to the
+        disk: that would take some milliseconds for each file that a tool changes.
         """
         folder = ensure_private_dir(self.folder / "objects" / name[:2])
         with open_folder(folder) as descriptor:
-            note_written_dir(descriptor)  # after a kill, the next start sweeps the folder
+            note_written_dir(descriptor)  # the next start removes what a kill left half-written
         temporary = folder / f".{name[2:]}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
         with temporary.open("xb") as file:
             file.writelines(pieces)
@@ -255,8 +276,8 @@ class Repository:
         temporary.replace(folder / name[2:])
 
     def absent_objects(self, names: Iterable[str], *, own_only: bool = False) -> set[str]:
-        """Those of these objects that are not there; with `own_only` also not in the user's
-        repository.
+        """Returns the ids of those objects that are missing: in both repositories, or with
+        `own_only` in this one, whatever the user's repository has.
         """
         wanted = "".join(f"{name}\n" for name in names).encode()
         if not wanted:
@@ -265,11 +286,8 @@ class Repository:
         return {line.split(" ")[0] for line in lines if line.endswith(" missing")}
 
     def copy_objects(self, names: set[str]) -> set[str]:
-        """Copy objects of the user's repository into this one, so that they stay when it removes
-        them.
-
-        Returns:
-            Those that are in neither.
+        """Copy those objects that only the user's repository has into this one, so that they stay
+        when it removes them. Returns the ids of those that neither has.
         """
         missing_here = self.absent_objects(names, own_only=True)
         missing_everywhere = self.absent_objects(missing_here)
@@ -285,11 +303,11 @@ class Repository:
         return missing_everywhere
 
     def write_ref(self, ref: str, commit: str) -> None:
-        """Let a ref name a commit, without starting git."""
+        """Write a ref that names a commit, without starting git."""
         path = self.folder / ref
         ensure_private_dir(path.parent)
         with open_folder(path.parent) as folder:
-            note_written_dir(folder)  # otherwise the folder of the turn is not swept after a kill
+            note_written_dir(folder)  # the next start removes what a kill left half-written
             replace_file(folder, path.name, f"{commit}\n".encode())
 
 
@@ -298,9 +316,16 @@ def start_checkpoint_git(
     root: Path,
     words: Sequence[str],
     variables: Mapping[str, str] | None = None,
-    keep: tuple[int, ...] = (),
+    inherited: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start git on a repository of checkpoints, with descriptors to `keep`.
+    """Start git on a repository of checkpoints.
+
+    Args:
+        folder: the repository.
+        root: the folder in which git runs.
+        words: its arguments.
+        variables: further variables of its environment.
+        inherited: descriptors that it gets.
 
     Raises:
         CheckpointError: git is missing.
@@ -308,7 +333,7 @@ def start_checkpoint_git(
     places = (f"--git-dir={folder}",)
     try:
         return start_git(
-            GitProfile.CHECKPOINTS, words, root, places=places, variables=variables, keep=keep
+            GitProfile.CHECKPOINTS, words, root, places=places, variables=variables, keep=inherited
         )
     except OSError as error:
         raise CheckpointError(
@@ -317,7 +342,9 @@ def start_checkpoint_git(
 
 
 def hash_file(file: BinaryIO) -> str:
-    """The id that git gives to the content of an open file."""
+    """Returns the id that git gives to the content of an open file, which must be at its
+    beginning.
+    """
     size = os.fstat(file.fileno()).st_size
     digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
     while piece := file.read(_CHUNK):

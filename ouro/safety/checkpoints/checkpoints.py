@@ -56,6 +56,8 @@ _DAY = 86_400
 _MAX_BYTES_IN_MEMORY = 64_000_000
 _NOT_KNOWN = "it may have been there before the turn: commands did not wait for the checkpoint"
 _NOT_KEPT = "it changed before it was kept: commands did not wait for the checkpoint"
+_BEGAN_UNKNOWN = 1
+"""`TurnRecord.began` of a turn without a journal: commands may have run, at a time not known."""
 
 
 class TurnFiles(msgspec.Struct, frozen=True):
@@ -96,7 +98,9 @@ class Checkpoints:
         self.max_file_bytes = max_file_bytes
         self.index = CheckpointIndex(self.repository, max_file_bytes)
         self.undone_parts: list[Sequence[TreeChange]] = []
-        """What `PartUndo` has undone in this process, and may redo; the last one is redone first."""
+        """What `PartUndo` has undone in this process, and may redo; the last one is redone
+        first.
+        """
         self._journals: dict[int, TurnJournal] = {}
         self._guard = threading.Lock()
         self.left_out: frozenset[str] = frozenset()
@@ -107,7 +111,8 @@ class Checkpoints:
         """Whether an undo is written down that this process carries out."""
 
     def take(self, number: int, moment: Moment) -> ChangedFiles:
-        """Keep the files before the turn that begins with message `number`, or what it changed.
+        """Keep the files as they are `before` the turn that begins with message `number`; or,
+        `after` it, what it changed. Returns what the turn changed: nothing `before` it.
 
         Raises:
             CheckpointError: git is missing or failed.
@@ -118,8 +123,8 @@ class Checkpoints:
         return self._take_after(number)
 
     def _take_before(self, number: int) -> None:
-        """Commit the files before a turn, and write its ref. If nothing changed since the last
-        checkpoint, its commit is used again.
+        """Commit all files, and let the ref `before` of the turn name the commit. If nothing
+        changed since the last checkpoint, the ref names its commit.
         """
         journal = self._journals.get(number)
         self.index.changed_since = journal.record.began if journal else 0
@@ -131,7 +136,8 @@ class Checkpoints:
                 "large": {name: [one.key, one.mode] for name, one in large.items()},
                 "late": sorted(now.late),
             }
-            content = (now, notes, time.time() // _DAY)  # old ones are deleted by their date
+            # With the day: commits are deleted by their date, so an old one is not used again.
+            content = (now, notes, time.time() // _DAY)
             last_content, commit_id, ref_file = self._last_taken
             # The ref may have been deleted by another ouro, and the commit with it.
             if content != last_content or not ref_file.is_file():
@@ -142,11 +148,12 @@ class Checkpoints:
             self._last_taken = (content, commit_id, self.folder / ref)
 
     def _take_after(self, number: int) -> ChangedFiles:
-        """Keep what a turn changed, and end its journal. If this fails, the journal stays for the
-        next start.
+        """Keep what a turn changed, end its journal, and return the changes. If this fails, the
+        journal stays on disk for the next start.
         """
         journal = self._journals.pop(number, None)
-        record = journal.record if journal else TurnRecord(self.session, number, began=1)
+        without_journal = TurnRecord(self.session, number, began=_BEGAN_UNKNOWN)
+        record = journal.record if journal else without_journal
         is_done = False
         try:
             with self.repository.lock():
@@ -159,13 +166,18 @@ class Checkpoints:
         return changes
 
     def keep(self, number: int, path: Path) -> bool:
-        """Keep a file that a tool is about to change; False if there is no room for it."""
+        """Keep the content of a file that a tool is about to change. Returns False if it cannot be
+        kept, because it is not a regular file or there is no room for it.
+
+        A file that is kept already for this turn, or that checkpoints do not have, needs nothing.
+        """
         name = self._name_in_workspace(path)
         if not name or path.is_dir():
             return True  # not in the workspace, or the tool will refuse it
         with self._guard:
             journal = self._journal(number)
             if name in journal.record.kept:
+                # Written again, because the journal also records when a tool begins to write.
                 journal.append(kept=[name, *journal.record.kept[name]])
                 return True
             state = self._keep_file(path)
@@ -175,7 +187,7 @@ class Checkpoints:
         return True
 
     def keep_written(self, number: int, path: Path) -> None:
-        """Keep a file as a tool left it."""
+        """Keep the content of a file as a tool left it; a failure is ignored."""
         name = self._name_in_workspace(path)
         journal = self._journals.get(number)
         if not name or journal is None:
@@ -188,7 +200,8 @@ class Checkpoints:
         """Write into the journal of the turn that a command begins, which may change any file.
 
         Args:
-            is_early: the checkpoint before the turn is not complete.
+            is_early: whether the checkpoint before the turn is not complete yet. Files that change
+                from now on may then be missing in it.
         """
         with self._guard:
             journal = self._journal(number)
@@ -203,7 +216,7 @@ class Checkpoints:
                 journal.append(ended=1)
 
     def _journal(self, number: int) -> TurnJournal:
-        """The journal of a turn, which is begun if there is none."""
+        """Returns the journal of a turn, which is begun if there is none."""
         if number not in self._journals:
             self.repository.create()
             self._journals[number] = TurnJournal(self.folder, self.session, number)
@@ -216,9 +229,10 @@ class Checkpoints:
     def changed_until_now(
         self, number: int, max_files: int
     ) -> dict[Path, tuple[bytes | None, bytes | None]]:
-        """The contents before the turn and now of the files that it has changed until now; a content
-        is None if there is no such file. Empty if these are more than `max_files`, or there is no
-        checkpoint.
+        """Returns the files that the turn has changed until now, each with its content before the
+        turn and now. A content is None if the file did not exist, or does not exist now.
+
+        Empty if there are more than `max_files`, or the turn has no checkpoint.
         """
         with self.repository.lock():
             self.index.changed_since = 0
@@ -236,12 +250,12 @@ class Checkpoints:
         }
 
     def _read_content(self, state: FileState) -> bytes | None:
-        """The content of a file in a checkpoint; None if there is none."""
+        """Returns the content that a file has in this state; None if it does not exist."""
         return None if state == ABSENT else self.repository.read_blob(state.blob)
 
     def release(self) -> list[int]:
-        """Close the journals of turns whose changes are not kept yet, so that another process can
-        keep them; returns their numbers.
+        """Close the journals of the turns whose changes are not kept yet, so that another process
+        can keep them. Returns the numbers of these turns.
         """
         numbers = sorted(self._journals)
         for number in numbers:
@@ -249,12 +263,14 @@ class Checkpoints:
         return numbers
 
     def has_turn_elsewhere(self) -> bool:
-        """Whether another process keeps a turn of this session, or was killed before it had."""
+        """Whether a turn of this session has a journal that is not of this process: another process
+        is keeping its changes, or was killed before it kept them.
+        """
         return any(number not in self._journals for number in open_turns(self.folder, self.session))
 
     def recover(self) -> list[CutTurn]:
-        """Keep what turns changed whose ouro has ended before it kept it; returns these turns."""
-        sweep_written_dirs(())  # a file that was half written is no change of a turn
+        """Keep the changes of turns whose ouro ended before it kept them; returns these turns."""
+        sweep_written_dirs(())  # removes half-written files, which are not changes of a turn
         recovered = []
         for cut in cut_turns(self.folder, self.session, self._journals):
             with self.repository.lock():
@@ -265,7 +281,7 @@ class Checkpoints:
         return recovered
 
     def turns(self) -> tuple[TurnFiles, ...]:
-        """The turns of this session that have checkpoints, oldest first."""
+        """Returns the turns of this session that have checkpoints, oldest first."""
         if not self.repository.exists:
             return ()
         commits_by_turn: dict[int, dict[str, str]] = {}
@@ -273,19 +289,24 @@ class Checkpoints:
         for line in self.repository.git("for-each-ref", *words).splitlines():
             commit_id, ref = line.split(" ", 1)
             number, moment = ref.split("/")[-2:]
-            if moment in TurnFiles.__struct_fields__:
+            if moment in TurnFiles.__struct_fields__:  # a newer ouro may have other refs
                 commits_by_turn.setdefault(int(number), {})[moment] = commit_id
         return tuple(
             TurnFiles(number, **commits_by_turn[number]) for number in sorted(commits_by_turn)
         )
 
     def changes(self, turn: TurnFiles) -> tuple[TreeChange, ...]:
-        """The files that a turn changed; none if it has not ended."""
+        """Returns the changes of files of a turn; empty if the turn has not ended."""
         return tuple(self.turn_changes(turn).files.values())
 
     def turn_changes(self, turn: TurnFiles) -> ChangedFiles:
-        """What a turn changed, and what of it cannot be restored."""
-        start, end = (turn.old, turn.new) if turn.new else (turn.before, turn.after)
+        """Returns what a turn changed, and which of these files cannot be restored; nothing if the
+        turn has not ended.
+        """
+        if turn.new:
+            start, end = turn.old, turn.new
+        else:
+            start, end = turn.before, turn.after
         if not (start and end):
             return ChangedFiles()
         end_notes = read_notes(self.repository, end)
@@ -297,22 +318,26 @@ class Checkpoints:
         )
 
     def state(self, path: Path) -> FileState | None:
-        """The mode and blob id of a file as git has them; None for a folder or a device."""
+        """Returns the state of a file as it is now; None for a folder or a device."""
         return state_of(path)
 
     def _write_content(self, state: FileState, content: bytes) -> None:
-        """Keep the content of a file, unless there is no file."""
+        """Write the content of a file into the repository, unless the file does not exist."""
         if state != ABSENT:
             self.repository.write_object("blob", content)
 
     def _turn_ref(self, number: int, moment: str, session: str = "") -> str:
-        """The name of the ref of a checkpoint: `before`, `old` or `new` of a turn."""
+        """Returns the ref of a checkpoint of a turn; `moment` is a field of `TurnFiles`. An empty
+        `session` is this one.
+        """
         return f"{REFS}/turns/{session or self.session}/{number}/{moment}"
 
     def _name_in_workspace(self, path: Path) -> str:
-        """The path of a file relative to the workspace; empty if checkpoints do not have it."""
+        """Returns the path of a file relative to the workspace. Empty if checkpoints do not have
+        it: it is outside, in `.git`, or ouro keeps its history elsewhere (memory and plans).
+        """
         try:
-            parent = Path(os.path.realpath(path.parent))
+            parent = Path(os.path.realpath(path.parent))  # a link itself is not followed
             name = (parent / path.name).relative_to(self.root).as_posix()
         except (OSError, ValueError):
             return ""
@@ -320,13 +345,12 @@ class Checkpoints:
         return name if is_inside(name) and not is_kept_by_ouro else ""
 
     def _keep_file(self, path: Path) -> FileState | None:
-        """Keep a file's content; None if it is not a file, or there is no room for it."""
+        """Write the content of a file into the repository; returns its state, `ABSENT` if it does
+        not exist. None if it is a folder or a device, or a large file for which there is no room.
+        """
         status = path.lstat() if os.path.lexists(path) else None
-        if (
-            status is not None
-            and stat.S_ISREG(status.st_mode)
-            and status.st_size > _MAX_BYTES_IN_MEMORY
-        ):
+        is_file = status is not None and stat.S_ISREG(status.st_mode)
+        if status is not None and is_file and status.st_size > _MAX_BYTES_IN_MEMORY:
             if not has_room(self.folder, status.st_size):
                 return None
             mode = "100755" if status.st_mode & 0o100 else "100644"
@@ -337,8 +361,15 @@ class Checkpoints:
         return state
 
     def _find_changes(self, record: TurnRecord, cut: CutTurn | None = None) -> ChangedFiles:
-        """Compare the files before a turn with the files as they are. `cut`: the turn, if its ouro was
-        killed.
+        """Returns what a turn changed: the difference between the files before it and the files
+        now.
+
+        If a command ran, all files are compared, otherwise only those that tools were going to
+        change. What later turns changed since does not count.
+
+        Args:
+            record: the journal of the turn.
+            cut: the same turn, if its ouro was killed: others may have changed files since.
         """
         changes = ChangedFiles()
         if record.began:
@@ -346,6 +377,7 @@ class Checkpoints:
         later = self._files_kept_by_later_turns(record)
         for name in set(later) & set(changes.files):
             changes.files[name] = TreeChange(name, *changes.files[name].old, *later[name])
+        # Of files that tools changed the content before is known exactly, so this overrides.
         for name, old in record.kept.items():
             new = later.get(name) or record.written.get(name) or self._keep_file(self.root / name)
             changes.lost.pop(name, None)
@@ -361,22 +393,26 @@ class Checkpoints:
         return changes
 
     def _files_kept_by_later_turns(self, record: TurnRecord) -> dict[str, FileState]:
-        """The files that tools of later turns of this process have changed since, as they were
-        before that.
+        """Returns the states that files had before tools of later turns of this process changed
+        them, by the names of the files.
         """
         kept: dict[str, FileState] = {}
+        # The latest turn first, so that the state before the earliest one remains.
         for number, journal in sorted(self._journals.items(), reverse=True):
             if number > record.number and record.session == self.session:
                 kept |= journal.record.kept
         return kept
 
     def _add_all_differences(self, record: TurnRecord, changes: ChangedFiles) -> None:
-        """Add what differs between the files before the turn and now to `changes`. Without a
-        checkpoint from before, everything is unsure.
+        """Add the differences between all files before the turn and now to `changes`.
+
+        Without a complete checkpoint from before, the files are compared with the last state of the
+        index. Then files that look new are lost, and all others are unsure.
         """
         ref = self.folder / self._turn_ref(record.number, "before", record.session)
+        is_complete = ref.is_file()
         start, notes = "", CommitNotes()
-        if ref.is_file():
+        if is_complete:
             start = ref.read_text().strip()
             notes = read_notes(self.repository, start)
         elif (last_files := self.index.last()) is not None:
@@ -385,7 +421,6 @@ class Checkpoints:
             self._add_files_not_kept(record, changes)
         self.index.changed_since = 0
         now = self.index.refresh()
-        is_complete = ref.is_file()
         for change in changes_between(self.repository, start, now.tree):
             if change.path not in notes.left_out | now.left_out:
                 changes.files[change.path] = change
@@ -394,12 +429,12 @@ class Checkpoints:
         unsure = set(notes.details.get("late", ())) if is_complete else set(changes.files)
         changes.unsure.update(unsure & set(changes.files))
         self._add_left_out(record, notes, now, changes)
-        if record.began > 1:
+        if record.began > _BEGAN_UNKNOWN:
             self._add_nested_repositories(record, now, changes)
 
     def _move_new_files_to_lost(self, changes: ChangedFiles) -> None:
-        """Move the files that look new from `files` to `lost`: an incomplete checkpoint may only
-        lack them.
+        """Move the files that look new from `files` to `lost`. Perhaps they only look new, because
+        the checkpoint before the turn is incomplete.
         """
         new = [change.path for change in changes.files.values() if change.old == ABSENT]
         for name in new:
@@ -407,8 +442,8 @@ class Checkpoints:
             changes.lost[name] = _NOT_KNOWN
 
     def _add_files_not_kept(self, record: TurnRecord, changes: ChangedFiles) -> None:
-        """Add the files that changed since the first command to `lost`: nothing was kept before
-        it.
+        """Add the files that changed since the first command to `lost`. Only files that git does
+        not track are looked at; used if there is no checkpoint and no index to compare with.
         """
         untracked = self.repository.git_files("ls-files", "-z", "-o", "--exclude-standard")
         for name in os.fsdecode(untracked).split("\0"):
@@ -419,25 +454,28 @@ class Checkpoints:
     def _add_left_out(
         self, record: TurnRecord, before: CommitNotes, now: FilesNow, changes: ChangedFiles
     ) -> None:
-        """Add the changed files that checkpoints leave out: to `files` if there is a copy of the old
-        content, else to `lost`.
+        """Add the changed files that checkpoints leave out, before the turn or now.
+
+        A file that was large goes to `files` if there is a copy of its old content. To `lost` go
+        the others: large files without a copy, files that are too large now, and files that were
+        left out for another reason and changed.
         """
+        limit = _megabytes(self.max_file_bytes)
         large = {name: LargeFile(*words) for name, words in before.details.get("large", {}).items()}
         for name, large_file in changed_large(self.repository, large).items():
             change = self._large_change(name, large_file)
             if change is None:
-                limit = _megabytes(self.max_file_bytes)
                 changes.lost[name] = f"it was over {limit}, and its content was not kept"
             elif change.old != change.new:
                 changes.files[name] = change
-        limit = _megabytes(self.max_file_bytes)
         for name in now.left_out - before.left_out:
             if key_now(self.root / name):
                 changes.lost[name] = f"it is over {limit} now"
+        if record.began <= _BEGAN_UNKNOWN:
+            return
         for name in before.left_out - set(large) - now.left_out:
-            path = self.root / name
             with suppress(OSError):
-                if record.began and path.lstat().st_ctime_ns > record.began > 1:
+                if (self.root / name).lstat().st_ctime_ns > record.began:
                     changes.lost[name] = _NOT_KEPT
 
     def _add_nested_repositories(
@@ -450,21 +488,27 @@ class Checkpoints:
                 changes.lost[name] = reason
 
     def _large_change(self, name: str, large: LargeFile) -> TreeChange | None:
-        """A large file's change with its old content; None if that is lost."""
-        blob = keep_content(self.repository, large)
+        """Returns the change of a file that was large before the turn, and writes its old content
+        into the repository. None if that content is lost, or a folder or a device is there now.
+
+        Of a regular file as it is now only the id is needed: its content is not written.
+        """
+        old_blob = keep_content(self.repository, large)
         path = self.root / name
-        if not blob:
+        if not old_blob:
             return None
-        if not key_now(path):
+        is_file_now = bool(key_now(path))
+        if not is_file_now:
             new = self._keep_file(path)
-            return TreeChange(name, large.mode, blob, *new) if new else None
+            return TreeChange(name, large.mode, old_blob, *new) if new else None
         with path.open("rb") as file:
             mode = "100755" if os.fstat(file.fileno()).st_mode & 0o100 else "100644"
-            return TreeChange(name, large.mode, blob, mode, hash_file(file))
+            return TreeChange(name, large.mode, old_blob, mode, hash_file(file))
 
     def _add_earlier_changes(self, record: TurnRecord, changes: ChangedFiles) -> None:
-        """Add the changes of the turn that were kept before: its subagents may have worked on after
-        its end.
+        """Add the changes of the turn that were kept at an earlier end of it, because its subagents
+        may have changed files after that. Of a file that is in both, the first old state and the
+        last new state count.
         """
         refs = {
             moment: self._turn_ref(record.number, moment, record.session)
@@ -482,7 +526,9 @@ class Checkpoints:
             changes.files[name] = TreeChange(name, *change.old, *new)
 
     def _keep(self, record: TurnRecord, changes: ChangedFiles) -> None:
-        """Write the two small commits of a turn. Changes that they have already stay."""
+        """Write the two small commits of a turn: the changed files as they were before (`old`) and
+        after it (`new`). Changes that these commits have already stay.
+        """
         self._add_earlier_changes(record, changes)
         wanted = set[str]()
         for change in changes.files.values():
@@ -502,18 +548,22 @@ class Checkpoints:
 
 
 def _megabytes(size: int) -> str:
-    """`5 MB`."""
+    """Returns a number of bytes as text, such as `5 MB`."""
     return f"{size / 1_000_000:g} MB"
 
 
 def state_of(path: Path) -> FileState | None:
-    """The state of a file; None for a folder or a device."""
+    """Returns the state of a file as it is now, `ABSENT` if it does not exist; None for a folder or
+    a device.
+    """
     state, _content = state_and_content(path)
     return state
 
 
 def state_and_content(path: Path) -> tuple[FileState | None, bytes]:
-    """The state of a file, and its content; None for a folder or a device."""
+    """Returns the state of a file as it is now, and its content; of a link its target. The state is
+    `ABSENT` if it does not exist, and None for a folder or a device.
+    """
     try:
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):

@@ -35,12 +35,13 @@ class StoredCheckpoints(msgspec.Struct, frozen=True):
 
 
 def stored_checkpoints(base: Path) -> tuple[StoredCheckpoints, ...]:
-    """The stored checkpoints below `base`, newest first. Raises CheckpointError if a newer ouro has
-    written them.
+    """Returns the checkpoints of each workspace below `base`, the last used first. Folders that are
+    not complete are left out. Raises CheckpointError if a newer ouro has written there.
     """
     demand_known_checkpoints(base)
+    folders = base.iterdir() if base.is_dir() else ()
     stored = []
-    for folder in base.iterdir() if base.is_dir() else ():
+    for folder in folders:
         with suppress(OSError):
             workspace = os.fsdecode((folder / "workspace").read_bytes())
             stored.append(
@@ -50,16 +51,15 @@ def stored_checkpoints(base: Path) -> tuple[StoredCheckpoints, ...]:
 
 
 def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | None = None) -> int:
-    """Delete old checkpoints: of workspaces without one for `days`, then the oldest until at most
-    `max_bytes` are left.
+    """Delete old checkpoints; returns the number of bytes that were freed.
 
-    In other workspaces, refs older than `days` are deleted, with the objects that only they use.
+    All checkpoints of a workspace are deleted if the last one is older than `days`, or if they do
+    not fit into `max_bytes` together with those of workspaces that were used later. In other
+    workspaces only the refs older than `days` are deleted, with the objects that nothing else uses.
 
     Args:
-        keep: the folder of a workspace that is in use.
-
-    Returns:
-        The number of bytes that were freed.
+        keep: the folder of checkpoints that is in use; it is never deleted as a whole, like one
+            with a turn that runs. None: no folder.
 
     Raises:
         OSError: they cannot be deleted.
@@ -79,12 +79,14 @@ def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | N
 
 
 def _prune(stored: StoredCheckpoints, oldest: float) -> int:
-    """Delete old refs, and the objects that nothing uses; returns the number of bytes that were
-    freed. Objects of a turn that runs stay, because they are new.
+    """Delete the refs of a workspace that are older than `oldest` (Unix time), and then the objects
+    that nothing uses. Returns the number of bytes that were freed.
+
+    Objects of the last hour stay, because a turn that runs may use them.
     """
     repository = Repository(Path(stored.workspace), stored.folder.parent)
     if repository.folder != stored.folder or not repository.root.is_dir():
-        return 0  # the workspace is gone: the folder is deleted when it is old
+        return 0  # the workspace is gone or has moved: the folder is deleted when it is old
     listing = ("for-each-ref", "--format=%(committerdate:unix) %(refname)", REFS)
     refs = (line.split(" ", 1) for line in repository.git(*listing).splitlines())
     deletions = "".join(f"delete {ref}\n" for date, ref in refs if float(date) < oldest)
@@ -97,12 +99,12 @@ def _prune(stored: StoredCheckpoints, oldest: float) -> int:
 
 
 def _folder_size(folder: Path) -> int:
-    """The bytes of all files in a folder and below it."""
+    """Returns the number of bytes of all files in a folder and below it."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _last_change(folder: Path) -> float:
-    """The time of the last checkpoint in a folder (Unix time); 0 if there is none."""
+    """Returns the time of the last checkpoint in a folder (Unix time); 0 if there is none."""
     files = (folder / "index", folder / OPEN_TURNS_FOLDER)
     times = [file.stat().st_mtime for file in files if file.exists()]
     return max(times, default=0.0)

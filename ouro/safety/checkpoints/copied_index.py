@@ -1,5 +1,5 @@
-"""Begin the index of checkpoints with a copy of the user's git index: what did not change since is
-neither read nor copied.
+"""Copies the user's git index as the first index of checkpoints, so that files which did not change
+since the last commit are neither read nor copied.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ouro.utils.late_pattern import late_pattern
 _GIT_TIMEOUT = 60.0
 _CONVERTING_LINE = late_pattern(
     r"^[^#\n]*[ \t](?:(?:text|eol|crlf|ident|filter|working-tree-encoding)(?:=|[ \t\r\n]|$))",
-    flags=8,
+    flags=8,  # re.MULTILINE
 )
 """A line of attributes after which the content of a file may differ from that in git."""
-_SHA256_SETTING = late_pattern(r"objectformat\s*=\s*\"?sha256", flags=2)
+_SHA256_SETTING = late_pattern(r"objectformat\s*=\s*\"?sha256", flags=2)  # re.IGNORECASE
 _ENTRY_SIZE = 62
 """Bytes of an entry before its name."""
 # Bits of the flags of an entry, and of its extended flags (gitformat-index).
@@ -51,9 +51,12 @@ class IndexEntry(msgspec.Struct, frozen=True):
 
 
 def copy_user_index(repository: Repository) -> bool:
-    """Begin the index of checkpoints with a copy of the user's. Entries that say nothing about the
-    bytes of a file lose their times, so that git compares the content. Returns False if there is no
-    index that can be used.
+    """Copy the user's index as that of the checkpoints. Returns False if there is none, or it
+    cannot be used: it is sparse, or its names are SHA-256.
+
+    git takes a file as unchanged if its size and time are those of the entry. For some entries that
+    says nothing about the bytes of the file: they lose their times, so that git compares the
+    content.
     """
     own, shared = git_dirs(repository.top)
     if own is None or shared is None or _SHA256_SETTING.search(read_git_file(shared / "config")):
@@ -74,14 +77,16 @@ def copy_user_index(repository: Repository) -> bool:
 
 
 def _copy_index(own: Path, folder: Path) -> bool:
-    """Copy the user's index with its shared part and its time; False if there is none."""
+    """Copy the index in the git directory `own`, with its shared parts and its time, into `folder`.
+    Returns False if there is none, or it is a link.
+    """
     index = own / "index"
     if index.is_symlink() or not index.is_file():
         return False
     for shared_index in own.glob("sharedindex.*"):
         if shared_index.is_file() and not shared_index.is_symlink():
             shutil.copyfile(shared_index, folder / shared_index.name)
-    # Of a file that is newer than the index git compares the content: the time has to stay.
+    # The copy keeps the time: git compares the content of files that are newer than the index.
     status = index.stat()
     temporary = folder / "index.copy"
     shutil.copyfile(index, temporary)
@@ -91,26 +96,37 @@ def _copy_index(own: Path, folder: Path) -> bool:
 
 
 def _lines_to_compare(repository: Repository, entries: Sequence[IndexEntry]) -> bytes:
-    """Lines for `git update-index --index-info` that enter doubtful files again without times, so
-    that git compares them with their content.
+    """Returns lines for `git update-index --index-info` that write doubtful entries again without
+    times, so that git compares the content of these files. Open entries are removed.
+
+    Doubtful are entries that the user told git to skip or not to check, and those whose content git
+    may have converted.
     """
-    root = repository.top
+    root = os.fsencode(repository.top)
     converts = _may_convert(repository)
     sizes = _blob_sizes(repository, entries) if converts else {}
-    always = _converted_always(repository) if converts else set()
+    converted_always = _converted_always(repository) if converts else set()
     lines = []
     for entry in entries:
-        hidden = entry.is_skipped and os.path.lexists(os.path.join(os.fsencode(root), entry.path))  # noqa: PTH118 (of bytes)
-        is_other = entry.size != sizes.get(entry.blob, entry.size) or entry.path in always
         if entry.is_open:
             lines.append(b"%s\t%s\0" % (_REMOVED_ENTRY, entry.path))
-        elif entry.mode != _REPOSITORY and (hidden or entry.is_assumed or is_other):
+            continue
+        if entry.mode == _REPOSITORY:
+            continue
+        is_there_although_skipped = entry.is_skipped and os.path.lexists(
+            os.path.join(root, entry.path)  # noqa: PTH118 (of bytes)
+        )
+        has_other_size = entry.size != sizes.get(entry.blob, entry.size)
+        is_converted = has_other_size or entry.path in converted_always
+        if is_there_although_skipped or entry.is_assumed or is_converted:
             lines.append(b"%o %s\t%s\0" % (entry.mode, entry.blob.encode(), entry.path))
     return b"".join(lines)
 
 
 def _may_convert(repository: Repository) -> bool:
-    """Whether git may have converted a file of the user's repository."""
+    """Whether git may have converted files of the user's repository, because a setting or a file of
+    attributes says so. Then a file and its content in git may differ.
+    """
     git = Git(repository.top, _GIT_TIMEOUT)
     if git.ask("config", "--get", "core.autocrlf").strip() not in ("", "false"):
         return True
@@ -132,8 +148,8 @@ def _may_convert(repository: Repository) -> bool:
 
 
 def _converted_always(repository: Repository) -> set[bytes]:
-    """The files that git may convert although their size stays equal: by a filter, an encoding or
-    `ident`.
+    """Returns the files that git may convert without changing their size: by a filter, an encoding
+    or `ident`.
     """
     git = Git(repository.top, _GIT_TIMEOUT)
     names_of_files: set[bytes] = set()
@@ -144,7 +160,9 @@ def _converted_always(repository: Repository) -> set[bytes]:
 
 
 def _blob_sizes(repository: Repository, entries: Sequence[IndexEntry]) -> dict[str, int]:
-    """The sizes of the contents of entries, modulo 2 ** 32 as in the index, by their ids."""
+    """Returns the sizes of the contents of entries by their ids, modulo 2 ** 32 as in the index.
+    Contents that the repository does not have are left out.
+    """
     names = "".join(f"{entry.blob}\n" for entry in entries if entry.mode != _REPOSITORY)
     words = ("cat-file", "--batch-check=%(objectname) %(objectsize)", "--buffer")
     lines = repository.git_files(*words, data=names.encode()).split(b"\n")

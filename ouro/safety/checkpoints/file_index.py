@@ -1,4 +1,6 @@
-"""The index of checkpoints: it has the files as they were at the last update, and finds what differs."""
+"""CheckpointIndex: the git index of checkpoints. It has the files as they were at the last update,
+and finds those that differ now.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,11 @@ _CLOCK_LAG = 10_000_000
 
 
 def _is_being_written(item: str) -> bool:
-    """Whether an item of git's list is a temporary file that ouro writes, or was writing when it was
-    killed. It is no file of the workspace: it gets its name soon, or is removed.
+    """Whether an item of git's list, a letter and a name, is a temporary file that ouro writes, or
+    was writing when it was killed. It is no file of the workspace: it is renamed soon, or removed.
     """
-    return item[0] == _OTHER and is_temporary(item[2:])
+    letter, name = item[0], item[2:]
+    return letter == _OTHER and is_temporary(name)
 
 
 class FilesNow(msgspec.Struct, frozen=True):
@@ -50,48 +53,54 @@ class CheckpointIndex:
         self._state_of_tree: object = None
         """The state of the index from which the last tree was written."""
         self._last_tree = ""
-        """The state of the index whose tree was written last, and that tree."""
+        """The id of the tree that was written last."""
         self.changed_since = 0
         """The time at which a command began that may change files; 0: none did."""
 
     def refresh(self) -> FilesNow:
-        """Bring the index up to date, so that it has the files as they are now; returns them."""
+        """Bring the index up to date, so that it has the files as they are now; returns them.
+
+        Files that a command may have changed in the meantime are late: the index keeps what it had
+        of them. A late file of which it had nothing is left out.
+        """
         if self._index_state() is None:
             copy_user_index(self._repository)
-        tags = self._list_differences()
-        late = self._find_late(tags)
-        left_out = {name.rstrip("/") for name in tags if self._is_left_out(name)}
+        letters = self._list_differences()
+        late = self._find_late(letters)
+        left_out = {name.rstrip("/") for name in letters if self._is_left_out(name)}
         skipped = left_out | late
-        examined = [name for name in tags if name.rstrip("/") not in skipped]
-        deleted = {name for name in examined if self._is_gone(name, tags[name])}
+        examined = [name for name in letters if name.rstrip("/") not in skipped]
+        deleted = {name for name in examined if self._is_gone(name, letters[name])}
         # By force: git refuses a file below a folder that is a link now.
         self._update_index("--force-remove", deleted | (left_out - late))
         for chunk in _chunks([name for name in examined if name not in deleted]):
             self._update_index("--remove", chunk)
-            late |= self._find_late(chunk)
-        unknown = {name for name in late if tags[name] == _OTHER}
+            late |= self._find_late(chunk)  # a command may have changed them while git read them
+        unknown = {name for name in late if letters[name] == _OTHER}
         return FilesNow(
             self._tree_of_index(), frozenset(left_out | unknown), frozenset(late - unknown)
         )
 
-    def _is_gone(self, name: str, tag: str) -> bool:
-        """Whether a file of the index is not there any more: it was removed, is a folder, or is below
-        a link.
+    def _is_gone(self, name: str, letter: str) -> bool:
+        """Whether a file is not there any more: it was removed, is a folder now, or a folder above
+        a changed file is a link now. `letter` is that of git's list.
         """
-        if tag == _REMOVED or self._is_folder(name):
+        if letter == _REMOVED or self._is_folder(name):
             return True
         parent = os.path.dirname(f"{self._root}/{name}")  # noqa: PTH120 (many files)
-        return tag == _CHANGED and os.path.realpath(parent) != parent
+        return letter == _CHANGED and os.path.realpath(parent) != parent
 
     def _list_differences(self) -> dict[str, str]:
-        """The letter of git for each file that differs from the index."""
+        """Returns the files that differ from the index, or are not in it, each with the letter that
+        git lists it with.
+        """
         words = ("ls-files", "-z", "-t", "-m", "-d", "-o", "--exclude-standard")
         items = os.fsdecode(self._repository.git_files(*words)).split("\0")
         return {item[2:]: item[0] for item in items if item and not _is_being_written(item)}
 
     def _find_late(self, names: Iterable[str]) -> set[str]:
-        """Those of the files that a command may have changed before they were read, because it began
-        while the index was being updated.
+        """Returns those of the files that changed after a command began, and so perhaps before they
+        were read for the index. Empty if no command began (`changed_since` is 0).
         """
         began = self.changed_since
         if not began:
@@ -99,8 +108,8 @@ class CheckpointIndex:
         return {name for name in names if changed_after(f"{self._root}/{name}", began - _CLOCK_LAG)}
 
     def last(self) -> FilesNow | None:
-        """The files as the index has them, or the user's own index if there is none yet. None if
-        there is neither.
+        """Returns the files as the index has them, without an update; as the user's own index has
+        them if there is none yet. None if there is neither.
         """
         if self._index_state() is None and not copy_user_index(self._repository):
             return None
@@ -122,53 +131,60 @@ class CheckpointIndex:
             return False
         if stat.S_ISREG(status.st_mode):
             return status.st_size > self._max_bytes or not os.access(path, os.R_OK)
-        is_other = not (stat.S_ISLNK(status.st_mode) or stat.S_ISDIR(status.st_mode))
-        return name.endswith("/") or is_other
+        is_device = not (stat.S_ISLNK(status.st_mode) or stat.S_ISDIR(status.st_mode))
+        return name.endswith("/") or is_device
 
     def _tree_of_index(self) -> str:
-        """The tree of the index; written again only if the index has changed."""
+        """Returns the id of the tree of the index. It is written again only if the index has
+        changed; without an index it is the empty tree.
+        """
         state = self._index_state()
         if state is None:
-            return self._repository.git("mktree")
+            return self._repository.git("mktree")  # without input: an empty tree
         if state != self._state_of_tree:
             self._last_tree = self._write_tree()
             self._state_of_tree = self._index_state()  # writing a tree may change the index
         return self._last_tree
 
     def _write_tree(self) -> str:
-        """Write the index as a tree; returns its id."""
-        # Objects of a partial clone may be missing: git would ask for each one.
+        """Write the workspace's part of the index as a tree; returns its id, which is that of the
+        empty tree if it has no files.
+        """
+        # Objects of a partial clone may be missing: git would fetch each one.
         words = ["write-tree", "--missing-ok"]
         inside = self._root.relative_to(self._repository.top).as_posix()
-        if inside != ".":
+        is_part_of_repository = inside != "."
+        if is_part_of_repository:
             words.append(f"--prefix={inside}/")
             if not self._repository.git_files("ls-files", "-z", "--cached", "--", "."):
                 return self._repository.git("mktree")
         return os.fsdecode(self._repository.git_files(*words, lock=True)).strip()
 
     def _index_state(self) -> tuple[int, int] | None:
-        """The inode and time of the index: git writes a new file for each change. None if there is
-        no index yet.
+        """Returns the inode and the time of the index, which differ after each change, because git
+        writes a new file. None if there is no index yet.
         """
         index = self._repository.folder / "index"
         return (index.stat().st_ino, index.stat().st_mtime_ns) if index.exists() else None
 
     def _update_index(self, option: str, names: Collection[str]) -> None:
-        """Add these files to the index with an option of `git update-index`."""
+        """Update these files in the index, or remove them from it. `option` of `git update-index`
+        says which: `--remove` removes only files that are gone, `--force-remove` all.
+        """
+        if not names:
+            return
         data = b"".join(os.fsencode(name) + b"\0" for name in names)
-        # Above the threshold git writes all files into one pack: thousands of loose objects take
-        # far longer.
         is_large = len(names) > _PACK_FROM
+        # Files above the threshold go into one pack. Thousands of loose objects take far longer.
         pack = ("-c", "core.bigFileThreshold=1") if is_large else ()
         words = ("update-index", "--add", "--replace", option, "-z", "--stdin")
-        if data:
-            # A command may wait for a short update, not for the contents of a whole folder.
-            self._repository.git_files(*pack, *words, data=data, lock=True, is_background=is_large)
+        # A command may wait for a short update, not for the contents of a whole folder.
+        self._repository.git_files(*pack, *words, data=data, lock=True, is_background=is_large)
 
 
 def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the names in chunks, each twice as large as the one before: what was kept stays if the
-    session ends in between.
+    """Yield the names in chunks, each twice as large as the one before. If the session ends before
+    the last chunk, the files of the earlier ones are kept.
     """
     start, size = 0, _FIRST_CHUNK
     while start < len(names):

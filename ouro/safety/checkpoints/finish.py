@@ -1,4 +1,6 @@
-"""A process that keeps what a turn changed after ouro has ended: the exit waits for no checkpoint."""
+"""A process that keeps what the last turn changed after ouro has ended, so that the user does not
+wait for it at the exit.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +25,12 @@ main(*sys.argv[1:4])
 
 
 def finish_later(checkpoints: Checkpoints) -> None:
-    """Start a process that keeps what the turns of ended processes changed."""
+    """Start a process that keeps what the turns of ended processes changed. Does not wait for it;
+    if it cannot be started, the next start of ouro keeps the changes.
+    """
     places = [str(checkpoints.root), str(checkpoints.folder.parent)]
     words = [*places, str(checkpoints.max_file_bytes), *filter(None, sys.path)]
-    with suppress(OSError):  # the next start does it
+    with suppress(OSError):
         subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, *words],
             cwd=checkpoints.folder,
@@ -38,8 +42,11 @@ def finish_later(checkpoints: Checkpoints) -> None:
 
 
 def needs_recovery(checkpoints: Checkpoints) -> bool:
-    """Whether a turn or an undo in this workspace was cut off; starts no process."""
-    if next(cut_turns(checkpoints.folder), None) is not None or checkpoints.has_turn_elsewhere():
+    """Whether a turn in this workspace, or an undo of this session, was cut off; or another process
+    is keeping a turn of this session. Starts no process.
+    """
+    has_cut_turn = next(cut_turns(checkpoints.folder), None) is not None
+    if has_cut_turn or checkpoints.has_turn_elsewhere():
         return True
     plan_file = checkpoints.folder / UNDOING_FOLDER / checkpoints.session
     return plan_file.exists() and not checkpoints.is_undoing
@@ -47,13 +54,15 @@ def needs_recovery(checkpoints: Checkpoints) -> bool:
 
 def has_question(checkpoints: Checkpoints) -> bool:
     """Whether an undo left files about which the user has not decided yet."""
-    return (
-        checkpoints.folder / UNDOING_FOLDER / f"{checkpoints.session}{QUESTION_SUFFIX}"
-    ).exists()
+    name = f"{checkpoints.session}{QUESTION_SUFFIX}"
+    return (checkpoints.folder / UNDOING_FOLDER / name).exists()
 
 
 def main(root: str, base: str, max_file_bytes: str) -> None:
-    """Keep what the turns of ended processes changed; the program of the process."""
+    """Keep what the turns of ended processes changed. This is the program of the process that
+    `finish_later` starts.
+    """
     os.nice(LOWEST_PRIORITY)
-    with suppress(OSError, CheckpointError):  # the next start does it, and reports what fails
-        Checkpoints(Path(root), Path(base), "", int(max_file_bytes)).recover()
+    with suppress(OSError, CheckpointError):  # the next start tries again, and reports what fails
+        no_session = ""  # `recover` handles the turns of all sessions
+        Checkpoints(Path(root), Path(base), no_session, int(max_file_bytes)).recover()

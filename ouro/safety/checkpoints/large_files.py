@@ -1,4 +1,6 @@
-"""Files over the limit: a link or a copy that shares its blocks costs nothing until they change."""
+"""Files that are too large for checkpoints. A hard link, or a copy that shares its blocks, keeps
+their content and costs nothing until they change.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,7 @@ _LARGE_FILES_FOLDER = "large"
 _CLONE_FILE = 0x40049409
 """The ioctl FICLONE of Linux."""
 _COPY_SUFFIX = ".copy"
+_SEEN_SUFFIX = ".seen"
 _SPARE_FACTOR = 3
 """A content is kept if the disk has room for this many of it."""
 _MAX_KEPT_BYTES = 4_000_000_000
@@ -34,8 +37,8 @@ class LargeFile(msgspec.Struct, frozen=True):
 
 
 def remember_large(repository: Repository, names: Collection[str]) -> dict[str, LargeFile]:
-    """The large files among these names. A hard link or a copy that shares its blocks is made of each,
-    where the file system can do so.
+    """Make a link or a copy of each regular file that checkpoints leave out, as `_share` does;
+    returns these files by their names. Other names, such as folders, are ignored.
     """
     large_files: dict[str, LargeFile] = {}
     for name in names:
@@ -43,17 +46,15 @@ def remember_large(repository: Repository, names: Collection[str]) -> dict[str, 
         with suppress(OSError):
             status = path.lstat()
             if stat.S_ISREG(status.st_mode):
-                large_files[name] = LargeFile(_key(status), _mode(status))
-                _share(
-                    path,
-                    ensure_private_dir(repository.folder / _LARGE_FILES_FOLDER)
-                    / large_files[name].key,
-                )
+                large = LargeFile(_key(status), _mode(status))
+                large_files[name] = large
+                folder = ensure_private_dir(repository.folder / _LARGE_FILES_FOLDER)
+                _share(path, folder / large.key)
     return large_files
 
 
 def changed_large(repository: Repository, before: Mapping[str, LargeFile]) -> dict[str, LargeFile]:
-    """The large files that are not as they were."""
+    """Returns those of the large files that have changed or are gone."""
     return {
         name: large
         for name, large in before.items()
@@ -62,7 +63,7 @@ def changed_large(repository: Repository, before: Mapping[str, LargeFile]) -> di
 
 
 def key_now(path: Path) -> str:
-    """The key of a file as it is; empty if it is not a regular file."""
+    """Returns the key of a file as it is now; empty if it is not a regular file, or not there."""
     try:
         status = path.lstat()
     except OSError:
@@ -71,13 +72,13 @@ def key_now(path: Path) -> str:
 
 
 def keep_content(repository: Repository, large: LargeFile) -> str:
-    """Keep the content of a large file as it was before a turn. Returns the id of the blob; an empty
-    text if the content is lost or the disk has no room.
+    """Write the content of a large file, as it was before a turn, into the repository. Returns the
+    id of the blob; empty if the content is lost or the disk has no room.
     """
     link = repository.folder / _LARGE_FILES_FOLDER / large.key
     copy = link.with_name(link.name + _COPY_SUFFIX)
     source = copy if copy.exists() else link
-    size = int(large.key.split("-")[2])
+    size = int(large.key.split("-")[2])  # as `_key` makes it
     # A program that changes a file in place changes what a hard link names, too.
     is_intact = source == copy or key_now(link) == large.key
     try:
@@ -89,17 +90,22 @@ def keep_content(repository: Repository, large: LargeFile) -> str:
 
 
 def has_room(folder: Path, size: int) -> bool:
-    """Whether a content of this size may be kept on the disk of a folder."""
+    """Whether a content of so many bytes may be kept on the disk of a folder: it is at most
+    `_MAX_KEPT_BYTES`, and much more is free.
+    """
     return size <= _MAX_KEPT_BYTES and shutil.disk_usage(folder).free > _SPARE_FACTOR * size
 
 
 def forget_old_large(folder: Path, days: float) -> None:
-    """Delete the links of files that no checkpoint of the last days mentions."""
+    """Delete the links and copies of files that no checkpoint of the last `days` has. The time of
+    the file with the suffix `.seen` says when a checkpoint last had one.
+    """
     oldest = time.time() - days * 86_400
     for path in (folder / _LARGE_FILES_FOLDER).glob("*"):
-        is_old_mark = path.suffix == ".seen" and path.stat().st_mtime < oldest
+        is_old_mark = path.suffix == _SEEN_SUFFIX and path.stat().st_mtime < oldest
         if is_old_mark:
-            for file in (path, path.with_suffix(""), path.with_suffix(_COPY_SUFFIX)):
+            link, copy = path.with_suffix(""), path.with_suffix(_COPY_SUFFIX)
+            for file in (path, link, copy):
                 file.unlink(missing_ok=True)
 
 
@@ -113,10 +119,13 @@ def _mode(status: os.stat_result) -> str:
 
 
 def _share(path: Path, link: Path) -> None:
-    """Make a copy that shares the blocks of a file, else a hard link, which keeps the content of a
-    file that is removed or replaced, but not of one that is changed in place.
+    """Make a copy that shares the blocks of a file, or a hard link where the file system cannot do
+    that. Nothing is made if there is one already, or neither is possible.
+
+    A hard link keeps the content of a file that is removed or replaced, but not of one that is
+    changed in place. `link` is its path; the copy is beside it.
     """
-    link.with_name(link.name + ".seen").touch(mode=0o600)
+    link.with_name(link.name + _SEEN_SUFFIX).touch(mode=0o600)
     copy = link.with_name(link.name + _COPY_SUFFIX)
     if copy.exists() or link.exists() or _clone(path, copy):
         return
@@ -125,7 +134,7 @@ def _share(path: Path, link: Path) -> None:
 
 
 def _clone(path: Path, copy: Path) -> bool:
-    """Copy a file so that both share their blocks; False if the file system cannot."""
+    """Make a copy of a file that shares its blocks. Returns False if the file system cannot."""
     temporary = copy.with_name(f".{copy.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp")
     try:
         with path.open("rb") as source, temporary.open("xb") as target:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def checkpoint_folder(root: Path, base: Path) -> Path:
-    """The folder in `base` of the checkpoints of a workspace, which may not exist."""
+    """Returns the folder in `base` for the checkpoints of the workspace `root`. It may not
+    exist.
+    """
     root = Path(os.path.realpath(root))
     digest = hashlib.sha256(os.fsencode(root)).hexdigest()[:12]
     return base / f"{root.name[:40]}-{digest}"

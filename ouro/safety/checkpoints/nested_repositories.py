@@ -1,5 +1,5 @@
-"""Git repositories inside of the workspace: a checkpoint leaves them out, so what changed in them is
-named.
+"""Git repositories inside of the workspace. Checkpoints leave them out, so a turn that changed
+files in one cannot be undone there: these files are named to the user.
 """
 
 from __future__ import annotations
@@ -22,25 +22,30 @@ _SUBMODULE_PATH = late_pattern(r"^\s*path\s*=(.*)$", re.MULTILINE)
 
 
 def submodules(root: Path) -> list[str]:
-    """The folders of the submodules that `.gitmodules` names, relative to `root`."""
+    """Returns the folders of the submodules that `.gitmodules` names, relative to `root`. Those
+    with `..` in their path are left out.
+    """
     text = read_start(root / ".gitmodules", _MAX_BYTES, os.O_NOFOLLOW)
     names = (match[1].strip().strip('"') for match in _SUBMODULE_PATH.finditer(text))
     return [name for name in names if name and ".." not in name.split("/")]
 
 
 def changed_inside(root: Path, name: str, began: int, kept: Collection[str]) -> str:
-    """Why the changes in a nested repository cannot be undone; empty if nothing changed there, or
-    it is none.
+    """Returns why changes in a nested repository cannot be undone, with the first changed files.
+    Empty if no file changed there, or it is not a repository.
 
     Args:
         name: the folder of the repository, relative to `root`.
         began: files that changed after this time (ns) count.
-        kept: the files of which the content was kept, relative to `root`.
+        kept: the files, relative to `root`, that can be undone because their content was kept:
+            these do not count.
     """
     if not os.path.lexists(root / name / ".git"):
         return ""
-    changed_files = islice(_changed_files(root, name, began), len(kept) + _MAX_NAMED + 1)
-    changed = [path for path in changed_files if path not in kept]
+    # Enough to know whether there are more than can be named.
+    max_files = len(kept) + _MAX_NAMED + 1
+    first_files = islice(_changed_files(root, name, began), max_files)
+    changed = [path for path in first_files if path not in kept]
     if not changed:
         return ""
     and_more = " and more" if len(changed) > _MAX_NAMED else ""
@@ -49,14 +54,14 @@ def changed_inside(root: Path, name: str, began: int, kept: Collection[str]) -> 
 
 
 def _changed_files(root: Path, name: str, began: int) -> Iterator[str]:
-    """Yield the files of a nested repository that changed after `began`. Stops when it has seen too
-    many files.
+    """Yield the files of a nested repository, relative to `root`, that changed after the time
+    `began` (ns). Stops when it has seen more than `_MAX_LOOKED_AT` files and folders.
     """
-    number = 0
+    number_seen = 0
     for folder, folders, files in os.walk(root / name):
         folders[:] = sorted(inner for inner in folders if inner != ".git")
-        number += len(files) + len(folders)
-        if number > _MAX_LOOKED_AT:
+        number_seen += len(files) + len(folders)
+        if number_seen > _MAX_LOOKED_AT:
             return
         for file in sorted(files):
             path = os.path.join(folder, file)  # noqa: PTH118 - for many files

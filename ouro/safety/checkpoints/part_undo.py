@@ -1,4 +1,4 @@
-"""Undo single hunks and files as a diff shows them, and undo that."""
+"""PartUndo: undoes single hunks and files that a diff shows, and redoes them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _CHANGED_SINCE = "Its lines have changed since this diff was made."
 
 
 class PartUndo:
-    """Undoes single hunks and files, and remembers each undo as the changes that it made. Everything
-    blocks: use from a thread.
+    """Undoes single hunks and files of a diff. The changes that each undo made are remembered in
+    `Checkpoints.undone_parts`, so that it can be redone. Everything blocks: use from a thread.
     """
 
     def __init__(self, checkpoints: Checkpoints) -> None:
@@ -27,19 +27,23 @@ class PartUndo:
         self._undo = Undo(checkpoints)
 
     def undo(self, file: DiffedFile, hunk: str = "") -> None:
-        """Undo one hunk of a file, or all that the diff shows of it. Other lines stay as they are.
+        """Undo one hunk of a file; without a `hunk` all that the diff shows of the file. Other
+        lines of the file stay as they are.
 
         Raises:
-            UsageError: its lines are not in the file any more, or it is binary.
+            UsageError: the lines of the hunk are not in the file any more, or the file is binary.
         """
         if file.is_binary:
             raise UsageError(f"{file.path} is binary: /undo restores it, or git does.")
         with self._repository.lock():
-            self._checkpoints.undone_parts.append(self._changes(file, hunk))
+            self._checkpoints.undone_parts.append(self._undo_part(file, hunk))
 
     def redo(self) -> dict[str, str]:
-        """Undo the last undo; returns for each file why it could not be done, or an empty text.
-        Raises UsageError: there is none.
+        """Redo the part that was undone last. Returns the outcome for each file, as `Undo.restore`
+        does: empty if it was redone.
+
+        Raises:
+            UsageError: there is nothing to redo.
         """
         if not self._checkpoints.undone_parts:
             raise UsageError("There is nothing to redo: no hunk and no file was undone here.")
@@ -49,7 +53,7 @@ class PartUndo:
                 change.path: self._undo.restore(change.inverse()) for change in reversed(changes)
             }
 
-    def _changes(self, file: DiffedFile, hunk: str) -> tuple[TreeChange, ...]:
+    def _undo_part(self, file: DiffedFile, hunk: str) -> tuple[TreeChange, ...]:
         """Undo a hunk, or the whole file if `hunk` is empty; returns the changes that were made."""
         if file.kind == "deleted":
             return self._restore_deleted(file)
@@ -59,7 +63,9 @@ class PartUndo:
         return (change,)
 
     def _restore_deleted(self, file: DiffedFile) -> tuple[TreeChange, ...]:
-        """Write a deleted file again from its diff. Raises UsageError if there is one now."""
+        """Write a deleted file again from its diff; returns the change. Raises UsageError if there
+        is a file again.
+        """
         path = self._checkpoints.root / file.path
         if state_of(path) != ABSENT:
             raise UsageError(f"{file.path} is there again.", _CHANGED_SINCE)
@@ -69,32 +75,42 @@ class PartUndo:
     def _take_hunks_out(
         self, file: DiffedFile, hunks: Sequence[str], *, is_whole: bool
     ) -> TreeChange:
-        """Take these hunks out of a file; returns the change. The file is deleted if the turn made it
-        and nothing is left.
+        """Take these hunks out of a file; returns the change.
+
+        The file is deleted if the diff shows it as added, nothing is left in it, and these are all
+        of its hunks (`is_whole`, or it has only one).
         """
         path = self._checkpoints.root / file.path
         state, content = self._read(path, file.path)
         text = content.decode("utf-8", "surrogateescape")
-        for hunk in reversed(hunks):  # those before it keep their places
+        for hunk in reversed(hunks):  # the last one first: those before it keep their lines
             text = _reverse_hunk(text, hunk, file.path)
-        was_made = file.kind == "added" and not text and (is_whole or len(file.hunks) == 1)
-        if was_made:
+        are_all_hunks = is_whole or len(file.hunks) == 1
+        if file.kind == "added" and not text and are_all_hunks:
             return self._delete(file.path, state, content)
         return self._write(file.path, state.mode, text, before=state, content=content)
 
     def _rename_back(self, file: DiffedFile, change: TreeChange) -> tuple[TreeChange, ...]:
-        """Move a renamed file, whose lines are restored already, to its old name."""
+        """Move a renamed file to its old name. Its lines are restored already, by `change`.
+
+        Returns that change, then those of the file with the old name and of the one with the new.
+
+        Raises:
+            UsageError: there is a file with the old name again.
+        """
         old = self._checkpoints.root / file.old_path
         if state_of(old) != ABSENT:
             raise UsageError(f"{file.old_path} is there again.", _CHANGED_SINCE)
         state, content = self._read(self._checkpoints.root / file.path, file.path)
         text = content.decode("utf-8", "surrogateescape")
-        made = self._write(file.old_path, state.mode, text)
-        gone = self._delete(file.path, state, content)
-        return change, made, gone
+        written = self._write(file.old_path, state.mode, text)
+        deleted = self._delete(file.path, state, content)
+        return change, written, deleted
 
     def _read(self, path: Path, name: str) -> tuple[FileState, bytes]:
-        """The state and the content of a file. Raises UsageError if there is none."""
+        """Returns the state and the content of a file. Raises UsageError if it is not there, or not
+        a file.
+        """
         state, content = state_and_content(path)
         if state is None or state == ABSENT:
             raise UsageError(f"{name} is not a file any more.")
@@ -103,8 +119,11 @@ class PartUndo:
     def _write(
         self, name: str, mode: str, text: str, *, before: FileState = ABSENT, content: bytes = b""
     ) -> TreeChange:
-        """Write a file; returns the change. Its content before, if there was a file, and after are
-        kept.
+        """Write a file, and keep its content from before and after that; returns the change.
+
+        Args:
+            before: its state before; `ABSENT` if there is no file yet.
+            content: its content before.
         """
         path = self._keep_before(name, before, content)
         self._undo.write(path, mode, text.encode("utf-8", "surrogateescape"))
@@ -115,13 +134,15 @@ class PartUndo:
         return TreeChange(name, *before, *after)
 
     def _delete(self, name: str, before: FileState, content: bytes) -> TreeChange:
-        """Delete a file; returns the change. Its content before is kept."""
+        """Delete a file whose state and content are given, and keep this content; returns the
+        change.
+        """
         self._undo.remove(self._keep_before(name, before, content))
         return TreeChange(name, *before, *ABSENT)
 
     def _keep_before(self, name: str, before: FileState, content: bytes) -> Path:
-        """Keep a file that is about to change; returns its path. Raises UsageError if the path leads
-        out of the workspace.
+        """Keep the content of a file that is about to change, if there is a file; returns its path.
+        Raises UsageError if a folder on its path is a link.
         """
         path = self._checkpoints.root / name
         if self._undo.leads_away(path):
@@ -131,7 +152,7 @@ class PartUndo:
         return path
 
     def _keep(self, name: str, state: FileState, content: bytes) -> None:
-        """Keep a file as it was before an undo, so that a user can find it with git in the
+        """Commit a file as it was before an undo, so that a user can restore it with git from the
         checkpoints.
         """
         self._repository.write_object("blob", content)
@@ -142,11 +163,17 @@ class PartUndo:
 
 
 def _reverse_hunk(text: str, hunk: str, name: str) -> str:
-    """The text with the old lines of a hunk instead of its new ones, where these are nearest."""
+    """Returns the text with the old lines of a hunk instead of its new lines. If these are at
+    several places, the one nearest to where the hunk says counts.
+
+    Raises:
+        UsageError: the new lines are not in the text.
+    """
     sides = hunk_sides(hunk)
     lines = _split_lines(text)
     start = _find_new_lines(lines, sides)
-    if start is None and "\r\n" in text:  # git shows lines as it would commit them
+    if start is None and "\r\n" in text:
+        # git may have shown the lines as it would commit them, with `\n` only.
         sides = HunkSides(
             sides.start, _with_windows_endings(sides.old), _with_windows_endings(sides.new)
         )
@@ -157,15 +184,17 @@ def _reverse_hunk(text: str, hunk: str, name: str) -> str:
 
 
 def _split_lines(text: str) -> list[str]:
-    """The lines of a text with their ends. Only a newline ends a line, as for git."""
-    lines = [f"{line}\n" for line in text.split("\n")]
-    last = lines.pop().removesuffix("\n")
-    return [*lines, last] if last else lines
+    """Returns the lines of a text with their ends. Only a newline ends a line, as for git, and not
+    the other characters at which `splitlines` splits.
+    """
+    *lines, rest = text.split("\n")
+    ended = [f"{line}\n" for line in lines]
+    return [*ended, rest] if rest else ended
 
 
 def _find_new_lines(lines: list[str], sides: HunkSides) -> int | None:
-    """The number of the line where the new lines of a hunk begin, nearest to where the hunk says;
-    None if they are not there.
+    """Returns the index of the line at which the new lines of a hunk begin, nearest to where the
+    hunk says; None if they are not there. Without new lines it is where the hunk says.
     """
     new, count = sides.new, len(sides.new)
     if not new:
@@ -177,5 +206,5 @@ def _find_new_lines(lines: list[str], sides: HunkSides) -> int | None:
 
 
 def _with_windows_endings(lines: list[str]) -> list[str]:
-    """The lines with `\\r\\n` at their end."""
+    """Returns the lines with `\\r\\n` instead of `\\n` at their ends."""
     return [f"{line[:-1]}\r\n" if line.endswith("\n") else line for line in lines]

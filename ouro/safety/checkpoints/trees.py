@@ -53,12 +53,14 @@ class TreeChange(msgspec.Struct, frozen=True):
         return FileState(self.new_mode, self.new_blob)
 
     def inverse(self) -> TreeChange:
-        """The change that undoes this one."""
+        """Returns the change that undoes this one."""
         return TreeChange(self.path, *self.new, *self.old)
 
 
 def changes_between(repository: Repository, start: str, end: str) -> Iterator[TreeChange]:
-    """The files that differ in two trees or commits; none without both."""
+    """Yield the files that differ in two trees or commits, given by id or ref. Yields nothing if
+    one is empty. Submodules, and paths that would lead out of the workspace, are left out.
+    """
     if not (start and end):
         return
     words = ("diff-tree", "-r", "-z", "--no-renames", "--raw", start, end)
@@ -70,14 +72,16 @@ def changes_between(repository: Repository, start: str, end: str) -> Iterator[Tr
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path of a tree, which a repository of others may have made, stays in it."""
+    """Whether a path of a tree stays inside of the workspace and out of `.git`. A tree that a
+    repository of others made may have any path.
+    """
     names = path.split("/")
     return not {"", ".", "..", ".git"} & set(names)
 
 
 def small_trees(repository: Repository, changes: Collection[TreeChange]) -> tuple[str, str]:
-    """Write two trees with only the changed files, before and after; returns their ids. They need no
-    object of the user's repository.
+    """Write two trees with only the changed files: as they were before, and after. Returns the ids
+    of both. They are complete without the trees of the user's repository.
     """
     old = _write_tree(repository, {change.path: change.old for change in changes})
     new = _write_tree(repository, {change.path: change.new for change in changes})
@@ -85,8 +89,10 @@ def small_trees(repository: Repository, changes: Collection[TreeChange]) -> tupl
 
 
 def _write_tree(repository: Repository, files: Mapping[str, FileState]) -> str:
-    """Write a tree and those below it without starting git; returns its id."""
-    entries: list[tuple[bytes, bytes]] = []
+    """Write a tree with these files, by their paths, and the trees of its folders; returns its id.
+    git is not started. Absent files are left out.
+    """
+    entries: list[tuple[bytes, bytes]] = []  # each with the key by which git sorts
     folders: dict[str, dict[str, FileState]] = {}
     for path, state in files.items():
         name, _, rest = path.partition("/")
@@ -97,14 +103,14 @@ def _write_tree(repository: Repository, files: Mapping[str, FileState]) -> str:
         else:
             entries.append((os.fsencode(name), _tree_entry(state.mode, name, state.blob)))
     for name, files_inside in folders.items():
-        # git sorts a folder as if its name ended with a slash.
         tree = _write_tree(repository, files_inside)
+        # git sorts a folder as if its name ended with a slash.
         entries.append((os.fsencode(f"{name}/"), _tree_entry("40000", name, tree)))
     return repository.write_object("tree", b"".join(entry for _, entry in sorted(entries)))
 
 
 def _tree_entry(mode: str, name: str, blob: str) -> bytes:
-    """One entry of a tree in git's format."""
+    """Returns one entry of a tree in git's format; `blob` is the id of a content, or of a tree."""
     return mode.encode() + b" " + os.fsencode(name) + b"\0" + bytes.fromhex(blob)
 
 
@@ -123,11 +129,15 @@ def commit(
     names: Iterable[str] = (),
     details: Mapping[str, Any] | None = None,
 ) -> str:
-    """Write a commit without parents; returns its id. Its message has the names of the files that
-    are left out (`names`), and `details`.
+    """Write a commit of a tree without parents; returns its id.
+
+    Args:
+        names: the files that are left out of the tree; the message has them, a line each.
+        details: what else the message says about the files, as its last line (`CommitNotes`).
     """
     lines = [str(repository.root), "", *sorted(names)]
-    text = "\n".join(line.replace("\n", "//") for line in lines)  # no path has `//`
+    # A name may have line breaks; they become `//`, which no path has.
+    text = "\n".join(line.replace("\n", "//") for line in lines)
     if details:
         text += f"\n//{json.dumps(details)}"
     who = f"ouro <ouro@localhost> {time.time():.0f} +0000"
@@ -136,7 +146,10 @@ def commit(
 
 
 def read_notes(repository: Repository, name: str) -> CommitNotes:
-    """What the message of a commit says about its tree."""
+    """Returns what the message of a commit, as `commit` writes it, says about its tree. `name` is
+    the id or a ref of the commit.
+    """
+    # After the path of the workspace and an empty line.
     lines = repository.git("log", "-1", "--format=%B", name, strip=False).split("\n")[2:]
     details: dict[str, Any] = {}
     for line in lines:

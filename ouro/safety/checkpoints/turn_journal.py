@@ -1,4 +1,6 @@
-"""The journal of a turn that may change files: what is known about it if ouro is killed."""
+"""The journal of a turn that may change files. If ouro is killed, the next start reads from it what
+the turn may have changed.
+"""
 
 from __future__ import annotations
 
@@ -61,11 +63,15 @@ class TurnRecord(msgspec.Struct):
     """Files that tools were about to change, with the time of each tool."""
 
     def take(self, line: Mapping[str, Any]) -> None:
-        """Bring the record up to date with one more line of the journal."""
+        """Bring the record up to date with one more line of the journal: a file that a tool is
+        about to change (`kept`) or has `written`, files that are `late`, or a command that `began`
+        or `ended`. Each line has the time `at`.
+        """
         self.last = line["at"]
         if kept := line.get("kept"):
             name, mode, blob = kept
-            if not self.began:  # a command may have changed it already: the checkpoint has it
+            # After a command has begun it may be changed already. Then the checkpoint has it.
+            if not self.began:
                 self.kept.setdefault(name, FileState(mode, blob))
             self.pending.setdefault(name, []).append(self.last)
             self.written.pop(name, None)  # a tool changes it again
@@ -86,9 +92,12 @@ class TurnRecord(msgspec.Struct):
             self.running -= 1
 
     def _finish_one(self, name: str) -> bool:
-        """Note that a tool has written a file; returns whether another tool is about to write it."""
-        others = self.pending.pop(name, [])[1:]
-        recent = [time for time in others if self.last - time < _WRITE_NANOSECONDS]
+        """Remove one tool from those that are about to write a file, because it has written it.
+        Returns whether another one may still write it.
+        """
+        other_times = self.pending.pop(name, [])[1:]
+        # Tools that began longer ago have written it by now, or never will.
+        recent = [time for time in other_times if self.last - time < _WRITE_NANOSECONDS]
         if recent:
             self.pending[name] = recent
         return bool(recent)
@@ -107,8 +116,8 @@ class TurnJournal:
         self._watcher: subprocess.Popen[bytes] | None = None
 
     def append(self, **words: Any) -> None:
-        """Write one line, with these fields and the time. A watcher is started before the first
-        command (`began`).
+        """Write one line, with these fields and the time, and bring the record up to date. Before
+        the first command (`began`) a watcher is started.
         """
         if "began" in words and self._watcher is None:
             self._watch()
@@ -117,7 +126,9 @@ class TurnJournal:
         self.record.take(line)
 
     def _watch(self) -> None:
-        """Start a shell that notes the moment at which this process is killed."""
+        """Start a shell that writes a file at the moment when this process is killed: its time is
+        that moment.
+        """
         with suppress(OSError):
             self._watcher = subprocess.Popen(
                 ["/bin/sh", "-c", _WATCHER_SCRIPT, self._path],
@@ -131,7 +142,9 @@ class TurnJournal:
             )
 
     def close(self, *, is_done: bool) -> None:
-        """Release the journal; it is deleted if the changes of the turn are kept."""
+        """Unlock the journal and end its watcher. It is deleted first if the changes of the turn
+        are kept (`is_done`); otherwise another process keeps them.
+        """
         if is_done:
             self._path.unlink(missing_ok=True)
         if self._watcher is not None:
@@ -152,9 +165,12 @@ class CutTurn(msgspec.Struct):
     """The time, in nanoseconds, after which the turn changed nothing."""
 
     def is_unsure(self, path: str, file: str) -> bool:
-        """Whether a file may have been changed by others after ouro was killed."""
-        ends = [at + _WRITE_NANOSECONDS for at in self.record.pending.get(path, ())]
-        return changed_after(file, max([self.died, *ends]))
+        """Whether others may have changed a file after ouro was killed. `path` is its name in the
+        journal, `file` its path on disk.
+        """
+        # A tool that was about to write it may have done so a moment later.
+        ends_of_tools = [at + _WRITE_NANOSECONDS for at in self.record.pending.get(path, ())]
+        return changed_after(file, max([self.died, *ends_of_tools]))
 
     def delete(self) -> None:
         """Delete the journal and the file of its watcher."""
@@ -163,7 +179,9 @@ class CutTurn(msgspec.Struct):
 
 
 def changed_after(path: str, moment: int) -> bool:
-    """Whether a file, or the folder of a missing file, was changed after a time in nanoseconds."""
+    """Whether a file was changed after a time in nanoseconds. Of a missing file its folder counts;
+    without that too it is False.
+    """
     for candidate in (path, os.path.dirname(path)):  # noqa: PTH120 (many files)
         try:
             return os.lstat(candidate).st_ctime_ns > moment
@@ -173,11 +191,14 @@ def changed_after(path: str, moment: int) -> bool:
 
 
 def cut_turns(folder: Path, session: str = "", held: Collection[int] = ()) -> Iterator[CutTurn]:
-    """Yield the turns of processes that have ended. Each is locked until the next one is asked for.
+    """Yield the turns whose ouro has ended before it kept their changes. Each is locked until the
+    next one is asked for. Turns that a process holds are left out.
 
     Args:
-        session: its turns are waited for while another process keeps what they changed.
-        held: the turns of `session` that this process has open.
+        folder: that of the checkpoints of a workspace.
+        session: for its turns, waits up to `_PATIENCE` seconds until another process has finished
+            with them.
+        held: the turns of `session` that this process itself holds, which are not waited for.
     """
     try:
         names = sorted(os.listdir(folder / OPEN_TURNS_FOLDER))  # noqa: PTH208
@@ -188,14 +209,14 @@ def cut_turns(folder: Path, session: str = "", held: Collection[int] = ()) -> It
         if not number.isdecimal():
             continue
         is_awaited = owner == session and int(number) not in held
-        descriptor = _lock_if_dead(
-            folder / OPEN_TURNS_FOLDER / name, _PATIENCE if is_awaited else 0.0
-        )
-        if descriptor >= 0:
-            try:
-                yield _read_cut_turn(folder / OPEN_TURNS_FOLDER / name, owner, int(number))
-            finally:
-                unlock(descriptor)
+        path = folder / OPEN_TURNS_FOLDER / name
+        descriptor = _lock_if_dead(path, _PATIENCE if is_awaited else 0.0)
+        if descriptor is None:
+            continue
+        try:
+            yield _read_cut_turn(path, owner, int(number))
+        finally:
+            unlock(descriptor)
 
 
 def open_turns(folder: Path, session: str) -> Iterator[int]:
@@ -210,20 +231,20 @@ def has_live_turn(folder: Path) -> bool:
     for path in (folder / OPEN_TURNS_FOLDER).glob("*.*"):
         if path.suffix != _DIED_SUFFIX:
             descriptor = _lock_if_dead(path)
-            if descriptor < 0:
+            if descriptor is None:
                 return True
             unlock(descriptor)
     return False
 
 
-def _lock_if_dead(path: Path, patience: float = 0.0) -> int:
-    """Lock a journal that no process holds; returns its descriptor. Returns -1 if a process still
-    holds it after `patience` seconds, or the journal is gone.
+def _lock_if_dead(path: Path, patience: float = 0.0) -> int | None:
+    """Lock a journal that no process holds; returns its descriptor. None if a process still holds
+    it after `patience` seconds, or if the journal is gone.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return -1
+        return None
     try:
         lock_descriptor(descriptor, patience)
         is_there = path.exists()  # it may have been closed just now
@@ -231,19 +252,23 @@ def _lock_if_dead(path: Path, patience: float = 0.0) -> int:
         is_there = False
     if not is_there:
         os.close(descriptor)
-        return -1
+        return None
     return descriptor
 
 
 def _read_cut_turn(path: Path, session: str, number: int) -> CutTurn:
-    """A journal that ouro left when it was killed, with the time at which it died."""
+    """Returns what a journal says that a killed ouro left, with the time after which its turn
+    changed nothing.
+
+    That is the time of the last line. If a command was running, it is the time that the watcher
+    noted, because the command may have changed files after the last line.
+    """
     record = TurnRecord(session, number)
     for line in path.read_bytes().splitlines(keepends=True):
         if line.endswith(b"\n"):  # the last one may be incomplete
             record.take(json.loads(line))
     died = record.last
     if record.running > 0:
-        # Without the watcher's file nothing after the last line is certain to be of the turn.
-        with suppress(OSError):
+        with suppress(OSError):  # without the watcher's file the last line counts
             died = path.with_name(path.name + _DIED_SUFFIX).stat().st_mtime_ns
     return CutTurn(path, record, died)

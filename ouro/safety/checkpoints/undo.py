@@ -43,8 +43,14 @@ BESIDE_SUFFIX = ".ouro-undo"
 """Suffix of a file next to one that the user has changed meanwhile; it has the text that undo would
 have written.
 """
+RESTORED = ""
+"""The outcome of a file that was restored."""
 MERGED = "merged"
+"""The outcome of a file that was restored and still has the user's own changes."""
 CUT_OFF = "it changed after the turn was cut off"
+"""The outcome of a file that is restored only if the user agrees. All others are reasons why a file
+was not restored.
+"""
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _MERGE_TIMEOUT = 120.0
 UNDOING_FOLDER = "undoing"
@@ -62,11 +68,13 @@ class Restored(msgspec.Struct, frozen=True):
     left: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The reason why a file was not restored, by its name."""
     unsure: tuple[str, ...] = ()
-    """Those of `left` that may have the user's own changes: they are restored if the user agrees."""
+    """Those of `left` that may have the user's own changes: they are restored if the user
+    agrees.
+    """
 
 
 class RestorePlan(msgspec.Struct):
-    """An undo or a redo, as it is written down before it begins."""
+    """An undo or a redo, as it is written to disk before it begins."""
 
     numbers: tuple[int, ...]
     """The turns, in the order in which they are undone."""
@@ -77,6 +85,7 @@ class RestorePlan(msgspec.Struct):
     sure: tuple[str, ...] = ()
     """Only these files are restored, because the user agreed; empty: all files."""
     session: str = ""
+    """The session of the turns."""
 
     def includes(self, path: str) -> bool:
         """Whether a file is restored."""
@@ -98,14 +107,15 @@ class Undo:
         changes stay.
 
         Args:
-            path: only this file, relative to the workspace.
-            sure: only these files, though others may have changed them.
+            path: restores only this file, relative to the workspace; empty: all files.
+            sure: restores only these files, because the user agreed that they are restored even if
+                others may have changed them; empty: all files.
         """
         return self._carry_out(self._plan(turns, path, sure), turns)
 
     def prepare(self, turns: Sequence[TurnFiles], *, is_redo: bool = False) -> None:
-        """Write down that `turns` are undone or redone next. If this process is killed before it has
-        done so, the next one does it.
+        """Write the plan to disk that `turns` are undone, or redone, next. If this process is
+        killed before it has done so, the next one does it (`finish`).
         """
         plan = self._redo_plan(turns) if is_redo else self._plan(turns)
         with self._repository.lock():
@@ -113,21 +123,21 @@ class Undo:
             self._write_plan(plan)
 
     def cancel(self) -> None:
-        """Delete the plan that `prepare` has written: nothing is undone."""
+        """Delete the plan that `prepare` has written, so that nothing is undone."""
         self._checkpoints.is_undoing = False
         self._plan_file().unlink(missing_ok=True)
 
     def _plan(
         self, turns: Sequence[TurnFiles], path: str = "", sure: Collection[str] = ()
     ) -> RestorePlan:
-        """The plan of an undo, the last turn first."""
+        """Returns the plan of an undo, with the last turn first."""
         numbers = tuple(sorted((turn.number for turn in turns), reverse=True))
         return RestorePlan(
             numbers, path, undone=True, sure=tuple(sure), session=self._checkpoints.session
         )
 
     def _redo_plan(self, turns: Sequence[TurnFiles]) -> RestorePlan:
-        """The plan of a redo, the first turn first."""
+        """Returns the plan of a redo, with the first turn first."""
         numbers = tuple(sorted(turn.number for turn in turns))
         return RestorePlan(numbers, path="", undone=False, session=self._checkpoints.session)
 
@@ -135,23 +145,25 @@ class Undo:
         write_private(self._plan_file(), json.dumps(msgspec.to_builtins(plan)) + "\n")
 
     def redo(self, turns: Sequence[TurnFiles]) -> Restored:
-        """Redo what `undo` has undone."""
+        """Redo the changes of `turns` that `undo` has undone, the first turn first."""
         return self._carry_out(self._redo_plan(turns), turns)
 
     def finish(self) -> Restored | None:
-        """Finish an undo or redo of this session that was cut off; None if there is none."""
+        """Finish an undo or redo of this session that an ended process began; returns what it did.
+        None if there is none, or this process is carrying it out.
+        """
         plan_file = self._plan_file()
         if self._checkpoints.is_undoing or not plan_file.exists():
             return None
         with self._repository.lock():
             lines = _whole_lines(plan_file)
-            if not lines:
+            if not lines:  # not even the plan was written completely
                 plan_file.unlink(missing_ok=True)
                 return None
             plan = from_plain(lines[0], RestorePlan)
             turns = [turn for turn in self._checkpoints.turns() if turn.number in plan.numbers]
             done = {(number, path): outcome for number, path, outcome in lines[1:]}
-            if not done:
+            if not done:  # otherwise they were kept before the first file was restored
                 self._keep_present_files(turns)
             outcomes = self._apply(plan, turns, done)
         return self._sort_outcomes(outcomes)
@@ -160,7 +172,9 @@ class Undo:
         return self._folder / UNDOING_FOLDER / self._checkpoints.session
 
     def _carry_out(self, plan: RestorePlan, turns: Sequence[TurnFiles]) -> Restored:
-        """Undo or redo the changes of each turn, in the order of the plan."""
+        """Keep the present files, write the plan to disk, and carry it out; returns what was
+        done.
+        """
         with self._repository.lock():
             self._keep_present_files(turns)
             self._write_plan(plan)
@@ -173,8 +187,15 @@ class Undo:
         turns: Sequence[TurnFiles],
         done: Mapping[tuple[int, str], str],
     ) -> dict[str, str]:
-        """Carry out a plan, and write down each file that is restored; returns the outcome for each
-        file. `done`: the outcomes of an earlier process, by turn and file.
+        """Carry out a plan, and append the outcome of each file to its file on disk. At the end the
+        turns are marked and the plan is deleted. Returns the outcome for each file.
+
+        A file that several turns changed has the last outcome, unless an earlier one is a reason
+        why it was not restored.
+
+        Args:
+            turns: the turns of the plan that still have checkpoints.
+            done: the outcomes of an earlier process, by turn and file: these are not done again.
         """
         outcomes: dict[str, str] = {}
         by_number = {turn.number: turn for turn in turns}
@@ -186,10 +207,12 @@ class Undo:
                     outcome = self._try_to_restore(change, is_unsure=is_unsure)
                     line = json.dumps([turn.number, change.path, outcome])
                     append_private(self._plan_file(), f"{line}\n")
-                # The worst outcome of all turns is the one that counts.
-                if outcome not in ("", MERGED) or not outcomes.get(change.path):
+                # A reason counts more than MERGED, and MERGED more than RESTORED.
+                is_reason = outcome not in (RESTORED, MERGED)
+                if is_reason or outcomes.get(change.path, RESTORED) == RESTORED:
                     outcomes[change.path] = outcome
-        if not (plan.path or plan.sure):
+        is_of_all_files = not (plan.path or plan.sure)
+        if is_of_all_files:
             self._mark_turns(plan, turns_to_restore)
         self._note_question(plan, outcomes)
         self._plan_file().unlink(missing_ok=True)
@@ -197,7 +220,9 @@ class Undo:
         return outcomes
 
     def open_questions(self) -> dict[str, tuple[int, ...]]:
-        """The turns to undo by file, for the files about which the user has not decided yet."""
+        """Returns the files about which the user has not decided yet, each with the numbers of the
+        turns that would be undone in it.
+        """
         try:
             asked = json.loads(self._question_file().read_bytes())
         except (OSError, ValueError):
@@ -205,7 +230,7 @@ class Undo:
         return {path: tuple(numbers) for path, numbers in asked.items()}
 
     def note_answers(self, paths: Collection[str]) -> None:
-        """Note that the user has decided about these files."""
+        """Remove these files from the open questions, because the user has decided about them."""
         unanswered = {
             path: turns for path, turns in self.open_questions().items() if path not in paths
         }
@@ -218,7 +243,9 @@ class Undo:
         return self._plan_file().with_name(self._checkpoints.session + QUESTION_SUFFIX)
 
     def _note_question(self, plan: RestorePlan, outcomes: Mapping[str, str]) -> None:
-        """Write down the question about unsure files until it is answered. A redo answers it."""
+        """After an undo, write the unsure files to disk as an open question. After a redo nothing
+        needs to be asked about its files any more.
+        """
         if not plan.undone:
             self.note_answers(outcomes.keys())
             return
@@ -228,30 +255,29 @@ class Undo:
             write_private(self._question_file(), json.dumps(asked))
 
     def _steps(self, plan: RestorePlan, turn: TurnFiles) -> list[tuple[TreeChange, bool]]:
-        """The changes that restore the files of one turn, each with whether the user has to agree
-        first.
+        """Returns the changes that restore the files of one turn, each with whether it is unsure:
+        the user has to agree first if the file has changed. Deletions come first.
         """
         turn_changes = self._checkpoints.turn_changes(turn)
         changes = [change for change in turn_changes.files.values() if plan.includes(change.path)]
         if plan.undone:
             changes = [change.inverse() for change in changes]
-        # Removed files come first: a file may replace a folder.
+        # A file may replace the folder of a deleted one.
         changes.sort(key=lambda change: change.kind != "deleted")
-        return [
-            (change, plan.undone and change.path in turn_changes.unsure - set(plan.sure))
-            for change in changes
-        ]
+        unsure = turn_changes.unsure - set(plan.sure) if plan.undone else set[str]()
+        return [(change, change.path in unsure) for change in changes]
 
     def _mark_turns(self, plan: RestorePlan, turns: Sequence[TurnFiles]) -> None:
-        """Mark the turns as undone; a redo removes the mark."""
+        """Mark the turns as undone; after a redo remove the mark."""
         for turn in turns:
             ref = f"{REFS}/turns/{plan.session}/{turn.number}/undone"
             commit_id = turn.new or turn.before
             self._repository.git("update-ref", *((ref, commit_id) if plan.undone else ("-d", ref)))
 
     def _try_to_restore(self, change: TreeChange, *, is_unsure: bool) -> str:
-        """Restore a file; returns the outcome: empty if it was restored, MERGED, or why it was not
-        restored.
+        """Restore a file, as `restore` does; returns the outcome, also for an error.
+
+        An unsure file that has changed since the turn is left alone: its outcome is CUT_OFF.
         """
         try:
             if is_unsure and state_of(self._root / change.path) != change.new:
@@ -263,17 +289,21 @@ class Undo:
             return "its content was not kept"
 
     def _sort_outcomes(self, outcomes: Mapping[str, str]) -> Restored:
-        """The files by outcome: restored, merged, not restored with the reason, and cut off."""
-        left = {name: outcome for name, outcome in outcomes.items() if outcome not in ("", MERGED)}
+        """Returns the files grouped by their outcomes."""
+        left = {
+            name: outcome for name, outcome in outcomes.items() if outcome not in (RESTORED, MERGED)
+        }
         return Restored(
-            paths=tuple(name for name, outcome in outcomes.items() if not outcome),
+            paths=tuple(name for name, outcome in outcomes.items() if outcome == RESTORED),
             merged=tuple(name for name, outcome in outcomes.items() if outcome == MERGED),
             left=left,
             unsure=tuple(name for name, outcome in outcomes.items() if outcome == CUT_OFF),
         )
 
     def _keep_present_files(self, turns: Sequence[TurnFiles]) -> None:
-        """Save the present files before an undo, so that they can be restored by hand."""
+        """Commit the present versions of the files that these turns changed, before they are undone
+        or redone. A user can restore them with git from the checkpoints.
+        """
         files = {}
         for turn in turns:
             for name in self._checkpoints.turn_changes(turn).files:
@@ -287,22 +317,26 @@ class Undo:
         self._repository.git("update-ref", ref, now)
 
     def leads_away(self, file: Path) -> bool:
-        """Whether a folder above a file is a link: the file is in another place then."""
+        """Whether a folder above a file is a link, so that the file is in another place."""
         parent = file.parent
         while not parent.exists() and parent != self._root:
             parent = parent.parent
         return os.path.realpath(parent) != str(parent)
 
     def restore(self, change: TreeChange) -> str:
-        """Give a file the content after a change. Returns the outcome: empty, MERGED, or why it was
-        not restored.
+        """Give a file the state after a change (`change.new`): write or delete it. Returns the
+        outcome: RESTORED, MERGED, or why it was not restored.
+
+        Raises:
+            OSError: it cannot be read or written.
+            CheckpointError: its content was not kept.
         """
         file = self._root / change.path
         if self.leads_away(file):
             return "a folder on its path is a link now"
         now, content = state_and_content(file)
         if now == change.new:
-            return ""
+            return RESTORED
         if now is None:
             return "it is not a file any more"
         if now != change.old:
@@ -311,22 +345,29 @@ class Undo:
             self.remove(file)
         else:
             self.write(file, change.new_mode, self._repository.read_blob(change.new_blob))
-        return ""
+        return RESTORED
 
     def _restore_changed(
         self, file: Path, now: FileState, content: bytes, change: TreeChange
     ) -> str:
-        """Restore a file that the user has changed since, by a merge, or in a file beside it. Returns
-        the outcome: MERGED, or why the file itself was not restored.
+        """Restore a file that the user has changed since, by a merge. Returns the outcome: MERGED,
+        or why the file was not restored.
+
+        If it cannot be merged, the content after the change is written to a file beside it, with
+        BESIDE_SUFFIX. A file that the user deleted, or that would be deleted, is left alone.
+
+        Args:
+            now: the present state of the file.
+            content: its present content.
         """
         if now == ABSENT:
             return "you have deleted it"
         if change.kind == "deleted":
             return "you have changed it since"
         wanted = self._repository.read_blob(change.new_blob)
-        joined = self._merge(content, change, wanted)
-        if joined is not None:
-            self.write(file, change.new_mode, joined)
+        merged = self._merge(content, change, wanted)
+        if merged is not None:
+            self.write(file, change.new_mode, merged)
             return MERGED
         beside = file.with_name(file.name + BESIDE_SUFFIX)
         self.write(beside, "100644", wanted)
@@ -335,19 +376,19 @@ class Undo:
         return f"you have changed it since; the other version is in {beside.name}"
 
     def _merge(self, own: bytes, change: TreeChange, other: bytes) -> bytes | None:
-        """The user's text with the change in it; None if both change the same lines, or it is not
-        text.
+        """Returns the user's text (`own`) with the change in it, whose result is `other`. None if
+        both change the same lines, one is not text, or git takes too long.
         """
-        # There is no text to merge with without a file, or for a link.
-        is_odd = {change.old_mode, change.new_mode} & {ABSENT.mode, "120000"}
-        if is_odd or b"\0" in own or b"\0" in other:
+        # A file that is added or deleted, and a link, have no two texts to compare.
+        cannot_merge = {change.old_mode, change.new_mode} & {ABSENT.mode, "120000"}
+        if cannot_merge or b"\0" in own or b"\0" in other:
             return None
         base = self._repository.read_blob(change.old_blob)
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
-            names = []
-            for name, data in {"own": own, "base": base, "other": other}.items():
-                names.append(f"{folder}/{name}")
-                Path(names[-1]).write_bytes(data)
+            versions = [Path(folder, name) for name in ("own", "base", "other")]
+            for version, data in zip(versions, (own, base, other), strict=True):
+                version.write_bytes(data)
+            names = map(str, versions)
             words = [f"--work-tree={self._root}", "merge-file", "-p", "-q", *names]
             process = start_checkpoint_git(self._folder, self._root, words)
             try:
@@ -357,15 +398,17 @@ class Undo:
         return result.stdout if result.returncode == 0 else None
 
     def remove(self, file: Path) -> None:
-        """Delete a file, and the folders of the workspace that are empty then."""
+        """Delete a file, and then the folders above it in the workspace as long as they are
+        empty.
+        """
         _unlink(file)
-        with suppress(OSError):
+        with suppress(OSError):  # the first that is not empty ends the loop
             for parent in file.relative_to(self._root).parents[:-1]:
                 (self._root / parent).rmdir()
 
     def write(self, file: Path, mode: str, data: bytes) -> None:
-        """Write a file or a link. The permissions of an existing file stay, except that it can be run
-        if `mode` says so.
+        """Write a file, or a link to `data`. An existing file keeps its permissions, but whether it
+        can be run is as `mode` (that of git) says.
         """
         file.parent.mkdir(parents=True, exist_ok=True)
         if os.path.lexists(file) and (mode == "120000" or file.is_symlink()):
@@ -376,38 +419,43 @@ class Undo:
                 return
             expected = file.lstat() if file.exists() else None
             status = save(folder, file.name, data, expected=expected)
-            plain = stat.S_IMODE(status.st_mode) & ~0o111
-            # Those who can read the file can run it.
-            new_mode = plain | (plain & 0o444) >> 2 if mode == "100755" else plain
-            os.chmod(file.name, new_mode, dir_fd=folder)
+            permissions = stat.S_IMODE(status.st_mode) & ~0o111
+            if mode == "100755":  # who can read the file can run it
+                permissions |= (permissions & 0o444) >> 2
+            os.chmod(file.name, permissions, dir_fd=folder)
 
     def diff(self, turns: Sequence[TurnFiles]) -> str:
-        """What changed since the first of `turns`, also by others, as a unified diff in which the id
-        of the hunk follows each `@@ … @@`.
+        """Returns what changed since the first of `turns`, also by others, as a unified diff. After
+        `@@ … @@` each hunk has its id, for `undo_hunk`.
         """
         with self._repository.lock():
             return "".join(self._diff_pieces(turns))
 
     def shown_diff(self, turns: Sequence[TurnFiles]) -> str:
-        """What changed since the first of `turns`, also by others, as git writes it."""
+        """Returns what changed since the first of `turns`, also by others, as git writes it."""
         with self._repository.lock():
             return self._diff_text(self._changes_since(turns).values())
 
     def turn_diff(self, turn: TurnFiles) -> str:
-        """What one turn changed, as git writes it."""
+        """Returns what one turn changed, as a diff of git."""
         with self._repository.lock():
             return self._diff_text(self._checkpoints.turn_changes(turn).files.values())
 
     def blob_size(self, name: str) -> int | None:
-        """The bytes of a content that a diff names; None if it is not known."""
+        """Returns the number of bytes of a content by its id, which a diff names; None if the
+        repository does not have it.
+        """
         try:
             return int(self._repository.git("cat-file", "-s", name))
         except (CheckpointError, ValueError):
             return None
 
     def undo_hunk(self, turns: Sequence[TurnFiles], path: str, hunk_id: str) -> Restored:
-        """Undo one hunk of `diff` in the file as it is now. Raises UsageError if the diff no longer
-        has this hunk.
+        """Undo one hunk of `diff` in the file as it is now, and keep the present file. A file that
+        the turns made is deleted if nothing is left in it.
+
+        Raises:
+            UsageError: the diff does not have this hunk any more, or the file is in another place.
         """
         with self._repository.lock():
             pieces = list(self._diff_pieces(turns, path))
@@ -420,18 +468,19 @@ class Undo:
                     f"{path} has no hunk #{hunk_id} now.", "`/diff` shows them as they are."
                 )
             self._keep_present_files(turns)
-            start, count, old = _parse_hunk(hunk)
+            start, count, old_lines = _parse_hunk(hunk)
             lines = _LINE.findall(os.fsdecode(content))
-            restored = "".join([*lines[:start], *old, *lines[start + count :]])
-            if restored or not any("\nnew file mode " in piece for piece in pieces):
-                self.write(file, state.mode, os.fsencode(restored))
-            else:
+            restored = "".join([*lines[:start], *old_lines, *lines[start + count :]])
+            was_made = any("\nnew file mode " in piece for piece in pieces)
+            if was_made and not restored:
                 _unlink(file)
+            else:
+                self.write(file, state.mode, os.fsencode(restored))
         return Restored((path,))
 
     def _diff_pieces(self, turns: Sequence[TurnFiles], path: str = "") -> Iterator[str]:
-        """Yield the unified diff in pieces: the head of a file, or a hunk with its id. `path`: only
-        of this file.
+        """Yield the unified diff of `diff` in pieces: the head of a file, then each of its hunks
+        with its id, which is a hash of the lines. `path`: only of this file; empty: of all.
         """
         changes = self._changes_since(turns)
         if path:
@@ -441,18 +490,22 @@ class Undo:
             head, newline, body = piece.partition("\n")
             if piece.startswith("@@ "):
                 hunk_id = hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()[:4]
-                yield f"{'@@'.join(head.split('@@')[:2])}@@ #{hunk_id}{newline}{body}"
+                # Without the line of the file that git writes after the second `@@`.
+                ranges = head.split("@@")[1]
+                yield f"@@{ranges}@@ #{hunk_id}{newline}{body}"
             else:
                 yield piece
 
     def _diff_text(self, changes: Iterable[TreeChange], *options: str) -> str:
-        """The changes as git writes them."""
+        """Returns the changes as a diff of git, with these `options`."""
         old, new = small_trees(self._repository, tuple(changes))
         words = ("diff", "--no-ext-diff", "--no-color", *PREFIXES, *options, old, new, "--")
         return self._repository.git(*words, strip=False)
 
     def _changes_since(self, turns: Sequence[TurnFiles]) -> dict[str, TreeChange]:
-        """The files that differ from what they were before the first of `turns`."""
+        """Returns the files that differ now from what they were before the first of `turns`, by
+        their names. The present contents are written into the repository.
+        """
         changes: dict[str, TreeChange] = {}
         first = next((turn.before for turn in turns if turn.before), "")
         if first:
@@ -460,6 +513,7 @@ class Undo:
             for change in changes_between(self._repository, first, now.tree):
                 if change.path not in now.left_out:
                     changes[change.path] = change
+        # The last turn first: the state before the first one that changed a file remains.
         for turn in sorted(turns, key=lambda turn: -turn.number):
             for name, change in self._checkpoints.turn_changes(turn).files.items():
                 state, content = state_and_content(self._root / name)
@@ -477,22 +531,27 @@ def _unlink(file: Path) -> None:
 
 
 def _whole_lines(path: Path) -> list[Any]:
-    """The values in a file of JSON lines. The last line is left out if it is incomplete."""
+    """Returns the values in a file of JSON lines. The last line is left out if it is incomplete,
+    because a killed process wrote it.
+    """
     text = path.read_bytes()
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
 def _parse_hunk(hunk: str) -> tuple[int, int, list[str]]:
-    """The first line (from 0) and the number of lines of the new side of a hunk, and the lines of its
-    old side.
+    """Returns three parts of a hunk: the first line of its new side (from 0), the number of lines
+    of its new side, and the lines of its old side.
     """
     head, *body = _LINE.findall(hunk)
     numbers = re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", head)
     assert numbers is not None
     count = int(numbers[2] or 1)
-    old: list[str] = []
+    old_lines: list[str] = []
     for line, following in zip(body, [*body[1:], ""], strict=True):
-        if line[0] in " -":  # `\\` follows a line that has no newline
-            old.append(line[1:].removesuffix("\n") if following.startswith("\\") else line[1:])
-    # Without new lines git names the line before.
-    return int(numbers[1]) - (1 if count else 0), count, old
+        if line[0] not in " -":
+            continue
+        has_no_newline = following.startswith("\\")  # git's note `\\ No newline at end of file`
+        old_lines.append(line[1:].removesuffix("\n") if has_no_newline else line[1:])
+    start = int(numbers[1])
+    # git counts lines from 1. If the new side is empty, it names the line before it.
+    return (start - 1 if count else start), count, old_lines
