@@ -43,8 +43,9 @@ class Word(msgspec.Struct, frozen=True):
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The parts of the word that may be a path: `x` of `x`, `@x`, `of=x`, `--file=x`, and `/x`
-        of `-f/x`.
+        """The parts of the word that may be a path: the word itself unless it is an option, and
+        what is after `@`, after `=`, and after the letters of a short option. Of `@x`, `of=x` and
+        `--file=x` that is `x`, of `-f/x` it is `/x`.
         """
         if self.under:
             return self.under
@@ -67,13 +68,15 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def harmless(self) -> bool:
-        """Whether it cannot make a program run another one, or work in another place."""
-        is_plain = _HARMLESS_VARIABLES.fullmatch(self.name) and re.fullmatch(
-            r"[\w.:@+-]*", self.value.text
-        )
+        """Whether it cannot make a program run another one, or work in another place: a harmless
+        variable with a plain value, or a pager that is turned off.
+        """
+        has_plain_value = re.fullmatch(r"[\w.:@+-]*", self.value.text)
+        if has_plain_value and _HARMLESS_VARIABLES.fullmatch(self.name):
+            return True
         text = f"{self.name}={self.value.text}"
         turns_off_pager = re.fullmatch(r"(GIT_|MAN|GH_)?PAGER=(cat)?", text)
-        return bool(is_plain or turns_off_pager)
+        return bool(turns_off_pager)
 
 
 class Redirect(msgspec.Struct, frozen=True):
@@ -138,8 +141,8 @@ class Command(msgspec.Struct, frozen=True):
 
 
 def several_words(text: str, at: int) -> list[Word]:
-    """The words to which bash expands the word at a position, if it is one like `{1..3}`; otherwise
-    none.
+    """Returns the words to which bash expands the word at a position, such as `{1..3}`. Empty if it
+    is not such a word, if it makes more than `_MAX_WORDS`, or if another shell would run the line.
     """
     match = _BRACE_WORD.match(text, at)
     if not match or not shutil.which("bash"):
@@ -163,9 +166,11 @@ def _expand(
     end: str | None,
     tail: str,
 ) -> list[str]:
-    """The texts of `a{1..3}b`, `a{x,y}b` or `$(seq 2 3)`; none for `a$(seq 3)b`. The arguments are
-    the groups of _BRACE_WORD: `first` and `last` of `{1..3}`, `choices` of `{x,y}`, `start` and
-    `end` of seq.
+    """Returns the texts to which bash expands a word such as `a{1..3}b`, `a{x,y}b` or `$(seq 2 3)`;
+    none for `a$(seq 3)b`. Of numbers at most one more than `_MAX_WORDS`.
+
+    The arguments are the groups of _BRACE_WORD: `head` and `tail` around the braces, `first` and
+    `last` of `{1..3}`, `choices` of `{x,y}`, `start` (None: 1) and `end` of seq.
     """
     if choices:
         return [f"{head}{value}{tail}" for value in choices.split(",")]
@@ -177,8 +182,10 @@ def _expand(
 
 
 def is_plain_test(words: Sequence[Word]) -> bool:
-    """Whether `[[` only looks at one file or compares two texts."""
-    raws = [word.raw for word in words[words[0].raw == "!" :]] if words else []
+    """Whether the words after `[[` only test one file or compare two texts, perhaps after a `!`."""
+    raws = [word.raw for word in words]
+    if raws[:1] == ["!"]:
+        raws = raws[1:]
     has_one = len(raws) == len(("-f", "x", "]]")) and raws[0] in _FILE_TESTS
     has_two = len(raws) == len(("x", "=", "y", "]]")) and raws[1] in ("=", "==", "!=")
     return (has_one or has_two) and raws[-1] == "]]"

@@ -1,5 +1,5 @@
-"""What needs a question in every mode and with every rule: irreversible commands, and changes of
-long-term memory.
+"""The hard floor: what the user is asked about in every mode, whatever the rules say. It has
+commands that cannot be undone, what reaches keys, and changes of long-term memory.
 """
 
 from __future__ import annotations
@@ -70,21 +70,32 @@ _FETCHERS = names("curl wget fetch aria2c nc ncat netcat socat http https lynx")
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*")
 
 
+class _FinalCommand(NamedTuple):
+    """One command of the table above."""
+
+    beginning: str
+    """The words that it begins with, ignoring options between them; each with a space after it."""
+    options: tuple[str, ...]
+    """It must have one of these; empty: it need not have any."""
+    reason: str
+    """What it does."""
+
+
 @cache
-def _final_commands() -> tuple[tuple[str, tuple[str, ...], str], ...]:
-    """The rows of the table, for each command: the words that it begins with, ignoring options
-    between them; the options of which it must have one (empty: it need not); and what it does.
-    """
+def _final_commands() -> tuple[_FinalCommand, ...]:
+    """Returns the commands of the table above, in its order."""
     final_commands = []
-    for line in re.sub(r"\n    +", " ", _FINAL_COMMANDS).strip().splitlines()[1:]:
+    # An indented line continues the one before it. The first line explains the table.
+    lines = re.sub(r"\n    +", " ", _FINAL_COMMANDS).strip().splitlines()[1:]
+    for line in lines:
         commands, _, reason = line.partition(" | ")
         for command in commands.split(","):
             texts = command.split()
             # `.` is an operand, of `git checkout -- .`, but is treated as an option here.
             options = tuple(text for text in texts if text[0] in "-.")
-            final_commands.append(
-                (" ".join([*texts[: len(texts) - len(options)], ""]), options, reason)
-            )
+            names_of_command = texts[: len(texts) - len(options)]  # the options come last
+            beginning = " ".join([*names_of_command, ""])
+            final_commands.append(_FinalCommand(beginning, options, reason))
     return tuple(final_commands)
 
 
@@ -97,7 +108,9 @@ class CommandCheck(NamedTuple):
 
 
 def floor(line: ShellLine, places: Places) -> str:
-    """Why the user must be asked about a line in every mode, whatever the rules say; empty if not."""
+    """Returns why the user must be asked about a line in every mode, whatever the rules say; empty
+    if not. Changes of long-term memory are in `memory_reason`.
+    """
     for command in line.commands:
         for check in COMMAND_CHECKS:
             if reason := check.find(command, places):
@@ -109,7 +122,9 @@ def floor(line: ShellLine, places: Places) -> str:
 
 
 def _check_pattern_of_keys(command: Command, places: Places) -> str:
-    """Why a pattern of files among the words needs a question; empty if none can match keys."""
+    """Returns why a pattern of files, such as `~/*`, needs a question: keys are below the folder
+    where it starts. Empty if no pattern of the command reaches keys.
+    """
     for word in command.arguments:
         starts = places.paths_of(before_pattern(word.text)) if word.glob else ()
         if any(map(places.is_above_keys, starts)):
@@ -118,10 +133,10 @@ def _check_pattern_of_keys(command: Command, places: Places) -> str:
 
 
 def _check_folder_of_keys(command: Command, places: Places) -> str:
-    """Why a command that reads all files below its folder needs a question: there are keys. Empty if
-    it does not.
+    """Returns why a command that reads all files below its folder needs a question: `cd` may have
+    changed to a folder above keys. Empty if it does not.
     """
-    # Without a path it reads a folder that `cd` named before it.
+    # The first folder is that of the workspace; the others are from `cd`.
     above = next(filter(places.is_above_keys, places.folders[1:]), None)
     if above is None or not reads_all_below(command):
         return ""
@@ -129,7 +144,9 @@ def _check_folder_of_keys(command: Command, places: Places) -> str:
 
 
 def _check_fetch(line: ShellLine) -> str:
-    """Why a line that fetches needs a question: it may run what it fetches. Empty if it does not."""
+    """Returns why a line that fetches from the network needs a question: it may run what it
+    fetches. Empty if it fetches nothing, or runs nothing of it.
+    """
     fetches = any(command.program in _FETCHERS for command in line.commands)
     if fetches and (line.opaque or any(map(_runs_input, line.commands))):
         return "it runs what it fetches from the network"
@@ -137,7 +154,10 @@ def _check_fetch(line: ShellLine) -> str:
 
 
 def _check_path(path: Path, is_written: bool, command: Command | None, places: Places) -> str:
-    """Why a path that a command or a redirection opens needs a question; empty if it needs none."""
+    """Returns why a path that a command opens, or a redirection (`command` is None), needs a
+    question; empty if it needs none. git may write protected paths: its commands are judged by
+    themselves.
+    """
     if command is None and _is_foreign_device(path, places):
         return f"it opens the device {path}"
     is_git = command is not None and command.program == "git"
@@ -149,8 +169,8 @@ def _check_path(path: Path, is_written: bool, command: Command | None, places: P
 
 
 def _reaches_keys(path: Path, command: Command | None, places: Places) -> bool:
-    """Whether what opens a path may read keys there or below it. `command` is None for a
-    redirection.
+    """Whether a command that opens a path, or a redirection (`command` is None), may read keys
+    there or below it.
     """
     if command is None:
         return places.holds_keys(path)
@@ -160,7 +180,7 @@ def _reaches_keys(path: Path, command: Command | None, places: Places) -> bool:
 
 
 def _is_foreign_device(path: Path, places: Places) -> bool:
-    """Whether a path is a device that needs a question."""
+    """Whether a path is in /dev, and neither a harmless device nor a file of the workspace."""
     name = str(path)
     if not name.startswith("/dev/") or name in HARMLESS_DEVICES:
         return False
@@ -169,7 +189,7 @@ def _is_foreign_device(path: Path, places: Places) -> bool:
 
 
 def _check_irreversible(command: Command, _places: Places) -> str:
-    """What a command does that cannot be undone; empty if nothing is known."""
+    """Returns what a command does that cannot be undone; empty if nothing of the kind is known."""
     name = command.program
     # A guess may begin at any word, so that one of these names may be an argument.
     if command.kind != "guess":
@@ -190,20 +210,29 @@ def _check_irreversible(command: Command, _places: Places) -> str:
 
 
 def _find_final(name: str, texts: Sequence[str], given: ReadOptions) -> str:
-    """What a command of the table of final commands does; empty if it is not in the table."""
-    begin = " ".join([name, *(text for text in texts if not text.startswith("-")), ""])
-    for command_words, options, reason in _final_commands():
-        if not begin.startswith(command_words):
+    """Returns what a command of the table of final commands does; empty if it is not in the table,
+    or has none of the options that the table demands.
+
+    Args:
+        name: the name of the program.
+        texts: its arguments.
+        given: its options.
+    """
+    without_options = [text for text in texts if not text.startswith("-")]
+    beginning = " ".join([name, *without_options, ""])
+    for final in _final_commands():
+        if not beginning.startswith(final.beginning):
             continue
-        has_option = given.has(*(option.lstrip("-") for option in options))
-        if not options or has_option or not set(options).isdisjoint(texts):
-            return reason
+        has_option = given.has(*(option.lstrip("-") for option in final.options))
+        has_word = not set(final.options).isdisjoint(texts)  # such as `.`
+        if not final.options or has_option or has_word:
+            return final.reason
     return ""
 
 
 def _check_processes_and_devices(name: str, texts: Sequence[str]) -> str:
-    """What `kill` or `dd` do that cannot be undone; empty if nothing."""
-    # `kill -1` alone names no process.
+    """Returns what `kill` or `dd` does that cannot be undone; empty if nothing."""
+    # `kill -1` alone has only a signal, and names no process.
     if name == "kill" and texts != ["-1"] and texts[-1:] in (["-1"], ["1"]):
         return "ends every process"
     if name == "dd" and any(re.match(r"of=/dev/(?!null)", text) for text in texts):
@@ -212,7 +241,10 @@ def _check_processes_and_devices(name: str, texts: Sequence[str]) -> str:
 
 
 def _check_git(subcommand: str, rest: Sequence[str], options: ReadOptions) -> str:
-    """What a git subcommand loses or changes permanently; empty if nothing."""
+    """Returns what a git subcommand, with the arguments `rest`, loses or changes permanently; empty
+    if nothing.
+    """
+    # `+branch` overwrites a branch, `:branch` deletes it.
     if subcommand == "push" and any(text[:1] in ("+", ":") for text in rest):
         return "push overwrites or deletes commits of others"
     if subcommand == "restore" and not options.has("S", "staged"):
@@ -223,7 +255,9 @@ def _check_git(subcommand: str, rest: Sequence[str], options: ReadOptions) -> st
 
 
 def _check_removal(command: Command, places: Places) -> str:
-    """Why what a command removes, changes or moves is asked in every mode; empty if it is not."""
+    """Returns why the user is asked about what a command removes, moves or gives another mode or
+    owner; empty if not.
+    """
     if command.program in _MODE_CHANGERS or command.program in _REMOVERS:
         return _check_recursive(command, places)
     if command.program == "mv":
@@ -234,7 +268,9 @@ def _check_removal(command: Command, places: Places) -> str:
 
 
 def _check_recursive(command: Command, places: Places) -> str:
-    """What a recursive command removes or changes beyond the workspace; empty if nothing."""
+    """Returns what a recursive `rm`, `chmod` or the like removes or changes that needs a question;
+    empty if nothing, or if it is not recursive.
+    """
     words = command.arguments
     if not _may_be_recursive(words):
         return ""
@@ -245,22 +281,25 @@ def _check_recursive(command: Command, places: Places) -> str:
     for word in targets:
         if reason := _check_target(word, places):
             return f"{verb} {reason}"
-    is_relative = any(not word.text.startswith(("/", "~")) for word in operands)
-    return f"{verb} files in a folder that is not known" if places.lost and is_relative else ""
+    has_relative = any(not word.text.startswith(("/", "~")) for word in operands)
+    return f"{verb} files in a folder that is not known" if places.lost and has_relative else ""
 
 
 def _may_be_recursive(words: Sequence[Word]) -> bool:
-    """Whether the words have an option such as `-r`, or may begin with one."""
+    """Whether the arguments of a command have an option such as `-r`, or a first word that is
+    computed and so may be one.
+    """
     is_first_known = not words or words[0].exact
     return not is_first_known or read_options(words, UNKNOWN).has("r", "R", "recursive")
 
 
 def _check_mv(command: Command, places: Places) -> str:
-    """Why moving these paths needs a question: a whole folder of the user, or keys; empty if it
-    needs none.
+    """Returns why `mv` needs a question: it moves the workspace, a repository, a folder above them,
+    or a folder with keys. Empty if it needs none.
     """
     options = read_options(command.arguments, rows()["mv"])
-    sources = options.operands if options.has("t", "target-directory") else options.operands[:-1]
+    names_target_first = options.has("t", "target-directory")
+    sources = options.operands if names_target_first else options.operands[:-1]
     for word in sources:
         if whole := places.whole(word.text):
             return f"moves {whole}"
@@ -271,7 +310,10 @@ def _check_mv(command: Command, places: Places) -> str:
 
 
 def _check_find_delete(command: Command, places: Places) -> str:
-    """Why `find -delete` needs a question; empty if it does not."""
+    """Returns why `find -delete` needs a question: it deletes outside of the workspace, in a
+    computed folder, or everything in a whole folder without a test that limits it. Empty if it does
+    not.
+    """
     words = command.arguments
     if not any(word.text == "-delete" for word in words):
         return ""
@@ -286,16 +328,19 @@ def _check_find_delete(command: Command, places: Places) -> str:
 
 
 def _check_target(word: Word, places: Places) -> str:
-    """What a word names, or may name, that may be removed or changed only after a question; empty if
-    there is nothing of the kind.
+    """Returns what a word names, or may name, that needs a question before it is removed or changed
+    with all that is in it; empty if there is nothing of the kind.
+
+    That is: a computed word, everything in a folder, a whole folder as in `Places.whole`, and paths
+    outside of the workspace.
     """
     if not word.exact and not word.glob:
         return f"{word.text}, which is not known"
     if re.fullmatch(r"(\./)*(\.?\*+|\.\[.*|\?+\*?)(/\*+)*", word.text):
         return f"{word.text}: everything in the folder"
     start = before_pattern(word.text) if word.glob else word.text
-    everything_below = re.fullmatch(r"\.?\*+(/.*)?", word.text[len(start) :])
-    if (not word.glob or everything_below) and (whole := places.whole(start)):
+    matches_everything = re.fullmatch(r"\.?\*+(/.*)?", word.text[len(start) :])
+    if (not word.glob or matches_everything) and (whole := places.whole(start)):
         return whole
     for path in places.paths_of(start):
         if places.is_elsewhere(path):
@@ -304,7 +349,9 @@ def _check_target(word: Word, places: Places) -> str:
 
 
 def reads_all_below(command: Command) -> bool:
-    """Whether a command reads the files in its folders, and in the folders below them."""
+    """Whether a command reads the files in its folders and in all folders below them: by its
+    nature, or by an option such as `-r`.
+    """
     if command.program in _RECURSIVE_READERS or any(word.under for word in command.arguments):
         return True
     if command.program == "git":  # also outside of a repository, as with --no-index
@@ -316,7 +363,9 @@ def reads_all_below(command: Command) -> bool:
 
 
 def _runs_input(command: Command) -> bool:
-    """Whether an interpreter runs its input, or what another command prints."""
+    """Whether a command is an interpreter, such as python, that runs its input or what another
+    command prints.
+    """
     if not _INTERPRETERS.fullmatch(command.program):
         return False
     words = command.arguments
@@ -329,8 +378,9 @@ _MEMORY_PATH = re.compile(r"\.ouro/+memory\b")
 
 
 def memory_git(command: Command, places: Places) -> GuardedMemory | None:
-    """The memory that a command only commits to, such as `git -C FOLDER commit -m TEXT`; None for
-    any other command.
+    """Returns the memory on which a command runs git, such as `git -C FOLDER commit -m TEXT`, if
+    that is safe: the subcommand and its options are listed, and its operands are memory files. None
+    for any other command.
     """
     row = _row_for_memory(command)
     if row is None or not all(word.exact for word in command.arguments):
@@ -347,7 +397,9 @@ def memory_git(command: Command, places: Places) -> GuardedMemory | None:
 
 
 def _row_for_memory(command: Command) -> CommandRow | None:
-    """The row of `git -C FOLDER SUBCOMMAND` if memory allows this subcommand."""
+    """Returns the row of the table for `git -C FOLDER SUBCOMMAND`; None if the command is not of
+    this form, or the subcommand is not allowed in memory.
+    """
     if command.name != "git" or command.kind != "plain":
         return None
     if command.assignments or command.piped:
@@ -360,7 +412,9 @@ def _row_for_memory(command: Command) -> CommandRow | None:
 
 
 def _memory_of(text: str, places: Places) -> GuardedMemory | None:
-    """The memory whose folder a path names; None if it names another folder, or several."""
+    """Returns the memory whose folder a path names. None if it names another folder, also one below
+    it, or may name several.
+    """
     candidates = {(places.workspace.memory_at(path), path) for path in places.paths_of(text)}
     memory, path = candidates.pop()
     is_only_one = not candidates
@@ -368,24 +422,29 @@ def _memory_of(text: str, places: Places) -> GuardedMemory | None:
 
 
 def _is_safe_in_memory(subcommand: str, options: ReadOptions) -> bool:
-    """Whether a subcommand of git opens no editor and discards no changes."""
+    """Whether a subcommand of git, with these options, opens no editor and discards no changes."""
     if subcommand == "commit":
-        return options.has("m", "message")
+        return options.has("m", "message")  # otherwise it opens an editor
     return subcommand != "restore" or options.has("S", "staged")
 
 
 def _is_in_memory(text: str, subcommand: str, folder: GuardedMemory) -> bool:
-    """Whether an operand of git names files that are kept in the memory."""
-    takes_all = subcommand in ("add", "commit", "restore")
-    if takes_all and text in (".", "archive", "archive/"):
+    """Whether an operand of git names a memory file in this folder. Some subcommands may also get
+    the whole folder or its archive.
+    """
+    may_take_folder = subcommand in ("add", "commit", "restore")
+    if may_take_folder and text in (".", "archive", "archive/"):
         return True
     is_pattern = re.search(r"[:*?\[\\]", text)  # this includes git's pathspec magic
     return not is_pattern and folder.keeps(Path(os.path.normpath(folder.path / text)))
 
 
 def memory_reason(line: ShellLine, text: str, places: Places) -> str:
-    """Why a line on memory needs a question in every mode; empty if it only reads or runs listed
-    git commands.
+    """Returns why a line that has to do with long-term memory needs a question in every mode. Empty
+    if it has nothing to do with it, only reads, or runs git as in `memory_git`.
+
+    Args:
+        text: the line as it was written.
     """
     workspace = places.workspace
     if not workspace.memory:
@@ -411,7 +470,9 @@ def _writes_memory(redirect: Redirect, places: Places) -> bool:
 
 
 def _commands_on_memory(commands: Sequence[Command], places: Places) -> Sequence[Command]:
-    """The commands that may do something with memory: all, if the line changes to its folder."""
+    """Returns the commands that may do something with memory: those that name it, and those that
+    get input from a pipe after that. All, if the line changes to a folder in or above memory.
+    """
     if any(_is_near(folder, places.workspace) for folder in places.folders[1:]):
         return commands
     on_memory: list[Command] = []
@@ -426,8 +487,8 @@ def _commands_on_memory(commands: Sequence[Command], places: Places) -> Sequence
 
 
 def _check_on_memory(command: Command, places: Places) -> str:
-    """Why a command that does something with long-term memory needs a question; empty if it needs
-    none.
+    """Returns why a command that does something with long-term memory needs a question; empty if it
+    only reads, or runs git safely there.
     """
     if folder := memory_git(command, places):
         if reason := folder.find_tampering():
@@ -438,7 +499,9 @@ def _check_on_memory(command: Command, places: Places) -> str:
 
 
 def _is_near(folder: Path, workspace: Workspace) -> bool:
-    """Whether a folder is in memory, or above memory and not above the workspace."""
+    """Whether a folder is in memory, or above memory. The workspace and the folders above it do not
+    count.
+    """
     if workspace.memory_at(folder):
         return True
     above = any(folder in memory.path.parents for memory in workspace.memory)
@@ -446,7 +509,9 @@ def _is_near(folder: Path, workspace: Workspace) -> bool:
 
 
 def _names_memory(command: Command, places: Places) -> bool:
-    """Whether a word, the input or a variable of a command names long-term memory."""
+    """Whether a word, the here-document or an assignment of a command names long-term memory, as
+    text or as a path.
+    """
     texts = [command.stdin or "", *(setting.value.text for setting in command.assignments)]
     texts += [word.text for word in command.words]
     paths = chain.from_iterable(map(places.paths_of_word, command.words))
@@ -456,7 +521,7 @@ def _names_memory(command: Command, places: Places) -> bool:
 
 
 def _any_mentions_memory(texts: Sequence[str], workspace: Workspace) -> bool:
-    """Whether one of the texts spells out a memory folder or its history."""
+    """Whether one of the texts contains the path of a memory folder, or of ouro's records of it."""
     names: list[str] = []
     for folder in workspace.memory:
         names += [str(folder.path), workspace.shown(folder.path)]

@@ -64,23 +64,25 @@ class LineCase:
 
     @cached_property
     def opaque(self) -> str:
-        """Why the effect of the line is not known; empty if it is."""
+        """Why it is not known what the line does; empty if it is known."""
         return self.line.opaque or self.places.lost or _find_unknown(self.line)
 
     @cached_property
     def floor(self) -> str:
-        """Why the line is asked in every mode and with every rule; empty if it is not."""
+        """Why the user is asked about the line in every mode, whatever the rules say; empty if
+        not.
+        """
         reason = floor(self.line, self.places)
         return reason or memory_reason(self.line, self.text, self.places)
 
     @cached_property
     def limits(self) -> Limits:
-        """What the line may change if all its needs are met."""
+        """The limits with which the line runs if all its needs are met."""
         return _limits_for(self.policy, self.line, self.needs)
 
     def offer(self, needs: Sequence[Need]) -> str:
-        """The rules that would always allow `needs`, as one text; empty if the effect of the line is
-        not known.
+        """Returns the rules that would always allow `needs`, as one text. Empty if one of them
+        cannot have a rule, or it is not known what the line does.
         """
         return "" if self.opaque else offer_rules(needs, self.policy.workspace)
 
@@ -94,8 +96,12 @@ class LineRule(msgspec.Struct, frozen=True):
 
 
 def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = False) -> Decision:
-    """Decide whether a shell line runs, is denied, or needs a question. `outside`: the call asks to
-    leave the sandbox.
+    """Decide whether a shell line runs, is denied, or needs a question: the first of `RULES` that
+    applies decides. A line to which none applies runs with the limits that it needs.
+
+    Args:
+        tool: the name of the tool that would run the line.
+        outside: whether the call asks to leave the sandbox.
     """
     case = LineCase(policy, tool, text, is_outside=outside)
     for rule in RULES:
@@ -109,17 +115,24 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
 
 
 def _deny_by_rule(case: LineCase) -> Decision | None:
-    """Deny what a rule denies. The message names the path if only a path is denied."""
+    """Deny a line that a `deny` rule of the user is about. The message names the path if the rule
+    is about a path.
+    """
     denied = _find_line_rule(case, "deny")
     if denied is None:
         return None
-    rule, shown = denied
-    retry = "" if shown else " Do not retry it in another form; ask the user."
-    return Deny(f"The rule `deny {rule}` forbids {shown or 'this'}.{retry}")
+    rule, denied_path = denied
+    if denied_path:
+        return Deny(f"The rule `deny {rule}` forbids {denied_path}.")
+    return Deny(
+        f"The rule `deny {rule}` forbids this. Do not retry it in another form; ask the user."
+    )
 
 
 def _ask_about_a_long_line(case: LineCase) -> Decision | None:
-    """Ask about a line that is too long to be judged, which would take seconds."""
+    """Ask about a line with more than MAX_CHARACTERS; in plan mode deny it. To judge it would take
+    seconds.
+    """
     if len(case.text) <= MAX_CHARACTERS:
         return None
     if case.policy.mode == "plan":
@@ -128,7 +141,7 @@ def _ask_about_a_long_line(case: LineCase) -> Decision | None:
 
 
 def _deny_in_plan_mode(case: LineCase) -> Decision | None:
-    """Deny in plan mode what does more than read files."""
+    """Deny a line in plan mode if it does more than read files, or it is not known what it does."""
     if case.policy.mode != "plan":
         return None
     only_reads_files = all(need.kind == "read" for need in case.needs)
@@ -138,8 +151,8 @@ def _deny_in_plan_mode(case: LineCase) -> Decision | None:
 
 
 def _ask_at_the_floor(case: LineCase) -> Decision | None:
-    """Ask about a line of the floor, or one that hides what it runs: not even a rule of the user
-    allows it.
+    """Ask about a line of the hard floor, or one that hides what it runs. No rule of the user can
+    allow these.
     """
     reason = case.floor or case.line.hidden
     return Ask(reason) if reason else None
@@ -159,12 +172,15 @@ def _ask_by_rule(case: LineCase) -> Decision | None:
     asked = _find_line_rule(case, "ask")
     if asked is None:
         return None
-    rule, shown = asked
-    return Ask(f"{shown}: the rule `ask {rule}` says so".removeprefix(": "))
+    rule, path = asked
+    about_path = f"{path}: " if path else ""
+    return Ask(f"{about_path}the rule `ask {rule}` says so")
 
 
 def _allow_the_whole_tool(case: LineCase) -> Decision | None:
-    """Allow every line if there is a rule without a pattern, such as `shell`."""
+    """Allow every line, with all rights, if there is an allow rule without a pattern, such as
+    `shell`; not in plan mode.
+    """
     policy = case.policy
     rule = policy.find_rule("allow", case.tool, Effect.RUN, lambda rule: rule.pattern is None)
     return Allow() if rule and policy.mode != "plan" else None
@@ -177,7 +193,9 @@ def _ask_about_a_leak(case: LineCase) -> Decision | None:
 
 
 def _ask_to_leave_the_sandbox(case: LineCase) -> Decision | None:
-    """Ask about a line that asks to leave the sandbox, unless rules of the user allow all of it."""
+    """Ask about a line that asks to leave the sandbox, unless rules of the user allow that
+    already.
+    """
     if not case.is_outside or _is_allowed_by_rules(case):
         return None
     commands = [need for need in case.missing if need.kind == "command"]
@@ -186,8 +204,8 @@ def _ask_to_leave_the_sandbox(case: LineCase) -> Decision | None:
 
 
 def _ask_to_write_elsewhere(case: LineCase) -> Decision | None:
-    """Ask in the mode `auto` before a line writes outside the workspace, unless a rule allows the
-    path.
+    """Ask in the mode `auto` about a line that writes outside of the workspace, unless a rule
+    allows the path. The sandbox would refuse it.
     """
     policy = case.policy
     if not _is_confined_auto(policy):
@@ -200,7 +218,10 @@ def _ask_to_write_elsewhere(case: LineCase) -> Decision | None:
 
 
 def _allow_in_the_sandbox(case: LineCase) -> Decision | None:
-    """Allow in the mode `auto` what runs confined, with the narrowest limits that it needs."""
+    """Allow every line in the mode `auto` if it runs confined, with the narrowest limits that it
+    needs. A line that needs more than rules allow may change the workspace; `.git` only if that is
+    all it needs.
+    """
     if not _is_confined_auto(case.policy):
         return None
     if not case.opaque and not case.missing:
@@ -210,7 +231,9 @@ def _allow_in_the_sandbox(case: LineCase) -> Decision | None:
 
 
 def _ask_what_nothing_allows(case: LineCase) -> Decision | None:
-    """Ask about a line that needs what no rule allows, or whose effect is not known."""
+    """Ask about a line that needs something that neither a rule nor the mode allows, or of which it
+    is not known what it does.
+    """
     if not case.opaque and not case.missing:
         return None
     is_auto = case.policy.mode == "auto"
@@ -244,15 +267,17 @@ def _is_confined_auto(policy: Permissions) -> bool:
 
 
 def _is_allowed_by_rules(case: LineCase) -> bool:
-    """Whether rules of the user allow everything, so that the line runs outside of the sandbox."""
+    """Whether rules of the user allow everything that the line needs, so that it runs outside of
+    the sandbox. False for a line that needs nothing: no rule is about it.
+    """
     if not case.needs or case.missing or case.opaque:
         return False
     return case.limits == "off"
 
 
 def _find_unknown(line: ShellLine) -> str:
-    """Why the effect of a line is not known: a command that may change something has a computed
-    word. Else empty.
+    """Returns why it is not known what a line does: a command that may do more than read has a word
+    that bash computes. Empty if there is no such command.
     """
     for command in line.commands:
         word = command.computed
@@ -262,8 +287,8 @@ def _find_unknown(line: ShellLine) -> str:
 
 
 def _is_local_git(need: Need) -> bool:
-    """Whether a need is a git command that writes .git, and runs nothing but git and the hooks of
-    the repository.
+    """Whether a need is a git command that may write .git, and that runs no programs but git and
+    the hooks of the repository.
     """
     if need.command is None or need.command.name != "git" or need.command.settings:
         return False
@@ -272,25 +297,31 @@ def _is_local_git(need: Need) -> bool:
 
 
 def _limits_for(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> Limits:
-    """What a line may change if all its needs are met: the narrowest limits of the sandbox. They are
-    `off` for a command that a rule of the user allows.
+    """Returns the narrowest limits of the sandbox with which a line can run if all its needs are
+    met.
+
+    `off` for a command that a rule of the user allows, for one that shows the processes of the
+    machine, and for a line that writes memory and other files.
     """
     if any(map(_runs_a_command, needs)) or only_sees_processes(line):
         return "off"
     written = _written_paths(needs)
-    in_memory = [path for path in written if policy.workspace.is_memory(path)]
-    if in_memory or any(need.kind == "memory" for need in needs):
-        return "memory" if len(in_memory) == len(written) else "off"
+    written_in_memory = [path for path in written if policy.workspace.is_memory(path)]
+    commits_to_memory = any(need.kind == "memory" for need in needs)
+    if written_in_memory or commits_to_memory:
+        return "memory" if len(written_in_memory) == len(written) else "off"
     return "workspace" if written or policy.mode in ("edit", "auto") else "read"
 
 
 def _runs_a_command(need: Need) -> bool:
-    """Whether a need is a command of which it is not known what it changes."""
+    """Whether a need is a command that may change anything. One that only creates files names these
+    as its paths.
+    """
     return need.kind == "command" and not need.paths
 
 
 def _written_paths(needs: Sequence[Need]) -> list[Path]:
-    """The files that a line writes, as far as they are known."""
+    """Returns the files that a line writes or creates, as far as its needs name them."""
     paths: list[Path] = []
     for need in needs:
         if need.kind in ("write", "command"):
@@ -299,8 +330,9 @@ def _written_paths(needs: Sequence[Need]) -> list[Path]:
 
 
 def _find_line_rule(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[Rule, str] | None:
-    """The `ask` or `deny` rule that is about the line, and the path in the line that it is about;
-    the path is empty for a rule about a command. None if there is no such rule.
+    """Returns the first `ask` or `deny` rule that is about a command of the line, or otherwise
+    about a path in it. The second value is that path as text; empty for a rule about a command.
+    None if there is no such rule.
     """
     texts = _texts_for_rules(case.line.commands)
     matches = partial(_matches_one, texts=texts)
@@ -315,18 +347,18 @@ def _matches_one(rule: Rule, texts: Sequence[str]) -> bool:
 
 
 def _find_rule_for_paths(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[Rule, str] | None:
-    """The `ask` or `deny` rule for a path that the line opens, with the path; None if there is none."""
+    """Returns the first `ask` or `deny` rule about a path that the line opens, with the path as
+    text. None if there is none.
+    """
     policy = case.policy
-    # Without rules the paths need not be computed, which takes long.
+    # Without rules about paths these need not be computed, which takes long.
     has_rules = any(
         policy.find_rule(kind, effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE)
     )
     if not has_rules:
         return None
-    paths = {
-        (path, is_written): None for path, is_written, _ in case.places.opened_paths(case.line)
-    }
-    for path, is_written in paths:
+    opened = [(path, is_written) for path, is_written, _ in case.places.opened_paths(case.line)]
+    for path, is_written in dict.fromkeys(opened):
         rule = policy.find_path_rule(kind, "read", Effect.READ, path, path)
         if rule is None and is_written:
             rule = policy.find_path_rule(kind, "write", Effect.WRITE, path, path)
@@ -336,8 +368,8 @@ def _find_rule_for_paths(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[
 
 
 def _find_leak(case: LineCase) -> str:
-    """Why a line may print what a rule denies to read, although the line does not name it; empty if
-    it cannot.
+    """Returns why a line may print something that a rule denies to read although the line does not
+    name it; empty if it cannot. Commands that an allow rule covers are left out.
 
     The sandbox hides such files, but not their contents in git.
     """
@@ -354,7 +386,9 @@ def _find_leak(case: LineCase) -> str:
 
 
 def _find_command_leak(command: Command, case: LineCase, unreadable: re.Pattern[str]) -> str:
-    """What a command may print of files that a rule denies to read; empty if nothing."""
+    """Returns how a command may print files that a rule denies to read; empty if it cannot.
+    `unreadable` matches their paths.
+    """
     if command.program == "git" and not _prints_only_names(command):
         tracked_file = case.places.find_tracked(command, unreadable.fullmatch)
         return f"git may print {tracked_file}, which a rule denies to read" if tracked_file else ""
@@ -364,14 +398,16 @@ def _find_command_leak(command: Command, case: LineCase, unreadable: re.Pattern[
 
 
 def _prints_only_names(command: Command) -> bool:
-    """Whether a command of git prints no content of files."""
+    """Whether a command of git prints only names of files and commits, and no contents of files."""
     texts = [word.text for word in git_words(command.arguments)]
     return bool(_GIT_THAT_PRINTS_NAMES.fullmatch("\0".join(texts)))
 
 
 def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
-    """Whether rules or mode allow one thing that a line needs."""
-    if need.kind == "memory":
+    """Whether rules or the mode allow one thing that a line needs. The allow rule for a command is
+    noted as used.
+    """
+    if need.kind == "memory":  # only listed commands of git have this need
         return True
     if need.kind == "read":
         return all(policy.permits_path("read", Effect.READ, path) for path in need.paths)
@@ -380,7 +416,7 @@ def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
     command = need.command
     if command is None:
         return False
-    # For the record of the rule that was used. Later words may be secrets, which are not recorded.
+    # What is recorded with the used rule: later words may be secrets.
     plain_words = [
         word.text for word in command.words[:2] if re.fullmatch(r"[\w./-]{1,24}", word.text)
     ]
@@ -389,18 +425,18 @@ def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
 
 
 def _is_writable(policy: Permissions, path: Path) -> bool:
-    """Whether rules or mode allow to write a file, and it is not protected."""
+    """Whether rules or the mode allow to write a file, and it is not protected."""
     if not policy.permits_path("write", Effect.WRITE, path):
         return False
     return not policy.workspace.protection(path)
 
 
 def _allows(rule: Rule, command: Command) -> bool:
-    """Whether an allow rule covers a command, its settings, and each option that is not listed for
-    it.
+    """Whether an allow rule covers a command. The rule must name in its own words each setting of
+    the command, and each option that is not listed for the command.
     """
     settings = [f"{setting.name}={setting.value.text}" for setting in command.settings]
-    if not all(setting.value.exact for setting in command.assignments):
+    if not all(assignment.value.exact for assignment in command.assignments):
         return False
     if any(text not in str(rule) for text in settings):
         return False
@@ -411,7 +447,9 @@ def _allows(rule: Rule, command: Command) -> bool:
 
 
 def _words_named_by(rule: Rule, command: Command) -> set[str]:
-    """The arguments of a command that a rule names in its own words."""
+    """Returns the arguments of a command that the pattern of a rule contains as whole words, and
+    not only by a star.
+    """
     words = (rule.pattern or "").replace(":*", " ").replace("*", "").split()
     pattern = f" {' '.join(words)} "  # blanks at both ends, so that only whole words are in it
     texts = [word.text for word in command.arguments]
@@ -419,8 +457,9 @@ def _words_named_by(rule: Rule, command: Command) -> set[str]:
 
 
 def _texts_for_rules(commands: Sequence[Command]) -> list[str]:
-    """The texts of commands with which deny and ask rules are compared: each command with and
-    without the folder of its program, and git also without the options before its subcommand.
+    """Returns the texts with which deny and ask rules are compared, each once: every command as it
+    is written, and without the folder of its program; git also without the options before its
+    subcommand.
     """
     texts: list[str] = []
     for command in commands:

@@ -1,4 +1,6 @@
-"""What a shell line needs: commands, paths to read or write, commits to long-term memory."""
+"""What a shell line needs before it may run: commands, paths to read or write, commits to long-term
+memory.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,8 @@ from ouro.safety.shell.read_only import files_read
 from ouro.safety.shell.tables import names
 
 _PROCESS_VIEWERS = names("ps pgrep lsof ss netstat")
-"""Commands that run outside of the sandbox, because it has its own processes. They may be combined
-with `_FILTERS`.
+"""Commands that show the processes of the machine. They run outside of the sandbox, where they
+would see only its own processes, alone or combined with `_FILTERS`.
 """
 _FILTERS = names("grep egrep head tail wc sort uniq cut awk echo true sleep")
 _CREATORS = ("mkdir", "touch")
@@ -37,8 +39,8 @@ class Need(msgspec.Struct, frozen=True):
 def find_needs(line: ShellLine, places: Places) -> Iterator[Need]:
     """Yield everything that a line needs, in the order of the line; one thing may come twice."""
     for command in line.commands:
-        is_own_program = command.kind != "guess" and places.has_program(command.name)
-        if is_own_program or _mixes_processes(command, line):
+        is_from_workspace = command.kind != "guess" and places.has_program(command.name)
+        if is_from_workspace or _mixes_processes(command, line):
             yield Need("command", command.text, command)
         elif command.kind == "plain":
             yield from _command_needs(command, places)
@@ -47,9 +49,12 @@ def find_needs(line: ShellLine, places: Places) -> Iterator[Need]:
 
 
 def only_sees_processes(line: ShellLine) -> bool:
-    """Whether a line only shows processes or sockets of the machine."""
+    """Whether a line has a command that shows processes or sockets of the machine, and otherwise
+    only filters, and writes no file.
+    """
     others = [command for command in line.commands if command.program not in _PROCESS_VIEWERS]
-    if len(others) == len(line.commands):
+    has_no_viewer = len(others) == len(line.commands)
+    if has_no_viewer:
         return False
     filters = all(map(_is_filter, others))
     writes = any(
@@ -60,21 +65,25 @@ def only_sees_processes(line: ShellLine) -> bool:
 
 
 def _is_filter(command: Command) -> bool:
-    """Whether a command only filters its input."""
+    """Whether a command is one of `_FILTERS` and reads nothing but its input."""
     if command.program not in _FILTERS or reads_all_below(command):
         return False
     return files_read(command) == ()
 
 
 def _mixes_processes(command: Command, line: ShellLine) -> bool:
-    """Whether a command that sees processes is combined with more than filters."""
+    """Whether a command shows processes of the machine, and is combined with more than filters. It
+    then needs a permission of its own.
+    """
     if command.kind == "guess" or command.program not in _PROCESS_VIEWERS:
         return False
     return not only_sees_processes(line)
 
 
 def _redirect_needs(redirect: Redirect, places: Places) -> Iterator[Need]:
-    """Yield a need for each path that a redirection writes, or reads outside the workspace."""
+    """Yield a need for each path that a redirection writes, or reads outside of the workspace. A
+    computed target makes the line opaque, so it is left out here.
+    """
     target = redirect.target
     if redirect.duplicates or not target.exact or target.text in HARMLESS_DEVICES:
         return
@@ -104,7 +113,9 @@ def _command_needs(command: Command, places: Places) -> Iterator[Need]:
 
 
 def _created_files(command: Command, places: Places) -> tuple[Path, ...]:
-    """The files that a command creates, if it does nothing else."""
+    """Returns the files that `mkdir` or `touch` creates; empty for another command, and if a word
+    is computed.
+    """
     if command.name not in _CREATORS or not all(word.exact for word in command.words):
         return ()
     paths: list[Path] = []
@@ -114,14 +125,16 @@ def _created_files(command: Command, places: Places) -> tuple[Path, ...]:
 
 
 def _program_of_git(command: Command, places: Places) -> str:
-    """A setting with which a command of git runs a program of the repository; empty if there is
-    none.
+    """Returns a setting of the repository with which a command of git runs a program; empty if
+    there is none, or it is not git.
     """
     return places.program_of_git(command) if command.program == "git" else ""
 
 
 def _strange_files(command: Command, places: Places) -> str:
-    """Why the files that the words of a command match cannot be judged; empty if they can."""
+    """Returns why the files that the words of a command stand for cannot be judged; empty if
+    they can.
+    """
     for word in command.words:
         if reason := places.strange_match(command, word):
             return reason

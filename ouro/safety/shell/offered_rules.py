@@ -1,4 +1,6 @@
-"""The rule that "always" would save for what a line needs, and the reason of a question."""
+"""The rules that the answer "always" to a question about a shell line would save, and the reason
+that the question gives.
+"""
 
 from __future__ import annotations
 
@@ -49,24 +51,28 @@ _ACTING_VARIABLE = re.compile(
 
 
 def describe(missing: Sequence[Need]) -> str:
-    """The reason for a question about needs that nothing allows."""
-    first = missing[0]
-    name = (
-        first.command.name if first.command and len(first.text) > _MAX_LENGTH_SHOWN else first.text
-    )
+    """Returns the reason for a question about needs that nothing allows. It names the first one,
+    with the variables that its command sets, and the number of the others.
+    """
+    first, *others = missing
+    name = first.text
+    if first.command and len(first.text) > _MAX_LENGTH_SHOWN:
+        name = first.command.name
     settings = [setting.name for setting in first.command.settings] if first.command else []
     with_settings = f" with {', '.join(settings)} set" if settings else ""
-    others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-    return f"{_VERBS[first.kind]} {name}{with_settings}{others}"
+    and_more = f" and {len(others)} more" if others else ""
+    return f"{_VERBS[first.kind]} {name}{with_settings}{and_more}"
 
 
 def offer_rules(needs: Sequence[Need], workspace: Workspace) -> str:
-    """The rules that would always allow `needs`; empty if one of them cannot have a rule."""
+    """Returns the rules that would always allow `needs`, as one text; empty if one of them cannot
+    have a rule, or there would be too many.
+    """
     return join_rules([_rule_for(need, workspace) for need in needs])
 
 
 def _rule_for(need: Need, workspace: Workspace) -> str:
-    """The rule that would always allow `need`; empty if no rule is sensible."""
+    """Returns the rule that would always allow one need; empty if it cannot have one."""
     if need.kind == "memory":
         return ""
     if need.kind != "command" or need.command is None:
@@ -75,7 +81,9 @@ def _rule_for(need: Need, workspace: Workspace) -> str:
 
 
 def _rule_for_command(command: Command) -> str:
-    """The rule that would allow a command; empty if no rule may."""
+    """Returns the rule that would always allow a command: `shell(…)` with its settings and the
+    pattern of `_pattern`. Empty if what it does cannot be known from such a rule.
+    """
     if not _has_plain_name(command) or find_unlisted(command) or command.program in SHELLS:
         return ""
     # What such a command does depends on the text of its input.
@@ -89,7 +97,9 @@ def _rule_for_command(command: Command) -> str:
 
 
 def _has_plain_name(command: Command) -> bool:
-    """Whether the first words, which name what the command does, can be part of a rule."""
+    """Whether the first words of a command, which name what it does, are known and have no
+    wildcards, so that they can be part of a rule.
+    """
     if not all(word.exact for word in command.words[:2]):
         return False
     if not all(has_no_wildcard(word.text) for word in command.words[:3]):
@@ -98,14 +108,19 @@ def _has_plain_name(command: Command) -> bool:
 
 
 def _may_be_in_a_rule(setting: Assignment) -> bool:
-    """Whether a rule with this assignment allows no other programs."""
+    """Whether a setting can be part of a rule: its value is known, and it cannot make programs run
+    others.
+    """
     value = setting.value
     return value.exact and has_no_wildcard(value.text) and not _ACTING_VARIABLE.match(setting.name)
 
 
 def _pattern(command: Command, words: list[str]) -> str:
-    """The words of the rule: the program with its subcommand, and `*`. A dangerous program is only
-    allowed as the whole command; empty if that cannot be written as a rule.
+    """Returns the pattern of the rule for a command with these words: the program with its
+    subcommand, and `*`.
+
+    For an interpreter it is the script and `*`. A command whose effect depends on every word is
+    only allowed word for word. Empty if it cannot be written as a pattern.
     """
     is_module = words[1:2] == ["-m"] and len(words) > 2  # `python -m pytest`
     if _INTERPRETERS.fullmatch(command.program) and not is_module:
@@ -120,7 +135,9 @@ def _pattern(command: Command, words: list[str]) -> str:
 
 
 def _needs_whole_command(command: Command, prefix: str) -> bool:
-    """Whether a rule must have the whole command, because its effect depends on every word."""
+    """Whether a rule must have the whole command, because its effect depends on every word.
+    `prefix` has the words that name what it does.
+    """
     if prefix in _ONLY_WORD_FOR_WORD or command.program in _ONLY_WORD_FOR_WORD:
         return True
-    return prefix.split()[-1].startswith("-")
+    return prefix.split()[-1].startswith("-")  # the last word is not a subcommand, but an option

@@ -62,9 +62,12 @@ _INVISIBLE_CHARACTER = re.compile(
 
 
 def parse_line(text: str) -> ShellLine:
-    """Parse `text` as bash would. Never raises: `opaque` and `hidden` name what is not understood."""
+    """Parse `text` as bash would. Never raises: `opaque` and `hidden` say what is not
+    understood.
+    """
     line = ShellLine()
     _Lexer(text[: 10 * MAX_CHARACTERS], line).script()
+    # If commands may be hidden, also the texts of here-documents may be commands.
     for body in [*line.bodies] if line.hidden else ():
         _Lexer(body, line, 1).script()
     if len(text) > MAX_CHARACTERS:
@@ -78,7 +81,9 @@ def parse_line(text: str) -> ShellLine:
 
 
 def _add_command(line: ShellLine, command: Command, depth: int) -> None:
-    """Add a command to the line, and those that it runs."""
+    """Add a command to the line, and after it the commands that it runs. Deeper than MAX_DEPTH
+    these are not looked for.
+    """
     if len(line.commands) > MAX_COMMANDS * 4:
         line.hide(f"it runs more than {MAX_COMMANDS} commands")
         return
@@ -99,20 +104,22 @@ def _add_command(line: ShellLine, command: Command, depth: int) -> None:
 
 
 def _is_plain_value(word: Word) -> bool:
-    """Whether a value of a loop is known, or is a pattern of files."""
+    """Whether the value of a `for` loop is known, or a pattern of files, so that the body can be
+    read with it.
+    """
     if word.text.startswith("~"):
         return False
     return word.exact or (word.glob and not re.search(r"[$`{<>]", word.text))
 
 
 def _is_over_plain_values(words: Sequence[Word]) -> bool:
-    """Whether the words after `for` are a variable, `in`, and values that are known."""
+    """Whether the words after `for` are a variable, `in`, and plain values."""
     has_values = len(words) > len(("x", "in")) and words[1].raw == "in"
     return has_values and all(map(_is_plain_value, words[2:]))
 
 
 def _raw_text(words: Sequence[Word]) -> str:
-    """The words as they were written, with one space between them."""
+    """Returns the words as they were written, with one space between them."""
     return " ".join(word.raw for word in words)
 
 
@@ -141,11 +148,16 @@ class _Lexer(WordReader):
         self._after_heredocs = 0
         """The position after the here-documents of this line, where the text continues."""
         self._is_certain = depth == 0
-        """Whether the next command certainly runs, in this shell, and nothing of it is read yet."""
+        """Whether the next command certainly runs, in this shell, and nothing of it is read yet.
+        Only then the value of an assignment is known afterwards.
+        """
         self._has_keywords = False
+        """Whether a keyword such as `if` was read: what is after it may not run."""
 
     def script(self, end: str = "") -> None:
-        """Read commands up to `end`, the `)` of a substitution, or to the end of the text."""
+        """Read commands up to `end`, which is the `)` of a substitution or subshell, or up to the
+        end of the text if it is empty.
+        """
         self._depth += 1
         is_read = False
         while not is_read:
@@ -157,8 +169,8 @@ class _Lexer(WordReader):
         self._depth -= 1
 
     def _read_script(self, text: str, begin: int = 0, end: str = "") -> int:
-        """Read the commands of `text` from `begin` up to `end`, with a lexer of their own; returns
-        the position after it.
+        """Read the commands of `text` from the position `begin` up to `end`, with a lexer of their
+        own; returns the position after `end`.
         """
         inner = _Lexer(text, self._line, self._depth + 1)
         inner._at = begin
@@ -166,7 +178,9 @@ class _Lexer(WordReader):
         return inner._at
 
     def _commands(self, end: str) -> None:
-        """Parse commands up to `end` or the end of the text. Nested too deep, the rest is hidden."""
+        """Read commands up to `end` or the end of the text. The line is hidden if `end` is missing,
+        or the commands are nested deeper than MAX_DEPTH.
+        """
         while self._at < len(self._text) and self._depth <= MAX_DEPTH:
             if self._skip_blanks():
                 continue
@@ -193,7 +207,9 @@ class _Lexer(WordReader):
         return True
 
     def _next_piece(self, char: str) -> None:
-        """Read a parenthesis, a redirection, an operator, an assignment, or words."""
+        """Read what begins with `char` at this position: a parenthesis, a redirection, an operator,
+        an assignment, or words.
+        """
         if char in "()":
             self._at += 1
             self._read_group(char)
@@ -207,7 +223,10 @@ class _Lexer(WordReader):
             self._read_words()
 
     def _read_assignment(self) -> bool:
-        """Read `name=value` if its value is known from here on; returns whether there was one."""
+        """Read `name=value` and remember the value, if the variable certainly has it from here on.
+        Returns whether that was read. A variable of the environment is not read so: a program may
+        obey it.
+        """
         match = _KNOWN_ASSIGNMENT.match(self._text, self._at) if self._is_certain else None
         if match is None or match[1] in os.environ:
             return False
@@ -217,20 +236,24 @@ class _Lexer(WordReader):
         return True
 
     def _read_words(self) -> None:
-        """Read a word, or the several words that bash makes of it."""
+        """Read a word of a command, or the several words that bash makes of one."""
         if self._words and self._is_simple_substitution():
             self._words.append(self._read_substituted_file())
         elif self._words and (several := several_words(self._text, self._at)):
             self._words += several
-            self._at += len(several[0].raw)
-            if several[0].raw.startswith("$("):
+            written = several[0].raw
+            self._at += len(written)
+            if written.startswith("$("):  # `$(seq 3)` runs a command
                 _add_command(self._line, Command((Word("seq"),)), self._depth)
         else:
             self._is_certain = False
             self._words.append(self._read_word())
 
     def _read_group(self, char: str) -> None:
-        """Parse a parenthesis: a subshell is parsed, everything else makes the line opaque."""
+        """Handle a parenthesis that was just read. At the beginning of a command `(` begins a
+        subshell, which is read; everything else makes the line opaque, and a function hides its
+        commands.
+        """
         self._is_certain = False
         if char == ")" or self._words or self._text.startswith("(", self._at):
             self._make_opaque("it groups commands")
@@ -241,13 +264,16 @@ class _Lexer(WordReader):
             self.script(")")
 
     def _take_operator(self, operator: str) -> None:
-        """End the command before an operator, and note what is known of the one after it."""
+        """End the command before an operator, and note for the command after it: whether it gets
+        the output of the one before it, and whether it certainly runs.
+        """
         if operator not in _UNDERSTOOD_OPERATORS:
             self._make_opaque(f"it uses `{operator}`")
         has_words, finished = bool(self._words), self._finish_command()
         self._piped = operator in ("|", "|&")
         self._source = finished if self._piped else None
-        if operator != "\n" or has_words:
+        is_empty_line = operator == "\n" and not has_words
+        if not is_empty_line:
             self._is_certain = (
                 operator in (";", "\n") and self._depth == 1 and not self._has_keywords
             )
@@ -257,7 +283,9 @@ class _Lexer(WordReader):
             self._hide("it cannot be parsed")
 
     def _finish_command(self) -> Command | None:
-        """End a command; returns it if it is a simple one."""
+        """Add the command whose words were read to the line. Returns it if it is a simple one,
+        without a keyword before it; otherwise None.
+        """
         words, self._words = self._words, []
         stdin, self._stdin = self._stdin, None
         piped, self._piped = self._piped, False
@@ -281,7 +309,9 @@ class _Lexer(WordReader):
         return command if is_simple else None
 
     def _take_keyword(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
-        """Read a keyword; returns the words after it that may be a command."""
+        """Handle a keyword such as `if` or `done`; returns those of the `words` after it that may
+        be a command. `source` is the command before it in a pipe.
+        """
         is_test = keyword == "[[" and is_plain_test(words)
         if keyword == "done":
             self._end_loop()
@@ -295,7 +325,7 @@ class _Lexer(WordReader):
         return [] if keyword in ("[[", "case", "select") else words
 
     def _take_assignments(self, words: list[Word]) -> list[Assignment]:
-        """Remove the assignments before a command from its words; returns them."""
+        """Remove the assignments at the beginning of `words`; returns them."""
         assignments: list[Assignment] = []
         while words and (match := _ASSIGNMENT.match(words[0].raw)):
             if match[2] or match[3]:
@@ -306,14 +336,18 @@ class _Lexer(WordReader):
         return assignments
 
     def _keep_variables(self, assignments: list[Assignment]) -> None:
-        """Remember the variables that a line without a command sets."""
+        """Remember the variables that assignments without a command set. Their values do not count
+        as known, and the line is opaque.
+        """
         for assignment in assignments:
             self._make_opaque("it sets a variable")
             value = replace(assignment.value, exact=False, glob=False)
             self._line.values[assignment.name] = value
 
     def _add(self, command: Command) -> None:
-        """Add a command, and as a guess what bash may make of its braces: `{rm,-rf}` is a command."""
+        """Add a command to the line; and as a guess the words that bash may make of its braces,
+        because `{rm,-rf}` is a command too.
+        """
         name = command.words[0].text
         if name in _CHANGES_SHELL:
             self._make_opaque(f"{name} changes the shell")
@@ -327,8 +361,10 @@ class _Lexer(WordReader):
                 self._line.commands.append(Command(tuple(map(Word, pieces)), kind="guess"))
 
     def _begin_loop(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
-        """Read what is before the body of a loop; returns the words of its condition if that is a
-        command.
+        """Begin a loop whose words before the body were read. A `for` over plain values, and a
+        `while read` over names of files, are understood; others make the line opaque.
+
+        Returns the words that are a command, as the condition of another `while`; otherwise none.
         """
         if keyword == "for":
             is_understood = _is_over_plain_values(words)
@@ -349,12 +385,14 @@ class _Lexer(WordReader):
         return []
 
     def _is_new_variable(self, name: str) -> bool:
-        """Whether a name is a variable that nothing has set."""
+        """Whether a name can be that of a variable that no program obeys, and nothing has set
+        it.
+        """
         is_known = name in os.environ or name in self._line.values
         return not is_known and bool(re.fullmatch(_VARIABLE_NAME, name))
 
     def _enter_loop(self, loop: _Loop, source: Command | None) -> None:
-        """Begin the first round of a loop."""
+        """Begin the first round of a loop: its variables get the first value."""
         # An `echo` of the files: they are judged even if the body does not use them.
         if files := [word for word in loop.values if word.glob or word.under]:
             _add_command(self._line, Command((Word("echo"), *files), source=source), self._depth)
@@ -364,8 +402,8 @@ class _Lexer(WordReader):
         self._loops.append(loop)
 
     def _end_loop(self) -> None:
-        """End a loop at `done`: go back to its body if there is another value. A loop with too many
-        rounds or commands makes the line opaque.
+        """End a round of a loop at `done`: go back to its body if there is another value, else
+        leave the loop. If that would make too many rounds or commands, the line is opaque.
         """
         loop = self._loops.pop() if self._loops else _Loop()
         line = self._line
@@ -384,7 +422,9 @@ class _Lexer(WordReader):
             line.values.pop(name, None)
 
     def _read_redirect(self, operator: str) -> None:
-        """Parse the target of a redirection. A computed target makes the line opaque."""
+        """Read the target of a redirection, whose operator was just read. A computed target makes
+        the line opaque.
+        """
         self._is_certain = False
         while self._text[self._at : self._at + 1] in (" ", "\t"):
             self._at += 1
@@ -406,8 +446,10 @@ class _Lexer(WordReader):
                 self._make_opaque("the target of a redirection is computed")
 
     def _read_heredoc(self, delimiter: Word, *, strips_tabs: bool) -> None:
-        """Read a here-document as the input of the command. Only one with a quoted word and no tabs
-        is understood; commands in another one are parsed, too.
+        """Read a here-document, up to the line that is `delimiter`, as the input of the command.
+
+        Only one with a quoted delimiter and without `<<-` is understood; another one makes the line
+        opaque. Without quotes the commands in it are read too, because bash runs them.
         """
         is_understood = _REST_OF_LINE.match(self._text, self._at)
         end_of_line = self._text.find("\n", self._at)
@@ -427,6 +469,7 @@ class _Lexer(WordReader):
         self._after_heredocs = min(position, len(self._text))
         self._stdin = "\n".join(lines)
         self._line.bodies.append(self._stdin)
-        if delimiter.text == delimiter.raw:  # without quotes bash runs the commands in it
+        is_unquoted = delimiter.text == delimiter.raw
+        if is_unquoted:
             text = self._stdin.replace('"', "")
             _Lexer(f'"{text}"', self._line, self._depth + 1)._read_word()

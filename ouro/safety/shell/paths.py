@@ -1,4 +1,6 @@
-"""The folders that the commands of a shell line may run in, and the paths that its words may name."""
+"""The folders that the commands of a shell line may run in, and the paths that its words may
+name.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ _WRITTEN_OPERANDS = {"written": slice(None), "but first": slice(1, None), "last"
 
 
 class Places:
-    """The paths of one line. After a `cd` anywhere in it, a relative path may mean several places."""
+    """The paths that the words of one line may name. After a `cd` anywhere in the line, a relative
+    path may be in several folders: the root of the workspace, and each one that `cd` may lead to.
+    """
 
     def __init__(self, workspace: Workspace, line: ShellLine) -> None:
         self.workspace = workspace
@@ -49,7 +53,9 @@ class Places:
                 self._move(command)
 
     def _move(self, command: Command) -> None:
-        """Follow `cd FOLDER`: add the folders that it may lead to, or note that they are not known."""
+        """Follow `cd FOLDER`: add the folders that it may lead to. If they are not known, or too
+        many, `lost` says so.
+        """
         words = command.arguments
         targets = [word for word in words if not _CD_OPTION.fullmatch(word.text)]
         target = targets[0] if targets else Word("~")
@@ -58,22 +64,25 @@ class Places:
             self.lost = "it changes to a folder that is not known"
         if len(self.folders) > _MAX_FOLDERS:
             self.lost = "it changes to a folder that is not known"
-        # `cd link/..` leads back to where the link is, `cat link/../x` to the folder above its
-        # target.
+        # `cd link/..` leads back to where the link is, but `cat link/../x` to the folder above its
+        # target: so both count.
         named = os.path.expanduser(target.text)  # noqa: PTH111 - Path's raises for ~nobody
         logical = [Path(os.path.normpath(folder / named)) for folder in self.folders]
-        self.folders = list(dict.fromkeys([*self.folders, *self.paths_of(target.text), *logical]))[
-            : 2 * _MAX_FOLDERS
-        ]
+        folders = dict.fromkeys([*self.folders, *self.paths_of(target.text), *logical])
+        self.folders = list(folders)[: 2 * _MAX_FOLDERS]
 
     def paths_of(self, text: str) -> list[Path]:
-        """The real paths that `text` may name."""
+        """Returns the real paths that a text may name: one for an absolute path, otherwise one in
+        each of the folders.
+        """
         if text.startswith(("/", "~")):
             return [self.workspace.resolve(text)]
         return [self.workspace.resolve(str(folder / text)) for folder in self.folders]
 
     def paths_of_word(self, word: Word) -> tuple[Path, ...]:
-        """The real paths that a word may name: itself, its parts, or what its pattern matches."""
+        """Returns the real paths that a word may name: those of its parts that may be paths, and
+        the files that its pattern matches, with the folders that bash lists for that.
+        """
         # Cached: a line is walked several times, and may repeat a word a thousand times.
         if word in self._paths_by_word:
             return self._paths_by_word[word]
@@ -89,8 +98,8 @@ class Places:
         return self._paths_by_word[word]
 
     def opened_paths(self, line: ShellLine) -> Iterator[tuple[Path, bool, Command | None]]:
-        """Yield each path that a line may open, whether it is written, and the command that opens
-        it; None for a redirection.
+        """Yield each path that a line may open, with two more values: whether it is written, and
+        the command that opens it (None for a redirection). A path may come several times.
         """
         for redirect in line.redirects:
             if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
@@ -104,8 +113,8 @@ class Places:
                 yield from ((path, False, command) for path in self.paths_of_word(word))
 
     def has_program(self, name: str) -> bool:
-        """Whether bash may find a program of that name in the workspace, or one that a listed
-        program starts.
+        """Whether a folder of PATH in the workspace has a program of that name, or one of
+        `_STARTED_PROGRAMS`: bash would run that program instead of the machine's.
         """
         folders = _workspace_folders_of_path(os.environ.get("PATH", ""), self.workspace.roots)
         real_folders = chain.from_iterable(map(self.paths_of, folders))
@@ -115,8 +124,8 @@ class Places:
         )
 
     def strange_match(self, command: Command, word: Word) -> str:
-        """Why the files that a word matches cannot be judged: odd names, links to the outside, too
-        many of them. Empty if they can.
+        """Returns why the files that a word of a command stands for cannot be judged: odd names,
+        keys, links out of the workspace, or too many files. Empty if they can.
         """
         # `diff` follows links in a folder.
         folders = [word.text] if command.name == "diff" and not word.glob else word.under
@@ -131,23 +140,25 @@ class Places:
         return ""
 
     def odd_name(self, command: Command) -> str:
-        """A name in git's index that `xargs` would split, if a command gets its words from git;
-        empty if there is none.
+        """Returns a name in git's index that `xargs` would read as something else, if a command
+        gets its words from git by a pipe; empty if there is none.
         """
-        # The first command of the pipe prints the names.
-        lister = command.source
-        while lister is not None and lister.source is not None:
-            lister = lister.source
+        first_of_pipe = command.source
+        while first_of_pipe is not None and first_of_pipe.source is not None:
+            first_of_pipe = first_of_pipe.source
         is_split = any(word.under and word.text != "{}" for word in command.words)
-        return (
-            self.find_tracked(lister, ODD_NAME.search)
-            if lister and is_split and lister.name == "git"
-            else ""
-        )
+        if first_of_pipe is None or first_of_pipe.name != "git" or not is_split:
+            return ""
+        return self.find_tracked(first_of_pipe, ODD_NAME.search)
 
     def _strange_below(self, start: Path, word: Word, *, is_split: bool) -> str:
-        """Why what a command reads below a folder is not known: keys, an odd name, a link, too many
-        files; empty if it is known.
+        """Returns why the files that a command reads below a folder cannot be judged: keys, an odd
+        name, a link out of the workspace, or too many files. Empty if they can.
+
+        Args:
+            start: the folder.
+            word: the word that stands for these files.
+            is_split: whether names with blanks or quotes would be split.
         """
         if self.workspace.closed_below(start):
             return f"keys are kept below {start}"
@@ -166,8 +177,8 @@ class Places:
         return f"there are too many files below {start}" if folders else ""
 
     def _collect_folders(self, entries: list[os.DirEntry[str]], folders: list[str]) -> str:
-        """Add the folders among `entries` to `folders`. Returns why they cannot be judged: a link
-        leads out of the workspace; empty if none does.
+        """Append the folders among `entries` to `folders`. Returns why the entries cannot be
+        judged, if a link leads out of the workspace; otherwise empty.
         """
         for entry in entries:
             if entry.is_file(follow_symlinks=False):  # most names are: 50,000 take 25 ms
@@ -179,23 +190,22 @@ class Places:
         return ""
 
     def _matches(self, start: Path, word: Word) -> Iterator[str]:
-        """The files that a pattern in the workspace may match, at most _MAX_MATCHES; none outside
-        of it.
+        """Yields the files that the pattern of a word matches below the folder `start`, hidden ones
+        too, at most _MAX_MATCHES. None if that folder is outside of the workspace.
         """
         if not self.workspace.is_inside(start):
             return iter(())
         # A class such as `[!a]` has another syntax in bash than here: it counts as `*`.
         pattern = re.sub(r"\[.*(\]|$)", "*", word.text[len(before_pattern(word.text)) :])
         matches = glob.iglob(str(Path(glob.escape(str(start)), pattern)), include_hidden=True)  # noqa: PTH207 - keeps no order
-        # Before version 5.2 of bash `.*` matches the folder above, too.
-        above = [".." if re.fullmatch(r"\.[.?*]+", part) else part for part in pattern.split("/")]
-        return islice(
-            chain([str(start / "/".join(above))] if ".." in above else [], matches), _MAX_MATCHES
-        )
+        # Before version 5.2 of bash `.*` matches `..`, the folder above, too.
+        parts = [".." if re.fullmatch(r"\.[.?*]+", part) else part for part in pattern.split("/")]
+        above = [str(start / "/".join(parts))] if ".." in parts else []
+        return islice(chain(above, matches), _MAX_MATCHES)
 
     def program_of_git(self, command: Command) -> str:
-        """A setting of the repository that lets a reading git command run a program; empty if there
-        is none.
+        """Returns a setting of the repository with which a git command that only reads runs a
+        program; empty if there is none. If git fails, it is the error.
         """
         for folder in self._folders_of_git(command):
             try:
@@ -207,36 +217,40 @@ class Places:
         return ""
 
     def find_tracked(self, command: Command, test: Callable[[str], object]) -> str:
-        """A file of the repository of which git may print the path, and that passes a test; empty
-        if there is none.
+        """Returns the first file that git tracks, in a repository in which the command may run,
+        whose absolute path passes the test; empty if there is none. If git fails, a text for all
+        files.
         """
         for folder in self._folders_of_git(command):
+            if not folder.is_dir():
+                continue
             try:
-                names = (
-                    Git(folder, _GIT_TIMEOUT).paths("--full-name", "--", ":/")
-                    if folder.is_dir()
-                    else []
-                )
+                names = Git(folder, _GIT_TIMEOUT).paths("--full-name", "--", ":/")
             except GitError:
                 return "what it keeps"
             root = find_root(folder)
-            if name_found := next((name for name in names if test(f"{root}/{name}")), ""):
-                return name_found
+            for name in names:
+                if test(f"{root}/{name}"):
+                    return name
         return ""
 
     def _folders_of_git(self, command: Command) -> list[Path]:
-        """The folders in which a command of git may run: also those of `-C`."""
+        """Returns the folders in which a command of git may run, those of its options `-C`
+        included.
+        """
         texts = [word.text for word in command.arguments]
         folders_of_option = [texts[at + 1] for at, text in enumerate(texts[:-1]) if text == "-C"]
         return list(dict.fromkeys(chain(self.folders, *map(self.paths_of, folders_of_option))))
 
     def is_outside(self, path: Path) -> bool:
-        """Whether a path is outside of the workspace, and no harmless device."""
+        """Whether a path is outside of the workspace, and not a harmless device such as
+        /dev/null.
+        """
         return not self.workspace.is_inside(path) and str(path) not in HARMLESS_DEVICES
 
     def is_elsewhere(self, path: Path) -> bool:
-        """Whether a path is outside of the workspace and of folders for temporary files, or is a
-        key or start file.
+        """Whether a path is outside of the workspace and not a temporary file. In /tmp and the
+        like, files of the home folder and protected ones do not count as temporary.
         """
         if not self.is_outside(path):
             return False
@@ -245,7 +259,9 @@ class Places:
         return bool(is_personal) or not any(root in path.parents for root in roots)
 
     def holds_keys(self, path: Path) -> bool:
-        """Whether a path holds keys, or ouro's own settings and sessions."""
+        """Whether a path outside of the workspace is in a place of keys, or of ouro's own settings
+        and sessions.
+        """
         area = protected.reserved_area(path)
         return (
             area is not None
@@ -254,7 +270,9 @@ class Places:
         )
 
     def is_above_keys(self, path: Path) -> bool:
-        """Whether a path is a folder outside of the workspace with places of keys below it."""
+        """Whether a path is a folder outside of the workspace with places of keys below it. The
+        home folder and those above it always count.
+        """
         if self.workspace.is_inside(path):
             return False
         if path in (self.home, *self.home.parents):
@@ -262,7 +280,9 @@ class Places:
         return any(area.exists() for area in protected.reserved_below(path))
 
     def whole(self, text: str) -> str:
-        """The workspace, a repository or a folder above them, if a path names one; otherwise empty."""
+        """Returns what a text names, as a phrase for a question, if that is the workspace, the git
+        directory of a repository, home, or a folder above these; otherwise empty.
+        """
         root = self.workspace.root
         for path in self.paths_of(text):
             if path.name == ".git":
@@ -280,14 +300,15 @@ def _goes_back(command: Command) -> bool:
 
 
 def _strange_name(matches: list[str], word: Word) -> str:
-    """Why bash or the command may read a name that a pattern matches as something else; empty if
-    neither does.
+    """Returns why bash or the command may take one of the names that the pattern of a word matches
+    for something else: there are too many, or one looks like an option or is split. Empty if not.
     """
     if len(matches) >= _MAX_MATCHES:
         return f"{word.text} matches too many files"
-    is_plain = "/" not in word.text
-    if is_plain and any(PurePath(name).name.startswith("-") for name in matches):
+    begins_with_name = "/" not in word.text  # a name after `folder/` is no option
+    if begins_with_name and any(PurePath(name).name.startswith("-") for name in matches):
         return f"{word.text} matches a file that is named like an option"
+    # Bash splits what an unquoted variable stands for.
     is_split = "$" in word.raw and not re.fullmatch(r'"[^"]*"', word.raw)
     if is_split and any(re.search(r"[\s*?[]", name) for name in matches):
         return f"{word.text} matches a file whose name bash splits"
@@ -296,7 +317,9 @@ def _strange_name(matches: list[str], word: Word) -> str:
 
 @lru_cache(maxsize=8)
 def _workspace_folders_of_path(path: str, roots: tuple[Path, ...]) -> list[str]:
-    """The folders in the variable PATH that are, or may be, in the workspace."""
+    """Returns the folders in the variable PATH that are in one of the `roots`, and relative ones,
+    which may be.
+    """
     folders = ((text or ".", Path(os.path.realpath(text))) for text in path.split(os.pathsep))
     return [
         text
@@ -306,13 +329,17 @@ def _workspace_folders_of_path(path: str, roots: tuple[Path, ...]) -> list[str]:
 
 
 def before_pattern(text: str) -> str:
-    """The folder part of a file pattern that holds no pattern, with its slash."""
+    """Returns the folder where a file pattern starts, with its slash: `a/` for `a/b*/c`; empty if
+    the first name has a pattern.
+    """
     folder, slash, _ = re.split(r"[*?\[]", text)[0].rpartition("/")
     return folder + slash
 
 
 def written_paths(command: Command) -> tuple[Word, ...]:
-    """The words, or parts of words, that name what a command of the table writes, moves or removes."""
+    """Returns the words, or parts of words, that name what a command writes, moves or removes, as
+    far as the table and `_written_operands` know it.
+    """
     row = rows().get(command.program)
     options = read_options(command.arguments, row or UNKNOWN)
     words: list[Word] = []
@@ -325,13 +352,15 @@ def written_paths(command: Command) -> tuple[Word, ...]:
 
 
 def _written_operands(program: str, options: ReadOptions) -> Sequence[Word]:
-    """The words that name what `sed -i`, `dd` and git write, which the table does not list; empty for
-    other programs.
+    """Returns the words that name what `sed -i`, `dd` and git write, which the table does not list;
+    empty for other programs.
     """
     operands = options.operands
     if program == "sed" and options.has("i", "in-place"):
-        has_script = options.values.keys() & {"e", "expression", "f", "file"}
-        return operands if has_script else operands[1:] or operands
+        has_script_option = options.values.keys() & {"e", "expression", "f", "file"}
+        if has_script_option:
+            return operands
+        return operands[1:] or operands  # the first one is the script
     if program == "dd":
         outputs = (word for word in operands if word.text.startswith("of="))
         return [Word(word.text[3:], word.exact) for word in outputs]
@@ -341,11 +370,11 @@ def _written_operands(program: str, options: ReadOptions) -> Sequence[Word]:
 
 
 def _written_by_git(operands: Sequence[Word]) -> Sequence[Word]:
-    """The words that name what git writes: the value of `--output`, and the folder that a subcommand
-    makes.
+    """Returns the words that name what git writes: the values of `--output`, and the folder that
+    `clone`, `init` and `worktree` make, which is their last operand.
     """
-    subcommand = read_options(operands[1:], rows()["git-log"])
-    written = subcommand.values.get("output", [])
+    options = read_options(operands[1:], rows()["git-log"])
+    written = options.values.get("output", [])
     if {"clone", "init", "worktree"} & {word.text for word in operands[:2]}:
-        return [*written, *(subcommand.operands[-1:] or operands)]
+        return [*written, *(options.operands[-1:] or operands)]
     return written

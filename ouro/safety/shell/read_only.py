@@ -1,4 +1,6 @@
-"""Which commands only read: every option and operand must be in the tables."""
+"""Finds whether a command only reads, and which files: the tables must list the command, its
+options and its operands.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,15 @@ _GIT_FORMAT = re.compile(r"%G|signature")
 
 
 def files_read(command: Command, named: Collection[str] = ()) -> tuple[Word, ...] | str | None:
-    """The words that name what a command reads, if it only reads.
+    """Finds whether a command only reads.
 
     Args:
         named: words that a rule of the user names, which are not checked.
 
     Returns:
-        A tuple of words if it only reads; a str if it may do more: the first word that the table
-        does not list for it; None if the table does not list the command.
+        A tuple if it only reads: the words that name what it reads. A str if it may do more: the
+        first word that the table does not list for it, which is empty for a command that changes
+        files. None if the table does not list the command.
     """
     name, words = command.name, command.arguments
     texts = [word.text for word in words]
@@ -52,7 +55,8 @@ def files_read(command: Command, named: Collection[str] = ()) -> tuple[Word, ...
         return ()
     options = read_options(words, row)
     unlisted = _first_not_named(options.unlisted, named)
-    if unlisted or row.operands == "changes":  # it changes files also without such a word
+    changes_files = row.operands == "changes"
+    if unlisted or changes_files:
         return unlisted
     return _read_operands(command, row, options, named)
 
@@ -60,7 +64,9 @@ def files_read(command: Command, named: Collection[str] = ()) -> tuple[Word, ...
 def _read_operands(
     command: Command, row: CommandRow, options: ReadOptions, named: Collection[str]
 ) -> tuple[Word, ...] | str:
-    """The files that a command of the table reads, or the first word that is not listed for it."""
+    """Returns the words of the files that a command of the table reads; or, as a str, the first
+    operand that is not listed for it. Its options must be checked before.
+    """
     name = command.name
     checked, files = _split_operands(command, row, options)
     for word in checked:
@@ -72,7 +78,8 @@ def _read_operands(
     if name == "cd":
         return tuple(files) or (Word("~"),)  # without an operand it goes home
     for option in options.values:
-        if "@" in row.valued[option]:
+        reads_value = "@" in row.valued[option]
+        if reads_value:
             files = [*files, *options.values[option]]
     return tuple(files)
 
@@ -80,7 +87,9 @@ def _read_operands(
 def _split_operands(
     command: Command, row: CommandRow, options: ReadOptions
 ) -> tuple[list[Word], list[Word]]:
-    """The operands that are text for the command, such as a pattern, and those that are files."""
+    """Returns two lists: the texts that must be checked, such as the pattern of `grep` and the
+    script of `sed`, and the operands that are files.
+    """
     operands, values = options.operands, options.values
     lists_files = any(word.text == "--files" for word in command.arguments)  # as `rg --files`
     has_no_pattern = lists_files or bool({"e", "f", "regexp", "file"} & values.keys())
@@ -95,7 +104,9 @@ def _split_operands(
 
 
 def _checked_text(command: Command, operands: list[Word]) -> list[Word]:
-    """The operands of a command without files that can change what it does."""
+    """Returns those operands of a command without files that can change what it does: the operators
+    of `test`, the format of `printf`, and all of others.
+    """
     if command.name in ("test", "["):
         return _test_operators(operands)
     if command.name == "printf":  # only the format string
@@ -105,7 +116,9 @@ def _checked_text(command: Command, operands: list[Word]) -> list[Word]:
 
 
 def _is_listed_text(word: Word, name: str, row: CommandRow) -> bool:
-    """Whether a pattern, a script or another text of a command lets it only read."""
+    """Whether a command only reads with this pattern, script or other text. A text that is computed
+    may be harmless only where the command takes no files.
+    """
     script = SCRIPTS.get(name)
     if not word.exact:
         is_pattern = name in PATTERNS_FIRST and _is_path(word, True)
@@ -116,9 +129,10 @@ def _is_listed_text(word: Word, name: str, row: CommandRow) -> bool:
 
 
 def _is_listed_file(word: Word, number: int, name: str, row: CommandRow) -> bool:
-    """Whether the command only reads the operand of this number."""
-    # The second operand of such a command is a file that it writes.
-    if row.operands == "file" and (number or word.glob or word.under):
+    """Whether the command only reads the operand with this number, counted from 0."""
+    # Such a command reads one file: a second operand is a file that it writes.
+    may_be_second = number > 0 or word.glob or word.under
+    if row.operands == "file" and may_be_second:
         return False
     return _is_path(word, name in PATTERNS_FIRST) and not word.text.startswith("@")
 
@@ -129,15 +143,16 @@ def only_reads(command: Command) -> bool:
 
 
 def find_unlisted(command: Command, named: Collection[str] = ()) -> str:
-    """The first word with which a listed command may do more than it is listed for; empty if there is
-    none. Words that a rule of the user names (`named`) do not count.
+    """Returns the first word with which a listed command may do more than it is listed for. Empty
+    if there is none, or the command is not listed. Words that a rule of the user names (`named`) do
+    not count.
     """
     result = files_read(command, named)
     return result if isinstance(result, str) else ""
 
 
 def _first_not_named(texts: Iterable[str], named: Collection[str]) -> str:
-    """The first text that is not among the named ones; empty if there is none."""
+    """Returns the first text that is not among the named ones; empty if there is none."""
     return next((text for text in texts if text not in named), "")
 
 
@@ -153,12 +168,16 @@ class ReadOptions(msgspec.Struct):
     """The options that are not listed, need a question, or have a computed value."""
 
     def has(self, *options: str) -> bool:
-        """Whether one of the options may be given, possibly abbreviated or with a value attached."""
+        """Whether one of the options may be given, possibly abbreviated or with a value
+        attached.
+        """
         return any(_may_be(given, option) for given, option in product(self.given, options))
 
 
 def _may_be(given: str, option: str) -> bool:
-    """Whether the option `given` is `option`, perhaps abbreviated or with a value, if it is long."""
+    """Whether the option `given` is `option`. A long one may be abbreviated, or have a value
+    attached.
+    """
     if given == option:
         return True
     are_long = len(given) > 1 and len(option) > 1
@@ -166,13 +185,18 @@ def _may_be(given: str, option: str) -> bool:
 
 
 def read_options(words: Sequence[Word], row: CommandRow) -> ReadOptions:
-    """Sort the words of a command into operands, options and their values, by its row."""
+    """Sort the arguments of a command into operands, options and their values, by its row of the
+    table.
+    """
     options, rest = ReadOptions(), list(words)
     while rest:
         word = rest.pop(0)
-        # For xxd, what looks like an option after a file is another file.
-        is_late = options.operands and row.operands in ("file", "command", "wrapped")
-        if "*" in row.letters or not word.text.startswith("-") or word.text == "-" or is_late:
+        # For xxd, what looks like an option after a file is another file. For a wrapper, it is an
+        # option of the inner command.
+        ends_at_operand = row.operands in ("file", "command", "wrapped")
+        is_after_end = bool(options.operands) and ends_at_operand
+        is_option = word.text.startswith("-") and word.text != "-" and "*" not in row.letters
+        if is_after_end or not is_option:
             options.operands.append(word)
         elif word.text == "--":
             options.operands += rest
@@ -193,9 +217,12 @@ class _Option(NamedTuple):
 
 
 def _read_option(word: Word, row: CommandRow, rest: list[Word], found: ReadOptions) -> bool:
-    """Read an option, and its value from `rest`; returns whether it is listed."""
+    """Read an option into `found`, with its value, which may be the next word: that is removed from
+    `rest`. Returns whether the row lists the option with this value.
+    """
     is_long = word.text.startswith("--")
-    if not is_long and "#" in row.letters and re.fullmatch(r"-\d+", word.text):
+    is_number = "#" in row.letters and re.fullmatch(r"-\d+", word.text)  # `head -5`
+    if not is_long and is_number:
         return True
     option = _long_option(word, row, found) if is_long else _short_options(word, row, found)
     if not option.is_valued:
@@ -204,8 +231,8 @@ def _read_option(word: Word, row: CommandRow, rest: list[Word], found: ReadOptio
 
 
 def _long_option(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
-    """Read an option `--name` or `--name=value`. A beginning of a listed name counts as that name,
-    as in getopt.
+    """Read an option `--name` or `--name=value`. An abbreviation of a name with a value takes that
+    value, as in getopt, but does not count as listed.
     """
     name, equals, inside = word.text[2:].partition("=")
     found.given.add(name)
@@ -217,11 +244,12 @@ def _long_option(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
 
 
 def _short_options(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
-    """Read a word such as `-la`. Returns its last letter, or the first that takes a value; it counts
-    as listed if all letters up to it are.
+    """Read a word such as `-la`. Returns the first letter that takes a value, with what is attached
+    to it; otherwise the last letter. It counts as listed if all letters before it are, and it is
+    too.
     """
     name, is_listed = "", True
-    for at, name in enumerate(word.text[1:], 2):
+    for at, name in enumerate(word.text[1:], 2):  # `at` is the position after the letter
         found.given.add(name)
         if name in row.valued:
             attached = word.text[at:]
@@ -236,7 +264,9 @@ def _short_options(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
 def _read_value(
     option: _Option, word: Word, row: CommandRow, rest: list[Word], found: ReadOptions
 ) -> bool:
-    """Read the value of an option; returns whether the option is listed with it."""
+    """Read the value of an option into `found`. Returns whether the option is listed and may have
+    this value; False if there is none, and for an option that needs a question.
+    """
     marks = row.valued[option.name]
     value = _take_value(option, marks, rest)
     if value is None:
@@ -252,10 +282,13 @@ def _read_value(
 
 
 def _take_value(option: _Option, marks: str, rest: list[Word]) -> Word | None:
-    """The value of an option, from the same word or from the next one, which is removed from `rest`;
-    None if there is none. An option with the mark `+` has a name before its value.
+    """Returns the value of an option: from the same word, or the next one, which is removed from
+    `rest`. None if there is none.
+
+    An option with the mark `+` has a name before its value, which is removed from `rest` too.
     """
-    if "+" in marks and rest and rest[0].exact and not rest[0].text.startswith("-"):
+    has_name = "+" in marks
+    if has_name and rest and rest[0].exact and not rest[0].text.startswith("-"):
         del rest[0]
     if option.value is not None:
         return option.value
@@ -267,7 +300,13 @@ def _take_value(option: _Option, marks: str, rest: list[Word]) -> Word | None:
 
 
 def _is_path(word: Word, may_begin_with_pattern: bool = False) -> bool:
-    """Whether it is an exact word, a found file, or a file pattern that cannot become an option."""
+    """Whether a word is a path for certain: it is exact, it stands for files below a folder, or it
+    is a pattern of files none of which can look like an option.
+
+    Args:
+        may_begin_with_pattern: whether a pattern may start with `*`, because an option would be
+            harmless.
+    """
     if word.exact or word.under:
         return True
     return (
@@ -278,41 +317,48 @@ def _is_path(word: Word, may_begin_with_pattern: bool = False) -> bool:
 
 
 def find_starts(words: Sequence[Word]) -> tuple[Word, ...]:
-    """The paths of `find`, before its first test; `-`, `(x`, `)` and `,` count as paths, too."""
+    """Returns the paths among the arguments of `find`: those before its first test, which begins
+    with `-`, or is `(` or `!`.
+    """
     return tuple(takewhile(lambda word: not re.fullmatch(r"-.+|[(!]", word.text, re.DOTALL), words))
 
 
 def find_runs(words: Sequence[Word]) -> list[tuple[int, int]]:
-    """The begin and end positions of the commands that `find` runs. A command without an end mark
-    has all words up to the last.
+    """Returns the commands that `find` runs with `-exec` and the like, each as the position of its
+    first word and that of its end mark, `;` or `+`. Without an end mark it has all further words.
     """
     texts, runs = [word.text for word in words], []
-    for begin, text in enumerate(texts, 1):
+    for begin, text in enumerate(texts, 1):  # `begin` is the position after the text
         if text in ("-exec", "-execdir", "-ok", "-okdir"):
-            ends = (
+            end_marks = (
                 at
                 for at in range(begin, len(texts))
                 if texts[at] == ";" or texts[at - 1 : at + 1] == ["{}", "+"]
             )
-            runs.append((begin, next(ends, len(texts))))
+            runs.append((begin, next(end_marks, len(texts))))
     return runs
 
 
 def _files_of_find(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str:
-    """The words of the paths that `find` reads, or its first word that is not listed."""
+    """Returns the words of the paths that `find` reads, among them those after `-newer`; or, as a
+    str, the first word that is not listed. Complete commands of `-exec` are judged by themselves.
+    """
     starts = find_starts(words)
     unlisted = [word.text for word in starts if not _is_path(word)]
     rest = [*words]
-    for begin, end in reversed(find_runs(words)):
-        if words[begin - 1].text == "-exec" and end < len(words):
-            del rest[begin - 1 : end + 1]  # each is judged separately
+    for begin, end in reversed(find_runs(words)):  # the last first: earlier positions stay
+        has_end_mark = end < len(words)
+        if words[begin - 1].text == "-exec" and has_end_mark:
+            del rest[begin - 1 : end + 1]
     unlisted += [word.text for word in rest[len(starts) :] if not _is_listed_test(word)]
     newer = [rest[at] for at, word in enumerate(rest[:-1], 1) if word.text == "-newer"]
     return _first_not_named(unlisted, named) or (*starts, *newer)
 
 
 def _is_listed_test(word: Word) -> bool:
-    """Whether a word of the expression of `find` is listed, or an operand of a test."""
+    """Whether a word of the expression of `find` is a listed test or action, or a known operand of
+    one.
+    """
     if not word.exact:
         return False
     is_test = re.match(r"-[a-zA-Z]", word.text)
@@ -320,57 +366,65 @@ def _is_listed_test(word: Word) -> bool:
 
 
 def git_words(words: Sequence[Word]) -> list[Word]:
-    """The arguments of git from the subcommand on."""
+    """Returns the arguments of git from its subcommand on, without the options before it."""
     return read_options(words, rows()["git"]).operands
 
 
 def split_git_words(words: Sequence[Word]) -> tuple[list[Word], list[str]]:
-    """The arguments of git from the subcommand on, and the options before it that are not listed: a
-    single `-C` is.
+    """Returns two lists: the arguments of git from its subcommand on, and the options before it
+    that are not listed. Settings (`-c`) that may start a program are not listed, nor is `-C` if it
+    comes more than once.
     """
     options = read_options(words, rows()["git"])
-    settings = [
-        word.text for word in options.values.get("c", ()) if not _GIT_SETTING.fullmatch(word.text)
-    ]
-    return options.operands, [
-        *options.unlisted,
-        *settings,
-        *(["-C"] if len(options.values.get("C", ())) > 1 else []),
-    ]
+    settings = [word.text for word in options.values.get("c", ())]
+    unlisted = [*options.unlisted]
+    unlisted += [text for text in settings if not _GIT_SETTING.fullmatch(text)]
+    if len(options.values.get("C", ())) > 1:
+        unlisted.append("-C")
+    return options.operands, unlisted
 
 
 def git_lists(subcommand: str, rest: Sequence[str]) -> bool:
-    """Whether a subcommand that lists or changes something only lists."""
+    """Whether a subcommand of git that lists or changes something, such as `branch`, only lists
+    with the arguments `rest`.
+    """
     return _only_lists(f"git {subcommand}", rest)
 
 
 def _only_lists(command: str, rest: Sequence[str]) -> bool:
-    """Whether a command of the table LISTS has arguments with which it only lists something."""
+    """Whether a command of the table LISTS only lists something with the arguments `rest`. False
+    for another command, and if an argument has white space.
+    """
     is_listed = command in LISTS and not re.search(r"\s", "".join(rest))
     return is_listed and bool(re.fullmatch(LISTS[command], "".join(f" {text}" for text in rest)))
 
 
 def _test_operators(words: list[Word]) -> list[Word]:
-    """The words of `test` that are operators: the first of two words, the second of three. With
-    another number of words each may be one.
+    """Returns the words of `test` that are operators: the first of two words (`-f x`), the second
+    of three (`x = y`). With another number of words each may be one.
     """
-    words = words[:-1] if words and words[-1].text == "]" else words
+    if words and words[-1].text == "]":
+        words = words[:-1]
     if len(words) > 2 and words[0].text == "!":
         words = words[1:]
-    if len(words) == 3:  # `x = y`
+    if len(words) == 3:
         return words[1:2]
-    return words[:1] if len(words) == 2 else words  # `-f x`
+    if len(words) == 2:
+        return words[:1]
+    return words
 
 
 def _computed_in_git(begin: Sequence[Word], operands: Sequence[Word]) -> list[str]:
-    """The words up to the subcommand that are not exact, and the operands that are no paths."""
+    """Returns the texts of the words of a git command that are computed: of `begin`, up to its
+    subcommand, those that are not exact; of its operands those that are not paths for certain.
+    """
     computed = [word.text for word in begin if not word.exact]
     return computed + [word.text for word in operands if not _is_path(word)]
 
 
 def _files_of_git(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str | None:
-    """All words of a git command that only reads; the first word that is not listed for it (a str);
-    None if the subcommand may do more than read.
+    """Finds whether a git command only reads, as `files_read` does. If it does, all of its words
+    are returned, because each may name something that it reads.
     """
     rest, unlisted = split_git_words(words)
     if unlisted_word := _first_not_named(unlisted, named):

@@ -44,9 +44,11 @@ class _Draft(msgspec.Struct):
     """A word that is being read."""
 
     text: str = ""
+    """The word without quotes, as far as it was read."""
     bare: str = ""
     """The unquoted characters of the word."""
     exact: bool = True
+    """Whether bash expands nothing of it."""
 
 
 def _is_known(value: Word) -> bool:
@@ -73,7 +75,9 @@ class WordReader(ABC):
 
     @abstractmethod
     def _read_script(self, text: str, begin: int = 0, end: str = "") -> int:
-        """Read commands of `text` up to `end`; returns the position after it."""
+        """Read the commands of `text` from the position `begin` up to `end`; returns the position
+        after `end`.
+        """
 
     def _make_opaque(self, reason: str) -> None:
         """Note why the line cannot be judged."""
@@ -84,12 +88,16 @@ class WordReader(ABC):
         self._line.hide(reason)
 
     def _is_simple_substitution(self) -> bool:
-        """Whether a `<(command)` is here that every version of bash ends at the same place."""
+        """Whether a `<(command)` is at this position that every version of bash ends at the same
+        place.
+        """
         is_file = self._text.startswith("<(", self._at)
         return is_file and bool(_SIMPLE_SUBSTITUTION.match(self._text, self._at))
 
     def _read_substituted_file(self) -> Word:
-        """Read `<(command)`: the command finds a file with its output."""
+        """Read `<(command)`, which bash replaces by the path of a file with the output; returns it
+        as a word.
+        """
         draft = _Draft()
         self._read_inner_script(draft)
         if self._text[self._at : self._at + 1] not in WORD_ENDS:
@@ -97,7 +105,7 @@ class WordReader(ABC):
         return Word(draft.text, exact=False, raw=draft.text, under=("/dev/null",))
 
     def _read_word(self) -> Word:
-        """Read a word: its text as bash would see it, and whether it is exact."""
+        """Read a word at this position; returns it with its text as bash would see it."""
         draft, start = _Draft(), self._at
         if re.match(r"~(?!/|[\s;&|<>()]|$)", self._text[start:]):
             self._make_opaque("it names the home folder of another user")
@@ -110,16 +118,17 @@ class WordReader(ABC):
             self._make_opaque("it may make several words of one")
             draft.exact = False
         raw = self._text[start : self._at]
+        under: tuple[str, ...] = ()
+        # `"$file"` of a loop over names of files stands for these files.
         variable = re.fullmatch(r'"\$\{?(\w+)\}?"', raw)
-        under = (
-            self._line.values[variable[1]].under
-            if variable and variable[1] in self._line.values
-            else ()
-        )
+        if variable and variable[1] in self._line.values:
+            under = self._line.values[variable[1]].under
         return Word(draft.text, draft.exact and not glob, glob, raw, under)
 
     def _read(self, draft: _Draft, ends: str, *, quoted: bool = False) -> None:
-        """Read characters up to one of `ends`, quoted pieces and expansions among them."""
+        """Read characters into the draft up to one of `ends`, which is not read, or to the end of
+        the text. Quoted pieces and expansions are read as a whole. `quoted`: inside double quotes.
+        """
         text = self._text
         while self._at < len(text):
             char = text[self._at]
@@ -150,7 +159,7 @@ class WordReader(ABC):
         if not following:
             self._hide("it cannot be parsed")
         elif following == "\n":
-            # Bash runs "$\ NEWLINE (touch x)".
+            # It may join a `$` with a `(` in the next line, of which bash runs the command.
             self._make_opaque("a word of it continues in the next line")
         draft.text += following.replace("\n", "")
         self._at += 2
@@ -167,8 +176,8 @@ class WordReader(ABC):
         self._at += 1
 
     def _read_expansion(self, draft: _Draft, *, quoted: bool) -> None:
-        """Read what a `$` or a backtick begins. What is not known makes the word inexact or the
-        line opaque.
+        """Read the expansion that a `$` or a backtick begins at this position. If its value is not
+        known, the word is not exact, and if it may be several words, the line is opaque.
         """
         text, at = self._text, self._at
         if text[at] == "`":
@@ -194,7 +203,9 @@ class WordReader(ABC):
             self._read_dollar(draft, quoted=quoted)
 
     def _read_substitution(self, draft: _Draft, *, quoted: bool) -> None:
-        """Read `$(…)`."""
+        """Read `$(…)`. Only a quoted one that every version of bash ends at the same place leaves
+        the line understood.
+        """
         is_one_word = quoted and _SIMPLE_SUBSTITUTION.match(self._text, self._at)
         if not is_one_word:
             self._make_opaque("it uses the output of a command")
@@ -210,14 +221,18 @@ class WordReader(ABC):
         draft.exact = False
 
     def _match_quoted_document(self) -> re.Match[str] | None:
-        """The match of a `$(cat <<'EOF' …)` at this position, if bash finds nothing to run in it."""
+        """Returns the match of a `$(cat <<'EOF' …)` at this position, whose group 3 is its text.
+        None if there is none, or bash may find something to run in it.
+        """
         match = _QUOTED_DOCUMENT.match(self._text, self._at)
         if match is None or not _runs_nothing(match[3], self._text[match.end() :]):
             return None
         return match
 
     def _read_computation(self, draft: _Draft) -> None:
-        """Read `${…}`."""
+        """Read a `${…}` that is more than a name. The line is opaque, but commands in it are
+        read.
+        """
         self._make_opaque("it computes with variables")
         draft.exact = False
         self._at += 2
@@ -230,7 +245,9 @@ class WordReader(ABC):
         self._at += 1
 
     def _read_dollar(self, draft: _Draft, *, quoted: bool) -> None:
-        """Read a `$` that begins no expansion known here."""
+        """Read a `$` that is only text, or begins an expansion that is not known here, which makes
+        the line opaque.
+        """
         is_translated = self._text.startswith('$"', self._at) and not quoted
         if is_translated or not _PLAIN_DOLLAR.match(self._text, self._at):
             self._make_opaque("it computes with variables")
@@ -238,7 +255,9 @@ class WordReader(ABC):
         self._at += 1
 
     def _read_variable(self, draft: _Draft, name: str, raw: str, *, quoted: bool) -> None:
-        """Add the value of a variable to the word, if it is known and stays one word."""
+        """Add the value of a variable to the word, if it is known and stays one word. `raw` is the
+        variable as it was written.
+        """
         home, value = os.environ.get("HOME", ""), self._line.values.get(name)
         if name == "HOME" and value is None and re.fullmatch(r"/[\w/.@+-]*", home):
             draft.text += home
@@ -253,14 +272,15 @@ class WordReader(ABC):
     def _unknown_variable(
         self, draft: _Draft, name: str, raw: str, value: Word | None, *, quoted: bool
     ) -> None:
-        """Add a variable whose value is not known. Without quotes it may become several words: the
-        line is opaque.
+        """Add a variable whose value is not known for certain; the word is not exact then. Without
+        quotes it may become several words, which makes the line opaque. `value` is the one that the
+        line has set, or None.
         """
         is_one_word = value is None and _UNSPLIT.fullmatch(os.environ.get(name, ""))
         if not quoted and not is_one_word:
             self._make_opaque(f"the value of {raw} is not known")
         draft.exact = False
-        if name == "IFS":
+        if name == "IFS":  # its value is white space
             draft.text += " "
         else:
             draft.text += value.text if value and value.raw else raw
@@ -273,7 +293,9 @@ class WordReader(ABC):
         draft.exact = False
 
     def _read_quoted(self, pattern: re.Pattern[str]) -> str:
-        """The text between the quotes of `pattern`; the rest of the text if they are not closed."""
+        """Read a quoted piece that `pattern` matches at this position; returns the text between the
+        quotes. If they are not closed, the line is hidden, and the rest of the text is returned.
+        """
         match = pattern.match(self._text, self._at)
         if not match:
             self._hide("a quote is not closed")
@@ -283,15 +305,23 @@ class WordReader(ABC):
 
 
 def _runs_nothing(text: str, rest: str) -> bool:
-    """Whether bash finds nothing to run in the text of `$(cat <<'EOF' …)`; 3.2, which macOS has,
-    ends it at a `)`.
+    """Whether bash finds nothing to run in the text of a `$(cat <<'EOF' …)` before `rest`.
+
+    Bash 3.2, which macOS has, does not know here-documents in `$(…)`: it reads the text as quotes
+    and expansions, and ends at a `)`.
     """
-    reads_documents = sys.platform == "linux" and shutil.which("bash") is not None
-    return reads_documents or not (re.search(r'[$`"\\]', text) or ("'" in text and "'" in rest))
+    knows_documents = sys.platform == "linux" and shutil.which("bash") is not None
+    if knows_documents:
+        return True
+    has_expansion = re.search(r'[$`"\\]', text)
+    may_open_quote = "'" in text and "'" in rest
+    return not has_expansion and not may_open_quote
 
 
 def _unescape(match: re.Match[str]) -> str:
-    """The character of an escape between `$'` and `'`."""
+    """Returns the character that an escape between `$'` and `'` stands for, by its code, as `n` of
+    `\\n`; for one without a meaning the code itself.
+    """
     code = match[1]
     if code[0] in "xuU" and len(code) > 1:
         return chr(min(int(code[1:], 16), 0x10FFFF))

@@ -80,11 +80,13 @@ class InnerCommands(msgspec.Struct, frozen=True):
     opaque: str = ""
     """Why the line cannot be judged; empty if it can."""
     hidden: str = ""
-    """Why what it runs cannot be listed; empty if it is listed, or if the command itself is judged."""
+    """Why what it runs cannot be listed; empty if it is listed, or if the command itself is
+    judged.
+    """
 
 
 def inner_commands(command: Command) -> InnerCommands | None:
-    """What `command` runs; None for a command that runs nothing else."""
+    """Returns what a command runs, besides itself; None for a command that runs nothing else."""
     if [word.text for word in command.arguments] == ["--version"]:
         return None
     name = command.program
@@ -97,7 +99,9 @@ def inner_commands(command: Command) -> InnerCommands | None:
 
 
 def _guess_inner(command: Command) -> InnerCommands | None:
-    """What a program may run that is known to run commands, but is not read further."""
+    """Returns guesses at what a command may run, if its program is known to run commands, but its
+    arguments are not understood. None for other programs.
+    """
     words = command.arguments
     if command.program in _RUNNERS:
         return InnerCommands(guesses=_guess_suffixes(words))
@@ -113,17 +117,17 @@ _SCRIPT_OPTION = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*")
 
 
 def _inner_of_shell(command: Command) -> InnerCommands:
-    """What `bash -c TEXT`, or a shell that reads its script from standard input, runs. For `bash
-    FILE` it is empty: the line is judged by the command `bash` itself.
+    """Returns what `bash -c TEXT` runs, or a shell that reads its script from a here-document. For
+    `bash FILE` it is empty: the line is judged by the command `bash` itself.
     """
     words, name = command.arguments, command.program
-    options = [at for at, word in enumerate(words) if _SCRIPT_OPTION.fullmatch(word.text)]
-    has_script_text = bool(options)
-    first = options[0] + 1 if options else 0
+    script_options = [at for at, word in enumerate(words) if _SCRIPT_OPTION.fullmatch(word.text)]
+    has_script_text = bool(script_options)
+    first = script_options[0] + 1 if script_options else 0
     operands = [at for at in range(first, len(words)) if not words[at].text.startswith(("-", "+"))]
     if not operands:
         return _shell_script(name, None if has_script_text else command.stdin)
-    operand = operands[0]
+    operand = operands[0]  # the text after `-c`, or the file
     if not all(word.exact for word in words[: operand + 1]):
         return InnerCommands(
             hidden=f"what {name} would run is computed", guesses=_guess_suffixes(words)
@@ -134,14 +138,16 @@ def _inner_of_shell(command: Command) -> InnerCommands:
 
 
 def _shell_script(name: str, script: str | None) -> InnerCommands:
-    """What a shell runs whose script is this text, which is None if it is not known."""
+    """Returns what a shell (`name`) runs whose script is this text; None: the text is not known."""
     if script is None:
         return InnerCommands(hidden=f"{name} reads its commands from its input")
     return InnerCommands(script=script, transparent=True, opaque=f"{name} runs a script")
 
 
 def _inner_of_eval(command: Command) -> InnerCommands:
-    """What `eval`, `trap` and the like run: text, or a file whose commands are not known."""
+    """Returns what `eval`, `trap` and `alias` run, which is text among their words; of `source` and
+    `.` it is not known. The line is always opaque.
+    """
     name, words = command.program, command.arguments
     texts = [word.text for word in words]
     scripts = {
@@ -159,7 +165,9 @@ def _inner_of_eval(command: Command) -> InnerCommands:
 
 
 def _inner_of_find(command: Command) -> InnerCommands | None:
-    """The commands that `find` runs with `-exec` and the like; None if it runs none."""
+    """Returns the commands that `find` runs with `-exec` and the like, in which `{}` stands for a
+    file below its folders. None if it runs none.
+    """
     words = command.arguments
     commands: list[Command] = []
     starts = find_starts(words)
@@ -170,6 +178,7 @@ def _inner_of_find(command: Command) -> InnerCommands | None:
     texts = [word.text for word in words]
     tests = texts[: runs[0][0] - 1] if runs else []  # before the first command
     asks_for_regular = ("-type", "f") in itertools.pairwise(tests)
+    # With `-o` and the like another test may let a link through.
     is_regular = asks_for_regular and _FIND_ALTERNATIVES.isdisjoint(texts)
     for begin, end in runs:
         if end > begin:
@@ -180,23 +189,23 @@ def _inner_of_find(command: Command) -> InnerCommands | None:
 def _with_names(
     words: Sequence[Word], folders: tuple[str, ...], is_regular: bool = False
 ) -> tuple[Word, ...]:
-    """The words, where `{}` represents a file below the folders; a word that only contains `{}` may
-    be anything.
+    """Returns the words of a command in which `{}` stands for a file below the folders, which is
+    not a link if `is_regular`. A word that has more than `{}` in it may be anything.
     """
-    return tuple(
-        (
-            replace(
-                word, exact=False, under=folders if word.text == "{}" else (), regular=is_regular
-            )
-            if "{}" in word.text
-            else word
-        )
-        for word in words
-    )
+    named: list[Word] = []
+    for word in words:
+        if "{}" not in word.text:
+            named.append(word)
+            continue
+        under = folders if word.text == "{}" else ()
+        named.append(replace(word, exact=False, under=under, regular=is_regular))
+    return tuple(named)
 
 
 def folders_of_names(command: Command | None) -> tuple[str, ...]:
-    """The folders whose files a command prints the names of; empty if it may print other text."""
+    """Returns the folders of which a command, perhaps with filters after it in a pipe, prints names
+    of files. Empty if it may print other text, and for None.
+    """
     lister = _find_lister(command)
     if lister is None:
         return ()
@@ -215,7 +224,9 @@ def folders_of_names(command: Command | None) -> tuple[str, ...]:
 
 
 def _find_lister(command: Command | None) -> Command | None:
-    """The command at the begin of a pipe whose lines arrive unchanged, if it may list names."""
+    """Returns the command at the beginning of the pipe that ends with `command`, if it may list
+    names of files and the filters after it do not change the lines. Otherwise None.
+    """
     while command is not None and command.program in _NAME_FILTERS and command.source is not None:
         if not _prints_lines_unchanged(command):
             return None
@@ -226,7 +237,7 @@ def _find_lister(command: Command | None) -> Command | None:
 
 
 def _prints_lines_unchanged(command: Command) -> bool:
-    """Whether a filter reads only its input, and has no option that changes the lines."""
+    """Whether a filter reads nothing but its input, and has no option that changes the lines."""
     if files_read(command) != ():
         return False
     options = [word.text for word in command.arguments if word.text[:1] == "-"]
@@ -234,13 +245,17 @@ def _prints_lines_unchanged(command: Command) -> bool:
 
 
 def _names_exact_files(word: Word, command: Command) -> bool:
-    """Whether a word of a command that lists names is known, and can begin only plain names."""
+    """Whether a word that names a folder for a command that lists names is known, and makes no odd
+    names. git prints names in its index, which are checked elsewhere.
+    """
     return word.exact and (command.name == "git" or not ODD_NAME.search(word.text))
 
 
 def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
-    """The command that `env`, `xargs`, `sudo` and the like run; None if they only print. With an
-    option that is not understood the line is opaque.
+    """Returns the command that a wrapper such as `env`, `xargs` or `sudo` runs; None if it only
+    prints.
+
+    With an option that is not understood the line is opaque, and the command may begin at any word.
     """
     if _only_prints(command):
         return None
@@ -250,6 +265,7 @@ def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
         guesses = _guess_suffixes(command.arguments)
         return InnerCommands(hidden="env -S splits text into a command", guesses=guesses)
     words, assignments = options.operands, list(command.assignments)
+    # Leaves the words and the assignments of the inner command in these lists.
     is_begin_understood = _take_own_words(name, words, assignments)
     if not words:
         return InnerCommands(opaque=f"{name} is not understood")
@@ -278,7 +294,9 @@ def _only_prints(command: Command) -> bool:
 
 
 def _is_understood(command: Command, row: CommandRow, options: ReadOptions) -> bool:
-    """Whether a wrapper with these options is judged by the command that it runs."""
+    """Whether a wrapper with these options does nothing but run its inner command, so that this
+    alone is judged.
+    """
     if row.operands != "command" or command.name != command.program or options.unlisted:
         return False
     for option, values in options.values.items():
@@ -288,8 +306,8 @@ def _is_understood(command: Command, row: CommandRow, options: ReadOptions) -> b
 
 
 def _take_own_words(name: str, words: list[Word], assignments: list[Assignment]) -> bool:
-    """Remove the words that a wrapper has before the inner command; returns whether they are
-    understood. The settings of `env` are added to `assignments`.
+    """Remove the words from `words` that a wrapper has before the inner command; returns whether
+    they are understood. The settings of `env` are moved to `assignments`.
     """
     if name == "env":
         return _take_env_settings(words, assignments)
@@ -300,8 +318,8 @@ def _take_own_words(name: str, words: list[Word], assignments: list[Assignment])
 
 
 def _take_env_settings(words: list[Word], assignments: list[Assignment]) -> bool:
-    """Move the settings of `env` from its words to the assignments; returns whether all are
-    understood.
+    """Move the settings at the beginning of the words of `env` to the assignments; returns whether
+    all are understood. `-` alone, which empties the environment, is removed and not understood.
     """
     is_understood = True
     while words and ((setting := _ENV_SETTING.match(words[0].text)) or words[0].text == "-"):
@@ -313,8 +331,8 @@ def _take_env_settings(words: list[Word], assignments: list[Assignment]) -> bool
 
 
 def _guess_suffixes(words: Sequence[Word]) -> tuple[Command, ...]:
-    """Guesses for the inner command if it is not known at which word it starts: it may start at each
-    of the first 12 words, or be the text in one word.
+    """Returns guesses at the inner command, if it is not known at which word it begins: at each of
+    the first 12 words, or in the text of a word with blanks.
     """
     scripts = [tuple(map(Word, word.text.split())) for word in words if re.search(r"\s", word.text)]
     starts = [tuple(words[at:]) for at in range(min(len(words), 12)) if words[at].text]
