@@ -179,7 +179,7 @@ def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     answer = "yes" if options.trust else request.trust
     files = container_files(root, options)
     trusted = is_trusted(trust_store, options.cwd, "no" if options.safe else answer, files)
-    trusted = trusted and not options.safe  # without files of the project, all is trusted
+    trusted = trusted and not options.safe  # `is_trusted` is True if there are no such files
     settings_of_places = settings_by_place(root if trusted else None, options.settings)
     demand_rules(settings_of_places, [tool.name for tool in options.tools])
     settings = build_settings(explain_settings(settings_of_places))
@@ -508,6 +508,7 @@ def _build_plan_approval(
 
 
 def _build_titles(basis: SessionBasis, models: ModelSource) -> Titles:
+    """Build what finds titles. It does so by itself if there is a user and the session is saved."""
     options, transcript = basis.options, basis.transcript
     is_automatic = options.interactive and basis.settings.sessions.titles and not options.ephemeral
     labels = SessionLabels(transcript, options.cwd, basis.resumed)

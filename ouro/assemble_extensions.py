@@ -307,10 +307,10 @@ def instructions_in(basis: SessionBasis, cwd: Path) -> ProjectInstructions:
     def trusts(path: Path) -> bool:
         """Whether a file in the folder is the same as a trusted file of the project."""
         original = basis.root / path.relative_to(root)
-        is_same = original == path or (
-            original.is_file() and original.read_bytes() == path.read_bytes()
-        )
-        return is_same and _trusts(basis, original)
+        is_original = original == path
+        if is_original or (original.is_file() and original.read_bytes() == path.read_bytes()):
+            return _trusts(basis, original)
+        return False
 
     return ProjectInstructions(cwd, trusts)
 

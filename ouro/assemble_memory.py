@@ -103,6 +103,7 @@ def _build_manager(
         return prices.cost(Usage(input=tokens, cached=tokens)) if prices else None
 
     def core_consolidator() -> long_term.LongTermMemoryConsolidator:
+        """Build what merges the core, when it is needed."""
         return long_term.LongTermMemoryConsolidator(
             ask_in_background(models, transcript, "compact", "consolidation"),
             basis.mask.kind_in_memory,

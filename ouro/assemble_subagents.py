@@ -227,17 +227,18 @@ def _build_tools(
     confinement: Confinement,
     permissions: Permissions,
 ) -> list[AnyTool]:
-    """Build the tools of a subagent that works in `cwd`, without those of files."""
+    """Build the tools of a subagent that works in `cwd`, except those of the files in `tools/`."""
     basis, extensions, keeps_back = shared.basis, shared.extensions, permissions.keeps_back
     files_seen = build_files_seen(shared, permissions.workspace)
     shell = build_shell(basis, cwd, jobs, confinement)
-    return [
-        *builtin_tools(shell, jobs, TodoPlan(), files_seen, build_search(shared), keeps_back),
-        *(lsp_tools(extensions, files_seen, keeps_back) if cwd == basis.cwd else ()),
-        *skill_tools(extensions),
-        *web_tools(basis, shared.models, []),
-        *mcp_tools(basis, extensions),
-    ]
+    search = build_search(shared)
+    tools = [*builtin_tools(shell, jobs, TodoPlan(), files_seen, search, keeps_back)]
+    if cwd == basis.cwd:  # language servers know the files of this folder only
+        tools += lsp_tools(extensions, files_seen, keeps_back)
+    tools += skill_tools(extensions)
+    tools += web_tools(basis, shared.models, problems=[])  # the session has reported them
+    tools += mcp_tools(basis, extensions)
+    return tools
 
 
 def _choose_models(spec: AgentSpec, shared: AgentServices) -> Callable[[], Sequence[Model]]:
@@ -286,6 +287,7 @@ def select_tools(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> dict[str, Any
     excluded = {*_NOT_FOR_CHILDREN, *spec.without}
 
     def has(name: str) -> bool:
+        """Whether the subagent has the tool of this name."""
         if name in excluded:
             return False
         is_of_server = any(

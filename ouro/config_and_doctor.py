@@ -101,9 +101,9 @@ async def _config(context: ActionContext, *, as_list: bool, key: str = "") -> An
     """Show all settings, or let the user choose and change one. None if they cancel."""
     root, is_trusted, notices = trust_of(context.cwd)
     session = context.session
-    sources = (
-        session.extensions.settings if session else SettingsSources(root if is_trusted else None)
-    )
+    sources = SettingsSources(root if is_trusted else None)
+    if session:
+        sources = session.extensions.settings
     explained = explain_settings(settings_by_place(*sources))
     if sources.project is None and (root / CONFIG_FILE).exists():
         notices.append(
@@ -353,7 +353,7 @@ def _folders(_folder: Path) -> Iterator[CheckFinding]:
 
 
 def _settings(folder: Path) -> Iterator[CheckFinding]:
-    """Whether the settings files can be read, and their rules are valid."""
+    """Whether the settings files can be read, and their rules are valid. Raises ConfigError if not."""
     path = get_config_path()
     root, is_trusted = folder_settings(folder)[:2]
     yield CheckFinding("good", f"{tilde(path)} can be read" if path.exists() else "the defaults")

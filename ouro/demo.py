@@ -254,11 +254,10 @@ def _opener(project: Path, message: str, *, watched: bool = True) -> Opener:
     python = "python3" if shutil.which("python3") else shlex.quote(sys.executable)
     test_command = f"{python} -m unittest"
     pace = PACE if watched else 0
-    model = (
-        remembering_model(pace, watched=watched)
-        if message == SECOND_MESSAGE
-        else recorded_model(test_command, pace, watched=watched)
-    )
+    if message == SECOND_MESSAGE:
+        model = remembering_model(pace, watched=watched)
+    else:
+        model = recorded_model(test_command, pace, watched=watched)
     settings = {"permissions.mode": "ask", "permissions.allow": (f"shell({test_command})",)}
     return opener(Options(project, settings, ready_model=model))
 

@@ -209,7 +209,10 @@ def system(text: str) -> Message:
 
 
 def user(text: str, images: Sequence[Image] = (), context: str = "") -> Message:
-    return Message("user", (*((Context(context),) if context else ()), Text(text), *images))
+    parts: tuple[Part, ...] = (Text(text), *images)
+    if context:
+        parts = (Context(context), *parts)
+    return Message("user", parts)
 
 
 def assistant(text: str, *calls: ToolCall) -> Message:

@@ -118,6 +118,7 @@ def included_files(root: Path) -> list[str]:
     git = Git(root, _GIT_TIMEOUT)
     ignored = ("--others", "--ignored")
     matching = git.paths(*ignored, f"--exclude-from={patterns}")
+    # Of these, only what git ignores by its own rules.
     included: list[str] = []
     for start in range(0, len(matching), _NAMES_AT_ONCE):
         names = [f":(literal){name}" for name in matching[start : start + _NAMES_AT_ONCE]]

@@ -501,7 +501,8 @@ def _node(text: str, to: Any, variable: str) -> Node:
     value.
     """
     is_list = str(to).startswith("tuple")
-    if str(to).startswith("collections.abc.Mapping") or (is_list and text.startswith(("[", "{"))):
+    has_keys = str(to).startswith("collections.abc.Mapping")
+    if has_keys or (is_list and text.startswith(("[", "{"))):
         return parse_yaml(text, variable)
     if not is_list:
         return Scalar(text)

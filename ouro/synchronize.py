@@ -148,6 +148,7 @@ async def _in_session(
     loop, stopped = asyncio.get_running_loop(), threading.Event()
 
     def progress(what: str) -> None:
+        """Queue a step for the user, from any thread. Raises UsageError if the generator was closed."""
         if stopped.is_set():
             raise UsageError(_INTERRUPTED)
         if what:

@@ -219,6 +219,7 @@ def _stopping_unless(is_wanted: Callable[[], bool], stop: Callable[[], None]) ->
     ended = threading.Event()
 
     def watch() -> None:
+        """Look every `_POLL_SECONDS` until the context ends, or the work was stopped."""
         while not ended.wait(_POLL_SECONDS):
             if not is_wanted():
                 stop()

@@ -183,6 +183,7 @@ def task_fields(table: YamlTable, name: str, path: str = "") -> dict[str, Any]:
 
 
 def _json_schema(text: str, where: str) -> dict[str, Any]:
+    """The schema in a text of JSON. Raises ConfigError, with its place `where`, if it is not one."""
     try:
         return decode_json(text, dict[str, Any])
     except msgspec.MsgspecError as error:

@@ -75,6 +75,7 @@ async def clipboard_image() -> Image | None:
     result.set_running_or_notify_cancel()
 
     def grab() -> None:
+        """Read the image in this thread, and pass it or the error to `result`."""
         try:
             result.set_result(_read_clipboard_image())
         except Exception as error:  # noqa: BLE001 (raised where the result is awaited)

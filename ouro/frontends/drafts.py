@@ -77,7 +77,11 @@ class DraftFile:
 
 
 class KeptDraft:
-    """The unsent text of a prompt: it is saved a moment after it has changed."""
+    """The unsent text of a prompt: it is saved a moment after it has changed.
+
+    Args:
+        unsent: returns the text of the prompt.
+    """
 
     def __init__(self, unsent: Callable[[], str]) -> None:
         self._unsent = unsent

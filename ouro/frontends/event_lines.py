@@ -248,8 +248,10 @@ class MemoryChanges:
 
 
 def _changed_lines(body: Body | None) -> tuple[str, ...]:
-    """The lines that are gone or new in all files of a diff."""
+    """The lines that are gone or new in all files of a diff, with their marks; empty for another body."""
+    if not isinstance(body, Diff):
+        return ()
     lines: list[str] = []
-    for change in body.changes if isinstance(body, Diff) else ():
+    for change in body.changes:
         lines += change.changed_lines()
     return tuple(lines)

@@ -43,11 +43,10 @@ class PromptHistory:
         """All entries without duplicates, the oldest first: those of other projects, of this one,
         of this session. An unreadable file counts as empty.
         """
-        entries = [
-            *_read(self._path),
-            *(_read(self._project) if self._project else ()),
-            *self._session_entries,
-        ]
+        entries = _read(self._path)
+        if self._project:
+            entries += _read(self._project)
+        entries += self._session_entries
         # Of equal entries the newest stays.
         newest_first = dict.fromkeys(reversed(entries))
         return list(newest_first)[::-1]

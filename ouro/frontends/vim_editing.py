@@ -79,7 +79,8 @@ class VimEditor(VimCursor):
 
     def press(self, key: str) -> None:
         """Handle a key: a character, `<Esc>`, `<C-r>`, `<CR>`, `<BS>`, `<Left>` … It is kept until the
-        keys are a command. Keys that cannot be one are dropped.
+        keys are a command, which is then run. Keys that cannot be one are dropped. `<Esc>` drops all
+        keys, and ends a visual mode.
         """
         if key == "<Esc>" or (key == "<C-c>" and self._keys):
             self._keys.clear()

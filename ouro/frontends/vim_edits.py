@@ -192,6 +192,7 @@ def _indent(line: str) -> str:
 
 
 def _dedent(line: str) -> str:
+    """The line without a tab, or up to SHIFT_WIDTH blanks, at its beginning."""
     if line.startswith("\t"):
         return line[1:]
     blanks = len(line) - len(line.lstrip(" "))

@@ -372,6 +372,7 @@ def _span_of_paragraph(text: str, offset: int, around: bool) -> TextSpan:
         start = line_start(text, start - 1)
 
     def end_of_run(at: int) -> int:
+        """The end of the run of blank or of other lines that begins at `at`."""
         blank = is_blank(at)
         while at < len(text) and is_blank(at) == blank:
             at = line_end(text, at) + 1

@@ -268,9 +268,8 @@ class _LineReader:
                 self._count_tokens(dictionary(event.get("info")))
             case "thread_rolled_back":
                 turns, prompts = count_of(event.get("num_turns")), self.builder.prompts
-                if turns and prompts:
+                if turns and prompts:  # the last `turns` were undone; there may be fewer here
                     self._answer = 0
-                    # The file may name more turns than there are prompts.
                     first_undone = prompts[-turns:][0]
                     remaining = [n for n in self.builder.branch if n < first_undone]
                     self.builder.rewind(max(remaining, default=0), self._at)

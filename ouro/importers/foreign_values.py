@@ -162,8 +162,10 @@ def texts_and_images(content: Any) -> list[Text | Image]:
     """
     if isinstance(content, str):
         return [Text(cut_text(content))] if content.strip() else []
+    if not isinstance(content, list):
+        return []
     parts: list[Text | Image] = []
-    for block in content if isinstance(content, list) else []:
+    for block in content:
         match block:
             case {"text": str(text)} if text.strip():
                 parts.append(Text(cut_text(text)))

@@ -278,8 +278,10 @@ def _changes(arguments: Mapping[str, Any]) -> tuple[FileChange, ...]:
     if not isinstance(path, str):
         return ()
     edits = arguments.get("edits")
+    # A tool for one edit has its texts among the arguments themselves.
+    all_edits = dictionaries(edits) if isinstance(edits, list) else [arguments]
     changes: list[FileChange] = []
-    for edit in dictionaries(edits) if isinstance(edits, list) else [arguments]:
+    for edit in all_edits:
         old, new = edit.get("old_string"), edit.get("new_string")
         if isinstance(old, str) and isinstance(new, str):
             changes.append(FileChange(path, old, new))

@@ -408,16 +408,11 @@ class LanguageServers:
         """The new errors of a server after changes, with those of earlier changes that no result has had
         yet. A check that takes too long continues in the background.
         """
-        files = [
-            {
-                "path": str(change.path),
-                "before": change.before,
-                "after": change.after,
-                "language": language,
-            }
-            for change in changes
-            if (language := server.spec.language(change.path))
-        ]
+        files: list[JsonObject] = []
+        for change in changes:
+            if language := server.spec.language(change.path):
+                texts = {"before": change.before, "after": change.after}
+                files.append({"path": str(change.path), **texts, "language": language})
         task = asyncio.create_task(self._run_check(server, files))
         self._hold_task(task)
         self._checks.add(task)

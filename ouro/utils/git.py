@@ -456,9 +456,9 @@ def same_project(project: str) -> Callable[[str], bool]:
 
     @cache
     def is_same(other: str) -> bool:
-        return other == project or (
-            repository is not None and repository_of(text_path(other)) == repository
-        )
+        if other == project:
+            return True
+        return repository is not None and repository_of(text_path(other)) == repository
 
     return is_same
 

@@ -24,6 +24,7 @@ def trim_memory() -> None:
 
 
 def _call_libc(name: str, *arguments: int) -> None:
+    """Call a function of the C library; nothing happens if it has none of this name."""
     import ctypes  # imported late: 2 ms that a start does not need
 
     if function := getattr(ctypes.CDLL(None), name, None):

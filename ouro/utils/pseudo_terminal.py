@@ -14,7 +14,9 @@ _OWN_TERMINAL = ': <>"$0"; exec "$@"'
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:
-    """Set the size of a terminal. Its program gets a signal."""
+    """Set the size of a terminal, about which its program gets a signal. Nothing happens if the descriptor
+    is not a terminal.
+    """
     with suppress(OSError):
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 

@@ -334,7 +334,7 @@ def declared_for(path: Path, start: bytes) -> list[str]:
     order.
     """
     names = [declared_in(start), _in_editorconfig(path), _in_git_attributes(path)]
-    return [known_name for name in names if name and (known_name := known_encoding(name))]
+    return [known_name for known_name in map(known_encoding, filter(None, names)) if known_name]
 
 
 def _in_editorconfig(path: Path) -> str:

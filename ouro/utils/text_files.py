@@ -136,7 +136,8 @@ def _decode_legacy(data: bytes, path: Path | None) -> TextFile:
     _require_text(data)
     from ouro.utils.text_encoding import declared_for, guess, neighbour_encodings
 
-    for name in declared_for(path, data[:1024]) if path else []:
+    declared = declared_for(path, data[:1024]) if path else []
+    for name in declared:
         if _fits(data, name):
             return TextFile(data.decode(name), name)
     best_guess = guess(data, neighbour_encodings(path) if path else ())

@@ -260,6 +260,7 @@ class EditorAgent:
 
     @report_errors
     async def close_session(self, session_id: str, **_meta: Any) -> acp.CloseSessionResponse:
+        """Close an open session; it can be loaded again."""
         editor = self._get_editor(session_id)
         del self._sessions[session_id]
         await editor.close()
@@ -292,6 +293,7 @@ class EditorAgent:
     async def set_session_mode(
         self, mode_id: str, session_id: str, **_meta: Any
     ) -> acp.SetSessionModeResponse:
+        """Set the mode, and send the client its settings."""
         editor = self._get_editor(session_id)
         await editor.set_option("mode", mode_id)
         await editor.send_settings()

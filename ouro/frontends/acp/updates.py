@@ -206,6 +206,7 @@ class EventUpdates:
                     )
                 return content
             case CommandOutput(command, output, exit_code):
+                # Without an exit code it has not run yet: a question shows the command.
                 without_output = command if exit_code is None else "(no output)"
                 return [_text_content(block(output or without_output))]
             case Plain(text, language):

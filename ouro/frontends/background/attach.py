@@ -58,6 +58,7 @@ def _make_opener(record: BackgroundRecord) -> OpenSession:
     """A function that attaches to this session, for a front end that would otherwise open one."""
 
     async def open_session(_request: OpenRequest) -> Session:
+        """Attach to the session. Raises HostGone, with advice if it has ended."""
         try:
             return await remote_session(record)
         except HostGone as error:

@@ -30,6 +30,9 @@ class AttachedRepl(Repl):
         return RemoteTurns(self, self)
 
     async def _carry_out(self, line: str) -> None:
+        """Send what the user typed to the session. A message, unlike a command, a shell line and a
+        memory, comes back as an event.
+        """
         if not line.startswith(("/", "!", "#")):
             self._printer.echoed.append(line)  # the session sends it back: it is not printed twice
         await self._front_end.send(line)
@@ -59,6 +62,7 @@ class AttachedRepl(Repl):
         return True
 
     def cycle_mode(self) -> None:
+        """Set the next mode in the session; nothing happens before the session is attached."""
         from ouro.commands.mode import next_mode
 
         session = self.turns.session

@@ -337,6 +337,7 @@ class SessionHost(TurnObserver):
         self.send_state_soon()
 
     def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:
+        """Send the end of a turn and the state to the viewers, and record the last line."""
         for viewer in self.viewers:
             viewer.send_turn(outcome, seconds)
         self.send_state_soon()
@@ -346,6 +347,7 @@ class SessionHost(TurnObserver):
         self.send_state_soon()
 
     async def run_command(self, text: str) -> bool:
+        """Run a slash command, after which the state may be another. Returns what `dispatch` returns."""
         try:
             return await dispatch(self.front_end, text)
         finally:

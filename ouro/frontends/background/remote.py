@@ -157,7 +157,7 @@ class RemoteSession:
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raises UsageError for what only a session in this process has."""
-        if name.startswith("__"):
+        if name.startswith("__"):  # Python itself looks whether it is there
             raise AttributeError(name)
         raise UsageError(
             "This cannot be done while attached: the session runs in another process.",
@@ -190,6 +190,7 @@ class RemoteSession:
         return sorted(list_project_files(self.cwd))
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
+        """Send an answer to the host, without waiting whether it is still wanted."""
         fields = msgspec.to_builtins(answer)
         if isinstance(answer, Permit):
             self.connection.send(f"_{names.ANSWER}", questionId=question_id, **fields)
@@ -315,6 +316,7 @@ class RemoteTurns(TurnQueue):
         return place
 
     def interrupt(self) -> bool:
+        """Ask the host to interrupt its turn; returns whether one runs."""
         if self._remote is None or not self._is_turn_running:
             return False
         self._remote.connection.notify("session/cancel", sessionId=self._remote.id)

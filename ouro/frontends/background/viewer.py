@@ -354,6 +354,7 @@ class Viewer:
         self._questions[question.question_id] = asyncio.create_task(self._ask_in_client(question))
 
     async def _ask_in_client(self, question: PermissionAsked | QuestionAsked) -> None:
+        """Ask the user of a client that is not ouro, and answer the question if they do."""
         if isinstance(question, PermissionAsked):
             await self._ask_permission(question)
         else:

@@ -52,6 +52,7 @@ class HeadlessFrontEnd(FrontEnd):
         self.texts.append(clean(markdown))
 
     def say(self, text: str, level: Level = "info") -> None:
+        """Add a line to the answer of the command; warnings and errors are printed beside it."""
         if level == "info":
             self.texts.append(clean(text))
         else:

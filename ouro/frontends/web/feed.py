@@ -131,6 +131,7 @@ class SessionFeed(TurnObserver):
         self._has_changed.set()
 
     def show(self, event: Event) -> None:
+        """Collect the card of an event. If too many wait for the page, the oldest are dropped."""
         self._show_event(event)
         while len(self._cards) > MAX_WAITING:
             del self._cards[next(iter(self._cards))]

@@ -156,6 +156,7 @@ class WebServer:
         """
 
         async def check_and_handle(request: web.Request) -> web.StreamResponse:
+            """Answer a request; a refused one is logged."""
             try:
                 self._check(request, kind, is_change=is_change)
                 return await handle(request)
@@ -488,6 +489,7 @@ def _require_terminal() -> None:
 
 
 async def _add_headers(request: web.Request, answer: web.StreamResponse) -> None:
+    """Add the headers of the guard to an answer; the page with the terminal has another policy."""
     answer.headers.update(HEADERS)
     has_terminal = request.path == "/screen"
     answer.headers["Content-Security-Policy"] = content_policy(has_terminal=has_terminal)
