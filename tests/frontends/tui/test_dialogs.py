@@ -160,6 +160,19 @@ async def test_a_low_terminal_shows_a_short_question_whole_and_scrolls_a_long_on
         assert "Esc closes" in screen_text(pilot.app)
 
 
+async def test_a_short_list_that_hides_choices_says_which_one_of_how_many_is_marked():
+    choices = [Choice("yes", "yes", "trust this folder, now and later"), *MANY[:2]]
+    async with screen_of(FakeSession()).run_test(size=(20, 5)) as pilot:
+        await opened(pilot)
+        pilot.app.push_screen(Picker("Do you trust /home/me/projects/shop?", choices))
+        await until(pilot, lambda: "1/3 ↑↓ trust this" in screen_text(pilot.app))
+        await pilot.press("down")
+        await until(pilot, lambda: "2/3 ↑↓" in screen_text(pilot.app))
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "3 choice 1" in screen_text(pilot.app))
+        await until(pilot, lambda: "/3 ↑↓" not in screen_text(pilot.app))
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in {*WRITING, "Help"}])
 async def test_a_question_mark_shows_the_keys_and_escape_goes_back_one_step(name):
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:

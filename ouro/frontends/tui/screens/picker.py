@@ -73,6 +73,8 @@ class Picker(Sheet[str | None]):
         self._typed_keys: list[events.Key] = []
         """The keys of the letters that have marked a choice."""
         self._shows_prompt = False
+        self._hides_rows = False
+        """Whether a short list has not all its lines, on a very low terminal."""
         self.is_short = search is None and len(choices) <= MAX_WITHOUT_SEARCH
         if self.is_short:
             choices = [
@@ -154,11 +156,15 @@ class Picker(Sheet[str | None]):
         used_height += sheet.gutter.height + sheet.styles.margin.height
         if self.has_class("-low"):
             used_height += self._fit_question(self.size.height - used_height)
-            if again:
-                self.call_after_refresh(partial(self._make_room, again=False))
         else:  # the terminal may have been low before
             self.query_one(".sheet--question").styles.clear_rule("max_height")
-        self._list.styles.max_height = max(1, self.size.height - used_height)
+        height = max(1, self.size.height - used_height)
+        self._list.styles.max_height = height
+        if again and self.has_class("-low"):
+            self.call_after_refresh(partial(self._make_room, again=False))
+        elif self._hides_rows != (self.is_short and height < len(self._choices)):
+            self._hides_rows = not self._hides_rows
+            self._show_whole()
         if self.is_short and sheet.outer_size.height <= self.size.height - 6:
             covered = sheet.outer_size.height - (0 if self._shows_prompt else PROMPT_AND_STATUS)
             self._beneath.styles.padding = (0, 0, max(0, covered), 0)
@@ -175,13 +181,18 @@ class Picker(Sheet[str | None]):
         return min(question.virtual_size.height, max_height) - height
 
     def _show_whole(self) -> None:
-        """Show the whole marked choice below the list if its line is cut."""
+        """Show the whole marked choice below the list if its line is cut, or other choices are
+        hidden. Then its number comes first.
+        """
         marked = self._list.marked
-        self._whole_choice.display = marked is not None and self._list.is_cut(marked)
+        is_cut = marked is not None and self._list.is_cut(marked)
+        self._whole_choice.display = is_cut or self._hides_rows
         if marked is not None:
             text = f"{marked.label}\n{marked.detail}".rstrip()
             if self.has_class("-low"):  # there are no lines to repeat the part that is not cut
                 text = max(marked.label, marked.detail, key=len)
+            if self._hides_rows:
+                text = f"{self._list.place + 1}/{len(self._choices)} ↑↓ {text if is_cut else ''}"
             self._whole_choice.update(code_content(clean(text)))
         self.call_after_refresh(self._make_room)
 
