@@ -171,9 +171,25 @@ def _rank(name: str, letters: str) -> tuple[bool, bool, bool, int, str]:
     )
 
 
+_TYPED_MENTION = re.compile(r"""(?:^|[\s(\[{<,;:="'`])(@"[^"\n]*|@\S*)$""")
+
+
 def mention(name: str) -> str:
     """The text with which a message mentions a file: `@api.py`, `@"a b.py"`."""
     return f'@"{name}"' if re.search(r"\s", name) else f"@{name}"
+
+
+def typed_mention(before: str) -> str:
+    """The mention that is being typed at the end of a line: `@ap`, `@"a b`; empty if there is
+    none.
+    """
+    match = _TYPED_MENTION.search(before)
+    return match[1] if match else ""
+
+
+def mentioned_name(word: str) -> str:
+    """The letters of a name in a typed mention."""
+    return word.removeprefix("@").removeprefix('"')
 
 
 def _add_all(index: FileIndex, name_lists: Iterable[Sequence[str]]) -> None:

@@ -30,7 +30,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
 from ouro.commands.builtin import matching_commands
-from ouro.frontends.file_index import FileIndex, mention
+from ouro.frontends.file_index import FileIndex, mention, mentioned_name, typed_mention
 from ouro.frontends.headless.output import Pipe
 from ouro.frontends.history import PromptHistory
 from ouro.utils.editor import edit_text
@@ -246,8 +246,8 @@ class _Completer(Completer):
         before = document.text_before_cursor
         if before.startswith("/") and " " not in before and "\n" not in before:
             return self._commands(before)
-        word = before.split()[-1] if before and not before[-1].isspace() else ""
-        return self._mentions(word) if word.startswith("@") else ()
+        word = typed_mention(before.rpartition("\n")[2])
+        return self._mentions(word) if word else ()
 
     def _commands(self, typed: str) -> Iterator[Completion]:
         """The slash commands that the typed text may mean."""
@@ -265,7 +265,7 @@ class _Completer(Completer):
             session = self._repl.turns.session
             name_lists = session.find_files() if session else ()
             self._files = FileIndex(chain.from_iterable(name_lists))
-        for name in self._files.search(word[1:]):
+        for name in self._files.search(mentioned_name(word)):
             yield Completion(mention(name), -len(word), display=name)
 
 

@@ -14,6 +14,7 @@ from ouro.frontends.plain.prompt_reader import _Completer
     [
         ("see @b", '@"a b.png"'),
         ("@api", "@api.py"),
+        ('see @"a b', '@"a b.png"'),
         ("/mode", "/mode"),
         ("/q", "/q"),
         ("/usa", "/usage"),

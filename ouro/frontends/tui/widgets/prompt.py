@@ -19,7 +19,7 @@ from textual.widgets import Static, TextArea
 
 from ouro.display import Choice
 from ouro.frontends.clipboard import dropped_image
-from ouro.frontends.file_index import mention
+from ouro.frontends.file_index import mention, mentioned_name, typed_mention
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
 from ouro.frontends.tui.first_frame import PASTE_GAP
@@ -54,7 +54,6 @@ _ACTIONS_WITH_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "pre
 _FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
 """A flag emoji; Rich splits it into two characters."""
 MAX_SUGGESTIONS = 8
-_FILE_WORD = re.compile(r"(?:^|[\s(\[{<,;:=\"'`])(@\S*)$")
 _COMMAND_WORD = re.compile(r"/[\w:-]*\Z")
 
 
@@ -119,7 +118,7 @@ class Completion(PickList):
             )
 
             return matching_commands(self._session(), word[1:])[:MAX_SUGGESTIONS]
-        names = self._find_files(word[1:])
+        names = self._find_files(mentioned_name(word))
         if names is None:
             return [Choice(word, "reading the list of files …")]
         return [Choice(f"{mention(name)} ", name) for name in names]
@@ -129,8 +128,7 @@ def _word_to_complete(before: str) -> str:
     """The command or file being typed; empty if it is neither."""
     if "\n" not in before and _COMMAND_WORD.fullmatch(before):
         return before
-    match = _FILE_WORD.search(before.rpartition("\n")[2])
-    return match[1] if match else ""
+    return typed_mention(before.rpartition("\n")[2])
 
 
 class PromptArea(TextArea, inherit_bindings=False):
@@ -373,14 +371,18 @@ class PromptArea(TextArea, inherit_bindings=False):
 
     def _accept(self, send: bool) -> bool:
         """Insert the marked suggestion; returns whether the key is used up. If not, Enter sends the
-        command that is complete.
+        command that is complete. After Tab at a folder, what is in it is suggested.
         """
         suggestion, word = self.completion.marked, self.completion.word
         if suggestion is None or (send and suggestion.value.strip() == word):
             return False
         row, column = self.cursor_location
-        self.replace(suggestion.value, (row, column - len(word)), (row, column))
-        self.completion.close(self.before_cursor)
+        folder = suggestion.value.rstrip(' "')
+        enters_folder = not send and folder.endswith("/") and folder != word
+        value = folder if enters_folder else suggestion.value
+        self.replace(value, (row, column - len(word)), (row, column))
+        if not enters_folder:
+            self.completion.close(self.before_cursor)
         return not (send and not suggestion.value.endswith(" "))
 
     async def action_send(self) -> None:

@@ -296,6 +296,29 @@ async def test_at_suggests_files_and_escape_closes_without_interrupting():
         assert prompt(pilot).text == "in @docs/guide.md "
 
 
+async def test_tab_at_a_folder_suggests_what_is_in_it_also_with_spaces():
+    session = FakeSession()
+    session.files = ["my dir/", "my dir/the file.txt", "src/", "src/api.py"]
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        labels = lambda: [row.label for row in pilot.app.conversation.completion.rows]  # noqa: E731
+        await pilot.press(*"see @my")
+        await until(pilot, lambda: labels()[:1] == ["my dir/"])
+        await pilot.press("tab")
+        assert prompt(pilot).text == 'see @"my dir/'
+        await until(pilot, lambda: "my dir/the file.txt" in labels())
+        await pilot.press(*"the f")
+        await until(pilot, lambda: labels() == ["my dir/the file.txt"])
+        await pilot.press("tab")
+        assert prompt(pilot).text == 'see @"my dir/the file.txt" '
+        await pilot.press("ctrl+u", *"see @sr", "tab")
+        assert prompt(pilot).text == "see @src/"
+        await pilot.press("tab")
+        assert prompt(pilot).text == "see @src/ "
+        await pilot.press("ctrl+u", *"see @my", "enter")
+        assert prompt(pilot).text == 'see @"my dir/" '
+
+
 async def test_fast_typing_accepts_the_suggestion_for_the_last_letter():
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
