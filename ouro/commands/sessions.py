@@ -17,6 +17,7 @@ from ouro.commands.render import (
     Quote,
     Title,
     View,
+    ViewItem,
     date_and_time,
     line,
     print_document,
@@ -50,8 +51,11 @@ _MAX_NAMED = 5
 async def list_sessions(
     context: ShellContext, words: Sequence[str], every: bool, limit: int | None
 ) -> Answer:
-    """List the sessions of this folder, or of all folders, that match the words; at most `limit`.
-    Without a limit JSON has all of them, and a terminal the first `_LIST_LIMIT`.
+    """List the sessions of this folder, or, if `every`, of all folders.
+
+    Args:
+        words: only sessions that have them in the title or in a message; none for all.
+        limit: how many at most; None: with `--json` all, else the first `_LIST_LIMIT`.
     """
     if limit is None and not context.as_json:
         limit = _LIST_LIMIT
@@ -60,7 +64,9 @@ async def list_sessions(
         return Answer([_session_data(info) for info in sessions[:limit]], [])
     if sessions:
         view = table(_list_row(info, with_project=every) for info in sessions[:limit])
-        return Answer([], [*view, *_more_hint(words, every, limit if sessions[limit:] else None)])
+        if limit is not None and len(sessions) > limit:
+            view.append(_more_hint(words, every, limit))
+        return Answer([], view)
     if words:
         return Answer([], [line("No matches in titles or messages.")])
     all_sessions = await context.catalog.sessions()
@@ -73,31 +79,32 @@ async def list_sessions(
 async def _listed_sessions(
     context: ShellContext, words: Sequence[str], every: bool, limit: int | None
 ) -> list[SessionInfo]:
-    """The sessions to list: pinned ones first, then those used last. There is at least one more than
-    `limit` if there are more.
+    """The sessions to list: pinned ones first, then those used last. If there are more than `limit`,
+    at least one more is returned, so that the caller can tell.
     """
     catalog = context.catalog
-    if limit is not None and not words:
+    if limit is not None and not words:  # without reading the list of all sessions
         return await catalog.first(limit + 1, every=every)
-    all_sessions = await catalog.sessions()
-    sessions = (
-        all_sessions if every else [info for info in all_sessions if catalog.is_here(info.project)]
-    )
+    sessions = await catalog.sessions()
+    if not every:
+        sessions = [info for info in sessions if catalog.is_here(info.project)]
     if words:
         sessions = await catalog.matching(sessions, " ".join(words))
     return sorted(sessions, key=lambda info: not info.pinned)
 
 
-def _more_hint(words: Sequence[str], every: bool, limit: int | None) -> View:
-    if limit is None:
-        return []
-    higher_limit = str(min(10 * limit, MAX_COUNT))
-    arguments = [*(["--all"] if every else []), "--max", higher_limit, *words]
-    return [line("There are more: ", CommandText(f"sessions list {shlex.join(arguments)}"))]
+def _more_hint(words: Sequence[str], every: bool, limit: int) -> ViewItem:
+    """A line with the command that lists ten times as many sessions."""
+    arguments = ["--max", str(min(10 * limit, MAX_COUNT)), *words]
+    if every:
+        arguments.insert(0, "--all")
+    return line("There are more: ", CommandText(f"sessions list {shlex.join(arguments)}"))
 
 
 def _list_row(info: SessionInfo, *, with_project: bool) -> Sequence[str]:
-    """The table row of a session: id, time, messages, cost, title."""
+    """The table row of a session: id, time, messages, cost, with `with_project` its folder, and title
+    with tags.
+    """
     return (
         CodeSpan(info.short_id),
         date_and_time(info.updated_at),
@@ -142,7 +149,7 @@ async def show(context: ShellContext, session: str) -> Answer:
 
 
 def _quote_begin(text: str) -> Quote:
-    """The first lines of a text."""
+    """The first lines of a text, each cut if it is long, and how many more there are."""
     lines = text.strip().splitlines()
     quoted = [f"  {row[:200]}" for row in lines[:_MAX_QUOTED]]
     if len(lines) > _MAX_QUOTED:
@@ -158,8 +165,16 @@ async def export(
     force: bool,
     agent: Literal["", "claude", "codex"] = "",
 ) -> Answer | None:
-    """Write a session to a file in a format, or for another agent. Without a file print it, and return
-    None.
+    """Write a session to a file, or print it and return None.
+
+    Args:
+        output: the file; empty to print.
+        to: the format; None: that of the ending of the file; printed, JSON with `--json`, else
+            Markdown.
+        agent: write it for this agent instead, by default where it looks for sessions.
+
+    Raises:
+        UsageError: both a format and an agent are named, or the file exists and not `force`.
     """
     info = await context.catalog.find(session)
     path = Path(output).expanduser() if output else None
@@ -170,7 +185,12 @@ async def export(
     # Imported late: a list of sessions needs no format.
     from ouro.commands.export import document, format_of
 
-    chosen_format = to or (format_of(path) if path else "json" if context.as_json else "markdown")
+    if to:
+        chosen_format = to
+    elif path:
+        chosen_format = format_of(path)
+    else:
+        chosen_format = "json" if context.as_json else "markdown"
     pieces = document(await context.store.read_whole(info.id), chosen_format)
     if path is None:
         print_document(pieces)
@@ -186,7 +206,9 @@ async def _export_to_agent(
     path: Path | None,
     force: bool,
 ) -> Answer:
-    """Write a session in the format of another agent, by default where that agent looks for it."""
+    """Write a session in the format of another agent; without a path (None) where that agent looks for
+    its sessions.
+    """
     # Imported late: only this command needs them.
     from ouro.commands.export.for_agents import session_for_agent
     from ouro.importers.importer import ImportLedger
@@ -195,7 +217,8 @@ async def _export_to_agent(
     path = path or agent_session.path
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_document(path, agent_session.lines, force=force)
-    ledger = ImportLedger()  # while it has no new messages there, it is not imported again
+    # `ouro sessions import` skips the copy as long as the other agent adds no messages to it.
+    ledger = ImportLedger()
     ledger.note(path.absolute(), info.id)
     ledger.save()
     view = [
@@ -206,7 +229,7 @@ async def _export_to_agent(
 
 
 async def rename(context: ShellContext, session: str, title: str) -> Answer:
-    """Set the title of a session."""
+    """Set the title of a session. Raises UsageError for a title without words."""
     new_title = make_title(title)
     if not new_title:
         raise UsageError("The title is empty.")
@@ -219,15 +242,16 @@ async def rename(context: ShellContext, session: str, title: str) -> Answer:
 
 
 async def tag(context: ShellContext, session: str, words: Sequence[str]) -> Answer:
-    """Add tags to a session, or remove those written as `-x`; `pin` and `unpin` as words."""
+    """Add tags to a session, and remove those written as `-x`. The words `pin` and `unpin` pin it or end
+    that; the last one of them counts.
+    """
     from ouro.session.session_labels import read_tags
 
     session_info = await context.catalog.find(session)
     pins = [word for word in words if word in ("pin", "unpin")]
     added_tags, removed_tags = read_tags(" ".join(word for word in words if word not in pins))
-    tags = dict.fromkeys(
-        [*(tag for tag in session_info.tags if tag not in removed_tags), *added_tags]
-    )
+    remaining_tags = [tag for tag in session_info.tags if tag not in removed_tags]
+    tags = dict.fromkeys([*remaining_tags, *added_tags])
     pinned = pins[-1] == "pin" if pins else session_info.pinned
     await context.catalog.label(session_info, list(tags), pinned=pinned)
     info = await context.store.get_session_stats(session_info.id)
@@ -240,7 +264,9 @@ def _tags(info: SessionInfo) -> str:
 
 
 async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purge: bool) -> Answer:
-    """Move the named sessions to the trash; with `purge` delete them, also those in the trash."""
+    """Move the named sessions to the trash; with `purge` delete them, also those that are in the trash.
+    Each is asked about, unless `yes`; then the exit code is 1 if one could not be removed.
+    """
     deleted = await context.store.list_deleted() if purge else []
     candidates = [*await context.catalog.sessions(), *deleted]
     named_sessions = [
@@ -256,18 +282,16 @@ async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purg
     view = [line(f"{head} {info.short_id} {info.title}") for info in removed]
     if removed and not purge:
         view.append(line("Restore: ", CommandText(f"sessions restore {removed[-1].short_id}")))
-    return Answer(
-        {"removed": [info.id for info in removed], "for_good": purge},
-        view,
-        int(yes and len(removed) < len(named_sessions)),
-    )
+    value = {"removed": [info.id for info in removed], "for_good": purge}
+    exit_code = int(yes and len(removed) < len(named_sessions))
+    return Answer(value, view, exit_code)
 
 
 async def _ask_and_remove(
     context: ShellContext, info: SessionInfo, is_in_trash: bool, *, is_sure: bool, for_good: bool
 ) -> bool:
-    """Ask, then move a session to the trash, and delete it if `for_good`. Returns whether this was
-    done.
+    """Ask, unless `is_sure`, then move a session to the trash; if `for_good`, delete it from there.
+    Returns whether this was done: not if the user declines, or the session is open.
     """
     session = f"“{info.title}” ({info.short_id}, {_figures(info)})"
     question = f"Move to the trash: {session}?"
@@ -295,7 +319,7 @@ async def _move_to_trash(context: ShellContext, info: SessionInfo) -> bool:
 
 
 async def restore(context: ShellContext, session: str) -> Answer:
-    """Restore a session from the trash; without a name list the trash."""
+    """Restore a session from the trash. List the trash if the name is empty."""
     deleted = await context.store.list_deleted()
     if not session:
         value = [
@@ -310,7 +334,12 @@ async def restore(context: ShellContext, session: str) -> Answer:
 
 
 async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer:
-    """Move sessions that were not used for some days to the trash, after a list and a question."""
+    """Move sessions that were not used for some days to the trash, after a list and a question, unless
+    `yes`. If no user can be asked, only list them.
+
+    Args:
+        days: None for the setting `sessions.keep_days`. Raises UsageError if that is not set.
+    """
     days = context.folder.settings.sessions.keep_days if days is None else days
     if days is None:
         raise UsageError("`sessions.keep_days` is not set: sessions are kept.", "Pass --days 90.")
@@ -338,15 +367,21 @@ def _question_about(old: Sequence[SessionInfo], days: int) -> str:
 
 
 async def _unused_sessions(context: ShellContext, days: int) -> list[SessionInfo]:
-    """The sessions that were not used in the last days."""
-    limit = datetime.now(UTC) - timedelta(days=days)
-    limit_text = limit.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return [info for info in await context.catalog.sessions() if info.updated_at < limit_text]
+    """The sessions that were not used in the last `days` days."""
+    start = datetime.now(UTC) - timedelta(days=days)
+    # The form of the timestamps in session files, so that texts can be compared.
+    start_text = start.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return [info for info in await context.catalog.sessions() if info.updated_at < start_text]
 
 
 async def sync(context: ShellContext, remote: str, encrypt: bool, plain: bool) -> Answer:
     """Synchronize all sessions with a git remote. Only the user starts this, nothing in the
     background.
+
+    Args:
+        remote: its address; empty for the one that `_known_remote` finds.
+        encrypt: encrypt a new remote, with a key that is made here.
+        plain: do not encrypt, although there is a key. Raises UsageError for both.
     """
     # Imported late: only this command needs them.
     from ouro.memory.session_remote import last_remote
@@ -355,13 +390,12 @@ async def sync(context: ShellContext, remote: str, encrypt: bool, plain: bool) -
     if encrypt and plain:
         raise UsageError("--encrypt and --plain exclude each other.")
     always_encrypts = context.folder.settings.sessions.encrypt
-    address = remote_address(remote, context.cwd) or _known_remote(
-        context, last_remote(get_home() / "sessions.git")
-    )
-    project_folders = dict.fromkeys(
-        [context.cwd, *(text_path(info.project) for info in await context.store.list_sessions())]
-    )
-    existing_folders = [folder for folder in project_folders if folder.is_dir()]
+    address = remote_address(remote, context.cwd)
+    if not address:
+        address = _known_remote(context, last_remote(get_home() / "sessions.git"))
+    sessions = await context.store.list_sessions()
+    folders = dict.fromkeys([context.cwd, *(text_path(info.project) for info in sessions)])
+    existing_folders = [folder for folder in folders if folder.is_dir()]
     with context.synchronizing():  # not in a thread: Ctrl+C ends it at any moment
         report = sync_sessions(
             address,
@@ -374,17 +408,18 @@ async def sync(context: ShellContext, remote: str, encrypt: bool, plain: bool) -
 
 
 def _known_remote(context: ShellContext, last: str) -> str:
-    """The remote of the settings, else the last one, else that of memory. Raises UsageError without
-    any.
+    """The remote of the settings, else the `last` one (may be empty), else that of memory. Raises
+    UsageError without any.
     """
     settings = context.folder.settings
-    if address := settings.sessions.remote or last or settings.memory.remote:
-        return address
-    raise UsageError(
-        "The sessions have no remote yet.",
-        "Name your own git repository, or set `sessions.remote`.",
-        ["sessions sync git@example.org:me/sessions.git"],
-    )
+    address = settings.sessions.remote or last or settings.memory.remote
+    if not address:
+        raise UsageError(
+            "The sessions have no remote yet.",
+            "Name your own git repository, or set `sessions.remote`.",
+            ["sessions sync git@example.org:me/sessions.git"],
+        )
+    return address
 
 
 def _describe_sync(report: SessionSyncReport) -> list[str]:
@@ -419,39 +454,41 @@ def _describe_sync(report: SessionSyncReport) -> list[str]:
 
 
 async def repair(context: ShellContext, session: str) -> Answer:
-    """Repair a session, or all, and rebuild the index. The exit code is 1 if one was left out."""
-    chosen = (
-        [await context.catalog.find(session)] if session else await context.store.list_sessions()
-    )
-    lines_of: dict[str, Sequence[str]] = {}
+    """Repair a session, or all if the name is empty, and rebuild the index. A session that cannot be
+    repaired is left out, and the exit code is then 1.
+    """
+    if session:
+        chosen = [await context.catalog.find(session)]
+    else:
+        chosen = await context.store.list_sessions()
+    rows: list[tuple[str, str]] = []
+    repaired: dict[str, list[str]] = {}
     left_out: list[str] = []
     for info in chosen:
         try:
-            lines_of[info.id] = await context.store.repair_session(info.id)
+            repairs = list(await context.store.repair_session(info.id))
         except SessionError as error:
             # Open in another process, or written by a newer ouro. The others are still repaired.
-            lines_of[info.id] = [f"Left out: {error.message}"]
+            rows.append((info.id[:8], f"Left out: {error.message}"))
             left_out.append(info.id)
+            continue
+        if repairs:
+            repaired[info.id] = repairs
+            rows += [(info.id[:8], text) for text in repairs]
     count = await context.store.rebuild_index()
-    repaired = {
-        key: list(lines) for key, lines in lines_of.items() if lines and key not in left_out
-    }
-    rows = [(session_id[:8], text) for session_id, lines in lines_of.items() for text in lines]
-    undamaged = sum(not lines for lines in lines_of.values())
-    summary = f"{undamaged} of {len(lines_of)} had no damage. The index was rebuilt: {plural(count, 'session')}."
+    undamaged = len(chosen) - len(repaired) - len(left_out)
+    summary = f"{undamaged} of {len(chosen)} had no damage. The index was rebuilt: {plural(count, 'session')}."
     value = {"repaired": repaired, "left_out": left_out, "sessions": count}
     return Answer(value, [*table(rows), line(summary)], int(bool(left_out)))
 
 
 def _session_data(info: SessionInfo) -> dict[str, Any]:
     """A session as `--json` prints it. Its usage is summed by day and model, over all purposes."""
-    sums: dict[tuple[str, str], tuple[int, Usage]] = {}
+    sums: dict[tuple[str, str], tuple[int, Usage]] = {}  # calls and usage, by day and model
     for daily_usage in info.spent:
-        calls, usage = sums.get((daily_usage.day, daily_usage.model), (0, Usage()))
-        sums[daily_usage.day, daily_usage.model] = (
-            calls + daily_usage.calls,
-            usage + daily_usage.usage,
-        )
+        key = (daily_usage.day, daily_usage.model)
+        calls, usage = sums.get(key, (0, Usage()))
+        sums[key] = (calls + daily_usage.calls, usage + daily_usage.usage)
     spent = [
         {"day": day, "model": model, "calls": calls, **asdict(usage)}
         for (day, model), (calls, usage) in sums.items()
@@ -461,15 +498,13 @@ def _session_data(info: SessionInfo) -> dict[str, Any]:
 
 def _list_view(sessions: Sequence[SessionInfo]) -> View:
     """A view of the first sessions, and of how many more there are."""
-    rest_view = (
-        [line(f"… and {len(sessions) - _MAX_LISTED} more")] if len(sessions) > _MAX_LISTED else []
-    )
-    return [
-        *table((info.short_id, _figures(info), info.title) for info in sessions[:_MAX_LISTED]),
-        *rest_view,
-    ]
+    view = table((info.short_id, _figures(info), info.title) for info in sessions[:_MAX_LISTED])
+    if len(sessions) > _MAX_LISTED:
+        view.append(line(f"… and {len(sessions) - _MAX_LISTED} more"))
+    return view
 
 
 def _figures(info: SessionInfo) -> str:
+    """When a session was last used, its size, and its cost if it is known."""
     sizes = [plural(info.messages, "message"), f"{info.size:,} bytes"]
     return " · ".join(filter(None, [date_and_time(info.updated_at), *sizes, dollars(info.cost)]))

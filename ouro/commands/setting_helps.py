@@ -23,28 +23,29 @@ def setting_helps() -> Mapping[str, str]:
 def _helps_in(
     sections: Mapping[str, ast.ClassDef], name: str, prefix: str
 ) -> list[tuple[str, str]]:
-    """The dotted names of the settings of a section, and of those below it, with their docstrings.
+    """The dotted name and the docstring of each setting in a section and in the sections below it.
 
     Args:
         sections: the class of each section by its name.
         name: the class of this section.
-        prefix: the dotted name of this section, with a dot at its end.
+        prefix: the dotted name of this section, with a dot at its end; empty for the outermost.
     """
     helps = list[tuple[str, str]]()
-    body = sections[name].body
-    for node, following in zip_longest(body, body[1:]):
-        if not isinstance(node, ast.AnnAssign):
+    statements = sections[name].body
+    for statement, following in zip_longest(statements, statements[1:]):
+        if not isinstance(statement, ast.AnnAssign):
             continue
-        key, kind = f"{prefix}{ast.unparse(node.target)}", ast.unparse(node.annotation)
-        if kind in sections:
-            helps += _helps_in(sections, kind, f"{key}.")
+        key = f"{prefix}{ast.unparse(statement.target)}"
+        type_name = ast.unparse(statement.annotation)
+        if type_name in sections:
+            helps += _helps_in(sections, type_name, f"{key}.")
         else:
             helps.append((key, _constant_text(following)))
     return helps
 
 
 def _constant_text(node: ast.stmt | None) -> str:
-    """The docstring that follows a field, as one line; empty if another statement follows it."""
+    """The text of a docstring, as one line; empty if the statement is not a docstring, or None."""
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return one_line(str(node.value.value), 300)
     return ""

@@ -36,10 +36,11 @@ _REMEMBER_LINE = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\Z")
 
 
 async def dispatch(front_end: FrontEnd, text: str) -> bool:
-    """Run the command in `text`, and show its error. Returns False if it is not a command: then it is
-    sent as a message. `#text` is `/remember text`.
+    """Run the slash command that the user typed, and show its error if it fails. `#text` is `/remember
+    text`. Returns False if it is no command, so that the caller sends it as a message.
     """
-    if remember_line := _REMEMBER_LINE.match(text.rstrip()):
+    remember_line = _REMEMBER_LINE.match(text.rstrip())
+    if remember_line:
         text = f"/remember {remember_line[1]}"
     try:
         return await run_line(SessionContext(front_end), text)
@@ -49,10 +50,11 @@ async def dispatch(front_end: FrontEnd, text: str) -> bool:
 
 
 async def run_line(context: SessionContext, text: str) -> bool:
-    """Run the command in `text`; returns False if it is a message.
+    """Run the slash command in `text`. Returns whether it was run: False if the text is to be sent as
+    a message.
 
-    A path (`/usr/bin`, `/tmp`) is not a command. A command that is a prompt is a message: the
-    session runs it.
+    Messages are: other texts; a path (`/usr/bin`, `/tmp`); a command that is a prompt; and a custom
+    command, which the session then runs.
 
     Raises:
         OuroError, OSError: the command failed, or there is none of that name; then the error names
@@ -64,7 +66,8 @@ async def run_line(context: SessionContext, text: str) -> bool:
     word, argument = match[1], (match[2] or "").strip()
     command = find_command(word.lower())
     if command is None:
-        if not Path(f"/{word}").exists():  # a path is a message
+        is_path = Path(f"/{word}").exists()
+        if not is_path:
             await _require_custom_command(context.session, word, argument, text)
         return False
     if command.place == "prompt":
@@ -74,11 +77,16 @@ async def run_line(context: SessionContext, text: str) -> bool:
 
 
 async def _require_custom_command(session: Session, word: str, argument: str, text: str) -> None:
-    """Raises UsageError if the session cannot run a custom command: it is switched off, or there is
-    none; then the message shows similar ones. A command of a server that starts is waited for.
+    """Raises UsageError if the session cannot run a custom command: there is none of this name (the
+    error names similar ones), or it is switched off. It is not known for a command `SERVER:NAME` of
+    an MCP server that has not started: then nothing is raised.
+
+    Args:
+        text: the whole line.
     """
-    servers, commands = session.extensions.servers.by_name, session.extensions.commands
-    server = servers.get(word.partition(":")[0]) if ":" in word else None
+    commands = session.extensions.commands
+    server_name, separator, _ = word.partition(":")
+    server = session.extensions.servers.by_name.get(server_name) if separator else None
     if server and server.state != "ready":
         return  # the session waits for this command
     custom = commands.find(word.lower())
@@ -89,8 +97,11 @@ async def _require_custom_command(session: Session, word: str, argument: str, te
 
 
 async def run_command(context: SessionContext, command: Action, argument: str) -> None:
-    """Run a slash command with its typed argument, or the action that the first word of the argument
-    names. Raises OuroError.
+    """Run a slash command with its typed argument, and show its answer. If the first word of the
+    argument names one of its actions (`/memory show …`), run that action with the rest.
+
+    Raises:
+        OuroError: it failed, there is no such action, or it must wait until the agent is idle.
     """
     actions = actions_of(command)
     word, _, rest = argument.partition(" ")
@@ -110,15 +121,21 @@ async def run_command(context: SessionContext, command: Action, argument: str) -
 
 
 def parse_line(action: Action, argument: str) -> dict[str, Any]:
-    """The arguments of an action, by name, in what was typed after a slash command. Raises UsageError."""
+    """The values of the arguments of an action, by name, in what was typed after a slash command. A
+    text argument needs no quoting; other arguments are split as a shell does it.
+
+    Raises:
+        UsageError: the action takes no such arguments, or a quote is not closed.
+    """
     parser = _LineParser(prog=f"/{action.name}", add_help=False)
     for declared in action.arguments:
         parser.add_argument(*declared.names, **declared.options)
-    # These belong to a shell.
+    # Examples with --json are for a shell only.
     parser.examples = [example for example in action.examples if "--json" not in example]
     if argument and not action.arguments:
         raise UsageError(f"/{action.name} takes no argument.", commands=parser.examples)
     if any(declared.is_text for declared in action.arguments):
+        # Also the quotes in examples are for a shell.
         parser.examples = [example.replace("'", "") for example in parser.examples]
         return vars(parser.parse_args(_flags_and_text(action, argument)))
     try:
@@ -128,24 +145,27 @@ def parse_line(action: Action, argument: str) -> dict[str, Any]:
 
 
 def _flags_and_text(action: Action, argument: str) -> list[str]:
-    """The flags with their values at the beginning, then `--` and the rest as one word: the text needs
-    no quoting.
+    """The words for `argparse` in the typed argument of an action with a text argument: the flags at
+    its beginning with their values, then `--`, and the rest as one word. So the text needs no
+    quoting, and may begin with a dash.
     """
-    options_of_flag = {
-        name: declared.options
-        for declared in action.arguments
-        for name in declared.names
-        if name.startswith("-")
-    }
-    words, text = [], argument
-    while text.partition(" ")[0] in options_of_flag:
-        word, _, text = text.partition(" ")
-        words.append(word)
-        if options_of_flag[word].get("action") != "store_true":
-            value, _, text = text.strip().partition(" ")
+    takes_value: dict[str, bool] = {}
+    for declared in action.arguments:
+        for name in declared.names:
+            if name.startswith("-"):
+                takes_value[name] = declared.options.get("action") != "store_true"
+    words: list[str] = []
+    rest = argument
+    while True:
+        first_word, _, after = rest.partition(" ")
+        if first_word not in takes_value:
+            break
+        words.append(first_word)
+        if takes_value[first_word]:
+            value, _, after = after.strip().partition(" ")
             words.append(value)
-        text = text.strip()
-    return [*words, "--", text] if text else words
+        rest = after.strip()
+    return [*words, "--", rest] if rest else words
 
 
 class _LineParser(ArgumentParser):
@@ -154,6 +174,7 @@ class _LineParser(ArgumentParser):
     examples: Sequence[str] = ()
 
     def error(self, message: str) -> NoReturn:
+        """Raise the error with the examples; that of a missing argument in ouro's words."""
         problem = f"{self.prog}: {message}.".replace(
             ": the following arguments are required:", " needs an argument:"
         )
@@ -179,7 +200,7 @@ class SessionContext:
         self.front_end.say(text, level)
 
     def show(self, view: View) -> None:
-        """Show a view of only lines as notices, any other as Markdown."""
+        """Show a view: one that has only lines as a notice for each, any other as Markdown."""
         lines = [item for item in view if isinstance(item, TextLine)]
         if len(lines) < len(view):
             self.front_end.show(as_markdown(view))
@@ -194,12 +215,17 @@ class SessionContext:
         return await self.front_end.choose(title, choices, current)
 
     async def choose_many(self, title: str, choices: Sequence[Choice]) -> Sequence[str]:
-        """Let the user pick one, or all of them: a front end has no choice of several."""
-        all_choice = [Choice("all", f"All {len(choices)}")] if len(choices) > 1 else []
-        picked = await self.front_end.choose(title, [*choices, *all_choice])
+        """Let the user pick one, or all of them: a front end has no choice of several. Returns the
+        values, none if they cancel.
+        """
+        offered = list(choices)
+        if len(choices) > 1:
+            offered.append(Choice("all", f"All {len(choices)}"))
+        picked = await self.front_end.choose(title, offered)
         return [choice.value for choice in choices if picked in (choice.value, "all")]
 
     async def ask(self, _title: str, *, secret: bool = False, draft: str = "") -> str:  # noqa: ARG002
+        """Raises UsageError: front ends have no question for a line of text."""
         raise UsageError("This question can only be asked on the command line.")
 
     def progress(self, text: str) -> None:
@@ -234,15 +260,20 @@ class SessionContext:
 
     @asynccontextmanager
     async def search(self) -> AsyncIterator[tuple[Index, FindHits]]:
+        """Yields the session's index, with a function that finds hits in it. Raises UsageError if
+        memory is off.
+        """
         lookup = self.session.memory.lookup
         if lookup is None:
             raise UsageError("There is no index: long-term memory is off.")
-        yield (await asyncio.to_thread(lookup.search)).index, lookup.find
+        search = await asyncio.to_thread(lookup.search)
+        yield search.index, lookup.find
 
     async def update_index(self) -> None:
         """Does nothing: the session keeps its index up to date."""
 
     async def sync_memory(self, scope: Scope, remote: str) -> None:
+        """Synchronize a scope as a turn, which shows the result; so there is no report to return."""
         async with self.session.memory.receiving():
             await self.front_end.run(long_term.sync_in_session(self.manager, scope, remote))
 

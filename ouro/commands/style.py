@@ -17,42 +17,43 @@ _SAVE_FLAG = "--save"
 
 
 async def style(context: SessionContext, name: str) -> Answer | None:
-    """Use an output style from the next message on; with `--save` also in new sessions."""
+    """Use an output style from the next message on. None if the user cancels.
+
+    Args:
+        name: the style; empty: the user picks it. With `--save` in it, also new sessions use it;
+            `--save` alone saves the one in use.
+    """
     styles = context.session.extensions.styles
     words = name.split()
     is_saved = _SAVE_FLAG in words
     style_name = " ".join(word for word in words if word != _SAVE_FLAG)
     if not style_name and not is_saved:
-        choices = [
-            Choice(NO_STYLE, NO_STYLE, "as the model answers by itself"),
-            *(
-                Choice(output_style.name, output_style.name, output_style.description)
-                for output_style in styles.all.values()
-            ),
-        ]
-        style_name = (
-            await context.choose("How should the agent answer?", choices, styles.name) or ""
-        )
-        if not style_name:
+        choices = [Choice(NO_STYLE, NO_STYLE, "as the model answers by itself")]
+        for output_style in styles.all.values():
+            choice = Choice(output_style.name, output_style.name, output_style.description)
+            choices.append(choice)
+        chosen = await context.choose("How should the agent answer?", choices, styles.name)
+        if not chosen:
             return None
+        style_name = chosen
     if style_name:
         styles.use(style_name)
-    used = styles.name
     if is_saved:
         await asyncio.to_thread(styles.save)
     when = "in this session and in new ones" if is_saved else "from your next message on"
-    return Answer({"style": used}, [line(f"Output style: {used}, {when}.")])
+    return Answer({"style": styles.name}, [line(f"Output style: {styles.name}, {when}.")])
 
 
 async def add_dir(context: SessionContext, folder: str) -> Answer:
-    """Add a folder to the workspace of this session; without one, list the added folders."""
+    """Add a folder to the workspace of this session: tools may read and write it, and commands may
+    write there in the sandbox. If the name is empty, list the added folders.
+    """
     session = context.session
     added_folders = session.permissions.workspace.added
     if not folder:
         names = ", ".join(map(tilde, added_folders)) or "none"
-        return Answer(
-            list(map(str, added_folders)), [line(f"Further folders of the workspace: {names}.")]
-        )
+        paths = list(map(str, added_folders))
+        return Answer(paths, [line(f"Further folders of the workspace: {names}.")])
     path = Path(session.cwd, Path(folder).expanduser())
     if not path.is_dir():
         raise UsageError(f"{folder} is not a folder.")

@@ -54,7 +54,8 @@ NO_TERMINAL = "stdin is not a terminal: pass --yes to confirm."
 
 
 def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSession) -> int:
-    """Run `ouro GROUP WORDS`; returns the exit code.
+    """Run `ouro GROUP WORDS`; returns the exit code. The action is `GROUP WORD` for the first word, as
+    in `ouro memory show`, else `GROUP` itself.
 
     Args:
         open_session: opens a session that is not saved, with the models, memory and budgets of this folder.
@@ -66,19 +67,23 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
     actions = {
         name: action for action in ACTIONS for name in action.names if name.split()[0] == group
     }
-    word = next(iter(words), "")
-    action = actions.get(f"{group} {word}") or actions.get(group)
+    first_word = words[0] if words else ""
+    action = actions.get(f"{group} {first_word}") or actions.get(group)
     if action is None:
-        if word and not word.startswith("-"):
+        if first_word and not first_word.startswith("-"):
             names = ", ".join(name.removeprefix(f"{group} ") for name in actions)
-            raise UsageError(f"`ouro {group}` has no action `{word}`.", f"There are: {names}.")
+            raise UsageError(
+                f"`ouro {group}` has no action `{first_word}`.", f"There are: {names}."
+            )
         return _print_group_help(group, words)
     parser = _make_parser(group, action, actions)
     values = parse_in_any_order(parser, words if action.name == group else words[1:])
     arguments = _readable_texts(action, values) | server_command
     context = ShellContext(folder, open_session, as_json=arguments.pop("json", False))
     result = action.function(context, **arguments)
-    if not inspect.iscoroutine(result):
+    if not inspect.iscoroutine(
+        result
+    ):  # one of another package: it prints, and returns the exit code
         return int(result)
     return _run_to_end(context, result)
 
@@ -86,8 +91,12 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
 def _split_server_command(
     group: str, words: Sequence[str]
 ) -> tuple[Sequence[str], dict[str, Sequence[str]]]:
-    """The words before `--` of `ouro mcp add NAME -- COMMAND`, and the command as a further argument.
-    It is split here, because argparse does not accept a list of words after flags.
+    """Split `ouro mcp add NAME -- COMMAND` at its `--`, because argparse does not accept a list of words
+    after flags.
+
+    Returns:
+        The words before `--`, and the argument `command` with those after it. Other words are
+        returned as they are, without an argument.
     """
     if [group, *words[:1]] != ["mcp", "add"] or "--" not in words:
         return words, {}
@@ -96,7 +105,9 @@ def _split_server_command(
 
 
 def _run_to_end(context: ShellContext, running: Coroutine[Any, Any, Answer | None]) -> int:
-    """Run an action to its end, and print its answer; returns the exit code."""
+    """Run an action to its end, and print its answer; returns the exit code. One that has no answer
+    (None) has printed its result.
+    """
     with _interruptible():
         answer = asyncio.run(running)
     if answer is None:
@@ -106,18 +117,25 @@ def _run_to_end(context: ShellContext, running: Coroutine[Any, Any, Answer | Non
 
 
 def _readable_texts(action: Action, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments, in which texts have no bytes that are not UTF-8. Paths keep such bytes."""
+    """The values of the arguments, in which texts have no bytes that are not UTF-8. Paths keep such
+    bytes: a file may have such a name.
+    """
     paths = {argument.destination for argument in action.arguments if argument.is_path}
-    return {
-        name: readable_bytes(value) if isinstance(value, str) and name not in paths else value
-        for name, value in values.items()
-    }
+    readable = dict(values)
+    for name, value in values.items():
+        if isinstance(value, str) and name not in paths:
+            readable[name] = readable_bytes(value)
+    return readable
 
 
 def _make_parser(
     group: str, action: Action, actions: Mapping[str, Action]
 ) -> argparse.ArgumentParser:
-    """The parser of an action. The help of a group also lists its actions."""
+    """The parser of an action. If it is the action of the group itself, its help also lists the others.
+
+    Args:
+        actions: all of the group, by their names.
+    """
     parser = argparse.ArgumentParser(prog=f"ouro {action.name}", formatter_class=_Help)
     _declare(parser, action)
     other_actions = [other for other in actions.values() if other is not action]
@@ -127,7 +145,7 @@ def _make_parser(
 
 
 def _print_group_help(group: str, words: Sequence[str]) -> int:
-    """Print the help of `ouro GROUP` without an action; returns the exit code."""
+    """Print the help of `ouro GROUP` because an action is missing; returns the exit code for that."""
     parser = argparse.ArgumentParser(prog=f"ouro {group}")
     add_arguments(parser, group)
     parser.parse_args(words)  # answers --help, and refuses any other flag
@@ -136,7 +154,9 @@ def _print_group_help(group: str, words: Sequence[str]) -> int:
 
 
 def add_arguments(parser: argparse.ArgumentParser, group: str) -> None:
-    """Declare the actions of a group and their flags."""
+    """Declare a group of actions to a parser: the arguments of the action `GROUP` itself, if there is
+    one, and a parser for each `GROUP ACTION`.
+    """
     group_action: Action | None = None
     actions: list[Action] = []
     for action in ACTIONS:
@@ -156,14 +176,13 @@ def add_arguments(parser: argparse.ArgumentParser, group: str) -> None:
         parser.epilog = f"`ouro {group} ACTION --help` shows the arguments of one, with an example."
     children = parser.add_subparsers(dest="action", metavar="ACTION", prog=f"ouro {group}")
     for action in actions:
-        name, *others = (name.removeprefix(f"{group} ") for name in action.names)
-        _declare(
-            children.add_parser(name, aliases=others, help=action.help, formatter_class=_Help),
-            action,
-        )
+        name, *aliases = (name.removeprefix(f"{group} ") for name in action.names)
+        child = children.add_parser(name, aliases=aliases, help=action.help, formatter_class=_Help)
+        _declare(child, action)
 
 
 def _action_lines(group: str, actions: Sequence[Action]) -> list[str]:
+    """The list of the actions of a group, without its name in front, for help."""
     rows = [(f"  {action.name.removeprefix(group)[1:]}", action.help) for action in actions]
     return ["actions:", *columns(rows)]
 
@@ -198,7 +217,7 @@ def _interruptible() -> Iterator[None]:
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield  # only the main thread may set a handler of signals
         return
     old_handler = signal.signal(signal.SIGINT, interrupt)
     try:
@@ -223,6 +242,9 @@ class ShellContext:
         return sys.stdin.isatty() and not self.as_json
 
     def say(self, text: str, level: Level = "info") -> None:
+        """Print a line: information to standard output, but to standard error with `--json`, as
+        warnings and errors always.
+        """
         is_output = level == "info" and not self.as_json
         (sys.stdout if is_output else sys.stderr).write(f"{clean(text)}\n")
 
@@ -231,7 +253,9 @@ class ShellContext:
             sys.stdout.write(f"{as_text(view)}\n")
 
     def print_answer(self, answer: Answer) -> None:
-        if text := as_json(answer.value) if self.as_json else as_text(answer.view):
+        """Print the value of an answer with `--json`, else its view; an empty view prints nothing."""
+        text = as_json(answer.value) if self.as_json else as_text(answer.view)
+        if text:
             print_document([text, "\n"])
 
     def progress(self, text: str) -> None:
@@ -256,7 +280,9 @@ class ShellContext:
             self.progress("")
 
     def sync_progress(self, text: str) -> None:
-        """Show a step of a synchronization on a terminal. A step that waits is also shown elsewhere."""
+        """Show a step of a synchronization in the progress line of a terminal. Without a terminal,
+        only a step that waits for another process is printed. An empty text is no step.
+        """
         is_waiting = text.startswith("waiting")
         hint = " Ctrl+C ends it." if is_waiting else ""
         if sys.stderr.isatty():
@@ -266,20 +292,25 @@ class ShellContext:
             self.say(f"{text} …{hint}", "warning")
 
     def index_progress(self) -> Progress:
-        """A function that shows the progress of an index update if it takes a while."""
+        """A function that shows the progress of an index update, which begins now, if it takes longer
+        than _PROGRESS_DELAY. At its end the progress line is removed.
+        """
         start = time.monotonic()
 
         def show(done: int, whole: int) -> None:
-            if not self.as_json and (done == whole or time.monotonic() - start > _PROGRESS_DELAY):
-                self.progress(
-                    "" if done == whole else f"Indexing: {done:,} of {plural(whole, 'file')}"
-                )
+            if self.as_json:
+                return
+            if done == whole:
+                self.progress("")
+            elif time.monotonic() - start > _PROGRESS_DELAY:
+                self.progress(f"Indexing: {done:,} of {plural(whole, 'file')}")
 
         return show
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
-        """Ask on the terminal for a choice by its number, or for yes or no; None without an answer.
-        Raises UsageError if no user can be asked.
+        """Ask on the terminal for a choice by its number; returns its value, None without an answer. If
+        the choices are `yes` and `no`, ask for that: everything but yes is `no`. Raises UsageError
+        if no user can be asked.
         """
         if not self.can_ask:
             raise UsageError(NO_TERMINAL, title)
@@ -290,8 +321,8 @@ class ShellContext:
         return values[0] if values else None
 
     async def choose_many(self, title: str, choices: Sequence[Choice]) -> Sequence[str]:
-        """Ask on the terminal for choices by their numbers. Raises UsageError if no user can be
-        asked.
+        """Ask on the terminal for choices by their numbers; returns their values, none without an
+        answer. Raises UsageError if no user can be asked.
         """
         if not self.can_ask:
             raise UsageError(
@@ -324,6 +355,7 @@ class ShellContext:
             return work(MemoryAccess(editor, long_term.Timeline(stores), half_life))
 
     async def answer_proposal(self, proposal: str, *, accept: bool) -> None:
+        """Accept or reject the pending change with this id; nothing is done if there is none."""
         with self.folder.memory() as (editor, _stores):
             for scope in editor.scopes:
                 for change in scope.proposals():
@@ -354,6 +386,7 @@ class ShellContext:
             yield search.index, find
 
     async def update_index(self) -> None:
+        """Update the index from the files; a warning is shown if that is not possible now."""
         with self.folder.index() as index:
             try:
                 index.update(self.folder.sources(index))
@@ -361,8 +394,8 @@ class ShellContext:
                 self.say(f"The index is rebuilt at the next start: {error.message}", "warning")
 
     async def sync_memory(self, scope: Scope, remote: str) -> SyncReport:
-        """Synchronize a scope. Texts that came and contradict what is in use are added to the
-        report.
+        """Synchronize a scope; an empty remote is the saved one. Received texts that contradict what is
+        in use are added to the report.
         """
         with self.folder.memory() as (editor, _stores):
             store = editor.scope(scope).store
@@ -400,23 +433,24 @@ class ShellContext:
         """Print numbered choices, and ask until the answer is `all` or valid numbers. Returns the
         values of the choices; none for an empty answer.
         """
-        lines = columns(
-            [
-                (f"{number:>3}", choice.label, choice.detail)
-                for number, choice in enumerate(choices, 1)
-            ]
-        )
-        sys.stdout.write("\n".join(map(clean, (title, *lines))) + "\n")
-        while answer := self._ask_line(question).lower():
+        rows = [
+            (f"{number:>3}", choice.label, choice.detail)
+            for number, choice in enumerate(choices, 1)
+        ]
+        sys.stdout.write("\n".join(map(clean, (title, *columns(rows)))) + "\n")
+        while True:
+            answer = self._ask_line(question).lower()
+            if not answer:
+                return ()
             if answer == "all":
                 return [choice.value for choice in choices]
             try:
                 return [choices[index].value for index in parse_indexes(answer, len(choices))]
             except UsageError as error:
                 self.say(str(error))
-        return ()
 
     def _ask_line(self, question: str) -> str:
+        """The line that the user types; empty also at the end of the input."""
         sys.stdout.write(clean(question))
         sys.stdout.flush()
         return sys.stdin.readline().strip()

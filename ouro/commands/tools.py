@@ -12,12 +12,14 @@ from ouro.tools.tool import AnyTool
 from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import one_line, plural
 
-_MCP_PREFIX, _OURO = "mcp__", "ouro"
+_MCP_PREFIX = "mcp__"
+"""The names of MCP tools are `mcp__SERVER__TOOL`."""
+_OURO = "ouro"
 
 
 async def list_tools(context: ActionContext) -> Answer:
-    """List the tools in a request: tokens, the first sentence of the description, and the source if it
-    is not ouro.
+    """List the tools in a request of the main model: the tokens of each, the first sentence of its
+    description, and its source if that is not ouro.
     """
     async with context.open_session() as session:
         runner = session.turn.commands.tools
@@ -39,5 +41,6 @@ def _source(tool: AnyTool) -> str:
     if isinstance(tool, OwnTool):
         return tilde(tool.file.path)
     if tool.name.startswith(_MCP_PREFIX):
-        return f"MCP server {tool.name.split('__')[1]}"
+        server, _, _tool = tool.name.removeprefix(_MCP_PREFIX).partition("__")
+        return f"MCP server {server}"
     return _OURO

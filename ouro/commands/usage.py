@@ -68,24 +68,26 @@ class UsageRow(NamedTuple):
 
 
 async def usage(context: ActionContext, by: By = "") -> Answer:
-    """Show tokens and cost: of periods, or by day, project, model or purpose, with bars."""
-    return await (_usage_by(context, by) if by else _usage_of_periods(context))
+    """Show tokens and cost by model for periods; or, if `by` is not empty, the sums of all sessions for
+    each day, project, model or purpose, with bars.
+    """
+    if by:
+        return await _usage_by(context, by)
+    return await _usage_of_periods(context)
 
 
 async def _usage_by(context: ActionContext, by: By) -> Answer:
-    """Show the usage of all sessions by something: the most expensive first, or the newest day."""
+    """Show the usage of all sessions, also of those in the trash, and of calls outside of sessions,
+    summed by `by`. The most expensive row is first; by day, the newest.
+    """
     store = context.session.session_catalog.store if context.session is not None else context.store
     sessions = [*await store.list_sessions(), *await store.list_deleted()]
-    rows = list[tuple[str, DailyUsage]]()
+    named_usages = list[tuple[str, DailyUsage]]()
     for info in sessions:
-        rows += [
-            (_row_name(by, info.project, daily_usage), daily_usage) for daily_usage in info.spent
-        ]
-    rows += [
-        (_row_name(by, _OUTSIDE_OF_SESSIONS, daily_usage), daily_usage)
-        for daily_usage in await store.load_costs()
-    ]
-    uses = sum_by(rows)
+        named_usages += [(_row_name(by, info.project, usage), usage) for usage in info.spent]
+    costs = await store.load_costs()
+    named_usages += [(_row_name(by, _OUTSIDE_OF_SESSIONS, usage), usage) for usage in costs]
+    uses = sum_by(named_usages)  # the name of a row is in the field `model`
     if by == "day":
         uses = tuple(sorted(uses, key=lambda use: use.model, reverse=True)[:MAX_DAYS])
     data = [{by: use.model, "calls": use.calls, **asdict(use.usage)} for use in uses]
@@ -94,17 +96,21 @@ async def _usage_by(context: ActionContext, by: By) -> Answer:
 
 
 def _row_name(by: By, project: str, daily_usage: DailyUsage) -> str:
-    """What the row of a usage is called: its day, project, model or purpose."""
-    if by == "project":
-        return project or _UNKNOWN
-    if by == "purpose":
-        return daily_usage.purpose or _TURNS
-    return daily_usage.day if by == "day" else daily_usage.model
+    """The name of the row to which a usage is added: its day, project, model or purpose."""
+    match by:
+        case "day":
+            return daily_usage.day
+        case "project":
+            return project or _UNKNOWN
+        case "purpose":
+            return daily_usage.purpose or _TURNS
+        case _:
+            return daily_usage.model
 
 
 def _bar_lines(by: By, uses: Sequence[ModelUse]) -> list[str]:
-    """A table with a bar for each row: its share of the cost, or of the tokens if a price is not
-    known.
+    """A table with a bar for each row, and a line that says what the bars measure: the cost, or, if a
+    price is not known, the tokens read. The longest bar has the largest value.
     """
     is_priced = all(use.usage.cost is not None for use in uses)
     weights = [_weight(use, is_priced=is_priced) for use in uses]
@@ -115,12 +121,13 @@ def _bar_lines(by: By, uses: Sequence[ModelUse]) -> list[str]:
 
 
 def _bar(share: float) -> str:
+    """A bar for a share from 0 to 1 of the longest one; empty for 0, else at least one column."""
     return "█" * max(1, round(MAX_BAR * share)) if share else ""
 
 
 def _bar_table(by: By, rows: Sequence[UsageRow], bars: Sequence[str]) -> list[str]:
-    """The lines of a table with a bar after each row. On a narrow terminal each row is several
-    lines, with the bar before its cost.
+    """The lines of a table with a bar after each row. If they are too wide for the terminal, each row
+    is several lines, with the bar before its cost.
     """
     heads = (by.capitalize(), *_COLUMN_HEADS)
     columns = zip(heads, *(row.cells for row in rows), strict=True)
@@ -138,7 +145,7 @@ def _bar_table(by: By, rows: Sequence[UsageRow], bars: Sequence[str]) -> list[st
 
 
 def _line_width() -> float:
-    """The columns for a line of a table; without a limit if the output is no terminal."""
+    """How many columns a line of a table may take: infinitely many if the output is no terminal."""
     try:
         return max(20, os.get_terminal_size(1).columns - MARGIN)
     except OSError:
@@ -150,7 +157,9 @@ def _fits(lines: Sequence[str]) -> bool:
 
 
 def _wrap_text(text: str, indent: str = "") -> list[str]:
-    """The text as lines that fit. It is not broken at a no-break space, which becomes a space."""
+    """The text as lines that fit the terminal, each with the indent. It is not broken at a no-break
+    space, which becomes a space.
+    """
     width = _line_width()
     if width == math.inf:
         return [indent + text]
@@ -163,6 +172,7 @@ def _wrap_text(text: str, indent: str = "") -> list[str]:
 def _row_as_lines(row: UsageRow, bar: str = "") -> list[str]:
     """A row for a narrow terminal: its name, and its numbers indented below."""
     usage = row.usage
+    # `unknown` alone would not say what is unknown.
     cost = row.cost if row.has_cost else f"cost\u00a0{row.cost}"
     numbers = [
         plural(row.calls, "call"),
@@ -171,9 +181,9 @@ def _row_as_lines(row: UsageRow, bar: str = "") -> list[str]:
         f"{usage.output:,} written",
     ]
     unbroken_numbers = [text.replace(" ", "\u00a0") for text in numbers]
-    counts = " · ".join([f"{bar} {cost}".lstrip(), *unbroken_numbers])
+    numbers_text = " · ".join([f"{bar} {cost}".lstrip(), *unbroken_numbers])
     width = min(MAX_NAME, _line_width())
-    return [_cut_name(row.cells[0], int(width)), *_wrap_text(counts, "    ")]
+    return [_cut_name(row.cells[0], int(width)), *_wrap_text(numbers_text, "    ")]
 
 
 def _weight(use: ModelUse, *, is_priced: bool) -> float:
@@ -189,8 +199,13 @@ def _table_line(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def _cut_name(name: str, width: int) -> str:
-    """The name, without its beginning if it is too long."""
-    return name if len(name) <= width else f"  …{name[3 - width :]}"
+    """The name, with an ellipsis instead of its beginning if it is longer than `width`. The result has
+    the indent of a name, two spaces.
+    """
+    if len(name) <= width:
+        return name
+    mark = "  …"
+    return mark + name[len(mark) - width :]
 
 
 def _period_data(period: UsagePeriod) -> dict[str, Any]:
@@ -227,7 +242,7 @@ async def _usage_of_periods(context: ActionContext) -> Answer:
     shares += [
         _share_text(f"{plural(calls, 'call')} for {purpose}", usage)
         for purpose, calls, usage in report.side_calls
-        if purpose != "subagent"
+        if purpose != "subagent"  # these have a share already
     ]
     budgets = [
         f"{dollars(limit.spent)} of {dollars(limit.limit)} spent {_BUDGET_PERIODS[limit.period]}, "
@@ -238,7 +253,9 @@ async def _usage_of_periods(context: ActionContext) -> Answer:
 
 
 async def _report(context: ActionContext) -> tuple[SpendingReport, Sequence[SessionInfo]]:
-    """The report of what was spent, and the subagents of the session; none without a session."""
+    """The report of what was spent, and the transcripts of the subagents of the session. Outside of a
+    session the report is of all sessions, and there are no subagents.
+    """
     if context.session is not None:
         agents = await context.session.background.subagents.list_transcripts()
         return await context.session.budget.report(), tuple(agents.values())
@@ -249,6 +266,7 @@ async def _report(context: ActionContext) -> tuple[SpendingReport, Sequence[Sess
 
 
 def _share_text(users: str, usage: Usage) -> str:
+    """A line about the share of a session that its subagents, or calls of one purpose, used."""
     cost = dollars(usage.cost, f"cost {_UNKNOWN}")
     return (
         f"Of this session: {users}, {usage.input:,} tokens read, {usage.output:,} written, {cost}"
@@ -256,20 +274,24 @@ def _share_text(users: str, usage: Usage) -> str:
 
 
 def _tables(periods: Sequence[UsagePeriod]) -> list[str]:
-    """A table for each period; an unknown price is marked as unknown, never shown as free."""
-    rows_of = {period.name: _rows(period) for period in periods}
-    heads = [(_PERIOD_TITLES[period.name], *_COLUMN_HEADS) for period in periods]
-    cells = [row.cells for row in chain.from_iterable(rows_of.values())]
+    """The lines of a table for each period, with an empty line after each; an unknown price is marked
+    as unknown, never shown as free.
+    """
+    rows_by_title = {_PERIOD_TITLES[period.name]: _rows(period) for period in periods}
+    heads = [(title, *_COLUMN_HEADS) for title in rows_by_title]
+    cells = [row.cells for row in chain.from_iterable(rows_by_title.values())]
     # All tables have the same columns, so that the numbers stand below each other.
     widths = [max(map(len, column)) for column in zip(*heads, *cells, strict=True)]
     lines: list[str] = []
-    for period in periods:
-        lines += [*_table(_PERIOD_TITLES[period.name], rows_of[period.name], widths), ""]
+    for title, rows in rows_by_title.items():
+        lines += [*_table(title, rows, widths), ""]
     return lines
 
 
 def _table(title: str, rows: Sequence[UsageRow], widths: Sequence[int]) -> list[str]:
-    """The lines of the table of one period. On a narrow terminal each row is several lines."""
+    """The lines of the table of one period. If they are too wide for the terminal, each row is several
+    lines.
+    """
     if not rows:
         return [f"{title}: nothing"]
     lines = [_table_line((title, *_COLUMN_HEADS), widths)]
@@ -280,7 +302,9 @@ def _table(title: str, rows: Sequence[UsageRow], widths: Sequence[int]) -> list[
 
 
 def _rows(period: UsagePeriod) -> list[UsageRow]:
-    """A row for each model, and their sum if there are several."""
+    """A row for each model, and their sum if there are several. If only some prices are known, the
+    cost of the sum is that of these models `+ unknown`.
+    """
     rows = [_row(use) for use in period.models]
     if len(rows) > 1:
         calls = sum(use.calls for use in period.models)
@@ -292,5 +316,6 @@ def _rows(period: UsagePeriod) -> list[UsageRow]:
 
 
 def _row(use: ModelUse) -> UsageRow:
+    """The row of a use, with its cost as text: `unknown` without a price."""
     name = clean(use.model) or "(no name)"
     return UsageRow(name, use.usage, use.calls, dollars(use.usage.cost, _UNKNOWN))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from ouro.commands.action import Answer, parse_indexes
 from ouro.commands.front_end import review_draft
-from ouro.commands.render import Markdown, Quote, block, escape, line
+from ouro.commands.render import Markdown, Quote, View, block, escape, line
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.session import ContextItem
@@ -29,27 +29,30 @@ async def compact(context: SessionContext, probe: bool, keep: str) -> None:
 
     Args:
         probe: ask a model what the summary lost.
-        keep: what the summary must contain, in words of the user.
+        keep: what the summary must contain, in words of the user; empty for nothing in particular.
     """
     front_end = context.front_end
 
     async def review(summary: str) -> str:
-        """Let the user edit the summary, if one is there; an empty text refuses it."""
+        """Let the user edit the summary; returns it, or an empty text if they refuse it. It is
+        returned unchanged if no user can be asked.
+        """
         if not context.can_ask:
             return summary
         question = "Use this summary instead of the older messages?"
         choices = [Choice("use", "Use it")]
-        text, chosen = await review_draft(
-            front_end, question, choices, summary, "**Summary**\n\n{}".format
+        edited, chosen = await review_draft(
+            front_end, question, choices, summary, lambda text: f"**Summary**\n\n{text}"
         )
-        return text if chosen else ""
+        return edited if chosen else ""
 
     await front_end.run(context.session.window.compact(keep, review, probe=probe))
 
 
 async def btw(context: SessionContext, question: str) -> Answer | None:
-    """Ask the model a question that is not part of the transcript. It does not stop a running turn;
-    without one it is shown as a turn, and None is returned.
+    """Ask the model a question that is not part of the transcript. A running turn continues meanwhile,
+    and the answer is returned. If no turn runs, the question is shown as a turn, and None is
+    returned.
     """
     window = context.session.window
     if context.session.running:
@@ -63,7 +66,8 @@ async def btw(context: SessionContext, question: str) -> Answer | None:
 
 
 async def pin(context: SessionContext, message: str) -> Answer | None:
-    """Keep a message word for word through compactions, or no longer. None if the user cancels.
+    """Keep a message word for word through compactions; if it is pinned, no longer. None if the user
+    cancels.
 
     Args:
         message: its number, `last`, or empty to let the user choose.
@@ -93,9 +97,11 @@ async def pin(context: SessionContext, message: str) -> Answer | None:
 
 
 async def _choose_message(context: SessionContext, messages: Sequence[ContextItem]) -> int | None:
-    """Let the user choose one of the messages, the last one first; returns its number."""
+    """Let the user choose one of the last messages, newest first; returns its number, None if they
+    cancel.
+    """
     choices = []
-    for item in messages[: -MAX_LISTED - 1 : -1]:
+    for item in reversed(messages[-MAX_LISTED:]):
         kind = f"{item.kind} · pinned" if item.is_pinned else item.kind
         choices.append(Choice(str(item.number), one_line(item.text, 80), kind))
     chosen = await context.choose("Keep which message word for word?", choices)
@@ -103,7 +109,12 @@ async def _choose_message(context: SessionContext, messages: Sequence[ContextIte
 
 
 async def show_context(context: SessionContext, what: str) -> Answer | None:
-    """Show what fills the context window; or drop, restore or pin items: `drop 1 3-5`."""
+    """Show what fills the context window, with its largest items; or change some of them.
+
+    Args:
+        what: empty to show it; else a verb and numbers of the largest items, as `parse_indexes`
+            reads them: `drop 1 3-5`.
+    """
     verb, _, numbers = what.partition(" ")
     window = context.session.window
     items = largest_items(window)
@@ -120,23 +131,24 @@ async def show_context(context: SessionContext, what: str) -> Answer | None:
     context.show([Markdown(_report_text(window.report()))])
     problems = context.session.extensions.instructions.problems
     context.show([line(problem, level="warning") for problem in problems])
-    if not await context.front_end.browse("context") and items:
-        head = "**Largest items**: `/context drop 1 3`, `/context restore 1`, `/context pin 2`"
-        rows = [
-            f"{number:>3}. {item_line(item)}" for number, item in enumerate(items[:MAX_LISTED], 1)
-        ]
-        rest_line = (
-            [line(f"{len(items) - MAX_LISTED} smaller items are not listed.")]
-            if len(items) > MAX_LISTED
-            else []
-        )
-        context.show([Markdown(head), Quote("\n".join(rows)), *rest_line])
+    if not await context.front_end.browse("context") and items:  # there is no screen for the items
+        context.show(_items_view(items))
     return None
 
 
+def _items_view(items: Sequence[ContextItem]) -> View:
+    """A view of the first items with their numbers, and of the commands that change them."""
+    head = "**Largest items**: `/context drop 1 3`, `/context restore 1`, `/context pin 2`"
+    rows = [f"{number:>3}. {item_line(item)}" for number, item in enumerate(items[:MAX_LISTED], 1)]
+    view: View = [Markdown(head), Quote("\n".join(rows))]
+    if len(items) > MAX_LISTED:
+        view.append(line(f"{len(items) - MAX_LISTED} smaller items are not listed."))
+    return view
+
+
 def largest_items(window: ContextWindow) -> list[ContextItem]:
-    """The messages, tool outputs and notes of the request, the largest first. A dropped one keeps its
-    place in the order.
+    """The messages, tool outputs and notes of the request, the largest first. One that was dropped is
+    still among them, at the same place, so that the numbers of the others stay.
     """
     return sorted(window.items(), key=lambda item: -item.tokens)
 
@@ -158,16 +170,17 @@ async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb
     it.
     """
     if verb == "pin":
+        unpinned_before = [item for item in items if not item.is_pinned]
         for item in items:
             await window.pin(item.number, not item.is_pinned)
-        pinned = sum(not item.is_pinned for item in items)
-        counts = [(pinned, "pinned"), (len(items) - pinned, "unpinned")]
-        return (
-            ", ".join(f"{plural(count, 'message')} {word}" for count, word in counts if count) + "."
-        )
+        counts = {"pinned": len(unpinned_before), "unpinned": len(items) - len(unpinned_before)}
+        outcomes = [f"{plural(count, 'message')} {word}" for word, count in counts.items() if count]
+        return f"{', '.join(outcomes)}."
     restore = verb == "restore"
-    if all(item.is_dropped != restore for item in items):
-        return "That is sent already." if restore else "That is dropped already."
+    if restore and not any(item.is_dropped for item in items):
+        return "That is sent already."
+    if not restore and all(item.is_dropped for item in items):
+        return "That is dropped already."
     before, after = await window.drop([item.id for item in items], restore=restore)
     word = "Restored" if restore else "Dropped"
     return (
@@ -177,20 +190,21 @@ async def change_items(window: ContextWindow, items: Sequence[ContextItem], verb
 
 
 def _report_text(report: WindowReport) -> str:
-    """Markdown about what fills the context window, with bars, and when it will be compacted."""
-    names = [*(name for name, _ in report.parts), "free"]
-    sizes = [*(size for _, size in report.parts), max(0, report.window - report.tokens)]
-    width = max(map(len, names))
+    """Markdown about the context window: what fills it, with bars, what a compaction now would do, and
+    when one starts automatically.
+    """
+    sizes = [*report.parts, ("free", max(0, report.window - report.tokens))]
+    width = max(len(name) for name, _size in sizes)
     lines = []
-    for name, size in zip(names, sizes, strict=True):
+    for name, size in sizes:
         share = size / max(1, report.window)
-        lines.append(
-            f"{name:<{width}}  {size:>9,}  {share:>4.0%}  {'█' * min(BAR_WIDTH, round(BAR_WIDTH * share))}"
-        )
+        bar = "█" * min(BAR_WIDTH, round(BAR_WIDTH * share))
+        lines.append(f"{name:<{width}}  {size:>9,}  {share:>4.0%}  {bar}")
     percent = round(100 * report.tokens / max(1, report.window))
     head = f"**Context**: {report.tokens:,} of {report.window:,} tokens ({percent} %)"
     advice = [f"The largest single thing is {escape(report.largest)}."] if report.largest else []
-    if (outlook := report.outlook) is not None:
+    outlook = report.outlook
+    if outlook is not None:
         effect = (
             f"would summarize {plural(outlook.covered, 'message')}, keep {outlook.kept} of them"
             " word for word"
