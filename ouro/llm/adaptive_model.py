@@ -78,19 +78,20 @@ class AdaptiveModel(ABC):
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of an answer. A refused request is changed and sent again, up to
-        MAX_ADAPTATIONS times.
+        MAX_ADAPTATIONS times; the first chunks of the answer are then notices about the changes.
         """
         notices: list[str] = []
         for attempt in count_from(1):
             self._use_new_facts()
             sent_messages = self._accepted(messages) if self.facts.withholds else messages
-            has_begun, request = False, self.prepare(sent_messages, tools)
+            request = self.prepare(sent_messages, tools)
+            has_begun = False
             try:
                 async with aclosing(self._stream_answer(request)) as chunks:
                     async for chunk in chunks:
                         if not has_begun:
                             has_begun = True
-                            self.facts.keep()
+                            self.facts.keep()  # an answer proves that the changes were right
                             for notice in notices:
                                 yield NoticeChunk(notice)
                         yield chunk
@@ -98,10 +99,10 @@ class AdaptiveModel(ABC):
             except ModelError as error:
                 if has_begun:
                     raise
-                is_last = attempt > MAX_ADAPTATIONS
-                if notice := self._adapt_to_error(
-                    error, request.body, sent_messages, is_last=is_last
-                ):
+                notice = self._adapt_to_error(
+                    error, request.body, sent_messages, is_last=attempt > MAX_ADAPTATIONS
+                )
+                if notice:
                     notices.append(notice)
 
     def prepare(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> ModelRequest:
@@ -142,8 +143,12 @@ class AdaptiveModel(ABC):
         *,
         is_last: bool,
     ) -> str:
-        """Change the request as its refusal asks. Returns a notice for the user, which may be
-        empty.
+        """Change the next requests as a refusal asks. Returns a notice for the user; empty if the
+        change makes no difference for them.
+
+        Args:
+            body, messages: those of the refused request.
+            is_last: change nothing more, and raise the error.
 
         Raises:
             ModelError: there is nothing to change: the error, or ContextTooLong if it means that.
@@ -202,8 +207,10 @@ class AdaptiveModel(ABC):
             return ""
         if refusals.refuses_calls(refused) and self._describe_calls(refused, messages):
             return calls_refused
+        # Too long: only the rules of size can help. None is all rules.
         rules = refusals.RULES_OF_SIZE if isinstance(error, ContextTooLong) else None
-        if changes := refusals.find_changes(refused, rules):
+        changes = refusals.find_changes(refused, rules)
+        if changes:
             return self._adapt_request(changes, error)
         if self._hide_images(refused, images, share):
             return IMAGE_REFUSED.format(self._endpoint.address)
@@ -214,9 +221,12 @@ class AdaptiveModel(ABC):
         return None
 
     def _adapt_request(self, changes: Mapping[str, str], error: ModelError) -> str:
-        """Try these changes. Returns a notice for the user; empty if they make no difference for
-        the user. Raises ToolsRefused or WireRefused if the caller has to send the request in
-        another way.
+        """Use these changes in the next requests, on trial. Returns a notice for the user; empty if
+        they make no difference for them.
+
+        Raises:
+            ToolsRefused: the tools have to be described in the prompt.
+            WireRefused: the model has to be reached by another wire.
         """
         assert error.answer is not None
         self.facts.try_changes(changes, error.answer.text)
@@ -229,8 +239,8 @@ class AdaptiveModel(ABC):
         return CHANGED.format(self._endpoint.address, change, self.spec.name) if change else ""
 
     def _describe_calls(self, refused: Refused, messages: Sequence[Message]) -> bool:
-        """Send as text from now on the calls that the server refused. Returns whether there are
-        any.
+        """Send the calls that the server refused as text in the next requests, on trial. Returns
+        whether there are any.
         """
         from ouro.llm.calls_as_text import find_calls_to_describe
 
@@ -239,7 +249,10 @@ class AdaptiveModel(ABC):
         return bool(calls)
 
     def _hide_images(self, refused: Refused, images: Sequence[set[int]], share: float) -> bool:
-        """Send no longer the images that the server refused. Returns whether one is hidden now."""
+        """Leave the images that the server refused out of the next requests, on trial: those of the
+        newest message, or all if it does not say which. Returns whether there are any; False also
+        if the refusal is about something else.
+        """
         from ouro.llm.overflow import NEAR_THE_WINDOW, is_too_long
         from ouro.llm.refusals import refuses_one_picture
 
@@ -248,7 +261,7 @@ class AdaptiveModel(ABC):
             return False
         is_too_many_bytes = status == 413 and share < NEAR_THE_WINDOW
         if refuses_one_picture(refused) or is_too_many_bytes:
-            self.facts.try_hiding(images[-1])
+            self.facts.try_hiding(images[-1])  # of the newest message: older ones were accepted
             return True
         # Not every server says what it refuses: a request without images shows it.
         if is_too_long(refused.answer, share):
@@ -258,9 +271,8 @@ class AdaptiveModel(ABC):
 
     def _form_accepted(self, message: Message) -> Message:
         """The message without the images and calls that this server refused."""
-        accepted = message
-        if calls := self.facts.described_calls:
+        if self.facts.described_calls:
             from ouro.llm.calls_as_text import calls_as_text
 
-            accepted = calls_as_text(message, calls)
-        return hide_images(accepted, self.facts.hidden)
+            message = calls_as_text(message, self.facts.described_calls)
+        return hide_images(message, self.facts.hidden)

@@ -25,19 +25,22 @@ def find_calls_to_describe(messages: Sequence[Message], refusal: str) -> set[str
     """The ids of the calls that a refusal names, and of the other calls in the same answers. If it
     names none, the ids of all calls.
     """
-    answers = [_ids_in(message) for message in messages if message.tool_calls]
-    named = [ids for ids in answers if _names_any(refusal, ids)]
-    return set().union(*(named or answers))
+    ids_of_answers = [_ids_in(message) for message in messages if message.tool_calls]
+    refused = [ids for ids in ids_of_answers if _names_any(refusal, ids)]
+    if not refused:
+        refused = ids_of_answers
+    return set().union(*refused)
 
 
 def calls_as_text(message: Message, described: Set[str]) -> Message:
-    """The message with the calls of these ids, or their results, as text. The same object if it has
-    none of them.
+    """The message with its calls or results as text, if it has one with these ids; else the same
+    object. A message of results becomes one of the user.
     """
     if described.isdisjoint(_ids_in(message)):
         return message
     parts = tuple(_parts_as_text(message.parts))
-    return replace(message, role="user" if message.role == "tool" else message.role, parts=parts)
+    role = "user" if message.role == "tool" else message.role
+    return replace(message, role=role, parts=parts)
 
 
 def _ids_in(message: Message) -> set[str]:
@@ -53,7 +56,9 @@ def _names_any(refusal: str, call_ids: Iterable[str]) -> bool:
 
 
 def _sent_names(call_id: str) -> list[str]:
-    """The forms in which an id may have been sent."""
+    """The forms in which an id may have been sent, without those that are too short to be told from
+    other words of a refusal.
+    """
     plain = call_id.partition(SEAL)[0]
     names = [plain, *(portable_id(plain, length) for length in ID_LENGTHS)]
     return [name for name in names if len(name) >= _MIN_ID]

@@ -96,9 +96,13 @@ def is_rate_limit(text: str) -> bool:
 
 
 def exceeds_rate(text: str) -> bool:
-    """Whether one request alone is more than a rate limit allows: no wait helps."""
-    match = _LIMIT_AND_REQUESTED.search(text) if is_rate_limit(text) else None
-    if not match:
+    """Whether a refusal by a rate limit says that this request alone is more than the limit allows:
+    no wait helps.
+    """
+    if not is_rate_limit(text):
+        return False
+    match = _LIMIT_AND_REQUESTED.search(text)
+    if match is None:
         return False
     limit, requested = (int(number.replace(",", "")) for number in match.groups())
     return requested > limit
@@ -122,10 +126,11 @@ def _speaks_of_length(text: str) -> bool:
     """Whether a refusal speaks of too much text, and of nothing else that has a limit."""
     about_request = _PATH_IN_REQUEST.sub(" ", _ANSWER_LIMIT.sub(" ", text))
     numbers = [int(re.sub(r"[,_]", "", digits)) for digits in _WHOLE_NUMBER.findall(about_request)]
-    numbers = [number for number in numbers if number not in STATUSES]
-    small_limits = [int(digits) for digits in _SMALL_LIMIT.findall(about_request)]
-    # No window is so small, so the numbers are about something else.
-    has_small_limit = bool(numbers) and min(max(numbers), *small_limits, MIN_WINDOW) < MIN_WINDOW
+    sizes = [number for number in numbers if number not in STATUSES]
+    limits = [int(digits) for digits in _SMALL_LIMIT.findall(about_request)]
+    # No window is so small: then the numbers are about something else.
+    has_small_limit = bool(sizes) and min(max(sizes), *limits, MIN_WINDOW) < MIN_WINDOW
     if has_small_limit or _OTHER_LIMIT.search(text):
         return False
-    return all(words.search(about_request) for words in (_MEASURE_WORDS, _TOO_MUCH_WORDS))
+    has_measure = _MEASURE_WORDS.search(about_request) is not None
+    return has_measure and _TOO_MUCH_WORDS.search(about_request) is not None

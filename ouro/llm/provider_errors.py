@@ -76,9 +76,9 @@ _KEY_SHAPES = late_pattern(
 
 
 def redact(text: str, *keys: str) -> str:
-    """`text` without these keys, and without other text that looks like a key."""
+    """`text` without these keys, which may be empty, and without other text that looks like a key."""
     for key in keys:
-        if len(key) >= 4:
+        if len(key) >= 4:  # a shorter one, or an empty one, would match ordinary text
             text = text.replace(key, "[key]")
     return _KEY_SHAPES.sub("[key]", text)
 
@@ -91,7 +91,7 @@ def error_from_status(
     """
     is_request_fault = status == TOO_MANY_REQUESTS and describes_fault(_body_as_text(body))
     meant_status = BAD_REQUEST if is_request_fault else status
-    error = _error_from_status(status, body, headers, endpoint, meant_status)
+    error = _classify_status(status, meant_status, body, headers, endpoint)
     error.answer = _provider_answer(meant_status, body, endpoint)
     return error
 
@@ -146,10 +146,16 @@ def _list_texts(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def _error_from_status(
-    status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint, meant_status: int
+def _classify_status(
+    status: int, meant_status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint
 ) -> ModelError:
-    """The error for a status. `meant_status` is the one that the text of the answer means."""
+    """The error for an HTTP answer, without its `answer`: the status decides, but for a limit of size
+    or of money the words of the body.
+
+    Args:
+        status: the status of the answer, for the message.
+        meant_status: the status by which the request is judged; see `describes_fault`.
+    """
     text, code = _parse_error(body)
     server = endpoint.address or "The provider"
     reason = _clean_message(text, endpoint)
@@ -185,7 +191,9 @@ def _key_error(message: str, endpoint: Endpoint) -> AuthenticationFailed:
 def _other_error(
     status: int, message: str, headers: Mapping[str, str], endpoint: Endpoint
 ) -> ModelError:
-    """The error for a status whose number says everything."""
+    """The error for a status whose number says everything: `retry_after` is what the provider asks
+    for; a status that another attempt does not change is RequestRefused.
+    """
     if status == 429:
         return RateLimited(message, retry_after=wait_seconds(headers))
     if status in (408, 409, 425) or status >= 500:
@@ -203,17 +211,20 @@ def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
     """The error for one that came inside of a stream, which began with status 200. Its `answer` is
     what the provider said.
     """
-    model_error = _error_from_stream(error, endpoint)
+    model_error = _classify_stream_error(error, endpoint)
     _, code = _parse_error(json.dumps({"error": error}))
+    # The code may be the status that the answer would have had.
     status = int(code) if code.isdecimal() and len(code) == 3 else BAD_REQUEST
     if status == TOO_MANY_REQUESTS and isinstance(model_error, RequestRefused):
-        status = BAD_REQUEST
+        status = BAD_REQUEST  # see `describes_fault`
     model_error.answer = _provider_answer(status, json.dumps(error), endpoint)
     return model_error
 
 
-def _error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
-    """The error by its code and text. If nothing is known about it, another attempt may help."""
+def _classify_stream_error(error: Any, endpoint: Endpoint) -> ModelError:
+    """The error for one inside of a stream, without its `answer`, by its code and text. If nothing is
+    known about it, it is ModelUnavailable: another attempt may help.
+    """
     text, code = _parse_error(json.dumps({"error": error}))
     reason = _clean_message(text, endpoint) or "it gives no reason."
     message = f"{endpoint.address or 'The provider'} ended the answer with an error: {reason}"
@@ -257,7 +268,9 @@ _CLOSED_BY_SERVER = late_pattern(r"disconnected|closed|incomplete", re.IGNORECAS
 
 
 def causes_of(error: BaseException) -> list[BaseException]:
-    """The error and all its causes, including the `original_exception` of litellm."""
+    """The error, then all its causes, each once, the nearest first; including the members of groups
+    and the `original_exception` of litellm.
+    """
     errors = [error]
     for cause in errors:  # grows while it is read
         members = cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
@@ -275,14 +288,16 @@ def causes_of(error: BaseException) -> list[BaseException]:
 
 
 def wait_seconds(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a provider asks to wait; None if its answer does not say."""
+    """The seconds that a provider asks to wait, as a number or as a date; None if its answer does not
+    say. The names of `headers` are in lower case.
+    """
     milliseconds, seconds = headers.get("retry-after-ms"), headers.get("retry-after")
     try:
         if milliseconds is not None:
             return max(0.0, float(milliseconds) / 1000)
         return None if seconds is None else max(0.0, float(seconds))
     except ValueError:
-        pass
+        pass  # it is no number, but may be a date
     from email.utils import parsedate_to_datetime  # imported late: 15 modules, for a rare date
 
     try:
@@ -293,8 +308,8 @@ def wait_seconds(headers: Mapping[str, str]) -> float | None:
 
 
 def _parse_error(body: str) -> tuple[str, str]:
-    """The message and the code in the body of an error, which may be JSON, text or a web page. Both
-    are empty if there are none.
+    """The message and the code (also a type or status) in the body of an error, which may be JSON, text
+    or a web page. Each is empty if there is none.
     """
     try:
         data = json.loads(body)
@@ -306,18 +321,19 @@ def _parse_error(body: str) -> tuple[str, str]:
     if not isinstance(error, dict):
         return str(error or ""), ""
     message = _first_of(error, "message", "detail", "msg")
-    if raw := dictionary(error.get("metadata")).get("raw"):
+    raw = dictionary(error.get("metadata")).get("raw")  # OpenRouter: what its provider said
+    if raw:
         message = f"{message} ({raw})"
     return str(message or json.dumps(error)), str(_first_of(error, "code", "type", "status"))
 
 
 def _first_of(error: Mapping[str, Any], *keys: str) -> Any:
-    """The first of the values of these keys that is not empty; empty if all are."""
+    """The value of the first of these keys that has one which is not empty; else an empty text."""
     return next(filter(None, map(error.get, keys)), "")
 
 
 def _strip_tags(page: str) -> str:
-    """The title of a web page; any other text as it is."""
+    """The title of a web page, `a web page` if it has none; a text without tags as it is."""
     if "<" not in page:
         return page
     # The limits keep it linear: 60 KB of `<title>` took 4 s.
@@ -326,8 +342,12 @@ def _strip_tags(page: str) -> str:
 
 
 def _clean_message(message: str, endpoint: Endpoint) -> str:
-    """A provider's message as a sentence, without keys."""
+    """A provider's message as a sentence on one line, without keys; cut if it is long. An empty message
+    stays empty.
+    """
     message = " ".join(redact(message, endpoint.api_key).split())
     if len(message) > MAX_MESSAGE:
         return message[:MAX_MESSAGE] + "…"
-    return message + "." if message and message[-1] not in ".!?…" else message
+    if not message or message.endswith((".", "!", "?", "…")):
+        return message
+    return message + "."

@@ -21,6 +21,10 @@ MIN_LIMIT = 16
 """Smaller numbers in a refusal are no limit of an answer."""
 SCALE = ("off", "none", "minimal", "low", "medium", "high", "xhigh", "max")
 """Efforts, from the least to the most; `default` counts as `medium`."""
+_UPWARD = ("none", "minimal", "low")
+"""The efforts that are tried in this order after the lowest ones."""
+_DOWNWARD = ("max", "xhigh", "high", "medium", "low")
+"""The efforts that are tried in this order after the others."""
 STATUSES = (400, 404, 405, 413, 415, 422, 500, 501)
 """The statuses with which servers refuse what they do not support."""
 
@@ -69,12 +73,15 @@ class Refused(NamedTuple):
         return next((value for value in values if isinstance(value, int)), 0)
 
     def names(self, field: str) -> bool:
-        """Whether the refusal names a field of the request."""
+        """Whether the refusal names a field of the request: as its parameter, or in its words. A field
+        whose name is also an ordinary word must have quotes, a colon or a label there.
+        """
+        as_word = rf"(?<!\w){re.escape(field)}(?!\w)"
         param = self.answer.param.lower()
-        if param and re.search(rf"(?<!\w){re.escape(field)}(?!\w)", param):
+        if param and re.search(as_word, param):
             return True
         if field not in _AMBIGUOUS_FIELDS:
-            return re.search(rf"(?<!\w){re.escape(field)}(?!\w)", self.words) is not None
+            return re.search(as_word, self.words) is not None
         label = rf"(?:param\w*|field|argument|property|key|input)s?[:\s]+{field}\b"
         return re.search(rf"[\"'`.]{field}[\"'`]|\b{field}:|{label}", self.words) is not None
 
@@ -95,7 +102,9 @@ class RefusalRule(NamedTuple):
     counterexample: str
 
     def apply(self, refused: Refused) -> Changes:
-        """The facts that are new; empty if the refusal is about something else."""
+        """The facts that a refusal teaches, without those that are known already; empty if it is about
+        something else.
+        """
         words = refused.words
         if not all(pattern.search(words) for pattern in self.speaks_of):
             return {}
@@ -106,7 +115,7 @@ class RefusalRule(NamedTuple):
 
 
 def numbers_in(text: str) -> list[int]:
-    """The whole numbers in a refusal."""
+    """The whole numbers in a refusal; longer ones are ids or times."""
     return [
         int(digits.replace(",", ""))
         for digits in refusal_words.WHOLE_NUMBER.findall(text)
@@ -115,18 +124,20 @@ def numbers_in(text: str) -> list[int]:
 
 
 def find_changes(refused: Refused, rules: Iterable[RefusalRule] | None = None) -> Changes:
-    """The facts that a refusal teaches, by the first rule that applies and was not tried yet; empty
-    if none does.
+    """The facts that a refusal teaches by the first rule that finds new ones; empty if none does.
+
+    Args:
+        rules: the rules to ask, in order; None: all.
     """
     if refused.answer.status not in STATUSES:
         return {}
     rules = rules or RULES
-    if refused.answer.status >= 500 and not refusal_words.NAMES_MISSING_SUPPORT.search(
-        refused.words
-    ):
+    names_missing_support = refusal_words.NAMES_MISSING_SUPPORT.search(refused.words)
+    if refused.answer.status >= 500 and not names_missing_support:
         rules = RULES_OF_SIZE  # other words may come from a fault of the server itself
     for rule in rules:
-        if changes := rule.apply(refused):
+        changes = rule.apply(refused)
+        if changes:
             return changes
     return {}
 
@@ -137,10 +148,9 @@ def refuses_signature(refused: Refused) -> bool:
 
 
 def speaks_of_calls(refused: Refused) -> bool:
-    """Whether a refusal speaks of calls or results in the messages, in whatever words."""
-    return refused.answer.status in (400, 422) and bool(
-        refusal_words.ABOUT_CALL_OR_RESULT.search(refused.words)
-    )
+    """Whether a refusal speaks of calls or results in the messages, whatever it says of them."""
+    names_calls = refusal_words.ABOUT_CALL_OR_RESULT.search(refused.words) is not None
+    return refused.answer.status in (400, 422) and names_calls
 
 
 def refuses_calls(refused: Refused) -> bool:
@@ -152,22 +162,18 @@ def refuses_calls(refused: Refused) -> bool:
     is_other = any(pattern.search(words) for pattern in _OTHER_THAN_CALLS)
     if refused.answer.status not in (400, 404, 422) or is_other or "support" in words:
         return False
-    return bool(
-        refusal_words.ABOUT_CALL_OR_RESULT.search(words)
-        and refusal_words.SAYS_UNPAIRED.search(words)
-    )
+    names_calls = refusal_words.ABOUT_CALL_OR_RESULT.search(words) is not None
+    return names_calls and refusal_words.SAYS_UNPAIRED.search(words) is not None
 
 
 def refuses_one_picture(refused: Refused) -> bool:
-    """Whether a refusal is about the data of an image, not about images as such."""
-    return bool(
-        refused.has_images
-        and refusal_words.ABOUT_IMAGES.search(refused.words)
-        and refusal_words.SAYS_BAD_IMAGE.search(refused.words)
-        and not re.search(
-            r"content[ _]?type|unknown variant|not support|n't support|token", refused.words
-        )
-    )
+    """Whether a refusal is about the data of an image, such as its size, not about images as such."""
+    words = refused.words
+    if not refused.has_images or not refusal_words.ABOUT_IMAGES.search(words):
+        return False
+    if re.search(r"content[ _]?type|unknown variant|not support|n't support|token", words):
+        return False  # about images as such, or about the size of the request
+    return refusal_words.SAYS_BAD_IMAGE.search(words) is not None
 
 
 def _find_wire(refused: Refused) -> Changes:
@@ -185,13 +191,14 @@ def _find_effort(refused: Refused) -> Changes:
     """
     words = refused.words
     (owner, field), sent = _find_sent_effort(refused.body)
-    is_value_named = f"'{sent}'" in re.sub(r"[\"`‘’“”]", "'", words)
+    with_plain_quotes = re.sub(r"[\"`‘’“”]", "'", words)
+    is_value_named = f"'{sent}'" in with_plain_quotes
     if not is_value_named and not refusal_words.ABOUT_EFFORT.search(words):
         return {}
     tried = {sent, *refused.facts.keys("effort")}
     efforts = [effort for effort in _list_efforts(words) if effort not in tried]
-    if not sent:
-        return {"effort.unset": efforts[0]} if efforts == ["none"] else {}
+    if not sent:  # only `set reasoning_effort to 'none'` asks for one
+        return {"effort.unset": "none"} if efforts == ["none"] else {}
     if efforts:
         nearest = min(efforts, key=lambda effort: _effort_distance(effort, sent))
         return {f"effort.{sent}": nearest}
@@ -204,24 +211,30 @@ def _find_effort(refused: Refused) -> Changes:
 
 
 def _find_sent_effort(body: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
-    """The path of the effort in the body, and the effort; the effort is empty if none was sent."""
-    for path in EFFORT_FIELDS:
-        owner = {"": body}.get(path[0], dictionary(body.get(path[0])))
-        value = owner.get(path[1])
-        if isinstance(value, str):
-            return path, value
+    """The path of the effort in the body (see EFFORT_FIELDS), and the effort. Without one, it is the
+    first path and an empty text.
+    """
+    for owner, field in EFFORT_FIELDS:
+        values = dictionary(body.get(owner)) if owner else body
+        effort = values.get(field)
+        if isinstance(effort, str):
+            return (owner, field), effort
     return EFFORT_FIELDS[0], ""
 
 
 def _list_efforts(words: str) -> list[str]:
-    """The efforts that a refusal names: quoted ones, or words after `must be` and the like."""
+    """The efforts that a refusal names, each once, in its order: those in quotation marks; if it is
+    one or none, also the words after `must be` and the like.
+    """
     effort_names = {*SCALE, "default"}
     quoted = [word for word in refusal_words.QUOTED_WORD.findall(words) if word in effort_names]
+    # One alone may be the refused one, but not in `set it to 'none'`.
     if len(quoted) > 1 or (quoted and "to" in words):
         return list(dict.fromkeys(quoted))
     values = refusal_words.LIST_OF_VALUES.search(words)
-    unquoted = re.findall(r"[a-z]+", values[1]) if values else []
-    return list(dict.fromkeys([*quoted, *(word for word in unquoted if word in effort_names)]))
+    listed_words = re.findall(r"[a-z]+", values[1]) if values else []
+    listed = [word for word in listed_words if word in effort_names]
+    return list(dict.fromkeys([*quoted, *listed]))
 
 
 def _effort_distance(effort: str, sent: str) -> tuple[int, int]:
@@ -234,23 +247,27 @@ def _effort_distance(effort: str, sent: str) -> tuple[int, int]:
 
 
 def _next_effort(sent: str) -> str:
-    """The effort to try if the refusal names none: a higher one after the lowest ones, else a lower
-    one. Empty if there is no other: then the field is left out.
+    """The effort to try if the refusal names none: a higher one after `none` and `minimal`, a lower
+    one after the others. Empty if there is no further one: then the field is left out.
     """
-    ladder = ("none", "minimal", "low") if sent in ("none", "minimal") else SCALE[:2:-1]
-    untried = ladder[ladder.index(sent) + 1 :] if sent in ladder else ()
-    return next(iter(untried), "")
+    ladder = _UPWARD if sent in ("none", "minimal") else _DOWNWARD
+    if sent not in ladder or sent == ladder[-1]:
+        return ""
+    return ladder[ladder.index(sent) + 1]
 
 
 def _find_room(refused: Refused) -> Changes:
-    """Use a window that holds the messages, and a shorter answer."""
-    limit, numbers = refused.limit, {number for number in refused.numbers if number > 99}
-    pairs = itertools.permutations(sorted(numbers, reverse=True), 2)
-    for window, size in pairs:
+    """Use the window that the refusal names, and an answer that takes what the messages leave of it.
+
+    The refusal must name the window, the size of the messages, and the limit that was sent or the
+    sum of both. Which number is which is found by trying all pairs, the largest window first.
+    """
+    limit = refused.limit
+    numbers = {number for number in refused.numbers if number > 99}
+    for window, size in itertools.permutations(sorted(numbers, reverse=True), 2):
         rest = window - size
-        # The refusal names the answer that was asked for, or the sum of both.
-        is_sum = not numbers.isdisjoint({limit, size + limit})
-        if is_sum and limit * MIN_ROOM <= rest < limit:
+        names_limit_or_sum = limit in numbers or size + limit in numbers
+        if names_limit_or_sum and limit * MIN_ROOM <= rest < limit:
             return {"window": str(window), "max_output": str(rest)}
     return {}
 
@@ -273,7 +290,9 @@ def _find_max_output(refused: Refused) -> Changes:
 
 
 def _without_misleading_names(words: str) -> str:
-    """The words without names that contain `input` or `context` but speak of neither."""
+    """The words without the names of fields and errors in which ABOUT_INPUT finds something, although
+    they do not speak of the input.
+    """
     return (
         words.replace("context_window", "")
         .replace("invalid_request", "")
@@ -287,9 +306,8 @@ def _find_output_limit(refused: Refused) -> Changes:
     other_names = sorted(set(refused.limit_names) - sent_names)
     if not sent_names or not other_names:
         return {}
-    is_refused = any(map(refused.names, sent_names)) and refusal_words.SAYS_UNSUPPORTED.search(
-        refused.words
-    )
+    says_unsupported = refusal_words.SAYS_UNSUPPORTED.search(refused.words) is not None
+    is_refused = says_unsupported and any(map(refused.names, sent_names))
     if is_refused or refused.names(other_names[0]):
         return {"output_limit": other_names[0]}
     return {}
@@ -302,10 +320,11 @@ def _find_images(refused: Refused) -> Changes:
     """
     if not refused.has_images or refuses_one_picture(refused):
         return {}
-    is_named = refusal_words.ABOUT_IMAGES.search(refused.words) or refusal_words.WANTS_TEXT.search(
-        refused.words
-    )
-    return {"images": "no"} if is_named or refused.answer.status == 415 else {}
+    words = refused.words
+    is_named = refusal_words.ABOUT_IMAGES.search(words) or refusal_words.WANTS_TEXT.search(words)
+    if is_named or refused.answer.status == 415:  # Unsupported Media Type
+        return {"images": "no"}
+    return {}
 
 
 def _find_thinking_back(refused: Refused) -> Changes:
@@ -396,38 +415,43 @@ def _find_empty_content(refused: Refused) -> Changes:
 
 
 def _find_field(refused: Refused) -> Changes:
-    """Leave out the optional field that the refusal names first, or as its parameter; of whatever
-    kind it is.
+    """Leave out an optional field that the refusal names: the one that it reports as its parameter,
+    else the first in its words. A part of a field is surer than a field, a field surer than one
+    that contains a named part.
 
     It needs no list of fields: a field of a later version of ouro is left out in the same way.
     """
     optional = refused.body.keys() - ESSENTIAL
-    owners = _find_containing_fields(refused)
-    fields_named = [*filter(refused.names, optional)] or [
-        *filter(refused.names, OPTIONAL_AT_ANY_LEVEL)
-    ]
-    inner_fields = [field for field in owners if "." in field]
-    fields = inner_fields or sorted(fields_named or owners, key=refused.words.find)
+    containing = _find_containing_fields(refused)
+    parts = [field for field in containing if "." in field]
+    named = [*filter(refused.names, optional)]
+    if not named:
+        named = [*filter(refused.names, OPTIONAL_AT_ANY_LEVEL)]
+    fields = parts or sorted(named or containing, key=refused.words.find)
     param = refused.answer.param.partition(".")[0]
     if param in fields:
         return {f"without.{param}": ""}
-    return {f"without.{field}": "" for field in fields[:1]}
+    if fields:
+        return {f"without.{fields[0]}": ""}
+    return {}
 
 
 def _find_containing_fields(refused: Refused) -> list[str]:
-    """The optional fields that contain something the refusal names, such as `stream_options` for
+    """The optional fields that contain a part which the refusal names, such as `stream_options` for
     `include_usage`. If it names the part together with its field, the path of the part:
-    `reasoning.summary`.
+    `reasoning.summary`. Parts are the keys of an object, or the texts of a list.
     """
     paths: list[str] = []
     for name in refused.body.keys() - ESSENTIAL:
         value = refused.body[name]
-        inner = value if isinstance(value, dict | list) else ()
-        for key in filter(lambda key: isinstance(key, str), inner):
-            last = re.escape(key.rpartition(".")[2])
-            if re.search(rf"{name}.{{0,3}}{last[:6]}", refused.words):
-                paths.append(f"{name}.{key}")
-            elif "_" in key and re.search(last.replace("_", "[_ ]"), refused.words):
+        parts = value if isinstance(value, dict | list) else ()
+        for part in parts:
+            if not isinstance(part, str):
+                continue
+            last_word = re.escape(part.rpartition(".")[2])
+            if re.search(rf"{name}.{{0,3}}{last_word[:6]}", refused.words):
+                paths.append(f"{name}.{part}")
+            elif "_" in part and re.search(last_word.replace("_", "[_ ]"), refused.words):
                 paths.append(name)
     return sorted(paths)
 

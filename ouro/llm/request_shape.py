@@ -15,6 +15,8 @@ from ouro.utils.lenient_json import dictionaries, dictionary
 
 MAX_STEPS = 8
 """An effort is replaced at most this often."""
+_UNSET = "unset"
+"""What counts as the effort of a request that names none; a refusal may ask for one."""
 PLAIN_KEYS = frozenset(("type", "properties", "required", "items", "enum", "description"))
 """The keys of a JSON schema that every server understands."""
 
@@ -25,10 +27,13 @@ OPTIONAL_AT_ANY_LEVEL = frozenset(("cache_control", "strict", "extra_content", "
 
 
 def shape_request(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
-    """The body of a request, changed as the facts say."""
+    """The body of a request, changed as the facts about the server say. The given body is not changed,
+    and is returned itself if there are no facts.
+    """
     if facts.is_empty:
         return body
-    body = _rename_limit(_replace_effort(dict(body), facts), facts)
+    body = _replace_effort(dict(body), facts)
+    body = _rename_limit(body, facts)
     if "messages" in body:
         body["messages"] = _change_messages(body["messages"], facts)
     if body.get("tools") and facts.get("tool_schema"):
@@ -39,21 +44,26 @@ def shape_request(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
 
 
 def _rename_limit(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
-    """The body with the limit of an answer under the name that the server wants, in its place."""
-    name = facts.get("output_limit")
-    if not name:
+    """The body with the limit of an answer under the name that the server wants; the order of the
+    fields stays.
+    """
+    wanted_name = facts.get("output_limit")
+    if not wanted_name:
         return body
-    new_names = dict.fromkeys(LIMIT_NAMES[:2], name)
+    new_names = dict.fromkeys(LIMIT_NAMES[:2], wanted_name)
     return {new_names.get(field, field): value for field, value in body.items()}
 
 
 def _replace_effort(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
-    """The body with the effort that the server accepts, or without one."""
+    """The body with the effort that the server accepts instead of the one in it; without one if the
+    server accepts none.
+    """
     for owner, field in EFFORT_FIELDS:
         values = dictionary(body.get(owner)) if owner else body
-        effort = values.get(field) or "unset"
+        effort = values.get(field) or _UNSET
         accepted = _accepted_effort(effort, facts)
-        if accepted == effort or (effort == "unset" and owner):
+        # Where no effort was sent, one is only added to the body itself.
+        if accepted == effort or (effort == _UNSET and owner):
             continue
         changed = {**values, field: accepted}
         if not accepted:
@@ -63,8 +73,8 @@ def _replace_effort(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
 
 
 def _accepted_effort(effort: str, facts: ServerFacts) -> str:
-    """The effort that is sent instead of this one. Each refusal has added one replacement, and none
-    leads back.
+    """The effort that is sent instead of this one; itself if it was not refused, empty for none. Each
+    refusal has added one replacement: they are followed to the last one.
     """
     for _ in range(MAX_STEPS):
         key = f"effort.{effort}"
@@ -80,15 +90,18 @@ Json = dict[str, Any]
 def _change_messages(messages: Sequence[Json], facts: ServerFacts) -> list[Json]:
     """The messages, changed as the facts say."""
     changed = list(messages)
-    if role := facts.get("system_role"):
-        changed = [_with_role(message, role) for message in changed]
+    system_role = facts.get("system_role")
+    if system_role:
+        changed = [_with_role(message, system_role) for message in changed]
     if facts.get("empty_content"):
         changed = [_with_content(message) for message in changed]
     if facts.get("result_names"):
         changed = _with_names(changed)
-    if length := facts.get("call_ids"):
-        changed = [_with_short_ids(message, int(length)) for message in changed]
-    if facts.get("roles") or facts.get("system_role") == "user":
+    id_length = facts.get("call_ids")
+    if id_length:
+        changed = [_with_short_ids(message, int(id_length)) for message in changed]
+    # A system prompt in the role of the user stands before the first message of the user.
+    if facts.get("roles") or system_role == "user":
         changed = _join_roles(changed)
     return changed
 
@@ -108,21 +121,23 @@ def _with_content(message: Json) -> Json:
 
 
 def _with_names(messages: Sequence[Json]) -> list[Json]:
-    """The messages with the name of its tool in each result."""
-    names: dict[str, str] = {}
+    """The messages, in which each result has the name of its tool; `tool` if its call is not there."""
+    name_of_call: dict[str, str] = {}
     changed: list[Json] = []
     for message in messages:
         for call in dictionaries(message.get("tool_calls")):
-            names[call["id"]] = dictionary(call.get("function")).get("name", "")
-        is_result = message["role"] == "tool"
-        name = {"name": names.get(message["tool_call_id"]) or "tool"} if is_result else {}
-        changed.append({**message, **name})
+            name_of_call[call["id"]] = dictionary(call.get("function")).get("name", "")
+        named = dict(message)
+        if message["role"] == "tool":
+            named["name"] = name_of_call.get(message["tool_call_id"]) or "tool"
+        changed.append(named)
     return changed
 
 
 def _with_short_ids(message: Json, length: int) -> Json:
     """The message; the ids of its calls, or of its result, have this length."""
-    if calls := dictionaries(message.get("tool_calls")):
+    calls = dictionaries(message.get("tool_calls"))
+    if calls:
         changed_calls = [{**call, "id": _short_id(call.get("id"), length)} for call in calls]
         return {**message, "tool_calls": changed_calls}
     if "tool_call_id" in message:
@@ -160,21 +175,20 @@ def _as_parts(content: Any) -> list[Any]:
 
 
 def _simplify_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A tool whose schema has only what every server understands."""
+    """A tool, in the format of any wire, whose schema has only what every server understands."""
     simple = dict(tool)
-    for key in ("function", "parameters", "input_schema"):
+    if isinstance(simple.get("function"), dict):  # chat completions have the tool inside of it
+        simple["function"] = _simplify_tool(simple["function"])
+    for key in ("parameters", "input_schema"):
         if isinstance(simple.get(key), dict):
-            is_schema = key != "function"
-            simple[key] = (
-                _simplify_schema(simple[key]) if is_schema else _simplify_tool(simple[key])
-            )
+            simple[key] = _simplify_schema(simple[key])
     simple.pop("strict", None)
     return simple
 
 
 def _simplify_schema(schema: Any) -> Any:
-    """The schema with only the first of several options, and without keys that not every server
-    understands.
+    """The schema, with all schemas inside of it, reduced to keys that every server understands. Of
+    several options or types only the first is left, but not the type `null`.
     """
     if not isinstance(schema, dict):
         return schema
@@ -182,8 +196,9 @@ def _simplify_schema(schema: Any) -> Any:
     if options:
         schema = {**options[0], **schema}
     simple = {key: value for key, value in schema.items() if key in PLAIN_KEYS}
-    if isinstance(kind := simple.get("type"), list):
-        simple["type"] = next((name for name in kind if name != "null"), "string")
+    types = simple.get("type")
+    if isinstance(types, list):
+        simple["type"] = next((name for name in types if name != "null"), "string")
     if "properties" in simple:
         fields = dictionary(simple["properties"])
         simple["properties"] = {name: _simplify_schema(field) for name, field in fields.items()}
@@ -199,15 +214,19 @@ def _remove_field(body: dict[str, Any], field: str) -> dict[str, Any]:
     owner, _, inner = field.partition(".")
     if inner and isinstance(body.get(owner), dict):
         return {**body, owner: _remove_everywhere(body[owner], inner)}
-    remaining = {key: value for key, value in body.items() if key != field}
-    return _remove_everywhere(remaining, field) if field in OPTIONAL_AT_ANY_LEVEL else remaining
+    if field in OPTIONAL_AT_ANY_LEVEL:
+        shaped: dict[str, Any] = _remove_everywhere(body, field)
+        return shaped
+    return {key: value for key, value in body.items() if key != field}
 
 
 def _remove_everywhere(value: Any, field: str) -> Any:
-    """`value` without a field, at every level."""
+    """A JSON value without a field, at every level."""
     if isinstance(value, dict):
         return {key: _remove_everywhere(item, field) for key, item in value.items() if key != field}
-    return [_remove_everywhere(item, field) for item in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        return [_remove_everywhere(item, field) for item in value]
+    return value
 
 
 TOKENS_PER_IMAGE = 1_500
@@ -219,15 +238,16 @@ REFUSED_IMAGE = "[picture {}: the server refused it]"
 
 
 def request_size(messages: Sequence[Message], body: Mapping[str, Any]) -> int:
-    """About how many tokens a request has."""
+    """About how many tokens a request has: these messages, and the tools in its body."""
     tools = encode_json(body.get("tools") or []).decode()
-    size = len(tools) / ASCII_PER_TOKEN
+    tokens = len(tools) / ASCII_PER_TOKEN
     for message in messages:
         text = "".join(map(_part_as_text, message.parts))
-        narrow = len(text.encode("ascii", "ignore"))
-        size += narrow / ASCII_PER_TOKEN + len(text) - narrow
-        size += len(_images_in(message)) * TOKENS_PER_IMAGE
-    return int(size)
+        ascii_count = len(text.encode("ascii", "ignore"))
+        other_count = len(text) - ascii_count
+        tokens += ascii_count / ASCII_PER_TOKEN + other_count
+        tokens += len(_images_in(message)) * TOKENS_PER_IMAGE
+    return int(tokens)
 
 
 def _part_as_text(part: Part) -> str:
@@ -268,7 +288,7 @@ def hide_images(message: Message, hidden: set[int]) -> Message:
 
 
 def _hide_in(part: Part, hidden: set[int]) -> Part:
-    """A part without its hidden images."""
+    """A part, in which a note replaces each hidden image; in a tool result the notes follow its text."""
     if isinstance(part, Image):
         return _image_or_note(part, hidden)
     if not isinstance(part, ToolReply):

@@ -129,11 +129,9 @@ class ServerFacts:
         """Whether it ended an answer without saying that it is complete, in this session."""
 
     def get(self, key: str) -> str:
-        """The value of a fact; empty if it is not known."""
-        for facts in (self._trial, self._learned):
-            if fact := facts.get(key):
-                return fact.value
-        return self._given.get(key, "")
+        """The value of a fact: on trial, else learned, else given; empty if it is not known."""
+        fact = self._trial.get(key) or self._learned.get(key)
+        return fact.value if fact else self._given.get(key, "")
 
     def has(self, key: str) -> bool:
         """Whether a fact is known."""
@@ -149,12 +147,16 @@ class ServerFacts:
         return not (self._given or self._learned or self._trial)
 
     def keys(self, kind: str) -> Iterator[str]:
-        """The names of all facts of a kind: the fields of `without`."""
-        facts = {**self._given, **self._learned, **self._trial}
-        return (key.partition(".")[2] for key in facts if key.partition(".")[0] == kind)
+        """Yield the name in the key of each fact of a kind: `stream_options` for the kind `without`
+        and the key `without.stream_options`.
+        """
+        for key in {**self._given, **self._learned, **self._trial}:
+            kind_of_key, _, name = key.partition(".")
+            if kind_of_key == kind:
+                yield name
 
     def try_changes(self, changes: Mapping[str, str], refusal: str) -> None:
-        """Change the request from now on; the facts are on trial."""
+        """Use these facts in the next requests, on trial. `refusal` is what taught them."""
         today = datetime.now(UTC).date().isoformat()
         quote = " ".join(refusal.split())[:MAX_QUOTE]
         self._trial |= {key: Fact(value, today, quote) for key, value in changes.items()}
@@ -166,13 +168,13 @@ class ServerFacts:
         self.version += 1
 
     def try_hiding(self, images: Iterable[int]) -> None:
-        """Describe these images instead of sending them, in this session."""
+        """Describe the images with these hashes instead of sending them, in this session, on trial."""
         self._hidden_on_trial |= set(images) - self.hidden
         self.hidden |= self._hidden_on_trial
         self.version += 1
 
     def try_describing(self, calls: Iterable[str]) -> None:
-        """Send these calls as text, in this session."""
+        """Send the calls with these ids as text, in this session, on trial."""
         self._described_on_trial |= set(calls) - self.described_calls
         self.described_calls |= self._described_on_trial
         self.version += 1
@@ -209,12 +211,15 @@ class ServerFacts:
             self.version += 1
 
     def spec(self, spec: ModelSpec) -> ModelSpec:
-        """The facts about a model as this server offers it."""
+        """The spec of a model, changed as this server offers it: with what the server says, and what
+        its refusals have taught.
+        """
         spec = replace(spec, **self._reported)
-        if window := self.get("window"):
+        window, max_output = self.get("window"), self.get("max_output")
+        if window:
             spec = replace(spec, window=min(spec.window, int(window)))
-        if limit := self.get("max_output"):
-            spec = replace(spec, max_output=min(spec.max_output, int(limit)))
+        if max_output:
+            spec = replace(spec, max_output=min(spec.max_output, int(max_output)))
         if self.get("images") == "no":
             spec = replace(spec, images=False)
         if self.get("tools") == "text" and spec.text_tools == "auto":
@@ -237,9 +242,15 @@ class FactStore:
         }
 
     def find(self, model: str) -> dict[str, Mapping[str, Fact]]:
-        """The facts about a model on each server where something was learned."""
-        servers = [server for server in self._read_all() if server.partition(" ")[2] == model]
-        return {server: facts for server in servers if (facts := self.read(server))}
+        """The facts about a model by server, for each server where something was learned that holds."""
+        found: dict[str, Mapping[str, Fact]] = {}
+        for server in self._read_all():
+            if server.partition(" ")[2] != model:  # see `server_key`
+                continue
+            facts = self.read(server)
+            if facts:
+                found[server] = facts
+        return found
 
     def save(self, server: str, facts: Mapping[str, Fact]) -> None:
         """Add facts about a server."""
@@ -271,11 +282,14 @@ class FactStore:
 
 
 def notice_about(changes: Mapping[str, str]) -> str:
-    """What the user should know about changes; empty if they make no difference for the user."""
+    """What the user should know about changes: of the first that makes a difference for them. Empty if
+    none does.
+    """
     for key, value in changes.items():
         kind, _, name = key.partition(".")
         if kind in ("images", "tools"):
             return MEANINGS[kind]
+        # An effort that asks for thinking is replaced by one that does not.
         is_thinking_off = value in ("", "none") and name not in ("none", "minimal")
         if kind == "effort" and is_thinking_off:
             return "the model works without thinking"
@@ -283,7 +297,9 @@ def notice_about(changes: Mapping[str, str]) -> str:
 
 
 def server_key(base_url: str, model: str) -> str:
-    """The key of a model at an endpoint, without a user or password."""
+    """The key of a model at an endpoint: the address, without a user or password, a space, and the
+    name of the model.
+    """
     parts = urlsplit(base_url)
     host = parts.netloc.rpartition("@")[2].lower()
     return f"{parts.scheme}://{host}{parts.path.rstrip('/')} {model}"
