@@ -71,7 +71,7 @@ class Catalog:
         self._file = file or ModelsFile()
         self._environ = os.environ if environ is None else environ
         self._fetched_keys: dict[str, str] = {}
-        """Key command -> the key that it printed."""
+        """Key command, or account of the keyring -> the key."""
         self._servers: Mapping[Provider, ServerModels] | None = None
         self._project = project
         self.notices: tuple[str, ...] = ()
@@ -86,8 +86,8 @@ class Catalog:
         return catalog
 
     def default(self) -> str:
-        """The model to start with: named in models.yaml, the first usable there, one with a key,
-        one on this machine.
+        """The model to start with: the default of models.yaml, else the first usable one there, else
+        one of a provider with a key, else one on this machine.
 
         Local servers are asked only if nothing else is configured.
 
@@ -96,11 +96,15 @@ class Catalog:
         """
         if self._file.default:
             return self._resolve_in_file(self._file.default, "default")
-        name = next((name for name in self._names_in_file() if not self.unusable(name)), "")
-        name = name or next((provider.first_model for provider in self._providers_with_key()), "")
-        name = name or next(iter(self._local_models()), "")
-        if name:
-            return name
+        for name in self._names_in_file():
+            if not self.unusable(name):
+                return name
+        providers = self._providers_with_key()
+        if providers:
+            return providers[0].first_model
+        local_models = self._local_models()
+        if local_models:
+            return next(iter(local_models))
         error = NoModelError(
             "No model is set up.",
             "`ouro models --setup` sets one up; or set a key such as ANTHROPIC_API_KEY or"
@@ -148,43 +152,50 @@ class Catalog:
         return tuple((provider.title, base_url(provider, self._environ)) for provider in silent)
 
     def resolve(self, name: str) -> str:
-        """The full name of the model that `name` means: `sonnet`, `gpt-5`,
-        `anthropic/claude-sonnet-5`.
+        """The full name of the model that `name` means: a full name such as
+        `anthropic/claude-sonnet-5` itself; for a part of one, such as `sonnet`, the model with it
+        that is configured, else one of a local server or of the built-in table.
 
         Raises:
-            NoModelError: no model or several match; the hint lists the nearest.
+            NoModelError: no model matches; the message names the nearest. Or several match.
         """
-        is_full_name = provider_of(name) and name.partition("/")[2] not in {"", "*"}
+        prefix, _, model = name.partition("/")
+        is_full_name = provider_of(name) and model not in {"", "*"}
         if name in self._names_in_file() or is_full_name:
             return name
         configured = [self._names_in_file(), self._known_models_with_key()]
-        if match := find_model(name, configured):
+        match = find_model(name, configured)
+        if match:
             return match
         others = [[*self._local_models()], KNOWN_NAMES]  # asks servers, so they come later
-        if match := find_model(name, others):
+        match = find_model(name, others)
+        if match:
             return match
-        if "/" in name and is_litellm_provider(name.partition("/")[0]):
+        if "/" in name and is_litellm_provider(prefix):
             return name
         similar = find_nearest(name, list(chain(*configured, *others)))
         hint = f" Did you mean {' or '.join(f'`{model}`' for model in similar)}?" if similar else ""
         raise NoModelError(f"No model `{name}`.{hint} See models.yaml, or `ouro models` for all.")
 
     def _resolve_in_file(self, name: str, key: str) -> str:
-        """Resolve a name in models.yaml; an error names its key."""
+        """The full name of a model that models.yaml names at `key`. Raises NoModelError, which names
+        the key, too.
+        """
         try:
             return self.resolve(name)
         except NoModelError as error:
             raise NoModelError(f"`{key}` of models.yaml: {error.message}", error.hint) from error
 
     def spec(self, name: str) -> ModelSpec:
-        """The facts about a model: from models.yaml, else its server, else the built-in table.
-        Raises NoModelError.
+        """The facts about a model: the fields that models.yaml names, else the built-in table, else
+        litellm's table, else what its server or a guess says. Raises NoModelError.
         """
         name = self.resolve(name)
         entry = self._entry_of(name)
         known_spec = find_known_spec(name) or self._listed_spec(name)
         spec = entry.apply_to(known_spec or self._guess_spec(name))
         if entry.window and not entry.max_output:
+            # The answer must leave room for the messages in a window that the user made smaller.
             spec = replace(spec, max_output=min(spec.max_output, entry.window // OUTPUT_SHARE))
         return spec
 
@@ -226,11 +237,13 @@ class Catalog:
 
     def unusable(self, name: str) -> str:
         """Why a model (full name) is not usable; empty if it is."""
-        provider = provider_of(name)
-        if missing := self._missing_key(name):
-            return missing
-        if (url := self._url_of(name)) and not is_address(url):
+        missing_key = self._missing_key(name)
+        if missing_key:
+            return missing_key
+        url = self._url_of(name)
+        if url and not is_address(url):
             return f"`{url}` is not an address of a server"
+        provider = provider_of(name)
         if self._wire_of(name) == "litellm" and not _is_installed("litellm"):
             return "needs the package litellm, which is not installed"
         if provider and provider.local and self._is_known_to_be_missing(name):
@@ -238,7 +251,9 @@ class Catalog:
         return ""
 
     def _is_known_to_be_missing(self, name: str) -> bool:
-        """Whether the local servers were asked, and a model that they would list is not there."""
+        """Whether a model of a local server is not there: the servers were asked, and did not list it
+        although they list models for chat. A model in models.yaml counts as there.
+        """
         if self._servers is None or name in self._file.models:
             return False
         return is_for_chat(name) and name not in self._local_models()
@@ -249,14 +264,15 @@ class Catalog:
         Raises:
             NoModelError: its key is missing or could not be fetched.
         """
-        if reason := self.unusable(name):
-            hint = (
-                f"Set it, or write a key for this model into {tilde(get_models_path())} (`ouro"
-                " models --setup`)."
-            )
-            raise NoModelError(
-                f"{name} cannot be used: {reason}.", hint if reason.endswith("not set") else ""
-            )
+        reason = self.unusable(name)
+        if reason:
+            hint = ""
+            if self._missing_key(name):
+                hint = (
+                    f"Set it, or write a key for this model into {tilde(get_models_path())} (`ouro"
+                    " models --setup`)."
+                )
+            raise NoModelError(f"{name} cannot be used: {reason}.", hint)
         provider, wire, url = provider_of(name), self._wire_of(name), self._url_of(name)
         if wire == "litellm" and provider and not provider.local and url == provider.base_url:
             url = ""  # litellm knows the URL
@@ -270,8 +286,10 @@ class Catalog:
             patience: seconds to wait for the begin of an answer, if more than usual.
         """
         name = self.resolve(name)
-        (wire, endpoint), spec = self.route(name), self.spec(name)
-        endpoint = endpoint.with_patience(patience) if patience else endpoint
+        wire, endpoint = self.route(name)
+        spec = self.spec(name)
+        if patience:
+            endpoint = endpoint.with_patience(patience)
         if wire == "anthropic":
             from ouro.llm.anthropic import AnthropicWire
 
@@ -283,8 +301,8 @@ class Catalog:
         return LiteLLMModel(spec, endpoint, effort=effort, facts=self._server_facts(name))
 
     def _make_openai(self, spec: ModelSpec, endpoint: Endpoint, effort: Effort) -> Model:
-        """A model that speaks the protocol that the user has fixed, or both of OpenAI's, the likely
-        one first. On a server of the user it is asked for its abilities, too.
+        """A model that speaks the protocol of OpenAI that models.yaml names, or both, the likely one
+        first. A server of the user is also asked about the abilities of the model.
         """
         from ouro.llm.openai_model import OpenAIModel, WireChoice
 
@@ -335,7 +353,8 @@ class Catalog:
     def embeddings(self, name: str) -> EmbeddingModel:
         """Construct an embedding model. Opens no connection, starts no process. Raises NoModelError."""
         name = self.resolve(name)
-        (wire, endpoint), spec = self.route(name), self.spec(name)
+        wire, endpoint = self.route(name)
+        spec = self.spec(name)
         if wire == "openai":
             from ouro.llm.openai_embeddings import EmbeddingWire
 
@@ -369,15 +388,19 @@ class Catalog:
         return self._file.models.get(name, ModelEntry()).merge_over(common)
 
     def _wire_of(self, name: str) -> WireName:
-        """The wire of a model: that of models.yaml, of its provider, or litellm."""
+        """The wire of a model: that of its provider, unless models.yaml says `via: litellm`. A model
+        of another provider is reached by litellm; but by OpenAI's protocol if it has a server of its
+        own (`api_base`) and models.yaml says `via: direct`, or litellm does not know its provider.
+        """
         entry, provider = self._entry_of(name), provider_of(name)
         if entry.via == "litellm":
             return "litellm"
-        if provider is None:
-            prefix = name.partition("/")[0]
-            is_known_to_litellm = entry.via != "direct" and is_litellm_provider(prefix)
-            return "openai" if entry.api_base and not is_known_to_litellm else "litellm"
-        return provider.wire
+        if provider is not None:
+            return provider.wire
+        if not entry.api_base:
+            return "litellm"
+        is_direct = entry.via == "direct" or not is_litellm_provider(name.partition("/")[0])
+        return "openai" if is_direct else "litellm"
 
     def _url_of(self, name: str) -> str:
         """The URL of a model, from models.yaml or its provider; empty if only litellm knows it."""
@@ -407,7 +430,9 @@ class Catalog:
         return models
 
     def _origin_of(self, name: str) -> str:
-        """The source of a model for lists: `models.yaml`, the variable with its key, or its server."""
+        """The source of a model for lists: `models.yaml`, the variable with the key of its provider,
+        or the URL of a local server; empty if none is known.
+        """
         if name in self._file.models:
             return "models.yaml"
         provider = provider_of(name)
@@ -430,25 +455,28 @@ class Catalog:
         entry = self._entry_of(name)
         if entry.api_key:
             return entry.api_key, "`api_key` in models.yaml"
-        if command := entry.api_key_command:
+        command, account = entry.api_key_command, entry.api_key_keyring
+        if command:
             from ouro.llm.stored_keys import run_key_command  # most keys are in a variable
 
             if command not in self._fetched_keys:
                 self._fetched_keys[command] = run_key_command(name, command)
             return self._fetched_keys[command], f"`{command}`"
-        if account := entry.api_key_keyring:
+        if account:
             from ouro.llm.stored_keys import read_key
 
+            # An empty key is looked for again: it may have been stored meanwhile.
             self._fetched_keys[account] = self._fetched_keys.get(account) or read_key(account)
             return self._fetched_keys[account], f"the keyring (`{account}`)"
         for variable in self._key_variables(name):
-            if key := self._read_variable(variable):
+            key = self._read_variable(variable)
+            if key:
                 return key, variable
         return "", ""
 
     def _missing_key(self, name: str) -> str:
-        """Why there is no key, without running a key command; empty if one is set or none is
-        needed.
+        """Why a model has no key; empty if it has one or needs none. A key command is not run, and
+        counts as a key.
         """
         variables = self._key_variables(name)
         if not variables or any(map(self._read_variable, variables)):
@@ -456,17 +484,16 @@ class Catalog:
         return f"{variables[0]} is not set"
 
     def _key_variables(self, name: str) -> tuple[str, ...]:
-        """The variables that may hold the key; empty if models.yaml has the key, or none is needed.
-
-        An entry with its own `api_base` never gets the provider's key, because it belongs to
-        another server.
-        """
+        """The variables that may hold the key; empty if models.yaml has the key, or none is needed."""
         entry, provider = self._entry_of(name), provider_of(name)
         if entry.api_key or entry.api_key_command or entry.api_key_keyring:
             return ()
         if entry.api_key_env:
             return (entry.api_key_env,)
-        return provider.key_variables if provider and not entry.api_base else ()
+        # The key of the provider is never sent to another server.
+        if provider is None or entry.api_base:
+            return ()
+        return provider.key_variables
 
     def _read_variable(self, name: str) -> str:
         """The value of an environment variable; empty if it is not set."""

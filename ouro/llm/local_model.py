@@ -110,14 +110,17 @@ class LocalModel:
         """
         await self._chat.warm()
         await asyncio.wait({self._start_asking()}, timeout=PATIENCE)
-        if notice := self._find_notice(messages, tools):
+        notice = self._find_notice(messages, tools)
+        if notice:
             yield NoticeChunk(notice)
         async with aclosing(self._model.stream(messages, tools)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     def _start_asking(self) -> asyncio.Task[None]:
-        """Start to ask the server, unless it is being asked or has answered; returns that task."""
+        """Start to ask the server, unless it is being asked or has answered all questions. Returns
+        the task that asks, or has asked.
+        """
         if self._asking is not None and (self._is_answered or not self._asking.done()):
             return self._asking
         self._asking = asyncio.create_task(self._ask_about_model())

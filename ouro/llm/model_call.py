@@ -73,17 +73,23 @@ class ModelCall:
         on_chunk: Callable[[Chunk], None] | None = None,
         on_retry: Callable[[Retrying], Awaitable[None]] | None = None,
     ) -> Message:
-        """Return the whole answer. When `on_retry` is called, `partial` still returns the text of
-        the failed attempt.
+        """Return the whole answer.
+
+        Args:
+            on_chunk: is called with each chunk, also of attempts that fail later.
+            on_retry: is called before each further attempt, also with the next model. `partial`
+                then still returns the text of the failed attempt.
 
         Raises:
             TransientModelError: the last attempt of the last model failed.
             ModelError: a model failed in a way that another attempt does not fix.
         """
         failure: TransientModelError | None = None
+        """The last failure, also of the model before."""
         for model in self._models:
             attempts = self._attempts_with(model)
-            attempt, wait, waited = 0, 0.0, 0.0
+            attempt = 0
+            wait = waited = 0.0  # seconds: before this attempt, and together
             while attempt < attempts:
                 attempt += 1
                 if failure is not None:
@@ -127,15 +133,19 @@ class ModelCall:
 
 
 def _max_attempts(failure: TransientModelError) -> int:
-    """How often a model is asked that fails in this way."""
+    """How often a model that fails in this way is asked at most; sys.maxsize if this failure sets no
+    limit of its own.
+    """
     if isinstance(failure, ServerUnreachable):  # a wrong address is reported soon
         return UNREACHABLE_ATTEMPTS
-    return EMPTY_ATTEMPTS if isinstance(failure, EmptyAnswer | AnswerUnfinished) else sys.maxsize
+    if isinstance(failure, EmptyAnswer | AnswerUnfinished):
+        return EMPTY_ATTEMPTS
+    return sys.maxsize
 
 
 def _wait_seconds(failure: TransientModelError, attempt: int) -> float:
-    """Seconds to wait after an attempt: what the provider asked for, else twice as long each time,
-    with jitter.
+    """Seconds to wait after an attempt (the first is 1): what the provider asked for, which may be
+    longer than MAX_WAIT; else a wait that doubles each time up to MAX_WAIT, with jitter.
     """
     if failure.retry_after is not None:
         return failure.retry_after
@@ -148,19 +158,16 @@ def _wait_seconds(failure: TransientModelError, attempt: int) -> float:
 def _describe_attempts(
     failure: TransientModelError, model: str, attempts: int
 ) -> TransientModelError:
-    """The error with the number of attempts or the requested wait."""
+    """The same error, with a message that also says how many attempts were made, if several, or that
+    the provider asks for a wait that is too long.
+    """
     wait = failure.retry_after
+    message, hint = failure.message, failure.hint
     if wait is not None and wait > MAX_WAIT:
-        message = (
-            f"{failure.message} {model} asks to wait {wait:.0f} s; ouro waits at most"
-            f" {MAX_WAIT:.0f} s."
-        )
+        message += f" {model} asks to wait {wait:.0f} s; ouro waits at most {MAX_WAIT:.0f} s."
         hint = "Try again later, or choose another model: `/model`."
-    else:
-        message = (
-            f"{failure.message} ({attempts} attempts, {model})" if attempts > 1 else failure.message
-        )
-        hint = failure.hint
+    elif attempts > 1:
+        message += f" ({attempts} attempts, {model})"
     described = type(failure)(message, hint, wait)
     described.answer = failure.answer
     return described

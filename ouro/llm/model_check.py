@@ -150,17 +150,16 @@ class ModelCheck:
         if reply is None:
             return False
         self._add_check("answer", bool(reply.text.strip()), shorten(reply.text))
-        pieces = f"{self._pieces} pieces"
-        self._add_check(
-            "streaming", self._pieces > 1, pieces if self._pieces > 1 else "in one piece"
-        )
+        is_streamed = self._pieces > 1
+        pieces = f"{self._pieces} pieces" if is_streamed else "in one piece"
+        self._add_check("streaming", is_streamed, pieces)
         has_usage = reply.usage is not None
         self._add_check("usage", has_usage, "" if has_usage else "the server reports no tokens")
         return True
 
     async def _check_call(self) -> list[Message]:
-        """Check that it calls a tool. Returns the question and the answer with the call; empty if
-        there was none.
+        """Check that it calls a tool with the right argument. Returns the question and the answer
+        with the call; empty if there was no call.
         """
         if not self._model.spec.tools:
             self.checks.append(AbilityCheck("call", "off", "`tools: false`"))
@@ -175,20 +174,20 @@ class ModelCheck:
         return [question, reply] if calls else []
 
     async def _check_result(self, question_and_call: Sequence[Message]) -> None:
-        """Check that it uses the result of its call, with thinking if it thinks.
-        `question_and_call` is empty if there was no call.
+        """Check that it uses the result of its call. For a model that thinks, this shows that its
+        thinking before the call is accepted when it is sent back. Nothing is checked if
+        `question_and_call` is empty, because there was no call.
         """
-        name = "thinking with a call"
         if not question_and_call:
             return
-        results = [
-            ToolReply(call.id, call.name, NUMBER) for call in question_and_call[-1].tool_calls
-        ]
+        question, answer = question_and_call
+        results = [ToolReply(call.id, call.name, NUMBER) for call in answer.tool_calls]
         reply = await self._ask_for(
-            name, [*question_and_call, tool(*results), user("Which number is it?")]
+            "thinking with a call", [question, answer, tool(*results), user("Which number is it?")]
         )
         if reply is None:
             return
+        name = "thinking with a call"
         if not self._model.spec.thinking:
             name = "call with a result"
         elif not self._has_thought:
@@ -200,7 +199,8 @@ class ModelCheck:
         if not self._model.spec.tools:
             return
         question = "Use look_up for the red and for the blue drawer, both calls at once."
-        if reply := await self._ask_for("parallel calls", [user(question)]):
+        reply = await self._ask_for("parallel calls", [user(question)])
+        if reply:
             self._add_check("parallel calls", len(reply.tool_calls) > 1, describe_calls(reply))
 
     async def _check_picture(self) -> None:
@@ -209,11 +209,14 @@ class ModelCheck:
             self.checks.append(AbilityCheck("picture", "off", "`images` is not set for it"))
             return
         question = user("Which color is this? One word.", [Image("image/png", red_picture(), "")])
-        if reply := await self._ask_for("picture", [question]):
+        reply = await self._ask_for("picture", [question])
+        if reply:
             self._add_check("picture", "red" in reply.text.lower(), shorten(reply.text))
 
     async def _check_cache(self) -> None:
-        """Check that a prompt which was sent before is read from the cache."""
+        """Check that a prompt which was sent before is read from the cache. If no earlier answer
+        showed it, and a request is left, the first question is asked again.
+        """
         if not self.usage.cached and self.requests < MAX_CHECK_REQUESTS:
             await self._ask_for("cache", [user("Write the numbers from one to twenty as words.")])
         cached = self.usage.cached
@@ -228,16 +231,16 @@ class ModelCheck:
         self.checks.append(AbilityCheck(name, "works" if works else "fails", detail))
 
     async def _ask_for(self, ability: str, messages: Sequence[Message]) -> Message | None:
-        """Ask the model; returns its answer. After a failure, which is recorded for this ability,
-        it returns None.
+        """Ask the model, and wait while its server is loading it. Returns its answer; None after a
+        failure, which is recorded for this ability.
         """
         self._pieces, self._is_loading = 0, False
         self.requests += 1
         tools = [LOOK_UP] if self._model.spec.tools else []
         request = [*self._system_prompt, *messages]
+        reply: Message | None = None
         try:
             async with asyncio.timeout(self._seconds):
-                reply = await self._ask_unless_loading(request, tools)
                 while reply is None:
                     reply = await self._ask_unless_loading(request, tools)
         except TimeoutError:
@@ -261,6 +264,7 @@ class ModelCheck:
         """Ask the model; returns its answer. If the server is still loading the model, it returns
         None after a pause. Raises ModelError.
         """
+        # Only before its first answer a server may not be there yet.
         patience = self._patience if self.requests == 1 else 0
         call = ModelCall([self._model], messages, tools, attempts=ATTEMPTS, patience=patience)
         try:

@@ -28,21 +28,26 @@ class FavoriteModels:
         self._save = save
 
     def toggle(self, name: str) -> None:
-        """Add a favorite; remove it if it is one already. Blocks."""
-        others = tuple(other for other in self.names if other != name)
-        names = others if others != self.names else (*self.names, name)
+        """Add a favorite at the end; remove it if it is one already. Blocks."""
+        names = tuple(other for other in self.names if other != name)
+        if names == self.names:  # it was no favorite
+            names = (*names, name)
         self._save(names)
         self.names = names
 
     def after(self, name: str, step: int) -> Iterator[str]:
-        """Yield all favorites once: those after a model first, or those before it if `step` is -1."""
+        """Yield each favorite once, around in the order of the list: the one after the model first,
+        and the model last. If `step` is -1, backwards, with the one before it first. For a model
+        that is no favorite, begin at the first one, or at the last.
+        """
         count = len(self.names)
-        start = -1 if step > 0 else 0  # for a model that is no favorite
+        start = -1 if step > 0 else 0  # the step from there leads to the first or the last one
         for index, favorite in enumerate(self.names):
             if favorite in name:  # a favorite may be a part of a name
                 start = index
                 break
-        yield from (self.names[(start + step * number) % count] for number in range(1, count + 1))
+        for distance in range(1, count + 1):
+            yield self.names[(start + step * distance) % count]
 
 
 class ModelSource:
@@ -98,10 +103,9 @@ class ModelSource:
         return self.role(role)[0].spec
 
     def role(self, role: Role) -> Sequence[Model]:
-        """The models of a role, made at first use; the session closes them.
-
-        `classify` falls back to `compact`, and `compact` to the models of the session; `retrieve`
-        to none.
+        """The models of a role, made at first use; the session closes them. If none is named or
+        usable, they are those of the session; but for `classify` those of `compact`, if there are
+        any, and for `retrieve` none.
 
         Raises:
             LimitReached: the budget allows no further call.

@@ -60,14 +60,11 @@ class ModelEntry(msgspec.Struct, frozen=True):
     __repr__ = object.__repr__  # a traceback may be logged, and must not contain the key
 
     def merge_over(self, common: ModelEntry) -> ModelEntry:
-        """This entry, completed from `common`. A key of `common` is never sent to an `api_base` of
-        this entry.
+        """This entry, with the fields of `common` that it does not set. The key of `common` is left
+        out if this entry has one, or a server of its own: that must not get the key.
         """
-        own_values = {
-            name: value
-            for name in self.__struct_fields__
-            if (value := getattr(self, name)) not in (None, "", ())
-        }
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        own_values = {name: value for name, value in values.items() if value not in (None, "", ())}
         has_own_key = any(field in own_values for field in KEY_FIELDS)
         has_own_server = self.api_base not in ("", common.api_base)
         if has_own_key or has_own_server:
@@ -156,21 +153,27 @@ def _check_size(key: str, size: int | None, where: str) -> None:
 def _with_entry(
     text: str, name: str, values: Mapping[str, Any], path_name: str, *, is_new: bool
 ) -> str:
-    """The text of models.yaml with an entry that has these values; an empty value is removed.
-    `path_name` is for errors.
+    """The text of models.yaml in which the entry `name` has these values; a field with an empty value
+    is removed.
+
+    Args:
+        path_name: the file, in errors.
+        is_new: whether the text has no such entry yet; then one without values is written as `{}`.
     """
     from ouro.utils.yaml_edit import as_scalar, with_value  # a start changes no models
 
-    for key, value in reversed(list(values.items())):  # each is inserted at the beginning
-        text = with_value(text, ("models", name, key), as_scalar(value) if value else "", path_name)
+    # Each is inserted at the beginning of the entry: the last one first keeps the order.
+    for key, value in reversed(list(values.items())):
+        scalar = as_scalar(value) if value else ""
+        text = with_value(text, ("models", name, key), scalar, path_name)
     if is_new and not any(values.values()):
         text = with_value(text, ("models", name), "{}", path_name)
     return text
 
 
 def make_private(path: Path) -> str:
-    """Make models.yaml private (0600), since it holds keys; returns a notice if other users could
-    read it.
+    """Make models.yaml private (0600), since it holds keys. Returns a notice if other users could read
+    it, or still can; empty if they could not, or there is no file.
     """
     try:
         if not path.stat().st_mode & 0o077:
@@ -205,14 +208,12 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
     expected = read_models_file(path)
     earlier_models, path_name = expected.models, tilde(path)
     try:
-        text = (path.read_text(encoding="utf-8") if path.exists() else "") or HEADER
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        text = text or HEADER
         if name:
             changed = {key: getattr(entry, key) for key in WRITTEN_FIELDS}
-            models = {
-                **earlier_models,
-                name: replace(earlier_models.get(name, ModelEntry()), **changed),
-            }
-            expected = replace(expected, models=models)
+            changed_entry = replace(earlier_models.get(name, ModelEntry()), **changed)
+            expected = replace(expected, models={**earlier_models, name: changed_entry})
             text = _with_entry(text, name, changed, path_name, is_new=name not in earlier_models)
         if default:
             text = with_value(text, ("default",), as_scalar(default), path_name)

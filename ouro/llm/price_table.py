@@ -45,17 +45,20 @@ Rows = dict[str, msgspec.Raw]
 
 def find_listed_spec(name: str) -> ModelSpec | None:
     """The facts of the table about a model, by its litellm name; None if the table does not have
-    it.
+    it, or if it is not a model for chat.
     """
-    prefix, _, tail = name.partition("/")
     rows = _load_rows()
     row = _decode_row(rows, name.lower()) or _decode_row(rows, name)
     if not row:
-        row = _decode_row(rows, tail)
+        prefix, _, model = name.partition("/")
+        row = _decode_row(rows, model)
+        # Another provider may have a model of the same name.
         is_same_provider = string(row.get("litellm_provider")).startswith(prefix)
         if prefix not in UNPREFIXED or not is_same_provider:
             return None
-    return _row_as_spec(name, row) if string(row.get("mode")) in CHAT_MODES else None
+    if string(row.get("mode")) not in CHAT_MODES:
+        return None
+    return _row_as_spec(name, row)
 
 
 def fetch_table(address: str = "") -> tuple[Path, int]:
@@ -93,11 +96,14 @@ def _load_rows() -> Rows:
     not decoded: reading the names of 4,000 models takes 5 ms.
     """
     for path in (get_price_table_path(), _find_installed_table()):
+        if path is None:
+            continue
         try:
-            if path and (rows := _decode_table(path.read_bytes())):
-                return rows
+            rows = _decode_table(path.read_bytes())
         except OSError:
             continue
+        if rows:
+            return rows
     return {}
 
 
@@ -122,7 +128,7 @@ def _decode_row(rows: Rows, name: str) -> dict[str, Any]:
 
 
 def _row_as_spec(name: str, row: dict[str, Any]) -> ModelSpec:
-    """The facts in the row of a model."""
+    """The facts in the row of a model; the usual values where it has none."""
     from ouro.llm.providers import MAX_OUTPUT, OUTPUT_SHARE
 
     window = count(row.get("max_input_tokens")) or count(row.get("max_tokens")) or 128_000

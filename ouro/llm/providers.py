@@ -73,7 +73,7 @@ PROVIDERS = {provider.name: provider for provider in _ALL}
 
 
 def is_for_chat(name: str) -> bool:
-    """Whether a model of a local server is listed; models for vectors and similar ones are not."""
+    """Whether the name of a model says nothing else, such as a model for vectors."""
     return not any(word in name.lower() for word in NOT_FOR_CHAT)
 
 
@@ -137,8 +137,8 @@ def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
 def find_local_servers(
     environ: Mapping[str, str], timeout: float = TIMEOUT
 ) -> dict[Provider, ServerModels]:
-    """Ask all default ports in parallel; returns the servers that answered within `timeout`
-    seconds.
+    """Ask all servers in LOCAL in parallel; returns those that answered within `timeout` seconds with
+    a list of models, in the order of LOCAL.
     """
     deadline = time.monotonic() + timeout
     answers: dict[Provider, ServerModels] = {}
@@ -167,15 +167,17 @@ def find_local_servers(
 
 
 def list_models_at(address: str, key: str = "") -> ServerModels:
-    """The models (`openai/…`) of the OpenAI-compatible server at an address, as users type it.
-    Blocks.
+    """The models (`openai/…`) of the OpenAI-compatible server at an address, as users type it; the
+    problem if there are none. Blocks.
 
-    A missing `http://` or `https://` and a missing `/v1` are added.
+    A missing `http://` or `https://` is added. The address is tried with and without `/v1`; first
+    as it is, if it has a path.
     """
     url = _add_scheme(address.strip().rstrip("/"))
     has_path = "/" in url.partition("://")[2]
-    failures = []
-    for candidate in (url, f"{url}/v1") if has_path else (f"{url}/v1", url):
+    candidates = (url, f"{url}/v1") if has_path else (f"{url}/v1", url)
+    failures: list[ServerModels] = []
+    for candidate in candidates:
         answer, problem = _fetch_json(candidate + "/models", REMOTE_TIMEOUT, key)
         models = _parse_models(answer, "openai")
         if models is not None:
@@ -186,26 +188,31 @@ def list_models_at(address: str, key: str = "") -> ServerModels:
         is_unreachable = not problem.startswith(("HTTP", "the answer"))
         if needs_key or is_unreachable:  # the other form would fail in the same way
             break
-    return next((failure for failure in failures if failure.needs_key), failures[0])
+    for failure in failures:
+        if failure.needs_key:
+            return failure
+    return failures[0]
 
 
 def _add_scheme(address: str) -> str:
-    """The address with `http://` for this machine and the local network, else with `https://`, if
-    it has neither.
+    """The address with a scheme, if it has none: `http://` for this machine and the local network,
+    else `https://`. An empty address stays empty.
     """
     if "://" in address or not address:
         return address
-    host = address.partition("/")[0].rpartition(":")[0] or address.partition("/")[0]
+    host_and_port = address.partition("/")[0]
+    host = host_and_port.rpartition(":")[0] or host_and_port
     try:
         is_local_network = ip_address(host.strip("[]")).is_private
-    except ValueError:
+    except ValueError:  # it is a name
         is_local_network = "." not in host or host.endswith(".local")
-    return f"{'http' if is_local_network else 'https'}://{address}"
+    scheme = "http" if is_local_network else "https"
+    return f"{scheme}://{address}"
 
 
 def _local_url(value: str, provider: Provider) -> str:
-    """A URL from the possible forms of OLLAMA_HOST: `0.0.0.0`, `:11500`, `gpu-box:11434`, a whole
-    URL.
+    """A whole URL from the possible forms of OLLAMA_HOST: `0.0.0.0`, `:11500`, `gpu-box:11434`, or a
+    URL. What is missing is that of the provider. A value that is no address stays as it is.
     """
     try:
         parts = urlsplit(value if "://" in value else f"http://{value}")
@@ -214,9 +221,11 @@ def _local_url(value: str, provider: Provider) -> str:
         return value  # it is not an address: no server answers, and its models are not usable
     if host in {"0.0.0.0", "::"}:  # noqa: S104 - it listens everywhere, also on this machine
         host = "127.0.0.1"
-    port = port or (443 if parts.scheme == "https" else urlsplit(provider.base_url).port)
+    if not port:
+        port = 443 if parts.scheme == "https" else urlsplit(provider.base_url).port
     path = parts.path.rstrip("/") or "/v1"
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"
+    shown_host = f"[{host}]" if ":" in host else host  # an IPv6 address
+    return f"{parts.scheme}://{shown_host}:{port}{path}"
 
 
 class _JsonAnswer(NamedTuple):
@@ -258,19 +267,23 @@ def _fetch_json(url: str, timeout: float, key: str = "") -> _JsonAnswer:
 
 
 def _parse_models(answer: Any, prefix: str) -> dict[str, int | None] | None:
-    """The models of a list in OpenAI's format, with their windows; None if the answer is not such a
-    list.
+    """The models for chat in a list in OpenAI's format: their names, with this prefix, and windows. A
+    window is None if the row does not say it; the result is None if the answer is not such a list.
     """
     rows = dictionary(answer).get("data")
     if not isinstance(rows, list):
         return None
     windows: dict[str, int | None] = {}
     for row in dictionaries(rows):
-        if (name := string(row.get("id"))) and name.isprintable() and is_for_chat(name):
-            meta = dictionary(row.get("meta"))
-            window = row.get("max_model_len") or row.get("loaded_context_length")
-            window = window or meta.get("n_ctx") or meta.get("n_ctx_train")
-            windows[f"{prefix}/{name}"] = window if isinstance(window, int) and window > 0 else None
+        name = string(row.get("id"))
+        if not name or not name.isprintable() or not is_for_chat(name):
+            continue
+        # vLLM, LM Studio, and llama.cpp have names of their own for it.
+        meta = dictionary(row.get("meta"))
+        window = row.get("max_model_len") or row.get("loaded_context_length")
+        window = window or meta.get("n_ctx") or meta.get("n_ctx_train")
+        is_valid = isinstance(window, int) and window > 0
+        windows[f"{prefix}/{name}"] = window if is_valid else None
     return windows
 
 
@@ -322,7 +335,8 @@ def find_known_spec(name: str) -> ModelSpec | None:
     without_version = VERSION_SUFFIX.sub("", tail)
     # OpenRouter writes `claude-sonnet-4.5` for `claude-sonnet-4-5`.
     for candidate in (tail, without_version, without_version.replace(".", "-")):
-        if known := _KNOWN_BY_NAME.get(candidate.lower()):
+        known = _KNOWN_BY_NAME.get(candidate.lower())
+        if known is not None:
             return replace(known.make_spec(), name=name)
     return None
 
@@ -374,10 +388,9 @@ _KNOWN_BY_NAME = {row.name.lower(): row for row in KNOWN_MODELS}
 
 
 def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
-    """The full name that `word` means; None if no name matches. Earlier groups win; within a group
-    the first is the newest.
-
-    A whole name wins, then the name without its provider, then a part of it.
+    """The full name that `word` means; None if no name matches. A word that is a whole name wins, then
+    one that is a name without its provider, then one that is a part of it. Of several matches the
+    first of the earliest group wins: in a group the newest is first.
 
     Raises:
         NoModelError: models of several providers match.
@@ -413,27 +426,28 @@ _PARTS_OF_MANY = {"latest", "preview"}
 
 
 def find_nearest(word: str, names: Sequence[str]) -> list[str]:
-    """Up to three of the names: those of the provider that the word names, else those with similar
-    spelling.
+    """Up to three of the names, for a word that is none: those of a provider that the word may mean,
+    else those with a similar spelling, the most similar first.
     """
     import difflib
 
     providers = {name.partition("/")[0] for name in names}
-    if provider := difflib.get_close_matches(word.lower(), providers, n=1, cutoff=0.82):
-        return [name for name in names if name.startswith(f"{provider[0]}/")][:3]
-    by_form: dict[str, str] = {}
+    meant_provider = difflib.get_close_matches(word.lower(), providers, n=1, cutoff=0.82)
+    if meant_provider:
+        return [name for name in names if name.startswith(f"{meant_provider[0]}/")][:3]
+    name_of_form: dict[str, str] = {}  # the whole name, without its provider, and the words in it
     for name in names:
-        by_form.setdefault(name.lower(), name)
-        by_form.setdefault(_without_provider(name.lower()), name)
-        parts = re.findall("[a-z]{4,}", _without_provider(name.lower()))
-        for part in set(parts) - _PARTS_OF_MANY:
-            by_form.setdefault(part, name)
-    similar_forms = difflib.get_close_matches(word.lower(), by_form, n=6, cutoff=MIN_LIKENESS)
-    return list(dict.fromkeys(by_form[form] for form in similar_forms))[:3]
+        without_provider = _without_provider(name.lower())
+        name_of_form.setdefault(name.lower(), name)
+        name_of_form.setdefault(without_provider, name)
+        for part in set(re.findall("[a-z]{4,}", without_provider)) - _PARTS_OF_MANY:
+            name_of_form.setdefault(part, name)
+    similar_forms = difflib.get_close_matches(word.lower(), name_of_form, n=6, cutoff=MIN_LIKENESS)
+    return list(dict.fromkeys(name_of_form[form] for form in similar_forms))[:3]
 
 
 def _short_names(name: str) -> set[str]:
-    """The name without its provider, and also without its tag (`:30b`) or its vendor."""
+    """The name without its provider, and this also without its tag (`:30b`) or without its vendor."""
     tail = _without_provider(name)
     return {tail, tail.partition(":")[0], tail.rpartition("/")[2]}
 

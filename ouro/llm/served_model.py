@@ -67,32 +67,37 @@ class ServedModel(msgspec.Struct, frozen=True):
     tools: bool | None = None
 
     def changes(self, spec: ModelSpec, fixed: Collection[str]) -> dict[str, Any]:
-        """The fields of the spec that the server knows better.
+        """The fields of the spec that the server knows better, with their values.
 
-        `fixed` are the fields that the user has set: they do not change. But the window is not
-        larger than that of the server.
+        `fixed` are the fields that the user has set: they are not among them. But the window and
+        the maximum of an answer are made smaller if the server has a smaller window.
         """
-        values: dict[str, Any] = {"images": self.images, "thinking": self.thinking}
+        changes: dict[str, Any] = {"images": self.images, "thinking": self.thinking}
         if self.tools is False and spec.text_tools == "auto":
-            values["text_tools"] = "on"
-        if window := self._window(spec, is_fixed="window" in fixed):
-            values["window"] = window
-            values["max_output"] = min(window // OUTPUT_SHARE, MAX_OUTPUT)
-            if "max_output" in fixed:
-                values["max_output"] = min(spec.max_output, window)
-        return {
-            key: value
-            for key, value in values.items()
-            if value is not None and (key not in fixed or key in ("window", "max_output"))
+            changes["text_tools"] = "on"
+        changes = {
+            field: value
+            for field, value in changes.items()
+            if value is not None and field not in fixed
         }
+        window = self._window(spec, is_fixed="window" in fixed)
+        if window:
+            changes["window"] = window
+            changes["max_output"] = min(window // OUTPUT_SHARE, MAX_OUTPUT)
+            if "max_output" in fixed:
+                changes["max_output"] = min(spec.max_output, window)
+        return changes
 
     def _window(self, spec: ModelSpec, *, is_fixed: bool) -> int | None:
-        """The window to use; None if it is not known. Ollama loads a model with the window that is
-        asked for; other servers have set it.
+        """The window to use; None if it is not known. Ollama loads a model with the window that a
+        request asks for; other servers have loaded it with a fixed one.
+
+        Args:
+            is_fixed: whether the user has set the window in the spec.
         """
         if self.server == "ollama":
             wanted = spec.window if is_fixed else max(self.window or 0, WANTED_WINDOW)
-            return min(wanted, self.longest or wanted)
+            return min(wanted, self.longest) if self.longest else wanted
         if self.window and is_fixed:
             return min(self.window, spec.window)
         return self.window
@@ -171,7 +176,11 @@ async def _ask_lm_studio(fetch: Fetch, model: str) -> ServedModel:
 
 
 async def _ask_llama_cpp(fetch: Fetch, row: ModelRow) -> ServedModel:
-    """What llama.cpp says about its only model. A server that computes an answer says little."""
+    """What llama.cpp says about its only model. While it computes an answer, it says only the window.
+
+    Args:
+        row: the row of the model in its list of models.
+    """
     properties: dict[str, Any] = {}
     # While it computes an answer it does not answer this, but it does list its models.
     with suppress(TimeoutError):
@@ -189,14 +198,14 @@ async def _ask_llama_cpp(fetch: Fetch, row: ModelRow) -> ServedModel:
 
 
 def _find_row(answer: Any, list_key: str, key: str, model: str) -> ModelRow:
-    """The row of a model, else the only row of the list; empty if there is none.
-
-    Ollama adds `:latest` to a name without a tag.
+    """The row of a model in an answer with a list of models; empty if there is none. In a list in
+    OpenAI's format (its key is `id`) the only row counts, whatever its name is: some servers serve
+    one model under any name.
     """
     rows = dictionaries(dictionary(answer).get(list_key))
-    matching_rows = [row for row in rows if row.get(key) in (model, f"{model}:latest")]
-    if matching_rows:
-        return matching_rows[0]
+    for row in rows:
+        if row.get(key) in (model, f"{model}:latest"):  # Ollama adds the tag
+            return row
     return rows[0] if len(rows) == 1 and key == "id" else {}
 
 

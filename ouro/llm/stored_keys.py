@@ -21,7 +21,14 @@ COMMAND_TIMEOUT = 30.0
 
 
 def run_key_command(name: str, command: str) -> str:
-    """The first line that a key command prints. Raises NoModelError if it prints none."""
+    """The first line that a key command prints; it is run without a shell. Blocks.
+
+    Args:
+        name: the model, for errors.
+
+    Raises:
+        NoModelError: the command cannot be run, takes too long, fails or prints nothing.
+    """
     hint = "See models.yaml."
     try:
         result = subprocess.run(
