@@ -100,12 +100,13 @@ class AnthropicChunks(ChunkReader):
                 yield from self._update_usage(dictionary(event.get("message")).get("usage"))
             case "content_block_start" | "content_block_delta":
                 index = count(event.get("index"))
-                self._index = self._index if index is None else index
-                yield from self._read_block(
-                    dictionary(event.get("content_block")) or dictionary(event.get("delta"))
-                )
+                if index is not None:
+                    self._index = index
+                block = dictionary(event.get("content_block")) or dictionary(event.get("delta"))
+                yield from self._read_block(block)
             case "message_delta":
-                if reason := dictionary(event.get("delta")).get("stop_reason"):
+                reason = dictionary(event.get("delta")).get("stop_reason")
+                if reason:
                     check_window(reason)
                     self.reason = REASONS.get(str(reason), "stop")
                 yield from self._update_usage(event.get("usage"))
@@ -129,9 +130,10 @@ class AnthropicChunks(ChunkReader):
                 yield from self._text_chunks(block.get("thinking"), block.get("text"))
 
     def _update_usage(self, usage: object) -> Iterator[Chunk]:
-        """Yield the usage so far: the second report adds to the first, or corrects it.
+        """Yield the usage so far, from a report in an event; nothing if the event has none. The
+        figures of a later report replace those of the same name.
 
-        It is None if a figure is not a number of tokens.
+        The usage is None if a figure is not a number of tokens.
         """
         if not usage:
             return
@@ -139,14 +141,15 @@ class AnthropicChunks(ChunkReader):
         figures = usage if isinstance(usage, dict) else {COUNTS[0]: usage}
         self._counts |= {name: figure for name, figure in figures.items() if figure is not None}
         counts = [count(self._counts.get(name, 0)) for name in COUNTS]
-        if None in counts:
+        valid_counts = [number for number in counts if number is not None]
+        if len(valid_counts) < len(COUNTS):
             yield UsageChunk(None)
             return
-        plain, cached, written, output = counts
-        tokens = (plain or 0) + (cached or 0) + (written or 0)
+        uncached, cached, written, answered = valid_counts
+        sent = uncached + cached + written
         yield UsageChunk(
             make_usage(
-                self._spec, sent=tokens, cached=cached, cache_written=written, answered=output
+                self._spec, sent=sent, cached=cached, cache_written=written, answered=answered
             )
         )
 
@@ -194,14 +197,16 @@ class AnthropicWire(Wire):
         self._contents = PerMessage(self._content_blocks)
 
     def _remaining_thinking_styles(self) -> tuple[Style, ...]:
-        """The styles that the server has not refused, the likely one first; only `none` without an
-        effort.
+        """The styles that the server has not refused, the likely one first; only `none` if the model
+        is not to think.
         """
         if self._effort == "off" or not self.spec.thinking:
             return ("none",)
         styles = _list_thinking_styles(self._model)
         accepted = self.facts.get("thinking_style")
-        return tuple(styles[styles.index(accepted) :] if accepted in styles else styles)
+        if accepted in styles:  # those before it were refused
+            return tuple(styles[styles.index(accepted) :])
+        return tuple(styles)
 
     def _make_reader(self) -> AnthropicChunks:
         return AnthropicChunks(self.spec)
@@ -239,8 +244,8 @@ class AnthropicWire(Wire):
         return ModelRequest(path, headers, body)
 
     def _thinking_fields(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """The fields that ask for thinking in the next style; none without an effort, or while a
-        budget would be refused.
+        """The fields that ask for thinking in the first of the remaining styles. Empty if the model
+        is not to think, or if the server would refuse a budget for these messages.
         """
         style = self._remaining_thinking_styles()[0]
         if style == "adaptive":
@@ -255,8 +260,8 @@ class AnthropicWire(Wire):
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
     def _has_open_calls_without_thinking(self, messages: Sequence[Message]) -> bool:
-        """Whether the newest calls were made without thinking: a budget is then refused until they
-        have results.
+        """Whether the running turn is at results of calls before which no thinking is sent: the API
+        then refuses a budget until the next message of the user.
         """
         newest = next(
             (message for message in reversed(messages) if message.role in ("assistant", "user")),
@@ -264,12 +269,13 @@ class AnthropicWire(Wire):
         )
         if newest is None or newest.role == "user" or not newest.tool_calls:
             return False
-        is_signed = self._sends_thinking and signed_thinking(newest, self.spec.name)
-        return not (isinstance(newest.parts[0], Thinking) and is_signed)
+        is_signed = self._sends_thinking and bool(signed_thinking(newest, self.spec.name))
+        begins_with_thinking = isinstance(newest.parts[0], Thinking)
+        return not (begins_with_thinking and is_signed)
 
     def _format_messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
-        """All messages except the system prompt. The same messages give the same bytes, except for
-        the cache marks.
+        """All messages except the system prompt, as the API takes them; messages without content are
+        left out. The same messages give the same bytes, except for the cache marks.
         """
         dialog = [message for message in messages if message.role != "system"]
         formatted: list[dict[str, Any]] = [
@@ -296,7 +302,9 @@ class AnthropicWire(Wire):
                 ]
 
     def _assistant_blocks(self, message: Message) -> list[dict[str, Any]]:
-        """An answer as blocks. Thinking is sent back only with a signature of this model."""
+        """An answer as blocks; none if it has no text and no call. Thinking is sent back only with a
+        signature of this model. A cut answer is sent without its calls.
+        """
         sends_thinking = self._sends_thinking and bool(signed_thinking(message, self.spec.name))
         calls = calls_of(message)
         blocks: list[dict[str, Any]] = []
@@ -338,6 +346,7 @@ def _list_thinking_styles(model: str) -> list[Style]:
     """The ways to request thinking, the most likely first; models since Claude 4.6 choose their own
     budget.
     """
+    # `claude-opus-4-6-20260115`: 4 and 6; the date is not part of the version.
     version = re.search(r"claude-[a-z]+-(\d+)(?:[-.](\d{1,2})(?!\d))?", model)
     is_new = version is not None and (int(version[1]), int(version[2] or 0)) >= FIRST_ADAPTIVE
     return ["adaptive", "budget", "none"] if is_new else ["budget", "adaptive", "none"]

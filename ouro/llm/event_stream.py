@@ -90,18 +90,23 @@ class JsonLineDecoder(EventDecoder):
         self._has_begun = False
 
     def feed(self, data: bytes) -> Iterator[ServerEvent]:
-        """Yield an event for each line of JSON that these bytes complete."""
+        """Yield an event for each line of JSON that these bytes complete; empty lines are skipped."""
+        # Each line becomes an event: `data:` in front, and an empty line after it.
         as_events = data.replace(b"\n", b"\n\ndata:")
         if not self._has_begun:
-            self._has_begun, as_events = True, b"data:" + as_events
+            self._has_begun = True
+            as_events = b"data:" + as_events
         for event in super().feed(as_events):
             if event.data.strip():
                 yield event
 
 
 def is_end(event: ServerEvent) -> bool:
-    """Whether an event only says that the answer is complete."""
-    return event.data.strip().strip('"') in (DONE, "") or event.event == "done"
+    """Whether an event only says that the answer is complete: its type is `done`, or its data is
+    `[DONE]`, with or without quotes, or empty.
+    """
+    data = event.data.strip().strip('"')
+    return event.event == "done" or data in (DONE, "")
 
 
 def parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
@@ -125,11 +130,11 @@ def parse_event(event: ServerEvent, endpoint: Endpoint) -> dict[str, Any]:
 def make_decoder(
     response: HttpAnswer | httpx.Response, endpoint: Endpoint
 ) -> Callable[[bytes], Iterator[bytes]]:
-    """Make a decoder of an answer's bytes, piece by piece: httpx would decode 60 KB of gzip to 60
-    MB at once.
+    """Make a decoder of an answer's bytes: it yields at most MAX_PIECE bytes at once. httpx would
+    decode 60 KB of gzip to 60 MB at once. The decoder raises StreamCut for damaged bytes.
 
-    Raises ModelUnavailable for an encoding that was not requested; the decoder raises StreamCut for
-    damaged bytes.
+    Raises:
+        ModelUnavailable: the encoding is one that ouro cannot decode, and did not request.
     """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding in ("", "identity"):

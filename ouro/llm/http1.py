@@ -76,9 +76,10 @@ class HttpConnection(msgspec.Struct, frozen=True):
 
     def is_usable(self) -> bool:
         """Whether the server has neither closed a kept connection nor sent anything on it."""
-        transport = self.writer.transport
+        # asyncio has no public way to ask for bytes that were received and not read.
         has_data = bool(getattr(self.reader, "_buffer", b""))
-        return not (transport.is_closing() or self.reader.at_eof() or has_data)
+        is_closed = self.writer.transport.is_closing() or self.reader.at_eof()
+        return not is_closed and not has_data
 
     def abort(self) -> None:
         """Close the connection at once."""
@@ -116,15 +117,17 @@ class HttpAnswer:
         self.is_read = self._has_end
 
     def _read_by_length(self) -> AsyncGenerator[bytes, None]:
-        """The reader of the body that its headers ask for: of no bytes, of chunks, of a known
-        length, or up to the end of the connection.
+        """The bytes of the body, read to its end as the status and headers define it: no bytes,
+        chunks, a known length, or up to the end of the connection. Raises HttpFailure for a length
+        or encoding that is not valid.
         """
         if self.status_code in _STATUSES_WITHOUT_BODY:
             return self._read_exactly(0)
-        if encoding := self.headers.get("transfer-encoding", "").lower():
-            if encoding != "chunked":
-                raise HttpFailure("lost", "an unknown transfer encoding")
+        encoding = self.headers.get("transfer-encoding", "").lower()
+        if encoding == "chunked":
             return self._read_chunks()
+        if encoding:
+            raise HttpFailure("lost", "an unknown transfer encoding")
         length = self.headers.get("content-length")
         if length is None:
             return self._read_to_end()
@@ -189,7 +192,9 @@ class HttpClient:
     async def stream(
         self, method: str, url: str, *, content: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[HttpAnswer]:
-        """Send a request; yields its answer when that has begun. Raises HttpFailure."""
+        """Send a request; yields its answer when that has begun. At the end of the block the
+        connection is kept if the whole body was read, else closed. Raises HttpFailure.
+        """
         connection = await self._take_connection(url)
         is_reusable = False
         try:
@@ -275,18 +280,25 @@ def _tls_context(*, trust_env: bool) -> ssl.SSLContext:
 
 
 def _restore_errno(error: OSError) -> OSError:
-    """The error with its number. asyncio joins the errors of several addresses in a text without
-    one, but the number names the reason.
+    """An error of a connection with its number, which names the reason. If asyncio has tried several
+    addresses, it raises an error without a number, and joins the texts of their errors: then the
+    first number in it is taken. The error itself if there is none.
     """
-    if error.errno is not None or not (match := _ERRNO_IN_TEXT.search(str(error))):
+    if error.errno is not None:
         return error
-    return OSError(int(match[1]), os.strerror(int(match[1])))
+    match = _ERRNO_IN_TEXT.search(str(error))
+    if match is None:
+        return error
+    number = int(match[1])
+    return OSError(number, os.strerror(number))
 
 
 def _encode_request(
     method: str, url: str, content: bytes | None, headers: Mapping[str, str]
 ) -> Sequence[bytes]:
-    """The bytes of a request. Raises ValueError: a header has a character that HTTP does not allow."""
+    """The bytes of a request: its head, and its body, which may be empty. Raises ValueError if a
+    header has a character that HTTP does not allow.
+    """
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     all_headers = {"Host": parts.netloc, "Accept": "*/*", **headers}
@@ -303,40 +315,47 @@ def _encode_request(
 
 
 async def _read_head(reader: asyncio.StreamReader) -> HttpHead:
-    """The status and the headers of an answer; interim answers before it are skipped."""
+    """The status and the headers of an answer; interim answers before it are skipped. Raises
+    HttpFailure if it is not HTTP.
+    """
     while True:
         line = _STATUS_LINE.fullmatch(await reader.readuntil(b"\n"))
         if line is None:
             raise HttpFailure("lost", "the answer is not HTTP")
-        headers, status = await _read_headers(reader), int(line[2])
+        headers = await _read_headers(reader)
+        minor_version, status = line[1], int(line[2])
         if status // 100 != 1:  # 100 Continue, 103 Early Hints: the answer comes after them
             break
     connection = headers.get("connection", "").lower()
-    is_kept_by_default = line[1] == b"1"  # by HTTP/1.1, not by HTTP/1.0
-    may_stay_open = "close" not in connection if is_kept_by_default else "keep-alive" in connection
+    may_stay_open = "keep-alive" in connection
+    if minor_version == b"1":  # HTTP/1.1 keeps it open, unless a header says otherwise
+        may_stay_open = "close" not in connection
     return HttpHead(status, headers, may_stay_open)
 
 
 async def _read_headers(reader: asyncio.StreamReader) -> dict[str, str]:
-    """The headers, or the trailers, up to the empty line."""
+    """The headers, or the trailers, up to the empty line, as HttpHead has them. Raises HttpFailure if
+    they are not valid or too long.
+    """
     headers: dict[str, str] = {}
     size = 0
-    while (line := await reader.readuntil(b"\n")) not in (b"\r\n", b"\n"):
+    while True:
+        line = await reader.readuntil(b"\n")
+        if line in (b"\r\n", b"\n"):
+            return headers
         size += len(line)
         match = _HEADER_LINE.fullmatch(line)
         if match is None or size > MAX_HEAD:
             raise HttpFailure("lost", "invalid headers")
         name, value = match[1].decode().lower(), match[2].decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    return headers
 
 
 def _parse_length(text: str) -> int:
-    """The value of Content-Length. Some proxies repeat it: the values must be equal. Raises
-    HttpFailure.
+    """The value of Content-Length. Some proxies repeat it: then all values must be equal. Raises
+    HttpFailure if they are not, or are no number.
     """
-    values = {value.strip() for value in text.split(",")}
-    [first, *others] = values
+    [first, *others] = {value.strip() for value in text.split(",")}
     if others or not re.fullmatch(r"[0-9]{1,18}", first, re.ASCII):
         raise HttpFailure("lost", "an invalid length")
     return int(first)

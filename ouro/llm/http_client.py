@@ -29,13 +29,14 @@ _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 
 @contextmanager
 def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
-    """Raise the errors of HTTP as ModelErrors, without keys."""
+    """Raise the errors of HTTP in the block as ModelErrors, without keys; other errors unchanged."""
     try:
         yield
     except Exception as error:
-        if failure := failure_of(error):
-            raise _model_error(failure, error, endpoint) from error
-        raise
+        failure = failure_of(error)
+        if failure is None:
+            raise
+        raise _model_error(failure, error, endpoint) from error
 
 
 def failure_of(error: Exception) -> Failure | None:
@@ -56,7 +57,8 @@ def _failures_of_httpx() -> Sequence[tuple[type[Exception], Failure]]:
     """The errors of httpx, with what failed; the first that fits counts. Empty if httpx is not
     loaded.
     """
-    if (httpx := sys.modules.get("httpx")) is None:
+    httpx = sys.modules.get("httpx")
+    if httpx is None:
         return ()
     return (
         (httpx.ConnectTimeout, "connect timeout"),
@@ -193,14 +195,13 @@ def load_httpx() -> Any:
     """Import httpx without its command line (which would import click and rich) and without HTTP/2,
     which ouro does not use.
     """
-    hidden = [
-        name
-        for name in ("httpx._main", "h2")
-        if name not in sys.modules and "httpx" not in sys.modules
-    ]
+    hidden: list[str] = []
+    if "httpx" not in sys.modules:
+        hidden = [name for name in ("httpx._main", "h2") if name not in sys.modules]
+    # None as a module makes its import fail, as if it were not installed.
     sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]
     try:
-        import httpcore
+        import httpcore  # here, because httpx imports it later, when nothing is hidden
         import httpx
     finally:
         for name in hidden:

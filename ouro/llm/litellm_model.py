@@ -57,7 +57,7 @@ class LiteLLMModel(AdaptiveModel):
         share_process(self)
 
     async def close(self) -> None:
-        """Stop to use the process of litellm."""
+        """Leave the process of litellm."""
         leave_process(self)
 
     def _rebuild_format(self) -> None:
@@ -84,13 +84,13 @@ class LiteLLMModel(AdaptiveModel):
             body["tools"] = format_tools(tools)
         if self._effort != "off" and self.spec.thinking:
             # For higher levels litellm knows the models that have them only with some providers.
-            highest = {"xhigh": "high", "max": "high"}
-            body["reasoning_effort"] = highest.get(self._effort, self._effort)
+            lowered = {"xhigh": "high", "max": "high"}
+            body["reasoning_effort"] = lowered.get(self._effort, self._effort)
         return ModelRequest(path="", headers={}, body=body)
 
     def _format_messages(self, messages: Sequence[Message]) -> list[JsonObject]:
-        """The messages in the format of chat completions. For Claude they have its thinking and
-        cache marks.
+        """The messages in the format of chat completions. For Claude they also have its thinking, with
+        signatures, and cache marks.
         """
         if not self._is_claude:
             return self._format.messages(messages)
@@ -128,7 +128,7 @@ class LiteLLMEmbeddings:
         return asyncio.run(self._request_vectors(list(texts)))
 
     def close(self) -> None:
-        """Stop to use the process of litellm."""
+        """Leave the process of litellm."""
         leave_process(self)
 
     async def _request_vectors(self, texts: list[str]) -> Embedded:
@@ -136,7 +136,7 @@ class LiteLLMEmbeddings:
         request = {**_call_arguments(self._model, self._endpoint), "input": texts}
         answer: Any = None
         async for event in stream_events(self, "embed", request, self._endpoint):
-            answer = event
+            answer = event  # there is only one
         if answer is None:
             raise ModelError(f"{self._model} returned no vectors.")
         return parse_vectors(answer, len(texts), self._spec, self._model)
@@ -167,10 +167,17 @@ def _call_arguments(model: str, endpoint: Endpoint) -> JsonObject:
 
 
 def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError:
-    """The error for a failure that the process reported, without the key."""
-    class_names, _, text = error["message"].partition(" - ")
-    has_class_names = text and "litellm." in class_names
-    message = redact(text.strip() if has_class_names else error["message"], endpoint.api_key)
+    """The error for a failure that the process reported, without the key.
+
+    Args:
+        error: the fields of `_error_fields` in the worker, and whether the answer had begun.
+    """
+    text = error["message"]
+    # `litellm.BadRequestError: OpenAIException - the message of the provider`
+    class_names, _, provider_text = text.partition(" - ")
+    if provider_text and "litellm." in class_names:
+        text = provider_text.strip()
+    message = redact(text, endpoint.api_key)
     if error["kind"] == TOO_LONG:
         return _too_long_error(error, message, endpoint)
     if error["begun"]:
@@ -195,17 +202,18 @@ class _LiteLLMChunks(OpenAIChunks):
     """Parses chat completions of litellm, in which Anthropic's thinking has separate blocks."""
 
     def _implied_reason(self) -> None:
-        """An answer without a reason is cut: litellm ends a stream also if that of the provider
-        broke.
+        """None, so that an answer without a reason counts as cut: litellm ends a stream also if that
+        of the provider broke.
         """
 
     def _read_delta(self, delta: JsonObject) -> Iterator[Chunk]:
         """Yield the chunks of a delta, with the signatures of Anthropic's thinking."""
         yield from super()._read_delta(delta)
         for block in dictionaries(delta.get("thinking_blocks")):
+            signature = string(block.get("signature"))
             if block.get("type") == "redacted_thinking":
                 yield ThinkingChunk("", string(block.get("data")), redacted=True)
-            elif signature := string(block.get("signature")):
+            elif signature:
                 yield ThinkingChunk("", signature)
 
 
@@ -236,21 +244,20 @@ async def stream_events(
         ModelError: the provider refused, or ended the answer early.
     """
     timeouts = endpoint.timeouts
+    answer = share_process(user).ask(name, request, first=timeouts.first, idle=timeouts.idle)
     try:
-        async with aclosing(
-            share_process(user).ask(name, request, first=timeouts.first, idle=timeouts.idle)
-        ) as lines:
+        async with aclosing(answer) as lines:
             async for line in lines:
                 if "error" in line:
                     raise _make_error(line["error"], endpoint, request["model"])
                 if "event" in line:
                     yield line["event"]
     except WorkerStopped as stopped:
+        message = f"The provider does not answer: {stopped.message}."
         if stopped.died:
             message = f"The litellm process ended. {redact(stopped.message)}".strip()
-        else:
-            message = f"The provider does not answer: {stopped.message}."
-        raise StreamCut(message) if stopped.begun else ModelUnavailable(message) from stopped
+        error_type = StreamCut if stopped.begun else ModelUnavailable
+        raise error_type(message) from stopped
 
 
 _process: WorkerProcess | None = None
@@ -274,7 +281,7 @@ def share_process(user: object) -> WorkerProcess:
 
 
 def leave_process(user: object) -> None:
-    """Stop to use the process. It ends with its last user."""
+    """End the use of the process by this user. It is stopped when no other user is left."""
     global _process
     with _process_lock:
         _users.discard(user)

@@ -69,7 +69,7 @@ async def _stream(litellm: Any, request: JsonObject, emit: Callable[[JsonObject]
 
 
 async def _embed(litellm: Any, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
-    """Answer `embed`: emit one event with the vectors."""
+    """Answer `embed`: emit one event with the vectors, and the usage with its cost if litellm knows it."""
     answer = await litellm.aembedding(**_set_timeout(request), **CALL_OPTIONS)
     data = answer.model_dump(exclude_none=True)
     cost = (getattr(answer, "_hidden_params", None) or {}).get("response_cost")
@@ -85,17 +85,19 @@ def _set_timeout(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _to_event(chunk: Any, stream: Any) -> dict[str, Any]:
-    """A chunk as plain data. A finish reason that litellm added, and the provider did not send, is
-    left out.
+    """A chunk as plain data. litellm ends each stream with a finish reason: one that the provider did
+    not send is left out.
     """
     data = chunk.model_dump(exclude_none=True)
-    is_ended = getattr(stream, "received_finish_reason", "stop") or getattr(
-        stream, "intermittent_finish_reason", None
+    # These attributes are not public: if a version does not have them, the reason counts as sent.
+    is_ended_by_provider = bool(
+        getattr(stream, "received_finish_reason", "stop")
+        or getattr(stream, "intermittent_finish_reason", None)
     )
     choices = []
     for choice in data.get("choices") or ():
         delta = choice.get("delta") or {}
-        finish = choice.get("finish_reason") if is_ended else None
+        finish = choice.get("finish_reason") if is_ended_by_provider else None
         delta_fields = {key: delta[key] for key in DELTA_KEYS & delta.keys()}
         choices.append({"delta": delta_fields, "finish_reason": finish})
     return {"choices": choices, "usage": data.get("usage")}
@@ -115,11 +117,12 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
         for cause in causes
         if isinstance(cause, httpx.TransportError)
     ]
-    statuses = [
-        status for cause in causes if isinstance(status := getattr(cause, "status_code", None), int)
-    ]
+    statuses: list[int] = []
     headers: dict[str, str] = {}
     for cause in causes:
+        status = getattr(cause, "status_code", None)
+        if isinstance(status, int):
+            statuses.append(status)
         cause_headers = getattr(getattr(cause, "response", None), "headers", None) or {}
         headers |= {name.lower(): value for name, value in dict(cause_headers).items()}
     return {

@@ -52,7 +52,9 @@ class OllamaFormat:
         return list(chain.from_iterable(self._formatted(messages)))
 
     def _format_message(self, message: Message) -> Iterator[Json]:
-        """Yield a message, or a message for each tool result."""
+        """Yield the message in this format; for a message of tool results, one message for each of
+        them; for an answer without text and calls, none.
+        """
         match message.role:
             case "tool":
                 for reply in message.parts_of(ToolReply):
@@ -62,10 +64,8 @@ class OllamaFormat:
             case "assistant":
                 yield from self._format_answer(message)
             case role:
-                yield self._with_images(
-                    {"role": role, "content": "\n\n".join(texts_of(message))},
-                    message.parts_of(Image),
-                )
+                formatted = {"role": role, "content": "\n\n".join(texts_of(message))}
+                yield self._with_images(formatted, message.parts_of(Image))
 
     def _format_answer(self, message: Message) -> Iterator[Json]:
         """Yield an answer with its calls; nothing if it has neither text nor calls."""

@@ -62,7 +62,9 @@ class OpenAIFormat:
         return list(chain.from_iterable(self._formatted(messages)))
 
     def _format_message(self, message: Message) -> Iterator[dict[str, Any]]:
-        """Yield a message, or a message for each tool result."""
+        """Yield the message in this format. A message of tool results becomes several; an answer
+        without text and calls none.
+        """
         match message.role:
             case "system":
                 yield {"role": "system", "content": message.text}
@@ -200,18 +202,20 @@ class OpenAIChunks(ChunkReader):
     def __init__(self, spec: ModelSpec) -> None:
         super().__init__(spec)
         self._last_index = -1
-        """The index of the call to which the last piece belonged."""
+        """The index of the call to which the last piece belonged; -1 before the first one."""
         self._indexes: set[int] = set()
+        """The indexes of all calls so far."""
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
         for choice in dictionaries(event.get("choices")):
-            yield from self._read_delta(
-                dictionary(choice.get("delta")) or dictionary(choice.get("message"))
-            )
+            # A server that does not stream sends the whole `message`.
+            delta = dictionary(choice.get("delta")) or dictionary(choice.get("message"))
+            yield from self._read_delta(delta)
             reason = choice.get("finish_reason")
             if reason:
                 self._note_end(str(reason))
-        if usage := event.get("usage"):
+        usage = event.get("usage")
+        if usage:
             # The usage alone comes last, also from servers that name no reason.
             self.is_done = not event.get("choices") and self._implied_reason() is not None
             yield UsageChunk(parse_usage(usage, self._spec) if isinstance(usage, dict) else None)
@@ -239,18 +243,23 @@ class OpenAIChunks(ChunkReader):
         call_id, name = text_or_json(call.get("id")), string(function.get("name"))
         index = self._find_index(call, begins=bool(call_id or name))
         google = dictionary(dictionary(call.get("extra_content")).get("google"))
-        if signature := string(google.get("thought_signature")):
+        signature = string(google.get("thought_signature"))
+        if signature:
             call_id = f"{call_id}{SEAL}{signature}"
         return CallChunk(index, call_id, name, text_or_json(function.get("arguments")))
 
     def _find_index(self, call: dict[str, Any], *, begins: bool) -> int:
-        """The index of the call to which a piece belongs. A piece without id and name continues a
-        call, whatever its index is.
+        """The index of the call to which a piece belongs. Some servers send no index, or a wrong one:
+        a piece that begins no call then continues the last call.
+
+        Args:
+            begins: whether the piece has an id or a name.
         """
         index = count(call.get("index"))
+        is_first = self._last_index < 0
         if index is None:
-            index = self._last_index + (begins or self._last_index < 0)
-        elif not begins and index not in self._indexes and self._indexes:
+            index = self._last_index + 1 if begins or is_first else self._last_index
+        elif not begins and not is_first and index not in self._indexes:
             index = self._last_index
         self._last_index = index
         self._indexes.add(index)
@@ -265,8 +274,8 @@ def _content_texts(content: object) -> Sequence[object]:
 
 
 def parse_usage(usage: dict[str, Any], spec: ModelSpec) -> Usage | None:
-    """Tokens and cost; the server's own price counts if the table has none. The result is None if a
-    figure is impossible.
+    """Tokens and cost of an answer. The cost that the server names counts if the spec has no prices.
+    None if a figure cannot be right.
     """
     details = dictionary(usage.get("prompt_tokens_details"))
     return make_usage(

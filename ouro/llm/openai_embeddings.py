@@ -39,8 +39,8 @@ class _VectorList(msgspec.Struct, frozen=True):
 
 
 def parse_vectors(answer: Any, count: int, spec: ModelSpec, server: str) -> Embedded:
-    """The vectors of `count` texts from an answer in OpenAI's format. Raises ModelError if it holds
-    something else.
+    """The vectors of `count` texts in an answer in OpenAI's format, in the order of the texts. Raises
+    ModelError if it does not have a vector for each, all of the same length.
     """
     try:
         parsed = from_plain(answer, _VectorList)
@@ -79,10 +79,13 @@ class EmbeddingWire:
         return parse_vectors(answer, len(texts), self._spec, self._endpoint.address)
 
     def _post(self, request: bytes) -> bytes:
-        """Send a request; returns the body of the answer. Raises ModelError."""
+        """Send a request; returns the body of the answer. Raises ModelError if there is none, it is
+        too long, or the server refuses the request.
+        """
         endpoint, body = self._endpoint, bytearray()
-        key = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-        headers = {"Content-Type": "application/json", **key}
+        headers = {"Content-Type": "application/json"}
+        if endpoint.api_key:
+            headers["Authorization"] = f"Bearer {endpoint.api_key}"
         url = endpoint.base_url.rstrip("/") + "/embeddings"
         with self._client_lock:
             self._client = self._client or new_client("Client", endpoint)

@@ -88,20 +88,22 @@ class OpenAIModel:
         may help.
         """
         while True:
-            begun = False
             try:
                 async with aclosing(self.wire.stream(messages, tools)) as chunks:
                     async for chunk in chunks:
-                        begun = self._is_settled = True
+                        self._is_settled = True  # this wire has answered
                         self.wire.other_wire = ""
                         yield chunk
                 return
             except RequestRefused as refusal:
-                if begun or self._is_settled or not self._change_wire(refusal):
+                if self._is_settled or not self._change_wire(refusal):
                     raise
 
     def _change_wire(self, refusal: RequestRefused) -> bool:
-        """Change to the other wire; returns whether that may help."""
+        """Change to the other wire if the refusal says that this may help: chat completions that name
+        Responses, or Responses whose address is missing. Responses that were tried after chat
+        completions lead back to them, which is final. Returns whether the wire was changed.
+        """
         refused_wire = self.wire
         if isinstance(refused_wire, OpenAIWire):
             if not isinstance(refusal, WireRefused):  # it does not name the other wire
@@ -118,9 +120,13 @@ class OpenAIModel:
         return True
 
     def _make_wire(self, name: str) -> Wire:
-        """The wire of this name. A refusal may name the other one only while that was not tried."""
-        wire = self._make_responses() if name == "responses" else self._make_chat()
-        wire.other_wire = "" if self._is_settled or name == "responses" else "responses"
+        """The wire of this name, `responses` or `chat`. Only for chat completions, while nothing is
+        settled, a refusal may name the other wire.
+        """
+        if name == "responses":
+            return self._make_responses()
+        wire = self._make_chat()
+        wire.other_wire = "" if self._is_settled else "responses"
         return wire
 
     def _make_chat(self) -> OpenAIWire:

@@ -29,7 +29,9 @@ _HIGH_AT_END = late_pattern("[\ud800-\udbff]\\Z")
 
 
 def portable_id(call_id: str, longest: int = 40) -> str:
-    """`call_id`, or an id made from it if it is too long or has characters that providers refuse."""
+    """`call_id`, or an id made from it if it is empty, longer than `longest` or has characters that
+    providers refuse. The same id always gives the same result.
+    """
     if len(call_id) <= longest and call_id and not _REFUSED_CHARACTER.search(call_id):
         return call_id
     return "call_" + hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
@@ -88,7 +90,8 @@ def thinking_in(message: Mapping[str, Any]) -> str:
     content.
     """
     for name in THINKING_NAMES:
-        if text := string(message.get(name)):
+        text = string(message.get(name))
+        if text:
             return text
     return "".join(map(_thinking_of_part, dictionaries(message.get("content"))))
 
@@ -117,8 +120,8 @@ def encode_json(value: Any) -> bytes:
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """The JSON object that a model wrote; newlines in strings are allowed. An empty text means an
-    empty object; the result is None if the text is no object.
+    """The JSON object that a model wrote; newlines in strings are allowed. An empty text is an empty
+    object. None if the text is no object, or has NaN or infinity.
     """
     if not text.strip():
         return {}
@@ -152,7 +155,7 @@ class SurrogateJoiner:
         """The first half of a pair, whose second half comes with the next piece."""
 
     def feed(self, piece: str) -> str:
-        """The text that can be shown now."""
+        """The text that can be shown now: what waited and this piece, without a half pair at its end."""
         if not self._half_pair and piece.isascii():
             return piece
         text = self._half_pair + piece

@@ -65,9 +65,9 @@ class ProviderSearch(msgspec.Struct, frozen=True):
         key = self.endpoint.api_key
         if self.kind == "anthropic":
             return {"anthropic-version": VERSION, "x-api-key": key}
-        return (
-            {"x-goog-api-key": key} if self.kind == "gemini" else {"Authorization": f"Bearer {key}"}
-        )
+        if self.kind == "gemini":
+            return {"x-goog-api-key": key}
+        return {"Authorization": f"Bearer {key}"}
 
     def body(self, query: str) -> JsonObject:
         """The request for one search."""
@@ -112,10 +112,10 @@ class ProviderSearch(msgspec.Struct, frozen=True):
         usage = dictionary(answer.get("usage"))
         if self.kind == "responses":
             return parse_usage(usage, self.spec)
-        plain, cached, written, output = (usage.get(name) for name in COUNTS)
-        tokens = sum(count(figure) or 0 for figure in (plain, cached, written))
+        uncached, cached, written, answered = (usage.get(name) for name in COUNTS)
+        sent = sum(count(figure) or 0 for figure in (uncached, cached, written))
         return make_usage(
-            self.spec, sent=tokens, cached=cached, cache_written=written, answered=output
+            self.spec, sent=sent, cached=cached, cache_written=written, answered=answered
         )
 
     def _gemini_usage(self, usage: JsonObject) -> Usage | None:
@@ -148,13 +148,11 @@ def make_provider_search(model: Model, wire: str, endpoint: Endpoint) -> Provide
     """
     if wire == "anthropic":
         return ProviderSearch("anthropic", model.spec, endpoint)
-    if (
-        wire == "openai"
-        and endpoint.base_url.rstrip("/").endswith(_GEMINI_PATH)
-        and _is_google(model)
-    ):
+    is_gemini_address = endpoint.base_url.rstrip("/").endswith(_GEMINI_PATH)
+    if wire == "openai" and is_gemini_address and _is_google(model):
         return ProviderSearch("gemini", model.spec, endpoint)
-    if isinstance(getattr(model, "wire", model), ResponsesWire):
+    used_wire = getattr(model, "wire", model)  # an OpenAIModel has one of two
+    if isinstance(used_wire, ResponsesWire):
         return ProviderSearch("responses", model.spec, endpoint)
     raise ModelError(
         f"The provider of {model.spec.name} has no web search that ouro can use. Choose another"
@@ -179,8 +177,10 @@ def _anthropic_pages(answer: JsonObject) -> Iterator[ProviderPage]:
     for block in blocks:
         if block.get("type") != "web_search_tool_result":
             continue
-        if code := string(dictionary(block.get("content")).get("error_code")):
-            raise ModelError(f"The search of the provider failed: {code[:100]}.")
+        # The content is a list of pages, or an object with an error.
+        error_code = string(dictionary(block.get("content")).get("error_code"))
+        if error_code:
+            raise ModelError(f"The search of the provider failed: {error_code[:100]}.")
         for item in dictionaries(block.get("content")):
             url, date = string(item.get("url")), string(item.get("page_age"))
             yield ProviderPage(url, string(item.get("title")), date, cited_texts.get(url, ""))
@@ -203,8 +203,13 @@ def _responses_pages(answer: JsonObject) -> Iterator[ProviderPage]:
 
 
 def _last_words(text: str) -> str:
-    """The lines before a citation that it supports."""
-    return text[-_MAX_CITED:].rstrip(" ([").rpartition("\n\n")[2].rpartition("\n- ")[2].strip()
+    """The text that a citation supports: the last paragraph, or item of a list, of the text before the
+    citation, and at most _MAX_CITED characters of it.
+    """
+    before = text[-_MAX_CITED:].rstrip(" ([")
+    paragraph = before.rpartition("\n\n")[2]
+    item = paragraph.rpartition("\n- ")[2]
+    return item.strip()
 
 
 def _gemini_pages(answer: JsonObject) -> Iterator[ProviderPage]:

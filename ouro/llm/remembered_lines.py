@@ -37,8 +37,8 @@ _DECLINED = "I did not do that"
 
 
 def remembered_lines(messages: Sequence[Message]) -> list[str]:
-    """The lines of memory that the messages show: the core with its changes, and the notes that
-    were recalled for the last message.
+    """The lines of memory that hold now, in the order of memory: those of the core in the system
+    prompt, changed as later messages say, and the notes that were recalled for the last message.
     """
     system_prompt = "\n".join(message.text for message in messages if message.role == "system")
     lines = dict.fromkeys(_memory_lines(system_prompt))
@@ -53,8 +53,9 @@ def remembered_lines(messages: Sequence[Message]) -> list[str]:
 
 
 def choose_lines(messages: Sequence[Message], subject: str) -> list[str]:
-    """The lines to put beside a request about `subject`, in the order of memory. All if they are
-    few, else those that share the most words with it; of equal ones those that forbid something.
+    """The lines to put beside a request about `subject`, at most MAX_LINES, in the order of memory.
+    If there are more, they are those that share the most words with it; of equal ones those that
+    forbid something come first.
     """
     lines = remembered_lines(messages)
     if len(lines) <= MAX_LINES:
@@ -70,8 +71,8 @@ def choose_lines(messages: Sequence[Message], subject: str) -> list[str]:
 
 
 def put_lines_beside(messages: Sequence[Message], closing: str) -> list[Message]:
-    """The messages, with the lines of memory in the last message of the user, and `closing` at its
-    end. The same messages if there are no lines.
+    """The messages, in which the last message of the user has the lines of memory before its text, and
+    `closing` after it. If there are no lines, nothing is added.
     """
     user_indexes = [index for index, message in enumerate(messages) if message.role == "user"]
     if not user_indexes:
@@ -105,7 +106,8 @@ def find_forbidding_line(call: ToolCall, messages: Sequence[Message]) -> str:
     last_answer = answers[-1] if answers else ""
     for line in remembered_lines(messages):
         if breaks_prohibition(line, call.name, call.arguments):
-            return "" if _DECLINED in last_answer and line in last_answer else line
+            was_declined = _DECLINED in last_answer and line in last_answer
+            return "" if was_declined else line
     return ""
 
 

@@ -93,7 +93,7 @@ class ReplyBuilder:
                     block.signature, block.closed = signature, bool(signature)
             case CallChunk():
                 self._add_call(chunk)
-            case RevisedText(text):
+            case RevisedText(text):  # it replaces the text that was streamed last
                 self._open_block("text").pieces[:] = [text]
             case RevisedThinking():
                 self._drop_thinking()
@@ -103,7 +103,9 @@ class ReplyBuilder:
                 self.reason = reason
 
     def message(self, cut: bool = False) -> Message:
-        """The message so far. With `cut` it has no tool calls, and is marked as cut."""
+        """The message so far, without blank texts. With `cut` it has no tool calls, and is marked as
+        cut.
+        """
         parts: list[Part] = []
         taken = set(self._taken)
         for block in self._blocks:
@@ -169,8 +171,9 @@ class ReplyBuilder:
         too many calls.
         """
         block = self._calls.get(chunk.index)
-        if block is None or (chunk.id and chunk.name and block.id and chunk.id != block.id):
-            # Some servers send every parallel call with the same index; only the ids differ.
+        # Some servers send every parallel call with the same index; only the ids differ.
+        begins_call = bool(chunk.id and chunk.name)
+        if block is None or (begins_call and block.id and chunk.id != block.id):
             block = self._calls[chunk.index] = _Block("call")
             self._blocks.append(block)
             self._call_count += 1
@@ -183,8 +186,9 @@ class ReplyBuilder:
         self._append(block, chunk.arguments)
 
     def _make_call(self, block: _Block, taken: set[str]) -> ToolCall:
-        """The tool call of a block, with an id that no other call has. Arguments that are not a
-        JSON object are kept as `malformed`.
+        """The tool call of a block, with an id that no other call has: a new one if its own is not
+        usable or in `taken`, to which the id is added. Arguments that are not a JSON object are kept
+        as `malformed`; if max_output ended the answer before any arguments, CUT_SHORT is.
         """
         call_id = join_surrogates(block.id)
         while call_id in taken or not _USABLE_ID.fullmatch(call_id):

@@ -92,12 +92,15 @@ class ResponsesFormat:
         return "\n\n".join(texts)
 
     def items(self, messages: Sequence[Message]) -> list[Item]:
-        """The messages as items; the same messages give the same items. Reasoning from before an
-        answer of another model is left out: it is stale when the user switches back.
+        """The messages, without the system prompt, as items; the same messages give the same items.
+        Reasoning before the last answer of another model is left out: it is stale when the user
+        switches back.
         """
         dialog = [message for message in messages if message.role != "system"]
-        foreign = [index for index, message in enumerate(dialog) if self._is_foreign(message)]
-        last_foreign = foreign[-1] if foreign else -1
+        last_foreign = -1  # none
+        for index, message in enumerate(dialog):
+            if self._is_foreign(message):
+                last_foreign = index
         sent: list[Item] = []
         for index, items in enumerate(self._formatted(dialog)):
             keeps_reasoning = self.returns_reasoning and index > last_foreign
@@ -143,11 +146,12 @@ class ResponsesFormat:
         return _without_open_reasoning(items)
 
     def _sealed_item(self, part: Thinking, message: Message) -> Item:
-        """The item that this model sent with its thinking; empty if the message is of another
-        model, or was cut.
+        """The item that this model sent with its thinking; empty if there is none, or the message is
+        of another model or server, or was cut.
         """
-        is_own = message.model == self._spec.name and not message.cut
-        return (open_item(part.signature, self._address) or {}) if is_own else {}
+        if message.model != self._spec.name or message.cut:
+            return {}
+        return open_item(part.signature, self._address) or {}
 
     def _result_item(self, reply: ToolReply) -> Item:
         """The result of a call, with its images if the model sees them."""
@@ -256,7 +260,7 @@ class ResponsesChunks(ChunkReader):
                 item.begun = True
                 yield from self._text_chunks(None, event.get("delta"))
             case "reasoning_summary_part.added" if item.begun:
-                yield from self._text_chunks("\n\n")
+                yield from self._text_chunks("\n\n")  # between two parts
             case "reasoning_summary_text.delta" | "reasoning_text.delta" | "reasoning.delta":
                 item.begun = True
                 yield from self._text_chunks(event.get("delta"))
@@ -278,7 +282,9 @@ class ResponsesChunks(ChunkReader):
         return index
 
     def _begin_item(self, index: int, item: Item) -> Iterator[Chunk]:
-        """Yield the first chunks of an item; nothing if it has begun."""
+        """Yield the chunks that begin an item: the id and name of a call, or what comes before a text.
+        Nothing if the item has begun.
+        """
         streamed = self._items.setdefault(index, _StreamedItem())
         if streamed.kind:
             return
@@ -287,11 +293,13 @@ class ResponsesChunks(ChunkReader):
             call_id = text_or_json(item.get("call_id")) or text_or_json(item.get("id"))
             yield CallChunk(index, call_id, string(item.get("name")))
         elif streamed.kind == "message":
-            if phase := string(item.get("phase")):
+            phase = string(item.get("phase"))
+            previous = self._items.get(index - 1)
+            if phase:
                 sealed = seal_item({"type": "message", "phase": phase}, self._endpoint.address)
                 yield ThinkingChunk("", sealed)
-            elif self._items.get(index - 1, streamed).kind == "message" and index:
-                yield from self._text_chunks(None, "\n\n")
+            elif previous is not None and previous.kind == "message":
+                yield from self._text_chunks(None, "\n\n")  # two texts become one
 
     def _complete_item(self, index: int, item: Item) -> Iterator[Chunk]:
         """Yield the rest of an item: all of it if no piece was streamed."""
@@ -324,7 +332,8 @@ class ResponsesChunks(ChunkReader):
         for index, item in enumerate(dictionaries(response.get("output"))):
             if not self._items.get(index, _StreamedItem()).done:
                 yield from self._complete_item(index, item)
-        if usage := dictionary(response.get("usage")):
+        usage = dictionary(response.get("usage"))
+        if usage:
             yield UsageChunk(parse_usage(usage, self._spec))
         self.reason = self._find_reason(status, response)
 
@@ -338,13 +347,16 @@ class ResponsesChunks(ChunkReader):
 
 
 def _reasoning_text(item: Item) -> str:
-    """The summary and the content of a reasoning item."""
+    """The texts in the summary and in the content of a reasoning item."""
     parts = [*dictionaries(item.get("summary")), *dictionaries(item.get("content"))]
-    return "\n\n".join(text for part in parts if (text := string(part.get("text"))))
+    texts = [string(part.get("text")) for part in parts]
+    return "\n\n".join(filter(None, texts))
 
 
 def parse_usage(usage: Item, spec: ModelSpec) -> Usage | None:
-    """Tokens and cost; None if a figure is impossible."""
+    """Tokens and cost of an answer. The cost that the server names counts if the spec has no prices.
+    None if a figure cannot be right.
+    """
     details = dictionary(usage.get("input_tokens_details"))
     return make_usage(
         spec,
@@ -415,7 +427,7 @@ class ResponsesWire(Wire):
         return ModelRequest("/responses", headers, non_empty)
 
     def _constraint_fields(self) -> dict[str, Any]:
-        """The fields for a constrained answer."""
+        """The fields for a constrained answer; none if it is not constrained."""
         if self._schema is None:
             return {}
         if not self._schema:

@@ -147,7 +147,7 @@ def _text_chunks(reply: ScriptedReply) -> list[Chunk]:
 
 
 def _split_text(text: str) -> list[str]:
-    """A text as words, several together if it is long."""
+    """A text as pieces of one word, or of several if it has more than MAX_PIECES words."""
     words = PIECE.findall(text)
     words_per_piece = len(words) // MAX_PIECES + 1
     return [

@@ -105,7 +105,8 @@ def next_step(
     must be asked for the next tool.
     """
     turn = _Turn.of(messages)
-    if turn is None or not {tool.name for tool in tools} >= _NEEDED_TOOLS:
+    has_needed_tools = {tool.name for tool in tools} >= _NEEDED_TOOLS
+    if turn is None or not has_needed_tools:
         return None
     call, reply = turn.last
     if call.id.startswith(_READ_TO_CHANGE):
@@ -121,22 +122,25 @@ def next_step(
 
 
 def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """The tools for a very small model: `change` instead of `edit`, unless `change` has just
-    failed.
+    """The tools for a very small model: without those that it uses to delay the task, and with `change`
+    instead of `edit`, unless `change` has just failed.
     """
     turn = _Turn.of(messages)
     offered = [tool for tool in tools if tool.name not in _HIDDEN_TOOLS]
     has_needed_tools = {tool.name for tool in tools} >= _NEEDED_TOOLS
-    has_change_failed = turn and turn.last.call.id.startswith(_READ_TO_CHANGE)
+    # The next step after this `read` is a request. If a tool is asked for, there was none.
+    has_change_failed = turn is not None and turn.last.call.id.startswith(_READ_TO_CHANGE)
     if not has_needed_tools or has_change_failed:
         return offered
     return [CHANGE if tool.name == "edit" else tool for tool in offered]
 
 
 def begin_change(call: ToolCall, messages: Sequence[Message]) -> ToolCall:
-    """The call to run for the call that the model chose. A change begins with reading the file."""
+    """The call to run for the call that the model chose. For a change, and for a `write` over a file
+    that was read in this turn, it is the `read` that begins a change; else the call itself.
+    """
     turn, path = _Turn.of(messages), call.arguments.get("path")
-    overwrites = call.name == "write" and turn and path in turn.files_read
+    overwrites = call.name == "write" and turn is not None and path in turn.files_read
     if call.name == "change" or overwrites:
         return ToolCall(_step_id(_READ_TO_CHANGE), "read", {"path": path})
     return call
@@ -228,9 +232,15 @@ class _Turn(msgspec.Struct, frozen=True):
 
     @property
     def wants_repair(self) -> bool:
-        """Whether the user asked for a change, and the last command failed, but not too many did."""
-        failures = sum(call.name == "shell" and reply.failed for call, reply in self.done)
-        return bool(self.failure and failures <= _MAX_FAILURES and _WANTS_CHANGE.search(self.task))
+        """Whether the user asked for a change, and the last command failed, but not more than
+        _MAX_FAILURES did in this turn.
+        """
+        failed_commands = [
+            call for call, reply in self.done if call.name == "shell" and reply.failed
+        ]
+        if self.failure is None or len(failed_commands) > _MAX_FAILURES:
+            return False
+        return _WANTS_CHANGE.search(self.task) is not None
 
     def ask_for_file(self, files: Sequence[str]) -> StepRequest | None:
         """Ask which file has the fault. Tests that the user did not name are not among the choices;
@@ -281,19 +291,22 @@ class _Turn(msgspec.Struct, frozen=True):
         """Ask for the new text of a file; None if the file cannot be changed in this way.
 
         Args:
-            reply: the result of `read` for the file.
-            remembered: the lines of memory for the request.
+            reply: the result of `read` for the file, which need not exist.
+            remembered: the lines of memory for the request; may be empty.
         """
         if reply.failed and not _FILE_MISSING.search(reply.text):
             return None  # it was refused, or cannot be read
         old = [] if reply.failed else _read_lines(reply.text)
-        if old is None or len(old) > _MAX_LINES or any(line.startswith("```") for line in old):
+        if old is None or len(old) > _MAX_LINES:
             return None
-        text = "\n".join(old)
-        present = f"{path} does not exist yet." if reply.failed else f"{path}:\n```\n{text}\n```"
-        verb = "Mend" if self.failure else "Change"
+        if any(line.startswith("```") for line in old):
+            return None  # it would end the block of code in the answer
         if reply.failed:
-            verb = "Write"
+            verb, present = "Write", f"{path} does not exist yet."
+        else:
+            text = "\n".join(old)
+            verb = "Mend" if self.failure else "Change"
+            present = f"{path}:\n```\n{text}\n```"
         task = cut_middle(self.task, _MAX_TASK)
         request = (
             f"The task: {task}\n{remembered}{self._quote_failure()}\n{present}\n\n"
@@ -313,18 +326,26 @@ class _Turn(msgspec.Struct, frozen=True):
 
 
 def _read_lines(text: str) -> list[str] | None:
-    """The lines of a file, from the result of `read`; None if that is not the whole file, or not
-    text.
+    """The lines of a file, without their numbers, from the result of `read`; None if that has a line
+    without a number, because it is not the whole file, or not text.
     """
     if text == "[The file is empty.]":
         return []
-    matches = [_NUMBERED_LINE.fullmatch(line) for line in text.split("\n")]
-    return [match[1] for match in matches if match] if all(matches) else None
+    lines: list[str] = []
+    for line in text.split("\n"):
+        match = _NUMBERED_LINE.fullmatch(line)
+        if match is None:
+            return None
+        lines.append(match[1])
+    return lines
 
 
 def _make_change(path: str, old: list[str], answer: str) -> ToolCall | None:
-    """The call that gives a file the text of the code block in an answer; None if that is not the
-    whole file.
+    """The call that gives a file the text of the code block in an answer. None if there is no block, or
+    it changes nothing, or it is not the whole file.
+
+    Args:
+        old: the lines of the file; empty if it does not exist or is empty.
     """
     block = _CODE_BLOCK.search(answer)
     if block is None:
@@ -346,17 +367,22 @@ def _find_change(old: list[str], new: list[str]) -> tuple[str, str]:
     them as `edit` needs to find the old ones once.
     """
     shorter = min(len(old), len(new))
-    start = next((index for index in range(shorter) if old[index] != new[index]), shorter)
-    rest = shorter - start
-    same_at_end = next((i for i in range(rest) if old[-1 - i] != new[-1 - i]), rest)
+    same_at_start = 0
+    while same_at_start < shorter and old[same_at_start] == new[same_at_start]:
+        same_at_start += 1
+    same_at_end = 0
+    while same_at_end < shorter - same_at_start and old[-1 - same_at_end] == new[-1 - same_at_end]:
+        same_at_end += 1
     while True:
-        before = "\n".join(old[start : len(old) - same_at_end])
-        after = "\n".join(new[start : len(new) - same_at_end])
+        before = "\n".join(old[same_at_start : len(old) - same_at_end])
+        after = "\n".join(new[same_at_start : len(new) - same_at_end])
         is_unique = before.strip() and "\n".join(old).count(before) == 1
-        is_whole_file = start == 0 and same_at_end == 0
-        if is_whole_file or (is_unique and len(new) - same_at_end > start):
+        has_new_lines = len(new) - same_at_end > same_at_start
+        is_whole_file = same_at_start == 0 and same_at_end == 0
+        if is_whole_file or (is_unique and has_new_lines):
             return before, after
-        start, same_at_end = max(0, start - 1), max(0, same_at_end - 1)
+        same_at_start = max(0, same_at_start - 1)
+        same_at_end = max(0, same_at_end - 1)
 
 
 def is_step(call: ToolCall) -> bool:

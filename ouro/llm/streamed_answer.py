@@ -64,7 +64,9 @@ class StreamedAnswer:
         self._reader = AnswerReader()
 
     def add(self, piece: str) -> str:
-        """Add a piece; returns the text to show. Raises ModelError: the answer is too long."""
+        """Add a piece; returns the text to show now: what is certainly no call, or the new part of the
+        text of a call of `answer`. Raises ModelError if the answer is too long.
+        """
         self.text += piece
         if len(self.text) > MAX_CHARACTERS:
             raise ModelError(TOO_LARGE)
@@ -74,21 +76,22 @@ class StreamedAnswer:
         answer = self._reader.read(self.text) if self._is_described else None
         if answer is None:
             return certain
-        self.is_shown = self.is_shown or bool(answer)
+        if answer:
+            self.is_shown = True
         return answer
 
     def cut_repetition(self) -> str | None:
-        """The answer up to where it began to repeat itself; None if it does not. Then it counts as
-        shown.
+        """The answer up to where it began to repeat itself, which then counts as shown. None if it
+        does not repeat itself, or the model is not so small that the tools are described.
         """
         if not self._is_described:
             return None
-        is_call = bool(self.tools) and not self.is_shown
-        start = _cut_repetition(self.text, is_call=is_call)
-        if start is None:
+        may_be_call = bool(self.tools) and not self.is_shown
+        before_repetition = _cut_repetition(self.text, may_be_call=may_be_call)
+        if before_repetition is None:
             return None
         self.is_shown = True
-        return AnswerReader().read(start) or start
+        return AnswerReader().read(before_repetition) or before_repetition
 
     def revise(self, text: str) -> None:
         """Replace the text; what was held back is dropped."""
@@ -142,8 +145,10 @@ class CallGate:
         self._is_line_start = True
 
     def feed(self, text: str) -> str:
-        """The text that can be shown now."""
-        if len(self._undecided) >= _MAX_CALL_START:
+        """The text that can be shown now: all lines, also of earlier pieces, before one that begins a
+        call or may do so.
+        """
+        if len(self._undecided) >= _MAX_CALL_START:  # it is a call
             self._rest.append(text)
             return ""
         self._undecided += text
@@ -161,27 +166,28 @@ class CallGate:
         return text
 
 
-def _cut_repetition(text: str, *, is_call: bool) -> str | None:
-    """The text up to where it begins to repeat itself; None if it does not.
+def _cut_repetition(text: str, *, may_be_call: bool) -> str | None:
+    """The text up to the end of the first of the copies with which it ends; None if it does not end
+    with _MIN_COPIES copies of a text.
 
     A small model at temperature 0 repeats two sentences until `max_output`. In a call that has a
     file in it this is allowed.
     """
-    if is_call and text[:_MAX_CALL_START].lstrip().startswith("{"):
+    if may_be_call and text[:_MAX_CALL_START].lstrip().startswith("{"):
         return None
     tail = text[-_MIN_REPEATED:]
-    copy = text.rfind(tail, max(0, len(text) - _MAX_COMPARED), -1)
-    if copy < 0 or len(set(tail.split())) < _MIN_WORDS:
+    earlier_tail = text.rfind(tail, max(0, len(text) - _MAX_COMPARED), -1)
+    if earlier_tail < 0 or len(set(tail.split())) < _MIN_WORDS:
         return None
-    period = len(text) - _MIN_REPEATED - copy
+    period = len(text) - _MIN_REPEATED - earlier_tail  # the characters of one copy
     if not text.endswith(text[-period:] * _MIN_COPIES):
         return None
-    first = len(text) - period
-    while first > 0 and text[first - 1] == text[first - 1 + period]:
-        first -= 1
-    without_copies = text[: first + period + 1]
-    end_of_sentence = max(map(without_copies.rfind, ".!?")) + 1
-    return without_copies[:end_of_sentence] or without_copies
+    start = len(text) - period  # of the copies: go back as long as the text repeats itself
+    while start > 0 and text[start - 1] == text[start - 1 + period]:
+        start -= 1
+    without_further_copies = text[: start + period + 1]
+    end_of_sentence = max(map(without_further_copies.rfind, ".!?")) + 1
+    return without_further_copies[:end_of_sentence] or without_further_copies
 
 
 def _may_begin_call(text: str) -> bool:
