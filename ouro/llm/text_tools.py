@@ -101,7 +101,7 @@ class TextToolsModel:
         """Whether the answer to a step cannot be used: another attempt would get the same answer.
         """
         self._step_usage: Usage | None = None
-        """The usage of that answer."""
+        """The usage of requests whose answers were not used; it is added to that of the answer."""
         self._forbidden: tuple[str, ToolCall] | None = None
         """The line of memory that forbids the first chosen call, and that call; None: it is allowed."""
         self._added_messages: list[Message] = []
@@ -114,8 +114,8 @@ class TextToolsModel:
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of the answer. If the server refuses tools, they are described in the
-        prompt.
+        """Yield the chunks of the answer. The tools are described in the prompt for a very small model,
+        and if the server refuses tools in the request.
         """
         if not self.spec.describes_tools:
             try:
@@ -143,33 +143,39 @@ class TextToolsModel:
     async def _stream_with_described_tools(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the answer of a model that is given the tools in its prompt. If it chooses a
-        forbidden call, it is asked once more.
+        """Yield the answer of a model that is given the tools in its prompt: the call of the next
+        step, if there is one, else what the model chooses. If it chooses a forbidden call, it is
+        asked once more.
         """
         from ouro.llm.remembered_lines import ask_again  # imported late: few answers need it
         from ouro.llm.small_steps import small_tools  # imported late: few answers need it
 
-        if step_chunks := await self._take_step(messages, tools):
-            for chunk in step_chunks:
-                yield chunk
+        step_chunks = await self._take_step(messages, tools)
+        for chunk in step_chunks:
+            yield chunk
+        if step_chunks:
             return
-        tools = small_tools(messages, tools)
-        source = self._ask_small(messages, tools)
-        async with aclosing(source), aclosing(self._with_calls(source, messages, tools)) as chunks:
+        offered = small_tools(messages, tools)
+        source = self._ask_small(messages, offered)
+        answer = self._with_calls(source, messages, offered)
+        async with aclosing(source), aclosing(answer) as chunks:
             async for chunk in chunks:
                 yield chunk
         if self._forbidden is None:
             return
         self._added_messages = ask_again(*self._forbidden)
-        source = self._ask_small(messages, tools)
-        async with aclosing(source), aclosing(self._with_calls(source, messages, tools)) as chunks:
+        source = self._ask_small(messages, offered)
+        answer = self._with_calls(source, messages, offered)
+        async with aclosing(source), aclosing(answer) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     def _ask_small(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Chunk, None]:
-        """The stream of a very small model, which gets the lines of memory beside the message."""
+        """The stream of a very small model. It gets the lines of memory beside the message, and its
+        answers are constrained to the schema of one call.
+        """
         from ouro.llm.remembered_lines import put_lines_beside  # imported late: few answers need it
         from ouro.llm.small_steps import hide_steps  # imported late: few answers need it
 
@@ -180,24 +186,26 @@ class TextToolsModel:
     async def _take_step(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> list[Chunk]:
-        """The chunks of the call of the next step; empty if the model must be asked for the next
-        tool.
+        """The chunks of the call of the next step, for which the model may be asked a separate
+        request. Empty if there is no such step, or the answer to the request cannot be used: then
+        the model must be asked for the next tool.
         """
         # Imported late: few answers need it.
         from ouro.llm.small_steps import StepRequest, next_step
 
         step = next_step(messages, tools)
-        usage: Usage | None = None
-        if isinstance(step, StepRequest):
-            if self._has_failed_step:
-                return []
-            answer, usage = await self._answer_step(step.text, step.schema)
-            step = step.call(answer)
-            if step is None:
-                self._has_failed_step, self._step_usage = True, usage
         if step is None:
             return []
-        return [_call_chunk(0, step), UsageChunk(usage), EndChunk("tools")]
+        if not isinstance(step, StepRequest):
+            return [_call_chunk(0, step), UsageChunk(None), EndChunk("tools")]
+        if self._has_failed_step:
+            return []
+        answer, usage = await self._answer_step(step.text, step.schema)
+        call = step.call(answer)
+        if call is None:
+            self._has_failed_step, self._step_usage = True, usage
+            return []
+        return [_call_chunk(0, call), UsageChunk(usage), EndChunk("tools")]
 
     async def _answer_step(
         self, request: str, schema: Mapping[str, Any]
@@ -219,18 +227,20 @@ class TextToolsModel:
         messages: Sequence[Message],
         tools: Sequence[ToolSpec],
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of an answer. Text that may become a call is held back until its end."""
+        """Yield the chunks of an answer, in which calls in the text are calls. Text that may become a
+        call is held back until the end. An answer that repeats itself is ended there.
+        """
         answer = StreamedAnswer(tools, is_described=self.spec.describes_tools)
         usage: Usage | None = None
         async for source_chunk in source:
-            chunk: Chunk = source_chunk
+            chunk: Chunk = source_chunk  # what is yielded for it
             match source_chunk:
                 case TextChunk(piece):
                     yield TextChunk(answer.add(piece))
-                    complete_text = answer.cut_repetition()
-                    if complete_text is None:
+                    before_repetition = answer.cut_repetition()
+                    if before_repetition is None:
                         continue
-                    yield RevisedText(complete_text)
+                    yield RevisedText(before_repetition)
                     chunk = EndChunk("stop")
                 case RevisedText(revised):  # what came before was thinking
                     answer.revise(revised)
@@ -241,7 +251,7 @@ class TextToolsModel:
                     yield TextChunk(answer.interrupt())
                 case CallChunk():
                     yield TextChunk(answer.interrupt())
-                    answer.tools = ()
+                    answer.tools = ()  # beside a real call, text is no call
             if isinstance(chunk, EndChunk):
                 for last_chunk in self._end_answer(answer, chunk, messages, usage):
                     yield last_chunk
@@ -255,7 +265,9 @@ class TextToolsModel:
         messages: Sequence[Message],
         usage: Usage | None,
     ) -> list[Chunk]:
-        """The last chunks of an answer: the calls in its text, or the text that was held back."""
+        """The last chunks of an answer: the text before the calls in it, and these calls; or, if it has
+        none, the text that was held back.
+        """
         if answer.is_shown:
             return [end]
         before, calls = find_calls(answer.text, answer.tools, messages)
@@ -271,8 +283,11 @@ class TextToolsModel:
         return [RevisedText(before), *call_chunks, end]
 
     def _refuse_call(self, forbidden: tuple[str, ToolCall], usage: Usage | None) -> list[Chunk]:
-        """The chunks instead of a forbidden call. The first time there are none: the model is asked
-        again. The second time they are an answer that asks the user.
+        """The chunks instead of a forbidden call. The first time the answer is emptied and not ended:
+        the model is asked again. The second time it is an answer that asks the user.
+
+        Args:
+            forbidden: the line of memory, and the call.
         """
         from ouro.llm.remembered_lines import refusal_text  # imported late: few answers need it
 
@@ -285,11 +300,12 @@ class TextToolsModel:
 def _find_forbidden_call(
     calls: Sequence[ToolCall], messages: Sequence[Message]
 ) -> tuple[str, ToolCall] | None:
-    """The first call that a line of memory forbids, with that line; None if all are allowed."""
+    """The line of memory that forbids a call, and the first such call; None if all are allowed."""
     from ouro.llm.remembered_lines import find_forbidding_line  # imported late: few answers need it
 
     for call in calls:
-        if line := find_forbidding_line(call, messages):
+        line = find_forbidding_line(call, messages)
+        if line:
             return line, call
     return None
 
@@ -304,12 +320,14 @@ def find_calls(
 ) -> tuple[str, list[ToolCall]]:
     """Find the calls that an answer consists of or ends with.
 
-    Returns the text before them, and these calls, without ids. There are no calls if one of them
-    does not fit a tool, or is quoted from a message of the user or a tool result.
+    Returns the text before them, and these calls, without ids. If one of them does not fit a tool,
+    or is quoted from a message of the user or a tool result, there are none: then it returns the
+    whole text.
     """
     before, values = _split_at_calls(text.strip())
     calls = [call for value in values if (call := _parse_call(value, tools))]
-    if not calls or len(calls) != len(values) or _is_any_quoted(values, messages):
+    are_all_calls = bool(calls) and len(calls) == len(values)
+    if not are_all_calls or _is_any_quoted(values, messages):
         return text, []
     return before, calls
 
@@ -319,25 +337,24 @@ def describe_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> li
 
     Without `tools` nothing is described, and answers are plain text.
     """
-    description: tuple[Text, ...] = (
-        (Text(_INSTRUCTIONS + "\n".join(map(_describe_tool, _with_answer_tool(tools)))),)
-        if tools
-        else ()
-    )
+    description: tuple[Text, ...] = ()
+    if tools:
+        tool_lines = "\n".join(map(_describe_tool, _with_answer_tool(tools)))
+        description = (Text(_INSTRUCTIONS + tool_lines),)
     changed: list[Message] = []
     for message in messages:
         if message.role == "system":
             # The tools come before memory, the last part, which changes more often: a server has
             # the rest in its cache.
-            changed.append(
-                Message("system", (*message.parts[:1], *description, *message.parts[1:]))
-            )
-            description = ()
+            parts = (*message.parts[:1], *description, *message.parts[1:])
+            changed.append(Message("system", parts))
+            description = ()  # only once
         elif message.role == "tool":
             results = "\n".join(
                 f"Result of {reply.name}:\n{reply.text}" for reply in message.parts_of(ToolReply)
             )
-            changed.append(Message("user", (Text(results + (_NEXT_TOOL if tools else "")),)))
+            next_tool = _NEXT_TOOL if tools else ""
+            changed.append(Message("user", (Text(results + next_tool),)))
         elif message.role == "assistant":
             calls = "\n".join(_call_text(part.name, part.arguments) for part in message.tool_calls)
             answer = _call_text("answer", {"text": message.text}) if tools else message.text
@@ -359,29 +376,38 @@ def call_schema(tools: Sequence[ToolSpec]) -> dict[str, Any]:
 
 def _split_at_calls(text: str) -> tuple[str, list[Any]]:
     """The text before the calls, and the JSON values of the calls. If there are no values, the text
-    means nothing: the whole answer is one.
+    has no meaning: the answer has no calls.
 
-    Tried in this order: tags, functions, marks, a code block at the end, JSON at the end.
+    The first of these forms that the text has counts: tags, functions, marks, a code block at the
+    end, JSON from the beginning of a line to the end.
     """
-    if tagged := list(_TAGGED_CALL.finditer(text)):
+    tagged = list(_TAGGED_CALL.finditer(text))
+    if tagged:
         values = chain.from_iterable(_parse_values(match[1]) for match in tagged)
         return text[: tagged[0].start()].rstrip(), list(values)
-    if functions := list(_FUNCTION_CALL.finditer(text)):
+    functions = list(_FUNCTION_CALL.finditer(text))
+    if functions:
         calls = [{"name": match[1], "arguments": match[2]} for match in functions]
         return text[: functions[0].start()].rstrip(), calls
-    if marked := _MARKED_CALLS.search(text):
+    marked = _MARKED_CALLS.search(text)
+    if marked:
         return text[: marked.start()].rstrip(), _parse_values(marked[1])
     # Not by a pattern: one that finds the block took 3 s where an answer has 1,500 empty lines.
-    if text.endswith("```") and (fence := text.rfind("```", 0, -3)) >= 0:
-        return text[:fence].rstrip(), _parse_values(_FENCE_LANGUAGE.sub("", text[fence + 3 : -3]))
-    for start in islice(re.finditer(r"^\{", text, re.MULTILINE), _MAX_STARTS_TRIED):
-        if values_at_end := _parse_values(text[start.start() :]):
-            return text[: start.start()].rstrip(), values_at_end
+    fence = text.rfind("```", 0, -3) if text.endswith("```") else -1
+    if fence >= 0:
+        block = _FENCE_LANGUAGE.sub("", text[fence + 3 : -3])
+        return text[:fence].rstrip(), _parse_values(block)
+    for brace in islice(re.finditer(r"^\{", text, re.MULTILINE), _MAX_STARTS_TRIED):
+        values_at_end = _parse_values(text[brace.start() :])
+        if values_at_end:
+            return text[: brace.start()].rstrip(), values_at_end
     return text, []
 
 
 def _parse_values(text: str) -> list[Any]:
-    """The JSON values that a text consists of; empty if there is anything else."""
+    """The JSON values that a text consists of: those of a list, or the only one. Empty if it is not
+    JSON.
+    """
     try:
         value = json.loads(text.strip(), strict=False)  # `json` itself skips only spaces of ASCII
     except (ValueError, RecursionError):
@@ -406,9 +432,13 @@ def _parse_call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
 
 
 def _arguments_in(value: Mapping[str, Any]) -> Any:
-    """The arguments in a call; an empty object if it names none, None if they are not JSON."""
+    """The arguments in a call, decoded if they are a text; an empty object if it names none, None if
+    the text is not JSON.
+    """
     arguments: Any = next((value[key] for key in _ARGUMENT_KEYS if key in value), {})
-    return next(iter(_parse_values(arguments)), None) if isinstance(arguments, str) else arguments
+    if isinstance(arguments, str):
+        return next(iter(_parse_values(arguments)), None)
+    return arguments
 
 
 def _fits_schema(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
@@ -417,11 +447,12 @@ def _fits_schema(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
     """
     fields = tool.parameters.get("properties", {})
     required = set(tool.parameters.get("required", ()))
-    if not fields.keys() >= arguments.keys() or not arguments.keys() >= required:
+    has_unknown = not arguments.keys() <= fields.keys()
+    if has_unknown or not required <= arguments.keys():
         return False
     for name, value in arguments.items():  # the outermost type: the tool itself checks the rest
         types = _json_types(fields[name])
-        if isinstance(value, bool):
+        if isinstance(value, bool):  # in Python it is also an int
             fits = "boolean" in types
         else:
             fits = any(isinstance(value, _PYTHON_TYPES.get(kind, object)) for kind in types)
@@ -431,14 +462,18 @@ def _fits_schema(arguments: Mapping[str, Any], tool: ToolSpec) -> bool:
 
 
 def _json_types(schema: Mapping[str, Any]) -> list[str]:
-    """The JSON types that a schema allows."""
+    """The names of the JSON types that a schema allows; empty if it does not say."""
     types = list(chain.from_iterable(map(_json_types, schema.get("anyOf", ()))))
     own_types = schema.get("type", ())
-    return [*types, *([own_types] if isinstance(own_types, str) else own_types)]
+    if isinstance(own_types, str):
+        own_types = [own_types]
+    return [*types, *own_types]
 
 
 def _is_any_quoted(values: Sequence[Any], messages: Sequence[Message]) -> bool:
-    """Whether one of the calls is quoted from a message of the user or a tool result."""
+    """Whether one of the JSON values of calls is quoted from a message of the user or a tool result, in
+    whatever layout.
+    """
     sources = (message for message in messages if message.role in ("user", "tool"))
     parts = chain.from_iterable(message.parts for message in sources)
     texts = [
@@ -454,8 +489,8 @@ def _without_spaces(text: str) -> str:
 
 
 def _with_answer_tool(tools: Sequence[ToolSpec]) -> Iterator[ToolSpec]:
-    """Yield the tools and `answer`, without optional arguments: small models fill them in even if
-    that is wrong.
+    """Yield the tools and `answer`, without optional arguments, unless a tool has no other: small
+    models fill them in even if that is wrong.
 
     The shell can do what these arguments do, such as `offset` of `read` for a long file.
     """
@@ -472,20 +507,21 @@ def _describe_tool(tool: ToolSpec) -> str:
 
 
 def _describe_fields(schema: Mapping[str, Any]) -> str:
-    """The fields of an object; `?` marks an optional one."""
+    """The fields of an object with types, `?` at optional ones: `path: string, all?: boolean`."""
     required = set(schema.get("required", ()))
-    fields = schema.get("properties", {}).items()
-    return ", ".join(
-        f"{name}{'' if name in required else '?'}: {_describe_type(field)}"
-        for name, field in fields
-    )
+    descriptions: list[str] = []
+    for name, field in schema.get("properties", {}).items():
+        mark = "" if name in required else "?"
+        descriptions.append(f"{name}{mark}: {_describe_type(field)}")
+    return ", ".join(descriptions)
 
 
 def _describe_type(schema: Mapping[str, Any]) -> str:
     """A type as a small model reads it: `string`, `"a"|"b"`, `[{old_text: string}]`."""
-    if choices := schema.get("anyOf"):
-        return "|".join(_describe_type(choice) for choice in choices)
-    if values := schema.get("enum"):
+    choices, values = schema.get("anyOf"), schema.get("enum")
+    if choices:
+        return "|".join(map(_describe_type, choices))
+    if values:
         return "|".join(map(json.dumps, values))
     if schema.get("type") == "array":
         return f"[{_describe_type(schema.get('items', {}))}]"

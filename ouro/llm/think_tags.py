@@ -81,16 +81,19 @@ class ThinkTags:
             self._undecided = ""
 
     def _read_start(self, *, is_end: bool) -> None:
-        """Decide whether the text begins with an opening tag. Spaces between thinking and answer
-        are left out.
+        """Decide whether the text begins with an opening tag, and set the state. It stays `start` if
+        the text may become a tag. Spaces between thinking and answer are left out.
         """
         if self._has_thought:
             self._undecided = self._undecided.lstrip()
-        start = self._undecided.lstrip().lower()
-        if opening := _OPENING_TAG.match(self._undecided):
+        opening = _OPENING_TAG.match(self._undecided)
+        if opening:
             self._undecided = self._undecided[opening.end() :]
             self._state = "inside"
-        elif is_end or not any(tag.startswith(start) for tag in _OPENING_TAGS):
+            return
+        start = self._undecided.lstrip().lower()
+        may_become_tag = any(tag.startswith(start) for tag in _OPENING_TAGS)
+        if is_end or not may_become_tag:
             self._state = "answer" if self._has_thought else "undecided"
 
     def _read_thinking(self, *, is_end: bool) -> Iterator[Chunk]:
@@ -98,11 +101,11 @@ class ThinkTags:
         if not self._thinking:
             self._undecided = self._undecided.lstrip()
         closing = _CLOSING_TAG.search(self._undecided)
-        end = (
-            len(self._undecided) if is_end else len(self._undecided) - _tag_at_end(self._undecided)
-        )
+        end = len(self._undecided)  # of the thinking that is certain
         if closing:
             end = closing.start()
+        elif not is_end:
+            end -= _tag_at_end(self._undecided)
         thought = self._undecided[:end]
         if thought:
             self._thinking.append(thought)
@@ -114,9 +117,12 @@ class ThinkTags:
             yield from self._advance(is_end=is_end)
 
     def _read_answer(self, *, is_end: bool) -> Iterator[Chunk]:
-        """Yield the answer. A closing tag shows that the text so far was thinking."""
+        """Yield the text that is certain as the answer. If a closing tag shows that the text so far
+        was thinking, yield it again as thinking.
+        """
         text = "".join(self._possible_answer) + self._undecided
         closing = _CLOSING_TAG.search(text, max(0, self._size - MAX_TAG))
+        # A tag at the end of a piece waits: what follows it decides whether it ends thinking.
         is_cut_here = closing is not None and closing.end() == len(text) and not is_end
         if closing and not is_cut_here and _ends_thinking(text, closing):
             self._state, self._undecided, self._has_thought = "start", text[closing.end() :], True
@@ -142,22 +148,26 @@ class ThinkTags:
 
 
 def _tag_at_end(text: str) -> int:
-    """The number of characters at the end that may be the beginning of a tag."""
+    """The number of characters at the end that may be the beginning of a tag; 0 if none may."""
     start = text.rfind("<", -MAX_TAG)
-    return len(text) - start if start >= 0 and ">" not in text[start:] else 0
+    if start < 0 or ">" in text[start:]:
+        return 0
+    return len(text) - start
 
 
 def _ends_thinking(text: str, closing: re.Match[str]) -> bool:
-    """Whether a closing tag ends thinking: it is not in code, not quoted, and not a word of a
-    sentence.
+    """Whether a closing tag ends thinking: it is not in code, not quoted, not a word of a sentence, and
+    its opening tag is not in the text before it.
     """
     before, after = text[: closing.start()], text[closing.end() :]
-    if len(_CODE_FENCE.findall(before)) % 2 or before.rpartition("\n")[2].count("`") % 2:
+    is_in_code_block = len(_CODE_FENCE.findall(before)) % 2 == 1
+    is_in_code_span = before.rpartition("\n")[2].count("`") % 2 == 1
+    if is_in_code_block or is_in_code_span:
         return False
     is_quoted = before.endswith(('"', "'", "“", "«"))
-    if is_quoted:
+    if is_quoted or _is_in_sentence(before[-1:], after[:1]):
         return False
-    return not _is_in_sentence(before[-1:], after[:1]) and f"<{closing[1]}>" not in before
+    return f"<{closing[1]}>" not in before
 
 
 def _is_in_sentence(before: str, after: str) -> bool:

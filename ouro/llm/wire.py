@@ -122,7 +122,8 @@ class ChunkReader(ABC):
 
     def end(self) -> Iterator[Chunk]:
         """Yield the last chunks: text that was held back, and the end if the answer is complete."""
-        if thinking := self._thinking.end():
+        thinking = self._thinking.end()
+        if thinking:
             yield ThinkingChunk(thinking)
         # Thinking whose end is missing is the answer only if the answer ended, without calls.
         is_answer = self.reason == "stop" or (self.reason is None and self.is_complete)
@@ -137,18 +138,18 @@ class ChunkReader(ABC):
             yield EndChunk(reason)
 
     def _implied_reason(self) -> Reason | None:
-        """The reason for an end that the server did not name: the body ended after text or whole
-        calls. None if the answer is not complete.
+        """The reason of an answer whose server named none: it counts as complete if all calls are
+        whole, or there is text and no call, or the server sent its last event. None if it is not
+        complete.
         """
         if self.has_failed:
             return None
-        if self._calls:
-            is_whole = all(
-                call.name and parse_object(call.arguments) is not None
-                for call in self._calls.values()
-            )
-            return "tools" if is_whole or self.is_done else None
-        return "stop" if self._has_text or self.is_done else None
+        if not self._calls:
+            return "stop" if self._has_text or self.is_done else None
+        are_whole = all(
+            call.name and parse_object(call.arguments) is not None for call in self._calls.values()
+        )
+        return "tools" if are_whole or self.is_done else None
 
     def _text_chunks(self, thinking: object, *texts: object) -> Iterator[Chunk]:
         """Yield the chunks of new thinking and new texts. Thinking between tags in a text is split
@@ -176,14 +177,13 @@ def make_usage(
     cache_written: object = 0,
     cost: object = None,
 ) -> Usage | None:
-    """The usage from a provider's figures, in which None counts as 0; None if one of them is
-    impossible.
-
-    The prices of the model count; if they are unknown, the provider's own `cost`.
+    """The usage from a provider's figures, in which None counts as 0. None if one of them is not a
+    number of tokens.
 
     Args:
-        sent: the tokens of the request, also those from the cache.
+        sent: the tokens of the request, also those from the cache and those written to it.
         answered: the tokens of the answer.
+        cost: in US dollars; it only counts if the prices of the model are not known.
     """
     figures = (sent, cached, cache_written, answered)
     counts = [0 if figure is None else count(figure) for figure in figures]
@@ -197,7 +197,9 @@ def make_usage(
         output=output,
         cost=amount(cost),
     )
-    return replace(usage, cost=spec.prices.cost(usage)) if spec.prices else usage
+    if spec.prices is None:
+        return usage
+    return replace(usage, cost=spec.prices.cost(usage))
 
 
 async def read_chunks(
@@ -284,22 +286,22 @@ class Wire(AdaptiveModel):
                 yield chunk
 
     async def fetch_json(self, path: str, body: dict[str, Any] | None = None) -> Any:
-        """The JSON at a path of the server's own API; None if there is none. With a body it is a
-        POST.
+        """The JSON at a path of the server's own API; None if the server refuses, or the answer is
+        too long or not JSON. It is a GET, with a body a POST.
 
         Raises:
             ModelError: the server cannot be reached, or is loading a model.
         """
         await self.warm()
         [client] = self._clients
-        key, data = self._endpoint.api_key, b""
+        key = self._endpoint.api_key
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         method, content = ("GET", None) if body is None else ("POST", encode_json(body))
         url = self._endpoint.root + path
-        seconds = self._endpoint.timeouts.first
+        data = b""
         with translate_http_errors(self._endpoint):
             async with (
-                asyncio.timeout(seconds),
+                asyncio.timeout(self._endpoint.timeouts.first),
                 client.stream(method, url, content=content, headers=headers) as response,
             ):
                 if response.status_code == LOADING:
@@ -393,7 +395,9 @@ class Wire(AdaptiveModel):
     async def _read_pieces(
         self, response: HttpAnswer | httpx.Response
     ) -> AsyncGenerator[bytes, None]:
-        """Yield the bytes of the answer. Raises StreamCut if there is silence between two pieces."""
+        """Yield the bytes of the answer, decoded. Raises StreamCut if the first byte, or later the next
+        one, does not come in time.
+        """
         limit = self._endpoint.timeouts.first
         pieces, decode = response.aiter_raw(), make_decoder(response, self._endpoint)
         while True:
@@ -424,7 +428,7 @@ class Wire(AdaptiveModel):
             with suppress(msgspec.DecodeError, KeyError, TypeError):
                 raise error_from_stream(msgspec.json.decode(body)["error"], self._endpoint)
         hint = f"Is {self._endpoint.base_url} the address of a model server?"
-        error_class = RequestRefused if body.strip() else ModelUnavailable
+        error_class = RequestRefused if body.strip() else ModelUnavailable  # may answer later
         raise error_class(
             f"{self._endpoint.address} answered with {content_type} instead of a stream.", hint
         )
