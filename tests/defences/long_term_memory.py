@@ -78,7 +78,7 @@ DEFENCES = (
             "test_m1_words_of_others.py -k text_the_user_passes"),
     Defence("M13", f"{MEMORY}/scope.py", "if not self.store.repository.read_record(APPROVED):", "if True:",
             "test_m13_killed_before_the_commit.py"),
-    Defence("M16", f"{MEMORY}/scope.py", "if foreign and not are_read:",
+    Defence("M16", f"{MEMORY}/scope.py", "if foreign_names and not are_read:",
             "if False:", "test_m16_edited_while_closed.py"),
     Defence("M16", f"{MEMORY}/sync.py", "names = [name for name in changed if name not in waiting]",
             "names = [*changed]", "test_m16_edited_while_closed.py -k sync_goes_on_and"),

@@ -91,7 +91,9 @@ class LongTermMemoryManager:
         """What `take_unchecked_lines` returns."""
 
     def start(self) -> None:
-        """Show warnings and pending changes. Called when the session is open."""
+        """Show the warnings and pending changes so far, and begin to consolidate a core that has
+        grown. Called when the session is open.
+        """
         if all(scope.is_clean for scope in self._scopes):
             self._marks.clear()
         self._is_open = True
@@ -111,7 +113,7 @@ class LongTermMemoryManager:
 
     def switch(self, on: bool) -> Path:
         """Switch the memory of this repository on or off, from the next session on; returns its
-        folder. Blocks.
+        folder. Raises UsageError if the settings allow no memory of the repository. Blocks.
         """
         repo_store = next((store for store in self._allowed_stores if store.scope == "repo"), None)
         if repo_store is None:
@@ -139,24 +141,27 @@ class LongTermMemoryManager:
         return tuple(chain.from_iterable(scope.proposals() for scope in self._scopes))
 
     def changed_since(self, at: str, session_id: str) -> frozenset[tuple[Scope, str]]:
-        """Scope and name of each file that has changed since that time, or since the last commit of
-        that session. Blocks.
+        """Scope and name of each file that is new or different since the last commit of a session;
+        if it made none, since the time `at`. Files that were removed since are left out. Blocks.
         """
         second = datetime.fromisoformat(at).replace(microsecond=0)  # git records whole seconds
         changed_files: set[tuple[Scope, str]] = set()
         for store in self.stores:
-            if store.repository.exists:
-                earlier = store.repository.tree(_commit_before(store, second, session_id))
-                current = store.repository.tree(store.get_current_head())
-                names = (name for name, blob in current.items() if earlier.get(name) != blob)
-                changed_files.update((store.scope, name) for name in names)
+            if not store.repository.exists:
+                continue
+            earlier_blobs = store.repository.tree(_commit_before(store, second, session_id))
+            current_blobs = store.repository.tree(store.get_current_head())
+            for name, blob in current_blobs.items():
+                if earlier_blobs.get(name) != blob:
+                    changed_files.add((store.scope, name))
         return frozenset(changed_files)
 
     async def begin_turn(self, sent: Sequence[Message]) -> str:
         """Read what others wrote since the last turn, and record that a turn runs now.
 
-        Returns the text to send with the user's message: the changes of memory since `sent`, and
-        notes for the model.
+        Returns the text to send with the user's message: the changes of memory compared with what
+        the messages `sent` say, and notes for the model. Empty if there are none, or on an error,
+        which becomes a warning.
         """
         await self._run_or_warn("look at memory", self._refresh)
         await asyncio.to_thread(self._marks.begin)
@@ -184,8 +189,11 @@ class LongTermMemoryManager:
     def recording(
         self, path: Path, before: bytes | None, after: bytes | None
     ) -> AbstractContextManager[None]:
-        """Record the write of a file tool that happens inside this context, if it writes a memory
-        file. Blocks.
+        """Return a context in which a file tool writes the file `path`. If that is a file of
+        memory, the write is recorded, so that it is known which turn made it. Blocks.
+
+        Args:
+            before, after: the contents of the file; None: there is none.
         """
         for scope in self._scopes:
             folder = scope.store.folder.resolve()
@@ -202,8 +210,10 @@ class LongTermMemoryManager:
         Later writes run after this; readers wait for `wait_until_settled`.
         """
         self._last_turn = at
-        had_jobs, self._had_jobs_at_end = self._had_jobs_at_end, self._marks.has_jobs()
-        work = self._settle_turn(tuple(messages), is_whole, had_jobs or self._had_jobs_at_end)
+        had_jobs_at_begin = self._had_jobs_at_end
+        self._had_jobs_at_end = self._marks.has_jobs()
+        had_jobs = had_jobs_at_begin or self._had_jobs_at_end
+        work = self._settle_turn(tuple(messages), is_whole, had_jobs)
         self._settling = asyncio.create_task(work, name="settle memory")
 
     async def wait_until_settled(self) -> None:
@@ -212,9 +222,10 @@ class LongTermMemoryManager:
             await asyncio.wait([self._settling])
 
     async def take_unchecked_lines(self) -> tuple[tuple[Scope, str], ...]:
-        """The core lines of the agent's last turn of which the rules cannot say what they replace.
+        """The scope and text of the core lines that the agent wrote in its last turn, and of which
+        no rule says what they replace. Each line is returned once.
 
-        `CaptureObserver` asks a model about them. Each line is returned once.
+        `CaptureObserver` asks a model about them.
         """
         await self.wait_until_settled()
         lines, self._unchecked_lines = self._unchecked_lines, ()
@@ -226,7 +237,9 @@ class LongTermMemoryManager:
         await self.with_editor(lambda editor: editor.accept(proposal), refreshes=False)
 
     async def reject(self, proposal: str) -> None:
-        """Drop a pending change; the git history keeps it. Raises as `accept`."""
+        """Drop a pending change, and note for the model that the user does not want it; the git
+        history keeps it. Raises as `accept`.
+        """
 
         def reject(editor: MemoryEditor) -> None:
             unwanted = subject_of(editor.reject(proposal).edits)
@@ -235,13 +248,16 @@ class LongTermMemoryManager:
         await self.with_editor(reject, refreshes=False)
 
     async def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
-        """Undo a commit with all of its turn, or one hunk of it; later changes stay. Raises as
-        `MemoryEditor.undo`.
+        """Undo a commit with all of its turn, or only the hunk with the number `hunk`, from 1 (0:
+        all); later changes stay. `rewind`: the message to before which the session is rewound (0:
+        it is not). Raises as `MemoryEditor.undo`.
         """
         return await self.with_editor(lambda editor: editor.undo(commit, hunk, rewind=rewind))
 
     async def run_under_lock(self, act: Callable[[], _Result]) -> _Result:
-        """Run a function that writes notes in a thread, under the lock; a cancel does not stop it."""
+        """Run a function in a thread while nothing else here writes memory, and return its result.
+        If the caller is cancelled, the function still runs to its end.
+        """
         return await self.with_editor(lambda _editor: act(), refreshes=False)
 
     async def with_editor(
@@ -252,11 +268,12 @@ class LongTermMemoryManager:
         quiet: bool = False,
         refreshes: bool = True,
     ) -> _Result:
-        """Run an action in a thread, under the lock, and show what it changed, unless `quiet`; a
-        cancel does not stop it.
+        """Run an action in a thread while nothing else here writes memory, and show what it
+        changed. Returns its result. If the caller is cancelled, the action still runs to its end.
 
         Args:
             index: of `MemoryEditor`.
+            quiet: show nothing; the caller does.
             refreshes: first read what others wrote since the last action.
         """
         from ouro.memory.long_term.editor import MemoryEditor
@@ -278,7 +295,8 @@ class LongTermMemoryManager:
         return await asyncio.shield(work())
 
     async def consolidate(self, scope: Scope) -> str:
-        """Merge and compress the core of a scope with a model; returns the result in one line.
+        """Merge and compress the core of a scope with a model; returns what was done in one line.
+        The texts that need no further consolidation are recorded.
 
         Raises UsageError if that scope is not in use here, or changed meanwhile.
         """
@@ -308,8 +326,9 @@ class LongTermMemoryManager:
     def report(
         self, events: Sequence[CoreChanged], *, quiet: bool = False, asks: bool = True
     ) -> None:
-        """Show changes of the core, and what could not be written; ask about the pending ones,
-        unless the caller asks.
+        """Show changes of the core, and warn of what could not be written. The user is asked about
+        each pending change in the background, unless the caller does that (`asks=False`). Nothing
+        but warnings is shown before `start`, or if `quiet`.
         """
         self._warn_of_files()
         self.prompt.record(events)
@@ -328,8 +347,8 @@ class LongTermMemoryManager:
             self._is_open = False
 
     def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Callable[[], Provenance]:
-        """Return a function that finds the provenance of a turn. It is called only if a file has
-        changed: it reads all messages, and most tool calls wrote nothing.
+        """Return a function that finds the provenance of what a turn writes, by its messages. It is
+        called only if a file has changed: it reads all messages, and most tool calls wrote nothing.
         """
         for scope in self._scopes:
             scope.observe(self._marks.session)
@@ -343,9 +362,8 @@ class LongTermMemoryManager:
 
     def _refresh(self) -> list[CoreChanged]:
         """Read what others have changed in all scopes. Returns the events to show."""
-        agent_was_idle = not (
-            self._marks.has_jobs() or self._had_jobs_at_end or self._marks.at_work()
-        )
+        has_jobs = self._marks.has_jobs() or self._had_jobs_at_end
+        agent_was_idle = not has_jobs and not self._marks.at_work()
         events_by_scope = (scope.refresh(agent_was_idle=agent_was_idle) for scope in self._scopes)
         return [*chain.from_iterable(events_by_scope)]
 
@@ -368,7 +386,12 @@ class LongTermMemoryManager:
     def _settle(
         self, messages: Sequence[Message], is_whole: bool, had_jobs: bool
     ) -> list[CoreChanged]:
-        """Decide about what the last turn wrote, in all scopes. Returns the events to show. Blocks."""
+        """Decide about what the last turn wrote, in all scopes: it is committed or made pending.
+        Returns the events to show. Blocks.
+
+        Args:
+            had_jobs: jobs of the agent ran in the background: they may have written, too.
+        """
         provenance = self._provenance(messages, is_whole)()
         texts_before = [dict(scope.texts) for scope in self._scopes]
         may_others_write = had_jobs or self._marks.at_work(but=self._marks.session)
@@ -386,8 +409,12 @@ class LongTermMemoryManager:
     def _remove_replaced_entries(
         self, texts_before: Sequence[Mapping[str, str]]
     ) -> list[CoreChanged]:
-        """Remove the entries that the agent's new core lines replace; undoing the turn restores
-        them. Stores the lines that no rule compared.
+        """Remove the entries that the core lines which the agent added replace; undoing the turn
+        restores them. Returns the events to show. The lines of which no rule says what they replace
+        are stored for `take_unchecked_lines`.
+
+        Args:
+            texts_before: the core texts of each scope before the turn.
         """
         added_lines = frozenset(_added_lines(self._scopes, texts_before))
         if not added_lines:
@@ -417,7 +444,9 @@ class LongTermMemoryManager:
         await asyncio.shield(work())
 
     async def _ask(self, proposal_id: str) -> None:
-        """Ask the user about a pending change, and accept or reject it."""
+        """Ask the user about a pending change, and accept or reject it as they answer. Does nothing
+        if it is not pending any more.
+        """
         pending = await asyncio.to_thread(self.proposals)
         proposal = next((proposal for proposal in pending if proposal.id == proposal_id), None)
         if proposal is None:
@@ -442,7 +471,7 @@ class LongTermMemoryManager:
             self._channel.emit(Notice(text, "warning"))
 
     def _warn_of_files(self) -> None:
-        """Warn of a history that cannot be written, and of files that were restored."""
+        """Warn of a history that cannot be written, and of files whose changes were reverted."""
         for scope in self._scopes:
             if scope.store.obstacle:
                 self._warn(f"Memory ({scope.name}) has no history now: {scope.store.obstacle}")
@@ -452,8 +481,9 @@ class LongTermMemoryManager:
                 )
 
     def _consolidate_if_grown(self) -> None:
-        """Start to consolidate each core over the threshold, once a session; not if a model was
-        already asked about exactly this text.
+        """Begin to consolidate each core with more tokens than the threshold; once in a session. A
+        core is left out if a model was already asked about exactly this text, or something in it
+        waits for approval.
         """
         limit = self.prompt.threshold
         grown_scopes = [scope for scope in self._scopes if scope.is_clean and scope.tokens > limit]
@@ -476,8 +506,8 @@ def _was_consolidated(scope: ScopeMemory) -> bool:
 
 
 def _commit_before(store: GitMemoryStore, second: datetime, session_id: str) -> str:
-    """The last commit of a session. If it made none, the last commit before a time; empty if there
-    is none.
+    """The id of the newest commit that a session made, or that was made before a time; empty if
+    there is none. Of a longer history than `_MAX_OWN_COMMITS` only the time counts.
     """
     from ouro.memory.long_term.git.history import commit_at
 
@@ -486,19 +516,24 @@ def _commit_before(store: GitMemoryStore, second: datetime, session_id: str) -> 
         is_own = commit.trailers.get(SESSION) == session_id
         if is_own or datetime.fromisoformat(commit.at) < second:
             return commit.id
-    if len(latest_commits) < _MAX_OWN_COMMITS:
+    is_whole_history = len(latest_commits) < _MAX_OWN_COMMITS
+    if is_whole_history:
         return ""
     return commit_at(store.repository, (second - timedelta(seconds=1)).isoformat())
 
 
 def _added_lines(
-    scopes: Iterable[ScopeMemory], before: Iterable[Mapping[str, str]]
+    scopes: Iterable[ScopeMemory], texts_before: Iterable[Mapping[str, str]]
 ) -> Iterator[tuple[Scope, str]]:
-    """The scope and text of each line that is in the core now, and was not before."""
+    """Yield the scope and text of each line that is in the core now, and was not before, without
+    list marks and in no order.
+    """
     from ouro.memory.long_term.notes.note import strip_list_mark
 
-    for scope, texts in zip(scopes, before, strict=True):
+    for scope, earlier_texts in zip(scopes, texts_before, strict=True):
         for name, text in scope.texts.items():
+            earlier_text = earlier_texts.get(name, "")
             lines = {*map(strip_list_mark, text.splitlines())}
-            for line in lines - {*map(strip_list_mark, texts.get(name, "").splitlines())}:
+            earlier_lines = {*map(strip_list_mark, earlier_text.splitlines())}
+            for line in lines - earlier_lines:
                 yield scope.name, line

@@ -64,8 +64,9 @@ class ScopeMemory(ScopeState):
         """Texts that were approved after a tool call of the current turn: name -> text."""
 
     def open(self) -> None:
-        """Read the files. Commits what was approved but not committed, for example because ouro was
-        killed.
+        """Read the files, so that trusted and foreign texts are known. Commits what was approved but
+        not committed, for example because ouro was killed. Raises MemoryUnusable if a newer ouro
+        has written the history.
         """
         from ouro.memory.long_term.git.history import open_turn
 
@@ -76,15 +77,14 @@ class ScopeMemory(ScopeState):
         self.loaded = loaded
         if not loaded.files and not loaded.head:
             return
-        is_known = (
-            bool(loaded.head) and self.store.repository.read_record("core") == loaded.fingerprint
-        )
+        recorded_fingerprint = self.store.repository.read_record("core")
+        is_known = bool(loaded.head) and recorded_fingerprint == loaded.fingerprint
         if is_known and not self.store.accepted and not self.store.changed_since(loaded.head):
             # The record of it was damaged; these texts were all approved.
             self.store.accept(loaded.head)
-        if self.store.accepted == loaded.head and is_known:
+        if is_known and self.store.accepted == loaded.head:
             self.texts, self._read_at = loaded.core, loaded.head
-            return
+            return  # nothing has changed since ouro last read it
         with self._changing():
             with suppress(OSError):
                 self._writes.end()
@@ -100,28 +100,28 @@ class ScopeMemory(ScopeState):
     def recording(
         self, session: str, name: str, before: bytes | None, after: bytes | None
     ) -> AbstractContextManager[None]:
-        """Record the write of a file tool that happens inside; no other ouro changes this memory
-        meanwhile.
+        """Return a context in which a file tool of `session` writes the file `name`; the write is
+        recorded, and no other ouro changes this memory meanwhile.
+
+        Args:
+            before, after: the contents of the file; None: there is none.
         """
-        texts = (
-            None if data is None else data.decode("utf-8-sig", "replace")
-            for data in (before, after)
-        )
-        edit = FileEdit(name, *(text and text.replace("\r\n", "\n") for text in texts))
+        edit = FileEdit(name, _decode_lines(before), _decode_lines(after))
         self.store.ensure_repo()
         return self._writes.recording(session, edit)
 
     def tool_ended(
         self, find_provenance: Callable[[], Provenance], at: TurnRef, *, asks: bool
     ) -> None:
-        """Approve what a tool call wrote here if its words are trusted: if ouro is killed, this
-        stays (M13). `at` is the turn.
+        """Approve what a tool call of the turn `at` wrote here, if its words are trusted: if ouro is
+        killed, this stays (M13). The end of the turn decides about everything else, and about all
+        if the user is asked about each write (`asks`).
         """
         from ouro.memory.long_term.git.history import record_turn
 
         earlier_places, self._places = self._places, self.store.places()
         if self._places == earlier_places:
-            return
+            return  # no file has changed
         self.store.ensure_repo()  # needed for the commit at the end of the turn
         record_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
         if asks:
@@ -137,11 +137,9 @@ class ScopeMemory(ScopeState):
             unapproved = self.store.find_unapproved()
             approved: list[FileEdit] = []
             for edit in self._without_foreign(unapproved):
-                is_of_turn = (
-                    edit.name in edits_of_turn_by_file
-                    and edits_of_turn_by_file[edit.name].after == edit.after
-                )
-                if edit.name in others or (edit.name in edits_of_turn_by_file and not is_of_turn):
+                edit_of_turn = edits_of_turn_by_file.get(edit.name)
+                is_of_turn = edit_of_turn is not None and edit_of_turn.after == edit.after
+                if edit.name in others or (edit_of_turn is not None and not is_of_turn):
                     continue  # others wrote into this file too
                 if is_trusted_after_tool(edit, provenance, self.store.secret_in, is_own=is_of_turn):
                     approved.append(edit)
@@ -153,13 +151,14 @@ class ScopeMemory(ScopeState):
     def turn_ended(
         self, provenance: Provenance, at: TurnRef, *, asks: bool, is_rest_of_user: bool = False
     ) -> list[CoreChanged]:
-        """After a turn: its changes become trusted, pending, foreign or refused. Returns the events
-        to show.
+        """After the turn `at`: its changes become trusted, pending, foreign or refused. Returns the
+        events to show.
 
         It decides only about what this turn wrote. What others wrote into the same files meanwhile
         stays there.
 
         Args:
+            asks: the user confirms every change: none becomes trusted without them.
             is_rest_of_user: no agent can have written the other changes: they are trusted, as between turns.
         """
         from ouro.memory.long_term.git.history import end_turn, record_turn
@@ -186,19 +185,19 @@ class ScopeMemory(ScopeState):
         ]
         if self._foreign_id == foreign_before:
             return events
-        self._foreign_sources = (
-            () if provenance.knows_all_writing else provenance.sources[-MAX_SOURCES:]
-        )
+        self._foreign_sources = ()
+        if not provenance.knows_all_writing:
+            self._foreign_sources = provenance.sources[-MAX_SOURCES:]
         return events + self.foreign_events()
 
     def refresh(self, *, agent_was_idle: bool) -> list[CoreChanged]:
         """Between turns: read what an editor, another session or a pull has changed. Returns the
         events to show.
 
-        If no agent was running, the changes are the user's.
+        If no agent was running, the changes are the user's, and become trusted.
         """
         texts_before, foreign_before = self.texts, self._foreign_id
-        # Answered in another window.
+        # The user has answered in another window: accepted is another commit than the one read.
         answered_elsewhere = self.foreign and self.store.accepted != self._read_at
         has_news = answered_elsewhere or self._undecided
         if not (has_news or self.store.has_changed_since_load(self.loaded)):
@@ -218,8 +217,8 @@ class ScopeMemory(ScopeState):
     def propose(
         self, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], at: TurnRef
     ) -> Proposal:
-        """Store changes that are not in the files, for the user to accept or reject: they are
-        pending. Raises UsageError if nothing would change.
+        """Store changes that are not in the files as a pending proposal, for the user to accept or
+        reject. `reason` and `sources` are shown with it. Raises UsageError if nothing would change.
         """
         group = ChangeGroup(at=at, origin="agent", edits=edits, reason=reason, sources=sources)
         proposal = self._effects.move("written", "proposed, in no file", group).proposal
@@ -246,8 +245,8 @@ class ScopeMemory(ScopeState):
         return self._events(outcome.trusted, "person", accepted_before)
 
     def _require_foreign(self, proposal: Proposal, at: TurnRef, origin: Origin) -> ChangeGroup:
-        """The foreign files with the change that was shown, as a group. Raises UsageError if they
-        have changed since.
+        """The group of the foreign change that the user was shown, with the contents of its files.
+        Raises UsageError if they have changed since.
         """
         self._require_unchanged_since_shown(proposal)
         return ChangeGroup(
@@ -255,8 +254,8 @@ class ScopeMemory(ScopeState):
         )
 
     def _rebase_pending(self, proposal: Proposal, at: TurnRef) -> ChangeGroup:
-        """The lines of a pending change as a group, whose edits begin with the texts that are
-        trusted now.
+        """The group of a pending change: its lines, applied to the texts that are trusted now,
+        which may have changed since it was proposed.
         """
         lines: dict[str, Edits] = {edit.name: (edit,) for edit in proposal.edits}
         return ChangeGroup(
@@ -269,8 +268,8 @@ class ScopeMemory(ScopeState):
         )
 
     def reject(self, proposal: Proposal, at: TurnRef) -> None:
-        """Drop a change; if it is in the files, it is reverted there. The git history keeps it.
-        Raises as `accept`.
+        """Drop a pending or foreign change. A foreign one is in the files, and is reverted there;
+        the git history keeps it. Raises as `accept`.
         """
         if proposal.origin == "agent":  # it is in no file
             group = ChangeGroup(at=at, origin="outside", edits=proposal.edits, proposal=proposal)
@@ -281,9 +280,9 @@ class ScopeMemory(ScopeState):
             self._effects.move(proposal.state, "rejected", group)
 
     def undo(self, commit: str, at: TurnRef, hunk: int = 0) -> tuple[UndoResult, list[CoreChanged]]:
-        """Undo a commit (by its whole id) and the rest of its turn, or only the hunk with this
-        number, from 1. Returns what was undone, and the events to show. Raises UsageError if
-        nothing of it is left.
+        """Undo a commit (by its whole id) and the rest of its turn, or only the hunk with the number
+        `hunk`, from 1 (0: all). `at` is the turn in which this is done. Returns what was undone,
+        and the events to show. Raises UsageError if nothing of it is left.
         """
         target = UndoTarget(commit, hunk, base=self.undo_bases.get(commit, ""))
         with self._changing() as accepted_before:
@@ -304,10 +303,12 @@ class ScopeMemory(ScopeState):
         *,
         accepts_notes: bool = False,
     ) -> list[CoreChanged]:
-        """Write files for the user or for ouro itself, and commit them. Returns the events to show.
+        """Write files for the user or for ouro itself (None: remove them), and commit them. Returns
+        the events to show; none if nothing would change.
 
         Foreign text in a core file stays there and keeps waiting: only the lines that `changes`
-        adds or removes become trusted. A note becomes trusted as a whole if `accepts_notes`.
+        adds or removes become trusted. A note becomes trusted as a whole if `accepts_notes` and its
+        text was `seen`.
 
         Nothing is written if a text holds a secret (SecretInMemory), or a file is not as it was
         `seen` (UsageError).
@@ -317,17 +318,17 @@ class ScopeMemory(ScopeState):
             changed_edits = [edit for edit in edits if edit.before != edit.after]
             if not changed_edits:
                 return []
-            foreign = [name for name in changes if name in self.foreign]
+            foreign_names = [name for name in changes if name in self.foreign]
             seen_texts = seen or {}
             are_read = accepts_notes and all(
-                is_note_name(name) and name in seen_texts for name in foreign
+                is_note_name(name) and name in seen_texts for name in foreign_names
             )
-            if foreign and not are_read:
-                edits = [
+            if foreign_names and not are_read:
+                edits_from_seen = [
                     FileEdit(edit.name, seen_texts.get(edit.name, edit.before), edit.after)
                     for edit in edits
                 ]
-                return self._write_beside(edits, subject, at, origin)
+                return self._write_beside_foreign_text(edits_from_seen, subject, at, origin)
             with self._changing() as base:
                 self.store.save_and_commit(
                     {edit.name: edit.after for edit in changed_edits},
@@ -338,10 +339,12 @@ class ScopeMemory(ScopeState):
                 )
         return self._events(changed_edits, origin, base)
 
-    def _write_beside(
+    def _write_beside_foreign_text(
         self, edits: Sequence[FileEdit], subject: str, at: TurnRef, origin: Origin
     ) -> list[CoreChanged]:
-        """Make edits in files with foreign text: of these files only the edited lines are trusted."""
+        """Make edits in files with foreign text: of these files only the edited lines are trusted.
+        Returns the events to show. Raises SecretInMemory.
+        """
         with self._changing() as base:
             set_aside_unapproved(self.store)
             lines: dict[str, Edits] = {edit.name: (edit,) for edit in edits}
@@ -371,8 +374,11 @@ class ScopeMemory(ScopeState):
         *,
         asks: bool,
     ) -> tuple[Sequence[FileEdit], list[CoreChanged]]:
-        """Decide about what the turn wrote; returns what is trusted now, and the events about what
-        is pending.
+        """Decide about what the turn `at` wrote, and carry it out. Returns the edits that are
+        trusted now, and the events about those that are pending.
+
+        Args:
+            approved: the texts that were approved after tool calls of the turn, by file.
         """
         from ouro.memory.long_term.trust.states import TURN_EVENTS
 
@@ -414,7 +420,8 @@ class ScopeMemory(ScopeState):
     def _find_edits_of_turn(
         self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()
     ) -> tuple[dict[str, Edits], frozenset[str]]:
-        """The edits of the turn by file, and the files that running turns of other sessions wrote.
+        """The edits of the turn by file, and the names of the files that running turns of other
+        sessions wrote.
 
         In a core file with a foreign change only what file tools wrote counts. A note with one is
         left out: the foreign change would become trusted too.
@@ -431,18 +438,17 @@ class ScopeMemory(ScopeState):
         return edits, self._writes.names_of_others(at.session)
 
     def _without_foreign(self, changed: Iterable[str]) -> tuple[FileEdit, ...]:
-        """The edits of these files, except of those that were foreign at the last reading: these
-        wait for the user.
+        """The edits of the changed files, except of those that were foreign at the last reading:
+        these wait for the user.
         """
-        return self.store.edits_since(
-            self.store.accepted, [name for name in changed if name not in self.foreign]
-        )
+        names = [name for name in changed if name not in self.foreign]
+        return self.store.edits_since(self.store.accepted, names)
 
     def _trust_outside(self, *, agent_was_idle: bool) -> Sequence[FileEdit]:
         """Approve and commit what was written since the last reading, if only the user can have
-        written it.
+        written it: no agent was running. Returns the edits that are trusted now.
 
-        Beside a change that is pending already nothing is trusted without a question: both may be
+        Beside a change that is foreign already nothing is trusted without a question: both may be
         from the same source.
         """
         if not agent_was_idle or self.foreign:
@@ -483,8 +489,9 @@ class MemoryScopes(msgspec.Struct, frozen=True):
 
 
 def open_scopes(stores: Sequence[GitMemoryStore], *, demands_known: bool = False) -> MemoryScopes:
-    """Open the scopes that can be read and are not switched off. Blocks; problems become warnings,
-    but with `demands_known` MemoryUnusable is raised if a newer ouro has written one.
+    """Open the scopes that can be read and are not switched off. A scope that cannot be read is left
+    out with a warning. With `demands_known`, MemoryUnusable is raised if a newer ouro has written
+    one, and nothing is opened. Blocks.
     """
     if demands_known:
         for store in stores:
@@ -508,6 +515,11 @@ def open_scopes(stores: Sequence[GitMemoryStore], *, demands_known: bool = False
     return MemoryScopes(tuple(opened), tuple(stores), tuple(problems))
 
 
+def _decode_lines(data: bytes | None) -> str | None:
+    """The text of a file, each line ended by `\\n`; None if there is no file."""
+    return None if data is None else data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+
+
 def is_switched_off(store: GitMemoryStore) -> bool:
     """Whether the user has switched this memory off."""
     return bool(store.repository.read_record(_OFF_RECORD))
@@ -522,8 +534,9 @@ def switch(store: GitMemoryStore, *, on: bool) -> None:
 def take_proposals(
     store: GitMemoryStore, session: str, keep: Callable[[Sequence[Proposal]], None]
 ) -> None:
-    """Remove the pending proposals that one session made, for a place that asks the user about them
-    elsewhere. `keep` gets them before they are removed. What is in the files stays.
+    """Remove the pending proposals that one session made, because the user is asked about them
+    elsewhere. `keep` is called with them before they are removed, if there are any. Foreign changes
+    in the files stay.
     """
     proposals = Proposals(store.repository)
     of_this_session = [proposal for proposal in proposals.list() if proposal.session == session]

@@ -82,7 +82,9 @@ class SessionMemory:
         self.other_projects = recall.other_projects if recall else None
 
     async def effect_of(self, statement: OpenStatement) -> StatementEffect | None:
-        """What a model says that a statement does; None if none answers."""
+        """What a model says that a statement does to memory; None if memory or capture is off, or
+        the model has no answer.
+        """
         if self.capture is None or self.manager is None:
             return None
         from ouro.memory.long_term.statement_effect import ask_effect
@@ -91,16 +93,16 @@ class SessionMemory:
 
     @asynccontextmanager
     async def receiving(self) -> AsyncGenerator[None]:
-        """Inside, a sync or an import adds to memory. At the end what was added is compared with
-        the rest of memory, in the background.
+        """A context in which a sync or an import adds to memory. At its end what was added is
+        compared with the rest of memory in the background, to find contradictions.
         """
         if self.manager is None:
             yield
             return
-        texts_before = await self._texts()
+        texts_before = await self._read_texts()
         yield
         service = self.capture or self.maintenance
-        received = sorted(await self._texts() - texts_before)
+        received = sorted(await self._read_texts() - texts_before)
         if service and received:
             from ouro.memory.long_term.contradictions import compare_received_entries
 
@@ -108,14 +110,16 @@ class SessionMemory:
             work = compare_received_entries(self.manager, service.channel, question, received)
             service.channel.start("compare received memory", work)
 
-    async def _texts(self) -> set[tuple[Scope, str]]:
+    async def _read_texts(self) -> set[tuple[Scope, str]]:
         """The scope and text of each entry in use."""
         from ouro.memory.long_term.contradictions import texts_in_use
 
         return await self.with_editor(texts_in_use, quiet=True)
 
     def start(self) -> None:
-        """Start the services of memory. Called when the session is open."""
+        """Start the services of memory. Called when the session is open. If a memory is shared, the
+        user is also asked about notes whose last day has passed.
+        """
         for service in (self.manager, self.recall, self.capture, self.maintenance):
             if service:
                 service.start()
@@ -147,7 +151,9 @@ class SessionMemory:
 
     @property
     def last_recalled(self) -> str:
-        """When a note last went to a model in this session; empty if none did."""
+        """The local time at which a note was last sent to a model in this session; empty if none
+        was.
+        """
         times = [record.at for record in self._memory.transcript.recalled.values()]
         return local_time(max(times, default=""))
 
@@ -157,17 +163,19 @@ class SessionMemory:
         return MemoryRewind(self._memory, self.manager) if self.manager else None
 
     def hold(self, at: str, session_id: str) -> None:
-        """Use memory as it was at a time, or after the last commit of that session. Blocks.
+        """Use memory as it was after the last commit of a session, or at the time `at` if it made
+        none. Does nothing if memory is off. Blocks.
 
         Entries that changed since are neither sent nor recalled. Notes that were archived since
         stay archived.
         """
-        if self.manager:
-            self.manager.prompt.is_held = True
-            changed = self.manager.changed_since(at, session_id)
-            self.is_held = True
-            if self.recall:
-                self.recall.finder.changed = changed
+        if self.manager is None:
+            return
+        self.manager.prompt.is_held = True
+        changed = self.manager.changed_since(at, session_id)
+        self.is_held = True
+        if self.recall:
+            self.recall.finder.changed = changed
 
     def receipt(self) -> MemoryReceipt:
         """The parts of memory that were sent when the session began, and the changes since then.
@@ -176,14 +184,14 @@ class SessionMemory:
         return self.require().prompt.receipt
 
     async def before_turn(self, text: str) -> str:
-        """The text to send with the user's message: the last session, changes of the core, recalled
-        notes.
+        """The text to send with the user's message: what the last session was about, changes of the
+        core, and recalled notes. Empty if there is none of these.
         """
-        changes = await self.manager.begin_turn(self._memory.context()) if self.manager else ""
+        if self.manager is None:
+            return await self.recall.recall_for(text) if self.recall else ""
+        changes = await self.manager.begin_turn(self._memory.context())
         notes = await self.recall.recall_for(text) if self.recall else ""
-        last_session = (
-            await self.maintenance.carry_over() if self.maintenance and self.manager else ""
-        )
+        last_session = await self.maintenance.carry_over() if self.maintenance else ""
         return "\n\n".join(filter(None, (last_session, changes, notes)))
 
     def recording(
@@ -207,7 +215,9 @@ class SessionMemory:
             await self.manager.tool_ended(*self._turn())
 
     async def notes_about_files(self, paths: Sequence[str]) -> str:
-        """The text to send with the results of tools that used these files: the notes about them."""
+        """The text to send with the results of tools that used these files: notes about them and
+        about what the tools did. Empty if there are none.
+        """
         return await self.recall.recall_about_files(paths) if self.recall else ""
 
     def on_event(self, event: Event) -> list[Event]:
@@ -215,7 +225,9 @@ class SessionMemory:
         return self.recall.on_event(event) if self.recall else []
 
     async def broken_rules(self) -> list[Event]:
-        """The warnings about remembered rules that the turn broke, one for each."""
+        """A warning for each remembered rule that the turn broke; none on an error, which is
+        logged.
+        """
         try:
             broken = await self.recall.broken_rules() if self.recall else {}
         except (OuroError, OSError) as error:
@@ -275,10 +287,10 @@ class SessionMemory:
         return await self.require().with_editor(act, index, quiet=quiet)
 
     def changes_since(self, at: str) -> Mapping[str, int]:
-        """The number of changes by other sessions since a time, by scope; scopes without a change
-        are left out. Blocks.
+        """The number of commits by others than this session since a time, by scope; at most
+        `_MAX_COMMITS` each. Scopes without any are left out. Blocks.
         """
-        after = datetime.fromisoformat(at).replace(microsecond=0)  # git records whole seconds
+        since = datetime.fromisoformat(at).replace(microsecond=0)  # git records whole seconds
         counts: dict[str, int] = {}
         for store in self.manager.stores if self.manager else ():
             try:
@@ -286,13 +298,14 @@ class SessionMemory:
             except OuroError as error:
                 log.warning("changes of memory since %s: %s", at, error)
                 continue
-            others = [
+            commits_of_others = [
                 commit
                 for commit in commits
                 if commit.trailers.get(SESSION) != self._memory.session_id
+                and datetime.fromisoformat(commit.at) >= since
             ]
-            if count := sum(datetime.fromisoformat(commit.at) >= after for commit in others):
-                counts[store.scope] = count
+            if commits_of_others:
+                counts[store.scope] = len(commits_of_others)
         return counts
 
     async def close(self) -> None:
@@ -301,17 +314,22 @@ class SessionMemory:
             await self.manager.close()
 
     def _turn(self) -> tuple[Sequence[Message], bool, TurnRef]:
-        """The messages so far, whether they are all of the session, and the turn that runs."""
+        """The messages so far, whether they are all of the session, and the turn that runs: what
+        `LongTermMemoryManager` needs to judge a turn.
+        """
         memory, transcript = self._memory, self._memory.transcript
         turn = TurnRef(memory.session_id, transcript.turns, transcript.last_prompt)
-        kept_messages = [
-            entry.message for entry in transcript.kept_entries
-        ]  # not in memory.messages()
-        return (*kept_messages, *memory.messages()), not memory.pager.has_earlier, turn
+        # `memory.messages()` has none of the kept entries.
+        kept_messages = [entry.message for entry in transcript.kept_entries]
+        messages = (*kept_messages, *memory.messages())
+        is_whole = not memory.pager.has_earlier
+        return messages, is_whole, turn
 
 
 def _describe_broken_rule(entry_id: str, rule: str) -> str:
-    """The warning about a rule that the turn broke."""
+    """The warning about a rule that the turn broke. For `/check` a note is named by its id, a core
+    line by its text.
+    """
     text = one_line(clean(rule), 200)
     argument = entry_id[:12] if entry_id.startswith("mem_") else text
     return f"This turn broke a remembered rule: {text} To make it a check: /check {argument}"
@@ -325,19 +343,19 @@ class MemoryRewind:
         self._manager = manager
 
     async def find(self, number: int) -> Undoable | None:
-        """The changes of memory since message `number` on the current branch; None if there are
-        none.
+        """What can be undone of memory by a rewind to before the message `number`: the changes that
+        turns from this message on made on the current branch. None if there are none.
         """
-        session_commits = await asyncio.to_thread(self._commits)
+        session_commits = await asyncio.to_thread(self._list_commits)
         removed_messages = {
             str(entry.number) for entry in self._memory.transcript.entries if entry.number >= number
         }
-        learned = (
+        commits = [
             commit
             for commit in _not_undone(session_commits)
             if commit.origin in _ORIGINS_UNDONE_WITH_TURN
-        )
-        commits = [commit for commit in learned if commit.trailers.get(MESSAGE) in removed_messages]
+            and commit.trailers.get(MESSAGE) in removed_messages
+        ]
         if not commits:
             return None
         return Undoable(
@@ -346,39 +364,42 @@ class MemoryRewind:
         )
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
-        """The changes of memory that rewinds to before these messages have undone; None if there
-        are none.
+        """What can be done again of memory: the changes that rewinds to before these messages have
+        undone. None if there are none, or all are done again already.
         """
-        session_commits = await asyncio.to_thread(self._commits)
+        session_commits = await asyncio.to_thread(self._list_commits)
         undone_ids = set(chain.from_iterable(map(_undone_by, session_commits)))
         rewinds = {str(number) for number in numbers}
         undo_commits = [
-            commit for commit in session_commits if commit.trailers.get(REWIND) in rewinds
+            commit
+            for commit in session_commits
+            if commit.trailers.get(REWIND) in rewinds and commit.id not in undone_ids
         ]
-        commits = [commit for commit in undo_commits if commit.id not in undone_ids]
-        if not commits:
+        if not undo_commits:
             return None
 
-        async def undo() -> Sequence[str]:
-            messages = await self._undo_each(commits, "done again")
-            count = len(commits) - len(messages)
+        async def redo() -> Sequence[str]:
+            """Undo the undo commits: that does the changes again."""
+            failures = await self._undo_each(undo_commits, "done again")
+            count = len(undo_commits) - len(failures)
             if count:
-                return [f"Memory: {plural(count, 'change')} again.", *messages]
-            return messages
+                return [f"Memory: {plural(count, 'change')} again.", *failures]
+            return failures
 
-        return Undoable(plural(len(commits), "change"), undo)
+        return Undoable(plural(len(undo_commits), "change"), redo)
 
     async def _undo_each(
         self, commits: Sequence[Commit], what: Literal["undone", "done again"], *, rewind: int = 0
     ) -> list[str]:
-        """Undo commits with their turns; returns a message for each that could not be undone.
+        """Undo commits, each with all of its turn. Returns a message for each that could not be
+        undone.
 
         Args:
             what: how the message calls it; the undo of an undo does the change again.
             rewind: the number of the message to before which the session is rewound; 0: it is not.
         """
         messages: list[str] = []
-        undone_ids: set[str] = set()
+        undone_ids: set[str] = set()  # the commits of one turn are undone together
         for commit in commits:
             if commit.id in undone_ids:
                 continue
@@ -390,8 +411,8 @@ class MemoryRewind:
                 undone_ids.update(undone.id for undone in change.commits)
         return messages
 
-    def _commits(self) -> list[Commit]:
-        """The commits of this session, newest first. Blocks."""
+    def _list_commits(self) -> list[Commit]:
+        """The commits of this session in all scopes, newest first. Blocks."""
         all_commits = chain.from_iterable(
             store.log(_MAX_SEARCHED_COMMITS) for store in self._manager.stores
         )
@@ -406,7 +427,9 @@ class MemoryRewind:
 
 
 def _not_undone(commits: Sequence[Commit]) -> list[Commit]:
-    """The commits without undone ones and without the undo commits."""
+    """The commits without undone ones and without the undo commits. They must be given newest
+    first: an undo comes before what it undoes. An undo that was undone itself undoes nothing.
+    """
     undone_ids: set[str] = set()
     in_force: list[Commit] = []
     for commit in commits:

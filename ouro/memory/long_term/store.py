@@ -82,44 +82,47 @@ class GitMemoryStore(ApprovedFiles):
         self.secret_in = finds_secret
 
     def log(self, limit: int = 50, path: str = "", *, before: str = "") -> tuple[Commit, ...]:
-        """The latest commits, newest first; with `path` those that changed it, with `before` those
-        up to a date.
+        """The latest commits, newest first, at most `limit`. With `path` only those that changed
+        it, with `before` only those up to a date.
         """
         from ouro.memory.long_term.git import history
 
         return history.log(self.repository, limit, path, before=before)
 
     def text_at(self, commit: str, name: str) -> str | None:
-        """A file as it was in a commit; None if it did not exist."""
+        """The text of a file as it was in a commit; None if it did not exist."""
         from ouro.memory.long_term.git import history
 
         return history.text_at(self.repository, commit, name)
 
     def open(self) -> None:
-        """Move the history of an earlier version into the folder, and check the folder for planted
-        git settings.
-
-        These have no effect on ouro; `plain_git` describes them.
+        """Move what an earlier version of ouro wrote to its place now, and look for planted git
+        settings in the folder: they have no effect on ouro, and `plain_git` describes them. A
+        history that cannot be moved is logged and stays where it is.
         """
-        folders, repo = (self.folder, self.repository.state_dir), self.repository
+        repo = self.repository
         try:
             accepted, digest = self._read_acceptance()
             if repo.own_dir.exists() and accepted and not digest:  # an earlier version accepted it
                 self._write_acceptance(accepted, repo.tree(accepted))
-            if repo.own_dir.exists() and is_history_misplaced(*folders, is_shared=self.is_shared):
+            if repo.own_dir.exists() and is_history_misplaced(
+                self.folder, repo.state_dir, is_shared=self.is_shared
+            ):
                 with repo.hold_lock():
-                    move_history(*folders, is_shared=self.is_shared)
+                    move_history(self.folder, repo.state_dir, is_shared=self.is_shared)
         except (MemoryUnusable, OSError) as error:
             log.warning("memory: the history stays in %s: %s", repo.git_dir, error)
         if os.path.lexists(repo.git_dir) and not self.is_shared:
-            self.plain_git = GuardedMemory(*folders).find_tampering()
+            self.plain_git = GuardedMemory(self.folder, repo.state_dir).find_tampering()
 
     def load_all(self) -> LoadedScope:
-        """Load the core and the names of the notes, with skipped files. Starts no process, writes
-        nothing.
+        """Load the texts of the core and the names of the notes. Lists the files that were skipped,
+        with the reason, and those of which invisible characters were left out. Starts no process,
+        writes nothing.
         """
         listing = self._files.look()
-        refused, core_names = listing.refused, [f"{category}.md" for category in self.core]
+        refused = listing.refused
+        core_names = [f"{category}.md" for category in self.core]
         notes = tuple(
             name for name in listing.fingerprints if is_note_name(name) and name not in refused
         )
@@ -149,9 +152,10 @@ class GitMemoryStore(ApprovedFiles):
                     SkippedFile(name, f"{hidden_count} invisible characters were left out")
                 )
             if text.strip():
-                core[name.removesuffix(".md")], room = text, room - len(text)
-        head, prints = self.get_current_head(), listing.fingerprints
-        return LoadedScope(head, core, notes, tuple(skipped), prints)
+                core[name.removesuffix(".md")] = text
+                room -= len(text)
+        head = self.get_current_head()
+        return LoadedScope(head, core, notes, tuple(skipped), listing.fingerprints)
 
     def read(self, name: str) -> str | None:
         """The text of a file without invisible characters; None if there is no such file. Raises
@@ -163,23 +167,24 @@ class GitMemoryStore(ApprovedFiles):
             return None
 
     def has_changed_since_load(self, loaded: LoadedScope) -> bool:
-        """Whether a file or the history changed since. Starts no process."""
+        """Whether a file or the history changed since `loaded` was read. Starts no process."""
         return (
             self._files.look().fingerprints != loaded.files
             or self.get_current_head() != loaded.head
         )
 
     def places(self) -> Mapping[str, str]:
-        """Fingerprints that change if a core file or the history changes, or if a note is added,
-        removed or replaced.
+        """Fingerprints of the history, of the folders and of the core files, by name: one changes
+        if a core file or the history changes, or if a note is added, removed or replaced.
 
         Cheap with any number of notes, but a note that is written in place is not noticed.
         """
-        prints = {"HEAD": self.get_current_head()}
-        for name in ("", ARCHIVE, *(f"{name}.md" for name in self.core)):
+        fingerprints = {"HEAD": self.get_current_head()}
+        core_files = [f"{category}.md" for category in self.core]
+        for name in ("", ARCHIVE, *core_files):
             with suppress(OSError):
-                prints[name] = fingerprint((self.folder / name).lstat())
-        return prints
+                fingerprints[name] = fingerprint((self.folder / name).lstat())
+        return fingerprints
 
     def save_and_commit(
         self,
@@ -190,12 +195,14 @@ class GitMemoryStore(ApprovedFiles):
         *,
         approves_seen: bool = False,
     ) -> str:
-        """Write files (None: remove them), approve them, and commit them; returns the commit.
+        """Write files (None: remove them), approve them, and commit them. Returns the id of the
+        commit; empty if none could be made: the files are written all the same, and `obstacle`
+        holds the reason.
 
-        The files are written even if no commit can be made: then "" is returned, and `obstacle`
-        holds the reason. `seen` holds the contents from which the new files were made: what was
-        written there since is not lost. If the seen contents were not approved, the new files are
-        not approved either, unless the user has read them and `approves_seen`.
+        Args:
+            seen: the contents from which the new files were made; what was written there since is not lost. If they
+                were not approved, the new files are not approved either.
+            approves_seen: the user has read what was seen: the new files are approved in any case.
 
         Raises:
             UsageError, SecretInMemory: a file is not as it was seen, a text holds a secret; nothing was written.
@@ -210,7 +217,7 @@ class GitMemoryStore(ApprovedFiles):
                         f"{name} has changed meanwhile; nothing was written.", "Try again."
                     )
             is_approved = approves_seen or not seen
-            with suppress(MemoryUnusable):
+            with suppress(MemoryUnusable):  # it is not known what is approved: nothing is
                 is_approved = is_approved or not self.find_unapproved(seen)
             encoded = self._write_texts(changes, approved=is_approved)
             return self._commit(encoded, subject, trailers or {})
@@ -218,8 +225,8 @@ class GitMemoryStore(ApprovedFiles):
     def merge_history(
         self, commit: str, changes: Mapping[str, str | None], waiting: Collection[str] = ()
     ) -> None:
-        """Merge the history that ends with `commit`, which was fetched already. Call it under
-        `hold_lock`.
+        """Merge the history that ends with `commit`, which was fetched already, and approve the
+        merged texts. Call it under `hold_lock`.
 
         Args:
             changes: the merged texts that differ from HEAD; the files are now as in HEAD.
@@ -228,6 +235,7 @@ class GitMemoryStore(ApprovedFiles):
         Raises:
             MemoryUnusable, FileRefused, OSError: it could not be merged; the next try continues from what was written.
         """
+        # The fetched history continues this one: no merge commit is needed.
         is_ahead = self.repository.leads_to(self.repository.head().commit, commit)
         encoded = encode_texts(changes)
         self.approve(contents_of(encoded))
@@ -245,8 +253,8 @@ class GitMemoryStore(ApprovedFiles):
         trailers: Mapping[str, str] | None = None,
         names: Iterable[str] | None = None,
     ) -> str:
-        """Commit the files as they are, or only some of them; returns the commit, or "" if nothing
-        changed or no commit could be made.
+        """Commit the files as they are, or only those with these names. Returns the id of the
+        commit; empty if nothing changed or no commit could be made (`obstacle`).
 
         This approves nothing. A file with a secret is not committed, and is listed in `refused`.
         """
@@ -269,9 +277,9 @@ class GitMemoryStore(ApprovedFiles):
                 else:
                     clean_names.append(edit.name)
             self.refused = tuple(refused)
-            return (
-                self.commit_parts(subject, trailers or {}, whole=clean_names) if clean_names else ""
-            )
+            if not clean_names:
+                return ""
+            return self.commit_parts(subject, trailers or {}, whole=clean_names)
 
     def commit_parts(
         self,
@@ -282,7 +290,8 @@ class GitMemoryStore(ApprovedFiles):
         whole: Iterable[str] = (),
         approves: bool = False,
     ) -> str:
-        """Commit some of the files; returns the commit, or "" if none could be made.
+        """Commit some of the files. Returns the id of the commit; empty if none could be made
+        (`obstacle`).
 
         Args:
             texts: what is committed instead of the texts in these files (None: it is removed).
@@ -297,28 +306,34 @@ class GitMemoryStore(ApprovedFiles):
             return self._commit(changes, subject, trailers)
 
     def write_beside_others(self, files: Mapping[str, str | None]) -> None:
-        """Write files that others may also have written to: only texts that were approved before
-        are approved.
+        """Write files (None: remove one) into which others may have written, too. A text counts as
+        approved only if it is the same as the last approved version of its file.
         """
         self.ensure_repo()
         with self.repository.hold_lock():
-            trusted = self._texts_at(self.accepted, files)
+            approved_texts = self._texts_at(self.accepted, files)
             for name, text in files.items():
-                self._write_texts({name: text}, approved=text == trusted[name])
+                self._write_texts({name: text}, approved=text == approved_texts[name])
 
     def demand_no_secret(self, texts: Iterable[str | None]) -> None:
-        """Raise SecretInMemory if one of the texts holds a secret."""
-        if kind := next(filter(None, (self.secret_in(text) for text in texts if text)), ""):
-            raise SecretInMemory(
-                f"This holds a secret ({clean(kind)}) and is not remembered.",
-                "Leave the secret out.",
-            )
+        """Raise SecretInMemory if one of the texts holds a secret; None stands for no text."""
+        for text in texts:
+            kind = self.secret_in(text) if text else ""
+            if kind:
+                raise SecretInMemory(
+                    f"This holds a secret ({clean(kind)}) and is not remembered.",
+                    "Leave the secret out.",
+                )
 
     def revert(
         self, commit: str, hunk: int = 0, trailers: Mapping[str, str] | None = None, base: str = ""
     ) -> UndoResult:
-        """Undo a commit and all of its turn, or one hunk, in a new commit with `trailers`. Raises
-        as `plan_undo`.
+        """Undo a commit and all of its turn, or only the hunk with the number `hunk`, from 1 (0:
+        all), in a new commit with `trailers`. Returns what was undone and what conflicts. Raises as
+        `plan_undo`.
+
+        Args:
+            base: of `plan_undo`.
         """
         from ouro.memory.long_term.git import history
 
@@ -327,16 +342,13 @@ class GitMemoryStore(ApprovedFiles):
         with self.repository.hold_lock():
             plan = plan_undo(self.scope, self.repository, self._files.find, target, hunk, base)
             changes = {edit.name: edit.after for edit in plan.edits}
-            undone_trailer = (
-                {}
-                if hunk
-                else {UNDOES: " ".join(commit_of_plan.id for commit_of_plan in plan.commits)}
-            )
-            all_trailers = {ORIGIN: "undo", **(trailers or {}), **undone_trailer}
+            all_trailers = {ORIGIN: "undo", **(trailers or {})}
+            if not hunk:  # the rest of a commit of which one hunk is undone is still in force
+                all_trailers[UNDOES] = " ".join(undone.id for undone in plan.commits)
             undo_commit = ""
             if changes:
                 is_approved = False
-                with suppress(MemoryUnusable):
+                with suppress(MemoryUnusable):  # it is not known what is approved: nothing is
                     is_approved = not self.find_unapproved(changes)
                 encoded = self._write_texts(changes, approved=is_approved)
                 undo_commit = self._commit(encoded, f"Undo: {target.subject}", all_trailers)
@@ -346,14 +358,15 @@ class GitMemoryStore(ApprovedFiles):
         self, changes: Mapping[str, str | None], *, approved: bool = True
     ) -> dict[str, bytes | None]:
         """Write texts into the files (None: remove one), and approve them if `approved`. Returns
-        their bytes.
+        the bytes of each file, None for a removed one.
         """
         encoded = encode_texts(changes)
         # approved before they are written: after a kill ouro still recognizes them as its own (M13)
         if approved:
             self.approve(contents_of(encoded))
         # A moved file is written before the old one is removed: a kill in between loses nothing.
-        for name, data in sorted(encoded.items(), key=lambda change: change[1] is None):
+        removals_last = sorted(encoded.items(), key=lambda change: change[1] is None)
+        for name, data in removals_last:
             self._files.write(name, data)
         return encoded
 
@@ -364,8 +377,11 @@ class GitMemoryStore(ApprovedFiles):
         trailers: Mapping[str, str],
         merged: str = "",
     ) -> str:
-        """Commit bytes of files; returns the commit. Empty if none could be made: `obstacle` then
-        holds the reason.
+        """Commit the bytes of files (None: a removed one). Returns the id of the commit; empty if
+        none could be made: `obstacle` then holds the reason.
+
+        Args:
+            merged: the commit that is merged, as the second parent; empty for no merge.
         """
         from ouro.memory.long_term.git import history
 
@@ -387,7 +403,9 @@ def user_store(
     remote: str = "",
     core_files: Sequence[str] = (),
 ) -> GitMemoryStore:
-    """The user's own memory, and where it is synchronized. Nothing is created, no process started."""
+    """The store of the user's own memory, which is synchronized with `remote` (empty: it is not).
+    Nothing is created, no process started.
+    """
     git = histories / "user.git"
     return GitMemoryStore(
         folder, "user", git, finds_secret=finds_secret, remote=remote, core_files=core_files
@@ -402,8 +420,8 @@ def repo_store(
     is_shared: bool = False,
     core_files: Sequence[str] = (),
 ) -> GitMemoryStore:
-    """The memory of a project: one for all worktrees of a repository. Nothing is created, no
-    process started.
+    """The store of a project's memory: one for all worktrees of a repository. Nothing is created,
+    no process started.
 
     Args:
         project: the root of the repository or worktree; without git, the folder itself.
@@ -420,15 +438,14 @@ def repo_store(
 def memory_stores(
     settings: MemorySettings, root: Path | None, finds_secret: FindsSecret
 ) -> list[GitMemoryStore]:
-    """The scopes of long-term memory that the settings allow; `root`: of a repository that is
-    trusted (R1).
+    """The stores of the scopes that the settings allow, user before repo. `root` is that of a
+    repository which the user trusts (R1); None: there is none, and no memory of it.
     """
     histories, core_files = get_history_dir(), settings.core
     stores = [user_store(get_memory_dir(), histories, finds_secret, settings.remote, core_files)]
     if settings.repo.enabled and root is not None:
+        is_shared = settings.repo.share
         stores.append(
-            repo_store(
-                root, histories, finds_secret, is_shared=settings.repo.share, core_files=core_files
-            )
+            repo_store(root, histories, finds_secret, is_shared=is_shared, core_files=core_files)
         )
     return stores
