@@ -110,7 +110,7 @@ DEFENCES = (
             "test_m18_meaning_of_statements.py"),
     Defence("M19", f"{MEMORY}/line_records.py", "return {text: known[text] for text in lines}", "return known",
             "test_m19_records_of_lines.py"),
-    Defence("M19", f"{MEMORY}/true_forget.py", "if path.name not in _RECORDS_WITHOUT_TEXT", "if False",
+    Defence("M19", f"{MEMORY}/forget_in_memory.py", "if path.name not in _RECORDS_WITHOUT_TEXT", "if False",
             "test_m19_records_of_lines.py"),
     Defence("M5", f"{MEMORY}/trust/running_turns.py", "locks.enter_context(self._repository.hold_lock(timeout=PATIENCE))",
             "pass", "test_m5_side_by_side.py -k recorded_under_the_lock"),

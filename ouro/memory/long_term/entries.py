@@ -105,14 +105,15 @@ class EntryDetails(msgspec.Struct, frozen=True):
 
 
 def describe_source(entry: MemoryEntry) -> str:
-    """The source of an entry in one line: `2026-11-21 · session 0d9f3c52, turn 7 · user`."""
+    """The day, session, source, number of changes and badges of an entry in one line, without what
+    is unknown: `2026-11-21 · session 0d9f3c52, turn 7 · user`.
+    """
     session = f"session {entry.session[:8]}" if entry.session else ""
     if session and entry.turn:
         session += f", turn {entry.turn}"
-    chain = f"changed {plural(entry.versions - 1, 'time')}" if entry.versions > 1 else ""
-    return " · ".join(
-        filter(None, (entry.at[:10], session, source_name(entry.source), chain, *entry.badges))
-    )
+    changes = f"changed {plural(entry.versions - 1, 'time')}" if entry.versions > 1 else ""
+    fields = (entry.at[:10], session, source_name(entry.source), changes, *entry.badges)
+    return " · ".join(filter(None, fields))
 
 
 def source_name(source: str) -> str:
@@ -123,8 +124,12 @@ def source_name(source: str) -> str:
 def all_entries(
     editor: MemoryEditor, *, archived: bool = False, stale: bool = False, sources: bool = True
 ) -> list[MemoryEntry]:
-    """Core lines, then notes, newest first; archived and replaced ones only if `archived`.
-    `sources`: see `core_entries`.
+    """The core lines in the order of the files, then the notes, newest first.
+
+    Args:
+        archived: also notes that are archived or replaced.
+        stale: mark notes that name a changed file, as `note_entries`.
+        sources: with the commit of each core line, as `core_entries`.
     """
     notes = sorted(note_entries(editor, stale=stale), key=lambda entry: entry.at, reverse=True)
     shown_notes = [note for note in notes if archived or note.is_in_use]
@@ -132,8 +137,8 @@ def all_entries(
 
 
 def core_entries(editor: MemoryEditor, *, sources: bool = True) -> list[MemoryEntry]:
-    """The lines of the core, without headings and comments; with `sources` each with its commit,
-    which takes two processes a file.
+    """The lines of the core, without headings and comments, in the order of the files. With
+    `sources` each has the time, session and author of its commit, which takes two processes a file.
     """
     entries: list[MemoryEntry] = []
     for scope in editor.scopes:
@@ -143,16 +148,20 @@ def core_entries(editor: MemoryEditor, *, sources: bool = True) -> list[MemoryEn
 
 
 def _entries_of_file(scope: ScopeMemory, category: str, *, sources: bool) -> Iterator[MemoryEntry]:
-    """Yield the lines of a core file as entries; with `sources` each with its commit."""
-    name, text = f"{category}.md", scope.loaded.core.get(category, "")
-    is_untrusted = name in scope.foreign
-    trusted = {*scope.texts.get(category, "").splitlines()} if is_untrusted else set()
+    """Yield the lines of a core file as entries, as `core_entries`. A line that is not in the
+    trusted text is `unconfirmed`.
+    """
+    name = f"{category}.md"
+    text = scope.loaded.core.get(category, "")
+    is_foreign = name in scope.foreign
+    trusted_lines = {*scope.texts.get(category, "").splitlines()}
     commits = _commits_of_lines(scope, name) if sources and text.strip() else {}
     for number, line in enumerate(text.splitlines(), 1):
         if not is_core_line(line):
             continue
         commit = commits.get(line.strip())
         source = commit.source if commit else NO_TURN
+        is_unconfirmed = is_foreign and line not in trusted_lines
         yield MemoryEntry(
             id=f"{scope.name}/{name}:{number}",
             kind="core",
@@ -165,13 +174,13 @@ def _entries_of_file(scope: ScopeMemory, category: str, *, sources: bool) -> Ite
             session=source.session,
             turn=source.turn,
             source=commit.origin if commit else "",
-            badges=("unconfirmed",) if is_untrusted and line not in trusted else (),
+            badges=("unconfirmed",) if is_unconfirmed else (),
         )
 
 
 def _commits_of_lines(scope: ScopeMemory, name: str) -> dict[str, Commit]:
-    """The commit of each line of a file, by the text of the line: the files may be newer than the
-    history, so line numbers may differ.
+    """The last commit of each line of a file, by the text of the line: the file may be newer than
+    the history, so line numbers may differ. Empty if the history cannot be read.
     """
     try:
         lines = history.blame(scope.store.repository, name)
@@ -181,17 +190,18 @@ def _commits_of_lines(scope: ScopeMemory, name: str) -> dict[str, Commit]:
 
 
 def with_sources(editor: MemoryEditor, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
-    """Entries that were read without sources, with the commits of their core lines."""
-    is_needed = any(entry.kind == "core" for entry in entries)
-    lines = {line.id: line for line in core_entries(editor)} if is_needed else {}
-    return [lines.get(entry.id, entry) for entry in entries]
+    """The same entries, with the sources of core lines, without which they were read."""
+    if all(entry.kind == "note" for entry in entries):
+        return list(entries)
+    lines_by_id = {line.id: line for line in core_entries(editor)}
+    return [lines_by_id.get(entry.id, entry) for entry in entries]
 
 
 def note_entries(
     editor: MemoryEditor, files: Sequence[NoteFile] | None = None, *, stale: bool = False
 ) -> list[MemoryEntry]:
-    """All notes, or those of `files`, as entries, also archived ones. `stale` marks notes that name
-    a changed file, and reads these files.
+    """The notes of `files`, by default all notes, as entries with their badges; also archived ones.
+    With `stale`, notes that name a changed file are marked, which reads these files.
     """
     files = all_notes(editor) if files is None else files
     anchors = editor.anchors if stale else None
@@ -206,7 +216,7 @@ def note_entries(
     entries = []
     for file in files:
         note = file.note
-        badge_flags = (
+        badge_flags = (  # in the order of `_BADGES`
             file.archived,
             note.id in replaced_ids,
             note.id in contradicted,
@@ -258,8 +268,8 @@ def all_notes(editor: MemoryEditor) -> list[NoteFile]:
 
 
 def _is_tentative(editor: MemoryEditor, note: Note) -> bool:
-    """Whether a note was concluded, and confirmed by nothing. Reads its file, which few notes need:
-    the index does not hold this.
+    """Whether a note was concluded, and confirmed by nothing. The index does not hold this: the file
+    is read of the few notes that may be tentative.
     """
     if not may_be_tentative(note):
         return False
@@ -270,15 +280,17 @@ def _is_tentative(editor: MemoryEditor, note: Note) -> bool:
 
 
 def find_entry(editor: MemoryEditor, name: str) -> MemoryEntry:
-    """The entry of an id or the start of it, or `user/facts.md:3`. Raises UsageError if there is
-    none, or several.
+    """The note with this id, or the only one whose id begins so; the core line with a name such as
+    `user/facts.md:3`. Raises UsageError if there is none, or several.
     """
-    return _find_by_name(core_entries(editor) if ":" in name else note_entries(editor), name)
+    entries = core_entries(editor) if ":" in name else note_entries(editor)
+    return _find_by_name(entries, name)
 
 
 def list_entries(editor: MemoryEditor, filter_words: str = "") -> list[MemoryEntry]:
-    """The entries of a scope, a category, both (`repo patterns`), or a badge (`archived`); by
-    default all in use.
+    """The entries that fit all of the filter words: a scope, a category, both (`repo patterns`), a
+    kind (`core`), or a badge (`archived`). Without words all in use; archived and replaced ones
+    only if a word names that badge.
 
     Raises UsageError if there is no such scope or category, or the scope is not in use here.
     """
@@ -286,7 +298,7 @@ def list_entries(editor: MemoryEditor, filter_words: str = "") -> list[MemoryEnt
     unfiltered = entries = all_entries(editor, archived=True)
     for word in words:
         if word in ("user", "repo"):
-            editor.scope(word)
+            editor.scope(word)  # raises if it is not in use
         entries = [
             entry
             for entry in entries
@@ -304,17 +316,20 @@ def list_entries(editor: MemoryEditor, filter_words: str = "") -> list[MemoryEnt
 
 
 def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
-    """The corrections and patterns in use, newest first. Blocks."""
-    notes = (
+    """The notes about corrections and patterns that are in use and approved, newest first. Blocks."""
+    return [
         entry
         for entry in all_entries(editor)
-        if entry.kind == "note" and entry.category in _LESSON_CATEGORIES
-    )
-    return [entry for entry in notes if "unconfirmed" not in entry.badges]
+        if entry.kind == "note"
+        and entry.category in _LESSON_CATEGORIES
+        and "unconfirmed" not in entry.badges
+    ]
 
 
 def details_of(editor: MemoryEditor, name: str, half_life_days: float) -> EntryDetails:
-    """All that is known about an entry. Raises UsageError if no entry has this name. Blocks."""
+    """All that is shown of the entry with this name, which `find_entry` explains: its versions, its
+    links in both directions, and its confidence now. Raises UsageError as `find_entry`. Blocks.
+    """
     if ":" in name:
         return _core_details(editor, _find_by_name(core_entries(editor), name))
     files = all_notes(editor)
@@ -322,10 +337,16 @@ def details_of(editor: MemoryEditor, name: str, half_life_days: float) -> EntryD
     entry = _find_by_name(entries, name)
     file = editor.notebook.find(entry.id)
     notes_by_id = {other.note.id: other.note for other in files}
-    links: list[tuple[str, str]] = [(edge.relationship, edge.id) for edge in file.note.related]
+    texts = {note_id: note.text for note_id, note in notes_by_id.items()}
+    links = [
+        NoteLink(edge.relationship, edge.id, texts.get(edge.id, "deleted"))
+        for edge in file.note.related
+    ]
     for other in notes_by_id.values():
         links += [
-            (f"{edge.relationship}, by", other.id) for edge in other.related if edge.id == entry.id
+            NoteLink(f"{edge.relationship}, by", other.id, other.text)
+            for edge in other.related
+            if edge.id == entry.id
         ]
     stale = editor.anchors.changed_paths(file.note.anchors) if editor.anchors else ()
     return EntryDetails(
@@ -334,20 +355,15 @@ def details_of(editor: MemoryEditor, name: str, half_life_days: float) -> EntryD
         chain=tuple(chain_of(entries, entry)),
         note=file,
         stale=stale,
-        links=tuple(
-            NoteLink(
-                relationship,
-                linked_id,
-                notes_by_id[linked_id].text if linked_id in notes_by_id else "deleted",
-            )
-            for relationship, linked_id in links
-        ),
+        links=tuple(links),
         confidence=confidence_now(file.note, datetime.now(UTC), half_life_days),
     )
 
 
 def _core_details(editor: MemoryEditor, entry: MemoryEntry) -> EntryDetails:
-    """A core line with its record: its earlier versions, and the notes that it is linked to."""
+    """All that is shown of a core line: its earlier versions and the notes that it is linked to, by
+    its record. Without a record only the line itself.
+    """
     from ouro.memory.long_term.line_records import carry_records, core_records
 
     scope = editor.scope(entry.scope)
@@ -357,9 +373,11 @@ def _core_details(editor: MemoryEditor, entry: MemoryEntry) -> EntryDetails:
     path = str(scope.store.folder / entry.file)
     if record is None:
         return EntryDetails(entry, path)
+    # Oldest first: `~1` is the version before this one, `~2` the one before that.
+    ages = range(len(record.supersedes), 0, -1)
     earlier_versions = [
         replace(entry, id=f"{entry.id}~{age}", text=text, line=0)
-        for age, text in zip(range(len(record.supersedes), 0, -1), record.supersedes, strict=True)
+        for age, text in zip(ages, record.supersedes, strict=True)
     ]
     texts = {note.id: note.text for note in notes}
     links = [
@@ -371,20 +389,21 @@ def _core_details(editor: MemoryEditor, entry: MemoryEntry) -> EntryDetails:
 
 
 def chain_of(entries: Sequence[MemoryEntry], entry: MemoryEntry) -> list[MemoryEntry]:
-    """All versions of a note, oldest first; the note alone when it never changed."""
+    """All versions of a note among `entries`, oldest first; the note alone if it never changed."""
     by_id = {version.id: version for version in entries}
     older_ids = {
         version.id: version.supersedes for version in entries if version.supersedes in by_id
     }
     newer_ids = {old: new for new, old in older_ids.items()}
-    return [
-        by_id[note_id]
-        for note_id in [*_follow_ids(entry.id, older_ids)[:0:-1], *_follow_ids(entry.id, newer_ids)]
-    ]
+    _, *older_versions = _follow_ids(entry.id, older_ids)
+    this_and_newer = _follow_ids(entry.id, newer_ids)
+    return [by_id[note_id] for note_id in (*reversed(older_versions), *this_and_newer)]
 
 
 def _find_by_name(entries: Sequence[MemoryEntry], name: str) -> MemoryEntry:
-    """The entry with this id, or whose id begins so. Raises UsageError if none does, or several."""
+    """The entry with this id, or the only one whose id begins so; `.md` at the end is ignored.
+    Raises UsageError if there is none, or several.
+    """
     word = name.strip().removesuffix(".md")
     matching_ids = {word, *find_ids(word, (entry.id for entry in entries))}
     matches = [entry for entry in entries if entry.id in matching_ids]
@@ -396,7 +415,7 @@ def _find_by_name(entries: Sequence[MemoryEntry], name: str) -> MemoryEntry:
 
 
 def _find_contradictions(files: Sequence[NoteFile]) -> tuple[set[str], set[str]]:
-    """The ids of notes that contradict others, and of the contradicted ones."""
+    """Two sets of ids: the notes that contradict others, and the notes that these contradict."""
     contradicting, contradicted = set(), set()
     for file in files:
         for edge in file.note.related:
@@ -407,7 +426,9 @@ def _find_contradictions(files: Sequence[NoteFile]) -> tuple[set[str], set[str]]
 
 
 def _follow_ids(start: str, following: Mapping[str, str]) -> list[str]:
-    """`start` and the ids that follow it; ends at a cycle."""
+    """`start`, the id that follows it in `following`, the one after that, and so on; ends before an
+    id would come a second time.
+    """
     ids = [start]
     while (next_id := following.get(ids[-1], "")) and next_id not in ids:
         ids.append(next_id)

@@ -110,7 +110,8 @@ class ImportMaterial(msgspec.Struct, frozen=True):
 
 
 def read_sources(paths: Sequence[Path]) -> ImportMaterial:
-    """Read these files and folders, and the files that they include.
+    """Read these files, the memory files in these folders, and the files that they include, each
+    once. A file that cannot be read, or may not be included, is listed as skipped.
 
     Raises:
         UsageError: a path does not exist, or holds no memory files.
@@ -118,9 +119,12 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
     pieces: list[ImportPiece] = []
     files: list[Path] = []
     skipped: list[SkippedFile] = []
-    depths: dict[Path, int] = {}
+    depths: dict[Path, int] = {}  # 0 for a named file, 1 for one that it includes, …
     for item in (path.expanduser().absolute() for path in paths):
-        memory_files, other_files = ([item], []) if item.is_file() else _find_memory_files(item)
+        if item.is_file():
+            depths[item] = 0
+            continue
+        memory_files, other_files = _find_memory_files(item)
         depths |= dict.fromkeys(memory_files, 0)
         skipped += other_files
     waiting = list(depths)
@@ -158,12 +162,11 @@ def _names_of_includes(path: Path, text: str) -> list[str]:
 
 
 def is_project(named: str, root: Path) -> bool:
-    """Whether `named` (a path, or Claude Code's name `-home-me-app`) is this project or a folder in
-    it.
+    """Whether `named` is the project with this root: by Claude Code's name (`-home-me-app`), or as
+    the path of the project or of a folder in it.
     """
-    return named == claude_project_name(root) or f"{named.rstrip('/')}/".startswith(
-        f"{root.resolve()}/"
-    )
+    is_path_in_project = f"{named.rstrip('/')}/".startswith(f"{root.resolve()}/")
+    return is_path_in_project or named == claude_project_name(root)
 
 
 def claude_project_name(root: Path) -> str:
@@ -188,13 +191,21 @@ def is_trusted_text(path: Path) -> bool:
 
 
 def _find_memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
-    """The files of a folder that hold memory; the others as skipped, one entry for each reason."""
+    """The files of a folder that hold memory: the known instruction files if it has any, else all
+    text files below it. Returns also what is left out of them: one entry for each subfolder and
+    reason.
+
+    Raises UsageError if there is no such folder, it holds no text files, or too many.
+    """
     if not folder.is_dir():
         raise UsageError(f"There is no file or folder {folder}.")
     instruction_files = [folder / name for name in INSTRUCTIONS if (folder / name).exists()]
     files: list[Path] = []
     for item in instruction_files or [folder]:
-        files += [item] if item.is_file() else _text_files_below(item)
+        if item.is_file():
+            files.append(item)
+        else:
+            files += _text_files_below(item)
     if not instruction_files and not files:
         names_read = ", ".join(INSTRUCTIONS)
         raise UsageError(
@@ -209,32 +220,38 @@ def _find_memory_files(folder: Path) -> tuple[list[Path], list[SkippedFile]]:
             skipped_counts[str(folder / relative_path.parts[0]), reason] += 1
         else:
             memory_files.append(path)
-    return memory_files, [
+    skipped = [
         SkippedFile(name, f"{reason} ({count} files)" if count > 1 else reason)
         for (name, reason), count in skipped_counts.items()
     ]
+    return memory_files, skipped
 
 
-def _reason_to_leave_out(inside: Path, *, is_codex: bool) -> str:
-    """The reason why a file of a folder is not imported; empty if it is."""
-    if "skills" in inside.parts[:-1] or inside.name == "SKILL.md":
+def _reason_to_leave_out(path: Path, *, is_codex: bool) -> str:
+    """The reason why a file is not imported, by its path relative to the imported folder; empty if
+    it is. `is_codex`: Codex keeps its memory in that folder.
+    """
+    if "skills" in path.parts[:-1] or path.name == "SKILL.md":
         return "skills: they hold instructions, not memory"
-    if is_codex and inside.parts[0] in _RAW_MATERIAL:
+    if is_codex and path.parts[0] in _RAW_MATERIAL:
         return "raw material of the MEMORY.md there"
-    if inside.parent.name == ARCHIVE and is_note_name(inside.name):
+    if path.parent.name == ARCHIVE and is_note_name(path.name):
         return "archived notes"
-    if inside.stem == "persona":
+    if path.stem == "persona":
         return "it describes that agent, not the user"
     return ""
 
 
 def _text_files_below(folder: Path) -> list[Path]:
-    """The text files below a folder without hidden ones, MEMORY.md first; links to folders are not
-    followed.
+    """The files below a folder that may hold memory, by the endings of their names: MEMORY.md first,
+    then by path. Hidden files and folders, and links to folders, are left out. Raises UsageError if
+    there are too many.
     """
     files: list[Path] = []
     for root, folders, names in os.walk(folder):
-        folders[:] = sorted(item for item in folders if not item.startswith("."))
+        folders[:] = sorted(
+            item for item in folders if not item.startswith(".")
+        )  # walks only these
         files += [
             Path(root) / name
             for name in sorted(names)
@@ -248,16 +265,17 @@ def _text_files_below(folder: Path) -> list[Path]:
     return sorted(files, key=lambda item: (item.name != "MEMORY.md", item))
 
 
-def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
-    """Why `path` may not include `file`: only files of its repository (else its folder) or in
-    `~/.claude` are read.
+def _reason_to_refuse(path: Path, included: Path, depth: int) -> str:
+    """The reason why the file `path` may not include another; empty if it may. Only text files of
+    its repository (without one, of its folder) and in `~/.claude` are read, and `path` itself must
+    not be too many includes deep.
     """
-    allowed = (find_root(path.parent), (Path.home() / ".claude").resolve())
-    if not any(folder in file.parents for folder in allowed):
-        return f"{file} is outside of the project: import it by its name"
-    if not file.is_file():
-        return f"there is no file {file}"
-    if file.suffix not in _TEXT_ENDINGS:
+    allowed_folders = (find_root(path.parent), (Path.home() / ".claude").resolve())
+    if not any(folder in included.parents for folder in allowed_folders):
+        return f"{included} is outside of the project: import it by its name"
+    if not included.is_file():
+        return f"there is no file {included}"
+    if included.suffix not in _TEXT_ENDINGS:
         return "it is not Markdown or text"
     if depth >= _MAX_DEPTH:
         return f"more than {_MAX_DEPTH} includes deep: import it by its name"
@@ -265,7 +283,9 @@ def _reason_to_refuse(path: Path, file: Path, depth: int) -> str:
 
 
 def _read_pieces(path: Path, text: str) -> Iterator[ImportPiece]:
-    """Read the pieces of a file, by its format. Raises FileRefused."""
+    """The pieces of a file with this text, by its format: an export of ouro, a note, memory of
+    Codex, a topic file of Claude Code, or other Markdown. Raises FileRefused.
+    """
     if path.suffix == ".json":
         return _from_json(path, text)
     if is_note_name(path.name):
@@ -279,38 +299,39 @@ def _read_pieces(path: Path, text: str) -> Iterator[ImportPiece]:
     kind = front.get("type") or (metadata.get("type") if isinstance(metadata, dict) else None)
     if not isinstance(kind, str) or kind not in _SCOPE_OF_TYPE:
         return _from_markdown(path, body, front)
-    scope, whole = _SCOPE_OF_TYPE[kind], _HTML_COMMENT.sub("", body).strip()
-    project = "" if scope == "user" or kind == "feedback" else _claude_project(path)
-    return iter(
-        [ImportPiece(whole, path.name, path, scope=scope, project=project)] if whole else []
-    )
+    # A topic file of Claude Code is one piece.
+    whole_text = _HTML_COMMENT.sub("", body).strip()
+    if not whole_text:
+        return iter([])
+    scope = _SCOPE_OF_TYPE[kind]
+    is_about_user = scope == "user" or kind == "feedback"
+    project = "" if is_about_user else _claude_project(path)
+    return iter([ImportPiece(whole_text, path.name, path, scope=scope, project=project)])
 
 
 def _piece_of_note(path: Path, note: Note) -> ImportPiece:
-    """A piece that is a complete note."""
+    """The piece of a file that is a complete note."""
     return ImportPiece(
         note.text, path.name, path, scope=note.scope, category=note.category, note=note
     )
 
 
 def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
-    """Yield the pieces of an export as JSON. Raises FileRefused if it is none."""
+    """Yield the core lines and notes of an export of ouro as JSON, scope by scope; archived notes
+    are left out. Raises FileRefused if the text is no such export.
+    """
     try:
         data = json.loads(text)
         assert data["format"] == FORMAT
-        for scope, part in data["scopes"].items():
-            for category, core in part["core"].items():
+        for scope_name, exported in data["scopes"].items():
+            for category, core in exported["core"].items():
                 for line in str(core).splitlines():
                     if words := _line_text(line):
-                        yield ImportPiece(
-                            words,
-                            path.name,
-                            path,
-                            scope=from_plain(scope, Scope),
-                            category=category,
-                        )
-            for item in (item for item in part["notes"] if not item.get("archived")):
-                yield _piece_of_note(path, from_plain(item, Note, strict=False))
+                        scope = from_plain(scope_name, Scope)
+                        yield ImportPiece(words, path.name, path, scope=scope, category=category)
+            for item in exported["notes"]:
+                if not item.get("archived"):
+                    yield _piece_of_note(path, from_plain(item, Note, strict=False))
     except (
         ValueError,
         KeyError,
@@ -323,52 +344,59 @@ def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
 
 
 def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
-    """Yield the notes, then the core lines, of an export as Markdown."""
+    """Yield the notes, then the core lines, of an export of ouro as Markdown; archived notes are
+    left out. There `## user` is the heading of a scope, one of another level that of a category.
+    """
     for note_id, scope, category, archived, words in _EXPORTED_NOTE.findall(text):
         if not archived:
             yield _piece_of_note(path, Note(id=note_id, scope=scope, category=category, text=words))
-    scope, category = "", ""
+    scope = category = ""
     for line in _EXPORTED_NOTE.sub("", text).splitlines():
-        if heading := _HEADING_LINE.match(line):
-            scope, category = (heading[2], "") if heading[1] == "##" else (scope, heading[2])
-        elif (
-            not category
-            or category.startswith(("Notes: ", "Archive"))
-            or scope not in ("user", "repo")
-        ):
+        heading = _HEADING_LINE.match(line)
+        if heading and heading[1] == "##":
+            scope, category = heading[2], ""
             continue
-        elif words := _line_text(_HTML_COMMENT.sub("", line)):
+        if heading:
+            category = heading[2]
+            continue
+        is_of_core = category and not category.startswith(("Notes: ", "Archive"))
+        if not is_of_core or scope not in ("user", "repo"):
+            continue
+        if words := _line_text(_HTML_COMMENT.sub("", line)):
             yield ImportPiece(
                 words, path.name, path, scope=from_plain(scope, Scope), category=category
             )
 
 
 def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
-    """Yield sections about the user, and those about the project folder that the group of sections
-    names.
+    """Yield the list items and paragraphs of Codex's memory. Those below one top heading are about
+    the project whose folder a line of labels there names; about the user if none does, or if a
+    heading says so.
     """
     group = folder = ""
     for headings, block in _blocks_with_headings(body):
-        if headings[:1] != [group]:
-            group, folder = (headings[0] if headings else ""), ""
-        if (
-            block.startswith(_FOLDER_LABELS)
-            or block == "v1"
-            or not _HEADINGS_WITHOUT_MEMORY.isdisjoint(headings)
-        ):
-            folder_match = (
-                _PROJECT_FOLDER.search(block) if block.startswith(_FOLDER_LABELS) else None
-            )
-            folder = folder_match[1] if folder_match else folder
+        top_heading = headings[0] if headings else ""
+        if top_heading != group or not headings:
+            group, folder = top_heading, ""
+        if block.startswith(_FOLDER_LABELS):
+            if folder_match := _PROJECT_FOLDER.search(block):
+                folder = folder_match[1]
             continue
-        is_own = not folder or not _HEADINGS_ABOUT_USER.isdisjoint(headings)
-        scope, project = ("user", "") if is_own else ("repo", folder)
-        words, origin = _TASK_REFERENCES.sub("", block), " › ".join([path.name, *headings[-2:]])
-        yield ImportPiece(words, origin, path, scope=from_plain(scope, Scope), project=project)
+        if block == "v1" or not _HEADINGS_WITHOUT_MEMORY.isdisjoint(headings):
+            continue
+        is_about_user = not folder or not _HEADINGS_ABOUT_USER.isdisjoint(headings)
+        words = _TASK_REFERENCES.sub("", block)
+        origin = " › ".join([path.name, *headings[-2:]])
+        if is_about_user:
+            yield ImportPiece(words, origin, path, scope="user")
+        else:
+            yield ImportPiece(words, origin, path, scope="repo", project=folder)
 
 
 def _file_patterns(front: Mapping[str, Any]) -> str:
-    """The file patterns of a rule; empty if it always holds."""
+    """The file patterns for which a rule holds, by its front matter, with commas between; empty if
+    it always holds.
+    """
     if str(front.get("alwaysApply", "")).lower() == "true":
         return ""
     return ", ".join(words_in(front.get("globs") or front.get("paths")))
@@ -382,21 +410,22 @@ def _only_names_file(block: str, folder: Path) -> bool:
 
 
 def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[ImportPiece]:
-    """Yield list items and paragraphs; short ones with their heading, items of a rule with its file
-    patterns.
+    """Yield the list items and paragraphs of Markdown. A short one begins with its heading, so that
+    it can be understood alone; each one of a rule for some files begins with their patterns.
     """
-    rule = _file_patterns(front)
+    patterns = _file_patterns(front)
     description = str(front.get("description") or "").strip()
     name = f"{path.name} ({description})" if description else path.name
     scope: Scope | None = "user" if "human" in (front.get("label"), path.stem) else None
     for headings, block in _blocks_with_headings(text):
         if _only_names_file(block, path.parent):
             continue  # it is read separately or reported as skipped
-        is_short = (
-            len(headings) > 1 and len(block) < _MIN_PIECE and headings[-1] not in _EMPTY_HEADINGS
-        )
-        words = f"{headings[-1]}: {block}" if is_short else block
-        words = f"For {rule}: {words}" if rule else words
+        words = block
+        has_telling_heading = len(headings) > 1 and headings[-1] not in _EMPTY_HEADINGS
+        if has_telling_heading and len(block) < _MIN_PIECE:
+            words = f"{headings[-1]}: {words}"
+        if patterns:
+            words = f"For {patterns}: {words}"
         origin = " › ".join([name, *headings[-2:]])
         yield ImportPiece(words, origin, path, scope=scope, project=_claude_project(path))
 
@@ -410,31 +439,38 @@ def _line_text(line: str) -> str:
 
 
 def _blocks_with_headings(text: str) -> Iterator[tuple[list[str], str]]:
-    """Yield list items and paragraphs, each with the headings above it."""
-    headings: dict[int, str] = {}
+    """Yield the list items and paragraphs of a text, without HTML comments, each with the headings
+    above it: one of each level, the highest first.
+    """
+    headings_by_level: dict[int, str] = {}
     for block in _split_blocks(_HTML_COMMENT.sub("", text)):
         if heading := _HEADING_LINE.match(block):
             level = len(heading[1])
-            headings = {
-                **{key: value for key, value in headings.items() if key < level},
-                level: heading[2],
-            }
+            # A heading ends the sections of its own and all lower levels.
+            higher = {key: value for key, value in headings_by_level.items() if key < level}
+            headings_by_level = {**higher, level: heading[2]}
         elif block:
-            yield [headings[level] for level in sorted(headings)], block
+            yield [headings_by_level[level] for level in sorted(headings_by_level)], block
 
 
 def _split_blocks(text: str) -> Iterator[str]:
-    """Yield headings, list items with their indented lines, and paragraphs."""
+    """Yield the headings, list items and paragraphs of Markdown, some of them empty. A list item
+    includes its indented lines and is without its mark; a fenced code block is never split.
+    """
     block: list[str] = []
     is_item = is_fenced = False
     for line in text.splitlines():
-        fence, bullet = bool(_CODE_FENCE.match(line)), _LIST_ITEM.match(line)
-        heading, is_blank = _HEADING_LINE.match(line), not line.strip()
-        if is_fenced or fence or (is_item and (is_blank or line.startswith(("  ", "\t")))):
+        is_fence = bool(_CODE_FENCE.match(line))
+        is_blank = not line.strip()
+        bullet, heading = _LIST_ITEM.match(line), _HEADING_LINE.match(line)
+        continues_item = is_item and (is_blank or line.startswith(("  ", "\t")))
+        if is_fenced or is_fence or continues_item:
             block.append(line.rstrip())
-            is_fenced = is_fenced != fence
+            if is_fence:
+                is_fenced = not is_fenced
             continue
-        if is_blank or heading or bullet or (is_item and block[-1] == ""):
+        follows_ended_item = is_item and block[-1] == ""
+        if is_blank or heading or bullet or follows_ended_item:
             yield "\n".join(block).strip()
             block, is_item = [], bool(bullet)
         if heading:
@@ -445,21 +481,17 @@ def _split_blocks(text: str) -> Iterator[str]:
 
 
 def _is_codex(folder: Path) -> bool:
-    """Whether a folder is where Codex keeps its memory."""
+    """Whether Codex keeps its memory in a folder: one of its files or folders is there."""
     return any((folder / name).exists() for name in ("memory_summary.md", *_RAW_MATERIAL))
 
 
 def _claude_project(path: Path) -> str:
-    """The project of a Claude Code memory file, by its name there (`-home-me-app`); empty for other
-    files.
+    """Claude Code's name (`-home-me-app`) for the project of one of its memory files:
+    `.claude/projects/NAME/…/memory/…`. Empty for other files.
     """
     parts = path.parts
-    position = next(
-        (
-            start
-            for start in range(len(parts) - 3)
-            if parts[start : start + 2] == (".claude", "projects")
-        ),
-        None,
-    )
-    return parts[position + 2] if position is not None and "memory" in parts[position + 3 :] else ""
+    for start in range(len(parts) - 3):
+        if parts[start : start + 2] == (".claude", "projects"):
+            name, below = parts[start + 2], parts[start + 3 :]
+            return name if "memory" in below else ""
+    return ""

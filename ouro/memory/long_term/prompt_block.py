@@ -112,17 +112,20 @@ def quote_memory(text: str) -> str:
 
 
 def sent_versions(contexts: Iterable[str], mark: str) -> dict[str, str]:
-    """The version of each scope that the last change in these texts names; empty if there is none."""
+    """Scope -> version, as the last change of memory in these texts names them; empty if none of
+    the texts has a change.
+    """
     changes = _attributes(contexts, mark, "changed")
-    words = (
-        re.split("[= ]", changes[-1]) if changes else []
-    )  # earlier versions wrote `user=1873a138`
-    return dict(zip(words[::2], words[1::2], strict=False))
+    if not changes:
+        return {}
+    words = re.split("[= ]", changes[-1])  # earlier versions of ouro wrote `user=1873a138`
+    scopes, versions = words[::2], words[1::2]
+    return dict(zip(scopes, versions, strict=False))
 
 
 def recalled_marks(contexts: Iterable[str], mark: str) -> frozenset[str]:
-    """The marks of the notes that were recalled in these texts: id and version, which differs after
-    an edit.
+    """The marks of the notes and commands that were recalled in these texts. The mark of a note is
+    its id and a hash of its text, so it differs after an edit.
     """
     return frozenset(" ".join(_attributes(contexts, mark, "recalled")).split())
 
@@ -186,7 +189,7 @@ class MemoryPrompt:
 
     def _make_block(self) -> str:
         """The block of the system prompt; empty if no scope is in use. Stores the texts and records
-        with which the session began.
+        with which the session began; the present texts if its versions are not known.
         """
         for scope in self._scopes:
             version = self._began_with.get(scope.name)
@@ -200,17 +203,19 @@ class MemoryPrompt:
         return f"<long_term_memory_management>\n{inside}\n</long_term_memory_management>"
 
     def _introduction(self) -> str:
-        """What memory is, where it is, and how the model writes it."""
-        first_store, has_several = self._scopes[0].store, len(self._scopes) > 1
-        own_files = [f"{name}.md" for name in first_store.core if name not in CORE]
-        places = "in a git repository"
-        folder = path_text(first_store.folder)
-        if has_several:
-            places, folder = "a folder for each scope, each a git repository", "FOLDER"
+        """What memory is, where it is, and how the model writes it: the filled `_INTRODUCTION`."""
+        first_store = self._scopes[0].store
+        if len(self._scopes) == 1:
+            places = "in a git repository"
+            folder = path_text(first_store.folder)
+        else:
+            places = "a folder for each scope, each a git repository"
+            folder = "FOLDER"  # the model writes the folder of the scope instead
         folders = [
             f"- {scope.name}: {path_text(scope.store.folder)} ({_SCOPE_DESCRIPTIONS[scope.name]})"
             for scope in self._scopes
         ]
+        own_files = [f"{name}.md" for name in first_store.core if name not in CORE]
         return _INTRODUCTION.format(
             places=places,
             folders="\n".join(folders),
@@ -221,8 +226,8 @@ class MemoryPrompt:
         )
 
     def core(self) -> str:
-        """Only the quoted files, for an agent that reads memory and does not write it; empty if the
-        files are empty.
+        """The quoted files with a short introduction, for an agent that reads memory and does not
+        write it; empty if the files are empty.
         """
         loaded_scopes = [scope.name for scope in self._scopes if scope.name in self._texts_at_start]
         files = list(chain.from_iterable(map(self._quoted_files, loaded_scopes)))
@@ -231,15 +236,18 @@ class MemoryPrompt:
         return "\n\n".join([_READ_ONLY.format(bar=BAR, mark=self._mark), *files])
 
     def _receipt_lines(self) -> tuple[ReceiptLine, ...]:
-        """The entries of the core files that were sent or cut, and the files that were skipped."""
+        """The receipt, scope by scope: the entries of the core files, loaded or cut, then the files
+        that were skipped.
+        """
         lines: list[ReceiptLine] = []
         for scope in self._scopes:
             for name, (sent_text, cut_text) in self._split_to_fit(scope.name).items():
-                file, reason = f"{name}.md", "no room in the budget"
+                file = f"{name}.md"
                 lines += [
                     ReceiptLine(scope.name, file, item, "loaded", tokens=estimate(item))
                     for item in _split_items(sent_text)
                 ]
+                reason = "no room in the budget"
                 lines += [
                     ReceiptLine(scope.name, file, item, "cut", reason, estimate(item))
                     for item in _split_items(cut_text)
@@ -255,17 +263,17 @@ class MemoryPrompt:
         return tuple(lines)
 
     def _changed_lines(self) -> tuple[str, ...]:
-        """The lines that changed since the session began: `user/facts.md: + Use uv.`"""
+        """The lines that changed since the session began, as `user/facts.md: + Use uv.`; `-` stands
+        before a line that is gone. Blank lines are left out.
+        """
         changes: list[str] = []
         for scope in self._scopes:
-            for file, lines in _changed_files(
-                scope.name, self._texts_at_start[scope.name], scope.texts
-            ):
-                changes += [
-                    f"{file} {line[0]} {line[1:].removeprefix('- ')}"
-                    for line in lines
-                    if line[1:].strip()
-                ]
+            texts_at_start = self._texts_at_start[scope.name]
+            for file, signed_lines in _changed_files(scope.name, texts_at_start, scope.texts):
+                for signed_line in signed_lines:
+                    sign, line = signed_line[0], signed_line[1:]
+                    if line.strip():
+                        changes.append(f"{file} {sign} {line.removeprefix('- ')}")
         return tuple(changes)
 
     def note(self, text: str) -> None:
@@ -273,8 +281,8 @@ class MemoryPrompt:
         self._notes.append(memory_note(text))
 
     def note_pending_and_refused(self, events: Iterable[CoreChanged]) -> None:
-        """Note for the model what of a turn is pending, and what was removed because it held a
-        secret.
+        """Note for the model which changes of its turn are pending, and which were reverted because
+        they held a secret.
         """
         for event in events:
             if event.proposal and event.origin == "agent":
@@ -287,32 +295,31 @@ class MemoryPrompt:
                 self.note(f"{file.name} is as it was before: it held a secret.")
 
     def record(self, events: Sequence[CoreChanged]) -> None:
-        """Add changes of the core to the receipt."""
+        """Add changes of the core to the receipt, without those that are pending."""
         summaries = [f"{event.scope}/{event.summary}" for event in events if not event.proposal]
         self._receipt = replace(self._receipt, changes=(*self._receipt.changes, *summaries))
 
     def changes(self, sent: Sequence[Message]) -> str:
-        """The changes of memory compared with the prompt and with `sent`, and the notes for the
-        model, each once; empty if there are none.
+        """The text for the model: what of memory has changed compared with the prompt and with the
+        messages `sent`, then the notes since the last call. Empty if there is nothing.
         """
         changes = "" if self.is_held else self._quoted_changes(sent)
         notes, self._notes = self._notes, []
         return "\n\n".join(filter(None, (changes, *notes)))
 
     def _quoted_changes(self, sent: Sequence[Message]) -> str:
-        """The lines that changed since the last message that named a version; empty if none did."""
+        """The lines that changed since the versions that the last change in the messages `sent`
+        names, else since the session began; quoted, with the versions now. Empty if no line changed.
+        """
         parts = chain.from_iterable(message.parts_of(Context) for message in sent)
         contexts = [part.text for part in parts]
         versions = sent_versions(contexts, self._mark)
         lines: list[str] = []
         for scope in self._scopes:
-            earlier_texts, current_texts = (
-                self._texts_of(scope, versions.get(scope.name, "")),
-                scope.texts,
-            )
-            self._texts_by_version[scope.name, scope.version] = current_texts
-            for file, changed in _changed_files(scope.name, earlier_texts, current_texts):
-                lines += [file, *changed]
+            earlier_texts = self._texts_of(scope, versions.get(scope.name, ""))
+            self._texts_by_version[scope.name, scope.version] = scope.texts
+            for file, signed_lines in _changed_files(scope.name, earlier_texts, scope.texts):
+                lines += [file, *signed_lines]
         if not lines:
             return ""
         changes = "\n".join(lines)
@@ -327,24 +334,25 @@ class MemoryPrompt:
         )
 
     def _texts_of(self, scope: ScopeMemory, version: str) -> Texts:
-        """The texts of a version; those at the start of the session if it is not known."""
+        """The core texts of a scope in a version; those at the start of the session if the version
+        is empty or not known.
+        """
         texts = self._texts_by_version.get((scope.name, version))
         if texts is None and version:
             texts = scope.text_of(version)
         return self._texts_at_start[scope.name] if texts is None else texts
 
     def _quoted_files(self, scope: Scope) -> Iterator[str]:
-        """Yield each core file of a scope between marks; of a long file only the beginning."""
-        for name, (shown, cut) in self._split_to_fit(scope).items():
-            text = shown
-            if cut:
-                text += f"… {len(cut.splitlines())} more lines: read the file.\n"
+        """Yield each core file of a scope that is not empty, quoted between marks. Of a long file
+        only the beginning is in it, and how many lines follow.
+        """
+        for name, (beginning, rest) in self._split_to_fit(scope).items():
+            text = beginning
+            if rest:
+                text += f"… {len(rest.splitlines())} more lines: read the file.\n"
             if text.strip():
                 text = self._with_days(scope, text)
-                yield (
-                    f'<{self._mark} scope="{scope}"'
-                    f' file="{name}.md">\n{quote_memory(text)}\n</{self._mark}>'
-                )
+                yield f'<{self._mark} scope="{scope}" file="{name}.md">\n{quote_memory(text)}\n</{self._mark}>'
 
     def _with_days(self, scope: Scope, text: str) -> str:
         """A core text, each line with the day on which it was last confirmed when the session
@@ -364,49 +372,56 @@ class MemoryPrompt:
         return "\n".join(lines) + "\n"
 
     def _split_to_fit(self, scope: Scope) -> dict[str, tuple[str, str]]:
-        """Name -> the text of the file that fits into the limit, and the rest."""
+        """For each core file of a scope, by name: the whole lines at its beginning that fit into the
+        limit of the prompt, and the rest, which is empty if all fits.
+        """
         fitted: dict[str, tuple[str, str]] = {}
         room = int(LIMIT_FACTOR * self.threshold * CHARACTERS_A_TOKEN)
-        share = int(room * _SHARE_OF_FILE)
+        max_of_file = int(room * _SHARE_OF_FILE)
         for name, text in self._texts_at_start[scope].items():
+            limit = min(room, max_of_file)
             end = len(text)
-            if end > min(room, share):
-                end = text.rfind("\n", 0, min(room, share)) + 1
+            if end > limit:
+                end = text.rfind("\n", 0, limit) + 1
             fitted[name] = text[:end], text[end:]
             room -= end
         return fitted
 
 
 def _attributes(contexts: Iterable[str], mark: str, name: str) -> list[str]:
-    """The values of an attribute in the marks of these texts, oldest first."""
+    """The values of the attribute `name` in the opening marks of these texts, in their order."""
     pattern = re.compile(rf'<{re.escape(mark)} {name}="([^"\n]*)">')
     return list(chain.from_iterable(map(pattern.findall, contexts)))
 
 
 def _changed_files(scope: Scope, before: Texts, after: Texts) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each file that differs, with a colon, and its lines with - and +."""
+    """Yield for each core file that differs its name, as `user/facts.md:`, and the lines that are
+    gone (`-line`) and new (`+line`).
+    """
     for name in dict.fromkeys((*before, *after)):
-        if before.get(name, "") == after.get(name, ""):
+        old_text, new_text = before.get(name, ""), after.get(name, "")
+        if old_text == new_text:
             continue
-        old_lines, new_lines = before.get(name, "").splitlines(), after.get(name, "").splitlines()
-        changed_lines: list[str] = []
+        old_lines, new_lines = old_text.splitlines(), new_text.splitlines()
+        signed_lines: list[str] = []
         for start, end, new_start, new_end in line_changes(old_lines, new_lines):
-            changed_lines += [f"-{line}" for line in old_lines[start:end]] + [
-                f"+{line}" for line in new_lines[new_start:new_end]
-            ]
-        yield f"{scope}/{name}.md:", changed_lines
+            signed_lines += [f"-{line}" for line in old_lines[start:end]]
+            signed_lines += [f"+{line}" for line in new_lines[new_start:new_end]]
+        yield f"{scope}/{name}.md:", signed_lines
 
 
 def _split_items(text: str) -> Iterator[str]:
-    """Yield the list items, headings and paragraphs of a memory file."""
+    """Yield the list items, headings and paragraphs of a memory file. One ends before the next
+    item or heading, at a blank line, and a heading after its line.
+    """
     item_lines: list[str] = []
     for line in text.splitlines():
-        if item_lines and (
-            _ITEM_START.match(line) or item_lines[0].startswith("#") or not line.strip()
-        ):
+        is_blank = not line.strip()
+        is_after_heading = bool(item_lines) and item_lines[0].startswith("#")
+        if item_lines and (is_blank or is_after_heading or _ITEM_START.match(line)):
             yield "\n".join(item_lines)
             item_lines = []
-        if line.strip():
+        if not is_blank:
             item_lines.append(line)
     if item_lines:
         yield "\n".join(item_lines)

@@ -79,19 +79,21 @@ class RememberResult(msgspec.Struct, frozen=True):
 
 def find_doubtful(editor: MemoryEditor, text: str) -> MemoryEntry | None:
     """The entry of which only the user knows whether a text replaces it: it is on the same subject,
-    and the rules find nothing that the text replaces. None if there is no such entry.
+    or at least shares a rare word. None if there is no such entry, and if the rules decide: an
+    entry says the same, or is replaced.
     """
-    placement, entries = place(clean_text(text), editor.names), all_entries(editor)
+    placement = place(clean_text(text), editor.names)
+    entries = all_entries(editor)
     if find_same(placement.text, entries) or find_replaced(placement.text, entries, placement.said):
         return None
-    related_entries = find_on_subject(placement.text, entries) or _share_rare_word(
-        placement.text, entries
-    )
+    related_entries = find_on_subject(placement.text, entries)
+    if not related_entries:
+        related_entries = _find_with_rare_word(placement.text, entries)
     return related_entries[0] if related_entries else None
 
 
-def _share_rare_word(text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
-    """The entries that share a word with a text which few of them have."""
+def _find_with_rare_word(text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
+    """The entries that share a word with a text which at most `_MAX_WITH_RARE_WORD` of them have."""
     words_of_text = subject_words(text)
     common_words = {entry.id: words_of_text & subject_words(entry.text) for entry in entries}
     counts: Counter[str] = Counter()
@@ -104,12 +106,16 @@ def _share_rare_word(text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEn
 def remember_text(
     editor: MemoryEditor, text: str, scope: Scope | None = None, replaces: str = ""
 ) -> RememberResult:
-    """Remember a text; if it is remembered already, confirm it. What it corrects is replaced, in
-    the same commit, and so is the entry with the id `replaces`. A line that waits for approval in
-    the same words is approved with it.
+    """Remember a text; if an entry has the same words already, confirm that one. What the text
+    corrects is replaced in the same commit. A core line with the same words that waits for approval
+    is approved with it.
 
-    Raises UsageError if the text is empty or too long, and SecretInMemory, LongTermMemoryError or
-    OSError; nothing was written then.
+    Args:
+        scope: where it is remembered; None: the text decides.
+        replaces: the id of an entry that it replaces; empty: the rules find what it corrects.
+
+    Raises UsageError if the text is empty or too long, or that scope is not in use, and
+    SecretInMemory, LongTermMemoryError or OSError; nothing was written then.
     """
     placement = place(clean_text(text), editor.names, scope, local_day())
     if not placement.text:
@@ -151,25 +157,27 @@ def remember_text(
 def _remember_again(
     editor: MemoryEditor, placement: Placement, entry: MemoryEntry
 ) -> RememberResult:
-    """Confirm an entry; restore it if it is archived; approve it if it is a line that waits."""
-    if entry.kind == "core":
-        if "unconfirmed" not in entry.badges:
-            from ouro.memory.long_term.line_records import confirm_line
-
-            confirm_line(editor.scope(entry.scope), entry.text)
-            [confirmed_line] = with_sources(editor, [entry])
-            return RememberResult("confirmed", confirmed_line)
+    """Confirm an entry that has the words of a text to remember. An archived note is restored. A
+    core line that waits for approval is written again, which approves it.
+    """
+    if entry.kind == "note":
+        commit = editor.notebook.confirm(entry.id, "person").commit
+        confirmed = replace(entry, file=f"{entry.id}.md", badges=())
+        return RememberResult("restored" if entry.archived else "confirmed", confirmed, undo=commit)
+    if "unconfirmed" in entry.badges:
         placement = replace(placement, is_note=False, category=entry.category)
         new_entry, undo = write_text(editor, placement, [entry])
         return RememberResult("kept", new_entry, placement.why, undo)
-    commit = editor.notebook.confirm(entry.id, "person").commit
-    confirmed = replace(entry, file=f"{entry.id}.md", badges=())
-    return RememberResult("restored" if entry.archived else "confirmed", confirmed, undo=commit)
+    from ouro.memory.long_term.line_records import confirm_line
+
+    confirm_line(editor.scope(entry.scope), entry.text)
+    [confirmed_line] = with_sources(editor, [entry])
+    return RememberResult("confirmed", confirmed_line)
 
 
 def keep_for_later(editor: MemoryEditor, text: str, scope: Scope | None = None) -> Proposal:
-    """Store a text as a pending change: the user has not decided about it. Raises as
-    `remember_text`.
+    """Store a text as a pending proposal, because the user has not decided about it; what it
+    corrects is not looked for. `scope` and errors as for `remember_text`.
     """
     placement = place(clean_text(text), editor.names, scope, local_day())
     scope_memory = editor.scope(placement.scope)
@@ -192,12 +200,16 @@ def keep_in_core(
     editor: MemoryEditor, note: Note, statement: str, corrected: str = "", *, is_sure: bool = False
 ) -> WrittenNote | None:
     """Write a note that capture made from the user's statement into the core, which is in each
-    request.
+    request. If a core line has the same words, it is confirmed.
 
-    Returns None if it belongs into a note: it is long, names a file, is about another note or of a
-    category of the settings, and no core line is on its subject; or the core is full. `corrected`
-    is the core line that the classifier wants to replace: one without a common word only if it
-    `is_sure`. Raises as `remember_text`.
+    Returns None, and writes nothing, if it belongs into a note: it is long, names a file, is about
+    another note or of a category of the settings, and no core line is on its subject; or the core
+    is full. Raises as `remember_text`.
+
+    Args:
+        statement: the words of the user.
+        corrected: the text of the core line that the classifier wants to replace; empty for none.
+        is_sure: `corrected` is replaced also if it has no word in common with the note.
     """
     lines = core_entries(editor, sources=False)
     first_placement = _place_note_of_capture(editor, note, statement)
@@ -211,36 +223,33 @@ def keep_in_core(
     )
     if first_placement.is_note and not is_known:
         return None
-    placement, replaced, _on_subject = _settle_placement(
-        editor, first_placement, all_entries(editor, sources=False), named_lines
-    )
-    if same_line := find_same(note.text, [line for line in lines if line.scope == placement.scope]):
+    in_use = all_entries(editor, sources=False)
+    placement, replaced, _ = _settle_placement(editor, first_placement, in_use, named_lines)
+    lines_of_scope = [line for line in lines if line.scope == placement.scope]
+    if same_line := find_same(note.text, lines_of_scope):
         return WrittenNote("confirm", replace(note, id=same_line.id), same_line.scope)
     if placement.is_note:
         return None
     entry, commit = write_text(editor, placement, replaced, origin="capture")
-    note = replace(note, id=entry.id, scope=placement.scope)
+    written_note = replace(note, id=entry.id, scope=placement.scope)
+    change: Literal["supersede", "add"] = "supersede" if replaced else "add"
     replaced_text = "; ".join(old.text for old in replaced)
-    return WrittenNote(
-        "supersede" if replaced else "add", note, placement.scope, commit, replaced_text
-    )
+    return WrittenNote(change, written_note, placement.scope, commit, replaced_text)
 
 
 def _place_note_of_capture(editor: MemoryEditor, note: Note, statement: str) -> Placement:
-    """Choose the place of a note of capture: the core, unless the rules, its links or its category
-    make it a note.
+    """Choose the place of a note of capture: the core, unless it stays a note by the rules, because
+    it replaces, refines or contradicts another note, or by its category. `statement` is what the
+    user said.
     """
-    placement = place(note.text, editor.names, note.scope)
+    placement = replace(place(note.text, editor.names, note.scope), said=statement)
     is_about_note = bool(note.supersedes) or any(
         edge.relationship != "relates-to" for edge in note.related
     )
-    is_note = placement.is_note or is_about_note or note.category not in _CORE_CATEGORY_OF_NOTE
-    category = (
-        placement.category
-        if is_note
-        else _CORE_CATEGORY_OF_NOTE[note.category] or placement.category
-    )
-    return replace(placement, is_note=is_note, category=category, said=statement)
+    if placement.is_note or is_about_note or note.category not in _CORE_CATEGORY_OF_NOTE:
+        return replace(placement, is_note=True)
+    category = _CORE_CATEGORY_OF_NOTE[note.category] or placement.category
+    return replace(placement, category=category)
 
 
 def shares_subject(text: str, other: str) -> bool:
@@ -270,22 +279,25 @@ def _settle_placement(
 
     A correction is written to the scope of what it corrects, and to the core if a core line is on
     its subject, so that it is as strong as that line. Other text becomes a note once the core has
-    `CORE_TOKENS`. `named_entries` are replaced if the rules find nothing else.
+    `CORE_TOKENS`.
+
+    Args:
+        placement: the place by the text alone.
+        in_use: all entries in use.
+        named_entries: the entries that the user or a model named as replaced.
+        is_scope_named: the user named the scope: it stays.
     """
     placement, replaced = _place_with_replaced(
         placement, in_use, named_entries, is_scope_named=is_scope_named
     )
-    entries_on_subject = find_on_subject(
-        placement.text, [entry for entry in in_use if entry.scope == placement.scope]
-    )
-    core_line = next(
-        (entry for entry in (*replaced, *entries_on_subject) if entry.kind == "core"), None
-    )
-    if core_line is None:
+    entries_of_scope = [entry for entry in in_use if entry.scope == placement.scope]
+    on_subject = find_on_subject(placement.text, entries_of_scope)
+    core_lines = [entry for entry in (*replaced, *on_subject) if entry.kind == "core"]
+    if not core_lines:
         placement = _make_note_if_full(editor, placement)
-    elif not placement.until and (placement.is_note or core_line in replaced):
-        placement = _put_in_file_of(core_line, placement)
-    return _SettledPlacement(placement, replaced, entries_on_subject)
+    elif not placement.until and (placement.is_note or core_lines[0] in replaced):
+        placement = _put_in_file_of(core_lines[0], placement)
+    return _SettledPlacement(placement, replaced, on_subject)
 
 
 def _place_with_replaced(
@@ -295,21 +307,25 @@ def _place_with_replaced(
     *,
     is_scope_named: bool,
 ) -> tuple[Placement, list[MemoryEntry]]:
-    """Find the entries that a text replaces. Returns its place, which is in their scope unless the
-    user named one, with these entries.
+    """Find the entries that a text replaces: `named_entries` if there are any that the rules do not
+    find, else those that the rules find. Returns the place of the text with the entries of that
+    scope. The place is in the scope of what is replaced, unless the user named the scope.
     """
     replaced = find_replaced(placement.text, in_use, placement.said)
     if named_entries and named_entries[0] not in replaced:
-        replaced, is_scope_named = [*named_entries], False
+        replaced = [*named_entries]
+        is_scope_named = False  # the named entry decides about the scope, too
     if replaced and not is_scope_named and replaced[0].scope != placement.scope:
         placement = replace(placement, scope=replaced[0].scope, why="it replaces what is there")
     if placement.until:
-        return placement, []
+        return placement, []  # what holds for a time only replaces nothing that lasts
     return placement, [entry for entry in replaced if entry.scope == placement.scope]
 
 
 def _make_note_if_full(editor: MemoryEditor, placement: Placement) -> Placement:
-    """The placement as a note if the core is full; else unchanged."""
+    """The placement as a note if the text does not fit into the core of its scope any more; else
+    unchanged.
+    """
     if placement.is_note:
         return placement
     if editor.scope(placement.scope).tokens + estimate(placement.text) <= CORE_TOKENS:
@@ -333,31 +349,33 @@ def write_text(
     related: Sequence[str] = (),
     origin: Origin = "person",
 ) -> tuple[MemoryEntry, str]:
-    """Write a text, and remove the entries that it corrects, in one commit; returns the new entry
-    and the commit.
+    """Write a placed text, and remove the entries that it replaces, in one commit. Returns the new
+    entry and the id of the commit, which is empty if none was made.
 
-    A new note is linked to the notes `related`, so that recall finds it together with them.
+    Args:
+        replaced: core lines are removed, notes archived; a new note supersedes the first of the notes instead.
+        related: the ids of notes to which a new note is linked, so that recall finds it together with them.
     """
     scope, moment = editor.scope(placement.scope), editor.moment
     note = make_note(editor, placement) if placement.is_note else None
     old_notes = [entry for entry in replaced if entry.kind == "note"]
-    target = old_notes[0].id if old_notes else ""
+    superseded_id = old_notes[0].id if old_notes else ""
     scope.store.ensure_repo()
     with scope.hold_lock():
         changes: dict[str, str | None] = {}
         if replaced:
             changes = remove_lines(editor, placement.scope, replaced)
-            changes |= archive_notes(
-                editor, placement.scope, old_notes[1:] if placement.is_note else old_notes
-            )
+            # The note that a new note supersedes stays, as its earlier version.
+            notes_to_archive = old_notes[1:] if placement.is_note else old_notes
+            changes |= archive_notes(editor, placement.scope, notes_to_archive)
         if note is not None:
-            note = editor.notebook.link(note, "supersede" if old_notes else "add", target, related)
+            verb: Literal["supersede", "add"] = "supersede" if old_notes else "add"
+            note = editor.notebook.link(note, verb, superseded_id, related)
             text, entry_id, name, line = note_text(note), note.id, note.file_name, 0
         else:
             name = f"{placement.category}.md"
-            text = append_lines(
-                changes.get(name, editor.text(placement.scope, name)) or "", [placement.text]
-            )
+            text_before = changes.get(name, editor.text(placement.scope, name)) or ""
+            text = append_lines(text_before, [placement.text])
             line = len(text.splitlines())
             entry_id = f"{placement.scope}/{name}:{line}"
         subject = f"Remember: {one_line(placement.text, 80)}"
@@ -379,8 +397,8 @@ def write_text(
 
 
 def clean_text(text: str) -> str:
-    """Remove invisible characters and Markdown marks from a text. Raises UsageError if it is too
-    long.
+    """The text without invisible characters, and without Markdown marks at its start. Raises
+    UsageError if it is too long to remember.
     """
     if len(text) > MAX_CHARACTERS:
         raise UsageError(
@@ -395,21 +413,27 @@ def clean_text(text: str) -> str:
 
 
 def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
-    """The entry with the same words; one in use before an archived one."""
+    """The first entry with the same words as a text; one in use before an archived one. Replaced
+    entries do not count. None if there is none, or the text has no words.
+    """
     words = fold_words(text)
+    if not words:
+        return None
     # Only candidates are folded: all of 50,000 notes take 0.5 s.
-    longest_word = max(words.split(), key=len, default="")
+    longest_word = max(words.split(), key=len)
     candidates = (
         entry
         for entry in entries
         if longest_word in entry.text.casefold() and "replaced" not in entry.badges
     )
     same_entries = [entry for entry in candidates if fold_words(entry.text) == words]
-    return min(same_entries, key=lambda entry: entry.archived, default=None) if words else None
+    return min(same_entries, key=lambda entry: entry.archived, default=None)
 
 
 def make_note(editor: MemoryEditor, placement: Placement) -> Note:
-    """A new note from a placed text, with the entities and files that it names."""
+    """A new note from a placed text, with the entities that it names, and for the scope of the
+    repository the files. It is not written.
+    """
     entities = entities_in(placement.text)
     anchors = editor.anchors.of(entities) if editor.anchors and placement.scope == "repo" else ()
     now = note_time()
@@ -430,13 +454,18 @@ def make_note(editor: MemoryEditor, placement: Placement) -> Note:
 
 
 def append_lines(text: str, lines: Sequence[str]) -> str:
-    """The text of a core file with these lines at its end."""
-    new = "".join(f"- {' '.join(line.split()).lstrip('-*+# ')}\n" for line in lines)
-    return f"{text.rstrip()}\n{new}".lstrip("\n")
+    """The text of a core file with these lines at its end, each as a list item in one line."""
+    items = ""
+    for line in lines:
+        words = " ".join(line.split()).lstrip("-*+# ")
+        items += f"- {words}\n"
+    return f"{text.rstrip()}\n{items}".lstrip("\n")
 
 
 def replace_line(editor: MemoryEditor, entry: MemoryEntry, text: str) -> FileEdit:
-    """The edit that replaces a core line with `text`. Raises UsageError if the line has changed."""
+    """The edit of its file that replaces a core line with `text`, in the same place; it is not
+    written. Raises UsageError if the line has changed.
+    """
     before = editor.text(entry.scope, entry.file)
     remove_lines(editor, entry.scope, [entry])  # raises if the line has changed
     lines = before.splitlines()

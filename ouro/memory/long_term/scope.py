@@ -106,7 +106,13 @@ class ScopeMemory(ScopeState):
         Args:
             before, after: the contents of the file; None: there is none.
         """
-        edit = FileEdit(name, _decode_lines(before), _decode_lines(after))
+        old_text = None if before is None else before.decode("utf-8-sig", "replace")
+        new_text = None if after is None else after.decode("utf-8-sig", "replace")
+        edit = FileEdit(
+            name,
+            old_text and old_text.replace("\r\n", "\n"),
+            new_text and new_text.replace("\r\n", "\n"),
+        )
         self.store.ensure_repo()
         return self._writes.recording(session, edit)
 
@@ -513,11 +519,6 @@ def open_scopes(stores: Sequence[GitMemoryStore], *, demands_known: bool = False
                 f"The {store.scope} memory: {store.plain_git}. ouro ignores it; plain git may not."
             )
     return MemoryScopes(tuple(opened), tuple(stores), tuple(problems))
-
-
-def _decode_lines(data: bytes | None) -> str | None:
-    """The text of a file, each line ended by `\\n`; None if there is no file."""
-    return None if data is None else data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
 def is_switched_off(store: GitMemoryStore) -> bool:

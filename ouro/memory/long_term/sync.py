@@ -66,8 +66,8 @@ class SyncReport(msgspec.Struct, frozen=True):
 
 
 def remote_of(store: GitMemoryStore, given: str = "") -> str:
-    """The given remote, else that of the settings, else the last one. Raises UsageError if there is
-    none.
+    """The address of the remote: the given one, else that of the settings, else the one of the last
+    sync. Raises UsageError if there is none.
     """
     if remote := given or store.remote or store.repository.read_record(_REMOTE_RECORD):
         return remote
@@ -80,10 +80,10 @@ def remote_of(store: GitMemoryStore, given: str = "") -> str:
 
 def sync_summary(report: SyncReport) -> list[str]:
     """What a synchronization did, as lines for the user."""
-    count, names = len(report.received), join_names(report.received)
-    received_text = (
-        f"{plural(count, 'file')} changed here ({names})" if count else "nothing was received"
-    )
+    received_text = "nothing was received"
+    if report.received:
+        count, names = plural(len(report.received), "file"), join_names(report.received)
+        received_text = f"{count} changed here ({names})"
     sent_text = f", {plural(report.sent, 'commit')} sent" if report.sent else ""
     lines = [f"Memory is synchronized: {received_text}{sent_text}."]
     if report.waiting:
@@ -95,7 +95,9 @@ def sync_summary(report: SyncReport) -> list[str]:
 
 
 def repo_remote(editor: MemoryEditor) -> str:
-    """The remote that the memory of this repository was synchronized with; empty: none."""
+    """The address of the remote with which the memory of this repository was last synchronized;
+    empty if it never was, or its memory is off.
+    """
     stores = [scope.store for scope in editor.scopes if scope.name == "repo"]
     return stores[0].repository.read_record(_REMOTE_RECORD) if stores else ""
 
@@ -129,17 +131,18 @@ def synchronize(
 async def sync_in_session(
     manager: LongTermMemoryManager, scope: Scope, remote: str
 ) -> AsyncGenerator[Event, None]:
-    """Synchronize a scope and yield each step; closing the generator stops it before the next step.
-
-    Received changes are shown in the background, with undo; the result comes last.
+    """Synchronize a scope and yield a notice for each step, then for the result or an error.
+    Closing the generator stops it before the next step. Received changes are shown in the
+    background, with undo.
 
     Args:
-        remote: overrides the remote of the settings and the last one.
+        remote: overrides the remote of the settings and the last one; empty: it does not.
     """
-    steps: asyncio.Queue[str | None] = asyncio.Queue()
+    steps: asyncio.Queue[str | None] = asyncio.Queue()  # None: the synchronization has ended
     loop, stopped = asyncio.get_running_loop(), threading.Event()
 
     def progress(step_text: str) -> None:
+        """Called in the thread that synchronizes: pass a step on, or end the synchronization."""
         if stopped.is_set():
             raise SyncFailed(
                 "The synchronization was interrupted. Received changes are merged here.",
@@ -161,36 +164,39 @@ async def sync_in_session(
         return
     finally:
         stopped.set()
+        # Reads the error, because asyncio logs an error that nobody has read.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
     for line in sync_summary(report):
         yield Notice(line, "warning" if line in report.conflicts else "info")
 
 
 def sync_scope(editor: MemoryEditor, scope: Scope, remote: str, progress: Progress) -> SyncReport:
-    """Synchronize a scope of a live session: what was received is shown, with undo. Blocks."""
+    """Synchronize a scope of a live session. What was received is added to the events of `editor`,
+    which are shown, with undo. `remote` as for `remote_of`; raises as `synchronize`. Blocks.
+    """
     scope_memory = editor.scope(scope)
     store = scope_memory.store
     head_before, accepted_before = store.get_current_head(), store.accepted
     report = synchronize(store, remote_of(store, remote), progress)
-    old_texts = {
-        name: store.text_at(head_before, name) if head_before else None for name in report.received
-    }
     new_texts = store.committed_texts(report.received)
-    editor.events += scope_memory.events_of_sync(
-        [FileEdit(name, old_texts[name], new_texts[name]) for name in old_texts], accepted_before
-    )
+    edits: list[FileEdit] = []
+    for name in report.received:
+        old_text = store.text_at(head_before, name) if head_before else None
+        edits.append(FileEdit(name, old_text, new_texts[name]))
+    editor.events += scope_memory.events_of_sync(edits, accepted_before)
     return report
 
 
 def _notice_of(step: str) -> Notice:
-    """A step of the synchronization, as the user sees it."""
+    """A step of the synchronization as the user sees it; one that waits says how to end it."""
     ends = " Esc ends it." if step.startswith("waiting") else ""
     return Notice(f"Memory: {step} …{ends}")
 
 
 def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:
-    """Merge with the remote, and push, under the lock. It begins again if another machine has
-    pushed meanwhile. Raises as `synchronize`.
+    """Merge with the remote, and push. It begins again, at most `_SYNC_TRIES` times, if another
+    machine has pushed or something was approved here meanwhile. Call it under the lock of
+    synchronizations. Raises as `synchronize`.
     """
     received: dict[str, None] = {}
     conflicts: list[str] = []
@@ -211,22 +217,26 @@ def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> S
                 continue
             received |= dict.fromkeys(merged.texts)
             conflicts += merged.conflicts
-            commit = repo.head().commit if merged.texts else commit
-        ours, count = repo.head().commit, 0
+            if merged.texts:
+                commit = repo.head().commit
+        ours, sent_count = repo.head().commit, 0
         if ours and ours != theirs:
             progress("sending")
-            count = int(repo.git("rev-list", "--count", ours, *([f"^{theirs}"] if theirs else [])))
+            known_there = [f"^{theirs}"] if theirs else []
+            sent_count = int(repo.git("rev-list", "--count", ours, *known_there))
             if lost := _push(store, remote, ours, progress):
                 lost_push = lost
                 continue
-        return SyncReport(tuple(received), count, tuple(conflicts), commit, tuple(waiting))
+        return SyncReport(tuple(received), sent_count, tuple(conflicts), commit, tuple(waiting))
     raise SyncFailed(
         f"Nothing was pushed: {lost_push.reason}. What was received is merged here.", lost_push.hint
     )
 
 
 def _commit_approved(store: GitMemoryStore) -> Collection[str]:
-    """Commit what is approved, so that the history holds nothing else; returns the other files."""
+    """Commit what is approved, and nothing else, so that only this is sent. Returns the names of the
+    files with changes that wait for approval.
+    """
     with store.repository.hold_lock():
         set_aside_unapproved(store)
         waiting = store.find_unapproved()
@@ -237,7 +247,10 @@ def _commit_approved(store: GitMemoryStore) -> Collection[str]:
 
 
 def _fetch(store: GitMemoryStore, remote: str, progress: Progress) -> str:
-    """The commit of the remote, fetched with its history; empty if it has none yet."""
+    """Fetch the last commit of the remote with its history. Returns its id; empty if the remote has
+    no memory yet. Raises SyncFailed if it still holds what was forgotten here: what was fetched of
+    that is dropped.
+    """
     repo = store.repository
     theirs = _ask_remote_commit(repo, remote, progress)
     if not theirs:
@@ -255,7 +268,9 @@ def _fetch(store: GitMemoryStore, remote: str, progress: Progress) -> str:
 
 
 def _ask_remote_commit(repo: GitRepository, remote: str, progress: Progress) -> str:
-    """The last commit of memory at the remote; empty if it has none yet."""
+    """The id of the last commit of memory at the remote; empty if it has none yet. Raises
+    SyncFailed.
+    """
     on_wait = wait_for_remote(remote, progress)
     ls_remote = repo.run_remote("ls-remote", "--", remote, _BRANCH_REF, on_wait=on_wait)
     if ls_remote.returncode:
@@ -264,7 +279,9 @@ def _ask_remote_commit(repo: GitRepository, remote: str, progress: Progress) -> 
 
 
 def _fetch_objects(repo: GitRepository, remote: str, progress: Progress) -> None:
-    """Fetch the objects of the branch of memory. Raises SyncFailed."""
+    """Fetch the objects of the branch of memory; no ref is moved. Raises SyncFailed if the remote
+    failed, or sent more than `_MAX_RECEIVED_BYTES`.
+    """
     repo.drop_leftovers(_MAX_FETCH_SECONDS)
     # An incomplete pack is removed, because retries would fill the disk.
     packs_of_others = set(repo.git_dir.glob(_UNFINISHED_PACKS))
@@ -301,8 +318,11 @@ def _forgotten_at_remote_error(remote: str) -> SyncFailed:
 
 
 def _merge_theirs(store: GitMemoryStore, theirs: str) -> MergedFiles | None:
-    """Merge the fetched history, and write the merged files. Returns None, and merges nothing, if a
-    file has approved changes by now that are not committed.
+    """Merge the fetched history that ends with the commit `theirs`, and write the merged files.
+    Returns those that changed here. Returns None, and merges nothing, if a file has approved
+    changes by now that are not committed: they must be committed first.
+
+    Raises SyncFailed if the histories cannot be merged; the fetched commits are then dropped.
     """
     repo = store.repository
     try:
@@ -336,7 +356,9 @@ def _merge_theirs(store: GitMemoryStore, theirs: str) -> MergedFiles | None:
 def _merge_beside(
     store: GitMemoryStore, merged: MergedFiles, waiting: Collection[str]
 ) -> dict[str, str | None]:
-    """The received changes merged into the `waiting` files, which keep their foreign text."""
+    """The texts of the `waiting` files with what was received merged into them: their foreign text
+    stays. Only files that were received, too.
+    """
     names = [name for name in merged.texts if name in waiting]
     committed_texts = store.committed_texts(names)
     files: dict[str, str | None] = {}
@@ -346,8 +368,8 @@ def _merge_beside(
 
 
 def _push(store: GitMemoryStore, remote: str, commit: str, progress: Progress) -> LostPush | None:
-    """Push a commit. Returns None if it was pushed, or why the push lost against another one and
-    has to be tried again. Raises SyncFailed if it failed for another reason.
+    """Push a commit. Returns None if it was pushed; if the push lost against another one and may be
+    tried again, the reason. Raises SyncFailed if it failed for any other reason.
     """
     push = store.repository.run_remote(
         "push",
@@ -366,7 +388,7 @@ def _push(store: GitMemoryStore, remote: str, commit: str, progress: Progress) -
 
 
 def _sync_error(remote: str, output: bytes) -> SyncFailed:
-    """The error for what git printed."""
+    """The error for a git that failed with this output."""
     reason, hint = explain_remote_failure(remote, output)
     return SyncFailed(
         f"Memory cannot be synchronized with {without_password(remote)}: {reason}.", hint

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 from msgspec.structs import replace
@@ -40,6 +41,8 @@ class SyncFailed(LongTermMemoryError):
 
 
 class MergedFiles(msgspec.Struct, frozen=True):
+    """The result of a merge."""
+
     texts: Mapping[str, str | None]
     """The files (None: the file is removed); two files if both versions of a note are kept."""
     conflicts: tuple[str, ...] = ()
@@ -47,13 +50,14 @@ class MergedFiles(msgspec.Struct, frozen=True):
 
 
 def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergedFiles:
-    """Merge the files of two commits; returns those that differ from `ours`.
+    """Merge the files of two commits; returns those that differ from the commit `ours`. A note that
+    one side archived and the other changed stays in use.
 
     Raises:
         SyncFailed: the other side is not a memory, or cannot be merged.
         MemoryUnusable: one of them cannot be read.
     """
-    base = store.repository.common(ours, theirs)
+    base = store.repository.common(ours, theirs)  # the last commit that both sides had
     _require_memory(store, theirs, is_known=bool(base))
     trees = [store.repository.tree(commit) for commit in (base, ours, theirs)]
     _, our_tree, their_tree = trees
@@ -70,12 +74,16 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergedFiles:
         for conflict in merged.conflicts:
             conflicts[name] = conflict
     for name in names:
-        archived = "" if name.startswith(f"{ARCHIVE}/") else _archive_counterpart(name)
-        in_use, unused = texts.get(name), texts.get(archived)
-        if in_use is None or unused is None:
+        if name.startswith(f"{ARCHIVE}/"):
             continue
-        old = base_texts.get(name) or base_texts.get(archived)
-        texts |= {**merge_file(name, old, in_use, unused).texts, archived: None}
+        archived_name = _archive_counterpart(name)
+        text_in_use, archived_text = texts.get(name), texts.get(archived_name)
+        if text_in_use is None or archived_text is None:
+            continue
+        # Both files exist now: one side has archived the note, and the other has changed it.
+        base_text = base_texts.get(name) or base_texts.get(archived_name)
+        texts |= merge_file(name, base_text, text_in_use, archived_text).texts
+        texts[archived_name] = None
         conflicts[name] = (
             f"{name} was archived on one side and changed on the other: it stays in use"
         )
@@ -84,8 +92,8 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergedFiles:
 
 
 def _names_to_merge(trees: Sequence[Mapping[str, str]]) -> list[str]:
-    """The files that are not equal in all three trees, and their counterparts in or outside of the
-    archive.
+    """The sorted names of the files that are not equal in all three trees (base, ours, theirs), and
+    of the same notes in or outside of the archive.
     """
     base, ours, theirs = trees
     all_names = {*base, *ours, *theirs}
@@ -99,7 +107,9 @@ def _names_to_merge(trees: Sequence[Mapping[str, str]]) -> list[str]:
 def _read_texts(
     store: GitMemoryStore, trees: Sequence[Mapping[str, str]], names: Sequence[str]
 ) -> list[dict[str, str]]:
-    """The texts of these files in each tree."""
+    """The texts of these files by name, for each of the trees; without those that a tree does not
+    have. Raises SyncFailed if one is no text.
+    """
     ids: set[str] = set()
     for tree in trees:
         ids.update(tree[name] for name in names if name in tree)
@@ -114,7 +124,7 @@ def _read_texts(
 def _require_no_secret(
     store: GitMemoryStore, our_texts: Mapping[str, str], their_texts: Mapping[str, str]
 ) -> None:
-    """Raise SyncFailed if a text that differs from ours holds a secret."""
+    """Raise SyncFailed if a text of theirs that differs from ours, or its name, holds a secret."""
     for name, text in their_texts.items():
         if our_texts.get(name) != text and (kind := store.secret_in(f"{name}\n{text}")):
             raise SyncFailed(
@@ -125,7 +135,9 @@ def _require_no_secret(
 
 
 def _archive_counterpart(name: str) -> str:
-    """The other possible name of a note, in or outside of the archive; empty for other files."""
+    """The name of the same note outside of the archive if `name` is in it, else in the archive;
+    empty for a file that is no note.
+    """
     if not is_note_name(name):
         return ""
     return name.removeprefix(f"{ARCHIVE}/") if name.startswith(ARCHIVE) else f"{ARCHIVE}/{name}"
@@ -146,11 +158,12 @@ def _is_of_memory(name: str) -> bool:
 
 
 def _require_memory(store: GitMemoryStore, theirs: str, *, is_known: bool) -> None:
-    """Raise SyncFailed if a repository has nested folders, or is no memory and its history is not
-    known here.
+    """Raise SyncFailed if the commit `theirs` is of no memory, or has nested folders.
 
-    Otherwise its files would be read as notes, and memory would be written into it. Nested folders
-    are refused because a few trees that contain each other can list more files than any disk holds.
+    It is of a memory if its history is known here (`is_known`), or if it has only files of memory
+    and of git hosts, or at least one of memory. Otherwise its files would be read as notes, and
+    memory would be written into that repository. Nested folders are refused because a few trees
+    that contain each other can list more files than any disk holds.
     """
     ls_tree = ("ls-tree", "-z", "--full-tree", theirs)
     entries = [
@@ -182,7 +195,9 @@ def _require_memory(store: GitMemoryStore, theirs: str, *, is_known: bool) -> No
 
 
 def _require_portable_names(names: Collection[str]) -> None:
-    """Raise SyncFailed for too many files, or two names that are one file on some disks."""
+    """Raise SyncFailed if there are too many files, or two names are one file on disks that ignore
+    case or the form of Unicode.
+    """
     if len(names) > MAX_FILES:
         raise SyncFailed(
             f"Merged, this memory would have {len(names):,} files; the limit is {MAX_FILES:,}.",
@@ -198,7 +213,7 @@ def _require_portable_names(names: Collection[str]) -> None:
 
 
 def _require_small_files(store: GitMemoryStore, blobs: list[str]) -> None:
-    """Raise SyncFailed if a file, or all together, are too large."""
+    """Raise SyncFailed if one of these blobs, or all together, are too large."""
     sizes = store.repository.sizes(blobs)
     if sizes and max(sizes) > MAX_FILE_BYTES:
         raise SyncFailed(
@@ -217,66 +232,65 @@ def merge_file(name: str, base: str | None, ours: str | None, theirs: str | None
     """Merge the file `name`; `base` is the last version that both sides had (None: it did not
     exist).
 
-    If only one side changed it, that version counts. Core files are merged line by line. A note
-    that one side changed and the other removed stays. If both changed a note, the later version
-    stays, and the other becomes a second note.
+    If only one side changed it, that version counts (None: it is removed). Core files are merged
+    line by line. A note that one side changed and the other removed stays. If both changed a note,
+    the later version stays, and the other becomes a second note.
     """
     if ours == theirs or theirs == base:
         return MergedFiles({name: ours})
     if ours == base:
         return MergedFiles({name: theirs})
     if not is_note_name(name):
-        return MergedFiles({name: merge_lines(base or "", ours or "", theirs or "") or None})
+        merged_text = merge_lines(base or "", ours or "", theirs or "")
+        return MergedFiles({name: merged_text or None})
     if ours is None or theirs is None:
+        changed_text = theirs if ours is None else ours
         conflict = f"{name} was changed here and removed there: it stays"
-        return MergedFiles({name: theirs if ours is None else ours}, (conflict,))
+        return MergedFiles({name: changed_text}, (conflict,))
     return _merge_notes(name, ours, theirs)
 
 
 def merge_lines(base: str, ours: str, theirs: str) -> str:
-    """The lines of both sides. A line of `base` that one side removed is removed; a line that was
-    only moved stays.
+    """The text with the lines of both sides, without those of `base` that a side removed. A line
+    that was only moved stays. If both sides changed a line, both versions stay.
 
     The order is that of `ours`. A line that only `theirs` has comes after the line that it follows
-    in `theirs`. If both sides changed a line, both versions stay.
+    in `theirs`. Of several blank lines one stays.
     """
     our_lines, their_lines = ours.splitlines(), theirs.splitlines()
     removed = {
         line for line in base.splitlines() if line not in our_lines or line not in their_lines
     }
     lines = [line for line in our_lines if line not in removed or not line.strip()]
-    position = 0
+    position = 0  # where the next line that only `theirs` has is inserted
     for line in their_lines:
         if not line.strip() or line in removed:
             continue
         if line not in lines:
             lines.insert(position, line)
         position = lines.index(line) + 1
-    # Of several blank lines one stays.
-    lines = [
-        line
-        for index, line in enumerate(lines)
-        if line.strip() or (index and lines[index - 1].strip())
-    ]
-    return "\n".join(lines) + "\n" if lines else ""
+    merged_lines: list[str] = []
+    for before, line in pairwise(["", *lines]):
+        if line.strip() or before.strip():
+            merged_lines.append(line)
+    return "\n".join(merged_lines) + "\n" if merged_lines else ""
 
 
 def _merge_notes(name: str, ours: str, theirs: str) -> MergedFiles:
-    """Merge two versions of a note. With the same text, the newer one with the higher confidence;
-    else both stay, and the older one gets another id.
+    """Merge two versions of a note. If their texts are the same, the newer one counts, with the
+    higher confidence and the later confirmation. Else both stay: the older one becomes a note of
+    its own, which contradicts the newer one.
     """
     our_note, their_note = (parse_note(name, text).note for text in (ours, theirs))
-    newer, older = (
-        (our_note, their_note)
-        if our_note.updated_at >= their_note.updated_at
-        else (their_note, our_note)
-    )
+    if our_note.updated_at >= their_note.updated_at:
+        newer, older = our_note, their_note
+    else:
+        newer, older = their_note, our_note
     if our_note.text.split() == their_note.text.split():
-        confirmed_at = max(our_note.confirmed_at, their_note.confirmed_at)
         merged = replace(
             newer,
             confidence=max(our_note.confidence, their_note.confidence),
-            confirmed_at=confirmed_at,
+            confirmed_at=max(our_note.confirmed_at, their_note.confirmed_at),
         )
         return MergedFiles({name: note_text(merged)})
     # Computed from the texts, so that the id is the same on every machine and in a repeated merge.

@@ -7,16 +7,15 @@ continues.
 from __future__ import annotations
 
 import os
-import re
 import tarfile
 from collections.abc import Iterable
-from contextlib import closing, suppress
+from contextlib import closing
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 
 from ouro.errors import (
-    LongTermMemoryError,
     OuroError,
     SessionDamaged,
     SessionError,
@@ -25,6 +24,7 @@ from ouro.errors import (
 )
 from ouro.memory.index import lock_index
 from ouro.memory.long_term.edited_files import EDITED_PREFIX
+from ouro.memory.long_term.forget_in_memory import ForgettingMemory, memory_folder
 from ouro.memory.long_term.forgotten_text import (
     ForgetReport,
     ForgottenText,
@@ -32,19 +32,7 @@ from ouro.memory.long_term.forgotten_text import (
     forget_in_file,
     regular_files,
 )
-from ouro.memory.long_term.git import rewrite
-from ouro.memory.long_term.git.files import (
-    FileRefused,
-    MemoryFiles,
-    blob_id,
-    decode_text,
-    is_memory_name,
-    is_note_name,
-)
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.long_term.git.values import LEDGER_FILES, ORIGIN, Scope
-from ouro.memory.long_term.notes.note import Note, note_text, parse_note
-from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.transfer import find_exported_files, split_section, write_for_agents
 from ouro.memory.sessions.index_journal import INDEX_NAME
 from ouro.memory.sessions.session_file import (
@@ -60,7 +48,6 @@ from ouro.memory.sessions.session_file import (
 from ouro.memory.sessions.session_folders import SUBAGENTS, TRASH
 from ouro.memory.sessions.session_reader import demand_known_format, is_readable
 from ouro.memory.sessions.yaml_text import BadYamlError, load
-from ouro.utils.decoding import from_plain
 
 MANY_PLACES = 50
 """With so many matches the user must confirm that such a common text is meant."""
@@ -83,7 +70,7 @@ class OuroHome(msgspec.Struct, frozen=True):
     index: Path
 
     def states(self) -> list[Path]:
-        """The folders with the state of each memory."""
+        """The state folders of all memories whose history exists."""
         return sorted(path for path in self.histories.glob("*.git") if GitRepository(path).exists)
 
     def exports(self) -> list[tuple[Path, Path]]:
@@ -108,20 +95,20 @@ class TrueForget:
         return self._search_home(progress, changes=False)
 
     def forget(self, progress: Progress = lambda _what: None) -> ForgetReport:
-        """Remove the text everywhere. In the report the counts are from before the removal, and
-        `left` lists what could not be done.
+        """Remove the text everywhere, then search again. In the report the counts are from before
+        the removal, and `left` lists what could not be removed, and what was found again.
         """
         report = self._search_home(progress, changes=True)
         progress("searching again")
         second_report = self._search_home(lambda _what: None, changes=False)
-        remaining = [*report.left, *second_report.left]
-        if second_report.count and not remaining:
-            remaining = [
+        left = [*report.left, *second_report.left]
+        if second_report.count and not left:
+            left = [
                 f"{counted.place}: {counted.count} times, written meanwhile."
                 for counted in second_report.places
                 if counted.count
             ]
-        report.left = list(dict.fromkeys(remaining))
+        report.left = list(dict.fromkeys(left))
         return report
 
     def _search_home(self, progress: Progress, *, changes: bool) -> ForgetReport:
@@ -142,14 +129,14 @@ class TrueForget:
         self._search_sessions(report, progress, changes)
         self._search_exports(report, changes)
         progress("other files")
-        searched_already = (
+        searched_separately = {
             *states,
             *map(memory_folder, states),
             home.sessions,
             *home.index_files(),
-        )
+        }
         for path in regular_files(home.path):
-            if not any(folder == path or folder in path.parents for folder in searched_already):
+            if searched_separately.isdisjoint((path, *path.parents)):
                 self._search_other_file(path, report, changes)
         try:
             self._search_index(report, changes)
@@ -158,7 +145,9 @@ class TrueForget:
         return report
 
     def _search_sessions(self, report: ForgetReport, progress: Progress, changes: bool) -> None:
-        """Search the folders of sessions, also of deleted ones and of subagents, and their lists."""
+        """Search the folders of all sessions, also of deleted ones and of subagents, and the lists
+        of sessions. With `changes`, remove the text.
+        """
         root = self._home.sessions
         for parent in (root, root / TRASH):
             folders: list[Path] = []
@@ -174,8 +163,8 @@ class TrueForget:
         self._search_list(root / INDEX_NAME, report, changes)
 
     def _search_exports(self, report: ForgetReport, changes: bool) -> None:
-        """Search the sections that `memory export --to` wrote for other agents; other text in these
-        files stays.
+        """Search the files for other agents. With `changes`, remove the text from the sections that
+        `memory export --to` wrote there; if it is in the rest of a file, that is reported only.
         """
         for root, path in self._home.exports():
             try:
@@ -192,13 +181,19 @@ class TrueForget:
                 )
 
     def _search_list(self, index: Path, report: ForgetReport, changes: bool) -> None:
-        """Search a list of sessions, and delete it if it holds the text and `changes`."""
-        count = self._text.count_bytes(index.read_bytes()) if index.is_file() else 0
-        if index.is_file() and report.add("the list of sessions", count) and changes:
-            index.unlink()  # ouro builds it again from the sessions
+        """Search a list of sessions, which need not exist. With `changes`, delete it if it holds
+        the text: ouro builds it again from the sessions.
+        """
+        if not index.is_file():
+            return
+        count = self._text.count_bytes(index.read_bytes())
+        if report.add("the list of sessions", count) and changes:
+            index.unlink()
 
     def _forget_in_session(self, folder: Path, paths: Iterable[Path], report: ForgetReport) -> None:
-        """Remove the text from these files of a session. Raises SessionInUse if it is open."""
+        """Remove the text from these files of a session. Raises SessionInUse if it is open, and
+        SessionError if a newer ouro wrote it.
+        """
         if (folder / FILE_NAME).exists():
             demand_known_format(folder)
         with closing(SessionLock(folder)):
@@ -208,8 +203,10 @@ class TrueForget:
                 else:
                     forget_in_file(path, self._text, report)
 
-    def _files_with_text(self, folder: Path) -> dict[Path, int]:
-        """How often the text is in each file of a session; sessions of subagents are not read."""
+    def _count_in_files(self, folder: Path) -> dict[Path, int]:
+        """The files of a session that hold the text, each with how often; sessions of subagents are
+        not read.
+        """
         counts = {}
         for path in regular_files(folder):
             is_of_subagent = path.relative_to(folder).parts[0] == SUBAGENTS
@@ -222,13 +219,15 @@ class TrueForget:
 
     def _search_session(self, folder: Path, report: ForgetReport, changes: bool) -> None:
         """Search the files of a session, and remove the text if `changes`; a failure is reported."""
-        counts_by_file = self._files_with_text(folder)
+        counts_by_file = self._count_in_files(folder)
         for path, count in counts_by_file.items():
-            place = "tool outputs" if path.parent.name == "outputs" else "damaged data"
-            place_of_records = "what was said in sessions, their summaries and titles"
-            report.add(
-                place_of_records if path.name == FILE_NAME else f"{place} beside sessions", count
-            )
+            if path.name == FILE_NAME:
+                place = "what was said in sessions, their summaries and titles"
+            elif path.parent.name == "outputs":
+                place = "tool outputs beside sessions"
+            else:
+                place = "damaged data beside sessions"
+            report.add(place, count)
         if not (counts_by_file and changes):
             return
         report.sessions.append(folder.name)
@@ -248,18 +247,19 @@ class TrueForget:
 
     def _clean_records(self, folder: Path, report: ForgetReport) -> None:
         """Write the session file without the text, and report what is left in fields that are
-        needed to read it.
+        needed to read it. What is between records, or after the last one, is cleaned as plain text.
         """
         data = read_file(folder)
         pieces: list[bytes] = []
         end = 0
         for record in records_in(data):
-            pieces.append(self._text.remove_from_bytes(data[end : record.offset]))
+            between_records = data[end : record.offset]
+            pieces.append(self._text.remove_from_bytes(between_records))
             end = record.offset + record.size
             raw = data[record.offset : end]
-            pieces.append(
-                self._clean_record(folder, record, raw) if self._text.count_bytes(raw) else raw
-            )
+            if self._text.count_bytes(raw):
+                raw = self._clean_record(folder, record, raw)
+            pieces.append(raw)
         pieces.append(self._text.remove_from_bytes(data[end:]))
         cleaned = b"".join(pieces)
         if cleaned != data:
@@ -271,8 +271,8 @@ class TrueForget:
             )
 
     def _clean_record(self, folder: Path, record: RawRecord, raw: bytes) -> bytes:
-        """The record without the text; it can still be read. A damaged record is handled as plain
-        text.
+        """The bytes of a record without the text. If the record could not be read any more without
+        it, `raw` is returned unchanged. A damaged record is cleaned as plain text.
         """
         if not record.is_whole:
             return self._text.remove_from_bytes(raw)
@@ -280,23 +280,30 @@ class TrueForget:
             cleaned = encode_record(self._text.remove_from_data(load(record.data)))
         except BadYamlError:
             return self._text.remove_from_bytes(raw)
-        is_intact = is_readable(msgspec.structs.replace(record, data=cleaned[4:-4]), folder=folder)
-        return cleaned if is_intact or not is_readable(record, folder=folder) else raw
+        cleaned_record = msgspec.structs.replace(record, data=cleaned[4:-4])  # without its marks
+        is_still_readable = is_readable(cleaned_record, folder=folder)
+        was_readable = is_readable(record, folder=folder)
+        return raw if was_readable and not is_still_readable else cleaned
 
     def _search_other_file(self, path: Path, report: ForgetReport, changes: bool) -> None:
-        """Search a file that belongs to no memory or session, and remove the text if `changes`."""
-        if (size := path.stat().st_size) > _MAX_BYTES:
+        """Search a file that belongs to no memory or session, and remove the text if `changes`. A
+        file of settings is not changed, and one that is too large is not read: both are reported.
+        """
+        size = path.stat().st_size
+        if size > _MAX_BYTES:
             report.unsearched.append(
                 f"{path}: {size >> 20:,} MB, larger than the {_MAX_BYTES >> 20} MB that are read."
             )
             return
-        place = self._name_of_place(path)
+        place = self._name_place(path)
         count = report.add(place, self._text.count_bytes(path.read_bytes()))
-        if count and path.parent == self._home.path and path.name in _SETTINGS:
+        if not count:
+            return
+        if path.parent == self._home.path and path.name in _SETTINGS:
             report.left.append(
                 f"{path}: these are your settings. Remove it there yourself if you do not need it."
             )
-        elif count and changes:
+        elif changes:
             try:
                 # Changed in place, because other processes continue to write to this file.
                 if place == "the log":
@@ -313,8 +320,8 @@ class TrueForget:
                     f"{path}: it could not be written ({error}). Correct that, and forget again."
                 )
 
-    def _name_of_place(self, path: Path) -> str:
-        """What a file of the home is called in the report."""
+    def _name_place(self, path: Path) -> str:
+        """What a file of ouro's home, which no other method searches, is called in the report."""
         parts = path.relative_to(self._home.path).parts
         if parts[0] == "logs":
             return "the log"
@@ -327,8 +334,8 @@ class TrueForget:
         return f"other files in {parts[0]}"
 
     def _search_index(self, report: ForgetReport, changes: bool) -> None:
-        """Delete the index if any place held the text: an old index still has its words and
-        vectors.
+        """Search the index. With `changes`, delete it if the text was found anywhere: an old index
+        still has its words and vectors. ouro makes it again.
         """
         files = [path for path in self._home.index_files() if path.is_file()]
         report.add("the index", sum(self._text.count_bytes(path.read_bytes()) for path in files))
@@ -339,15 +346,18 @@ class TrueForget:
 
 
 def back_up_home(home: OuroHome, target: Path, progress: Progress = lambda _what: None) -> Path:
-    """Put everything that forgetting may change into one tar (0600), which still holds the text;
-    returns its path.
+    """Put everything that forgetting may change into one tar that only the user can read; it still
+    holds the text. Returns its absolute path.
+
+    Raises UsageError if the file exists already, or is in a folder that will be changed. After an
+    error there is no file.
     """
     target = target.expanduser().absolute()
     memories = [memory_folder(state_dir) for state_dir in home.states()]
-    roots = [
-        home.path,
-        *(folder for folder in memories if home.path not in folder.parents and folder.is_dir()),
+    memories_elsewhere = [
+        folder for folder in memories if home.path not in folder.parents and folder.is_dir()
     ]
+    roots = [home.path, *memories_elsewhere]
     if any(root in target.parents for root in roots):
         raise UsageError(f"{target} is in what will be changed.", "Put the backup elsewhere.")
     try:
@@ -358,9 +368,10 @@ def back_up_home(home: OuroHome, target: Path, progress: Progress = lambda _what
     try:
         with os.fdopen(descriptor, "wb") as file:
             with tarfile.open(fileobj=file, mode="w") as tar:
-                exported = [path for _, path in home.exports()]
-                for path in (*(path for root in roots for path in regular_files(root)), *exported):
-                    if path not in home.index_files():
+                paths = [*chain.from_iterable(map(regular_files, roots))]
+                paths += [path for _, path in home.exports()]
+                for path in paths:
+                    if path not in home.index_files():  # the index is made again
                         tar.add(path, recursive=False)
             file.flush()
             os.fsync(file.fileno())
@@ -368,211 +379,3 @@ def back_up_home(home: OuroHome, target: Path, progress: Progress = lambda _what
         target.unlink(missing_ok=True)
         raise
     return target
-
-
-_ONLY_MARKS = re.compile(r"[\s\-*+#>.,;:!?\"'`()|]*")
-_RECORDS_WITHOUT_TEXT = {
-    *LEDGER_FILES,
-    "tip",
-    "forgotten",
-    "core",
-    "folder",
-    "lock",
-    "sync",
-    "indexed",
-    "turns",
-    "moved",
-}
-"""Records of ouro that consist of commit ids."""
-_USER_STATE = "user.git"
-
-
-def memory_folder(state_dir: Path) -> Path:
-    """The memory folder of a state; one that does not exist where nothing was ever written into a
-    project's memory.
-    """
-    recorded = GitRepository(state_dir).read_record("folder").rpartition("\n")[0]
-    if recorded:
-        return Path(recorded)
-    return (state_dir.parent.parent if state_dir.name == _USER_STATE else state_dir) / "memory"
-
-
-class ForgettingMemory:
-    """One memory and its history, in which a text is counted, then replaced.
-
-    Both methods raise MemoryUnusable or OSError if the history cannot be read, or a file cannot be
-    written.
-    """
-
-    def __init__(self, state_dir: Path, text: ForgottenText, report: ForgetReport) -> None:
-        self._text, self._report = text, report
-        self._folder = memory_folder(state_dir)
-        scope: Scope = "user" if state_dir.name == _USER_STATE else "repo"
-        is_shared = not (self._folder / ".git").exists()
-        self._store = GitMemoryStore(self._folder, scope, state_dir, is_shared=is_shared)
-        self._repository = self._store.repository
-        self._name = (
-            "your memory" if scope == "user" else f"the memory of {self._folder.parent.parent}"
-        )
-        if self._folder.parent == state_dir:
-            self._name = f"history.git/{state_dir.name}"
-        self._is_in_history = False
-
-    def look(self) -> bool:
-        """Count the matches; returns whether anything holds the text."""
-        report, text = self._report, self._text
-        files = sum(
-            text.count(path.name) + text.count_bytes(path.read_bytes())
-            for path in self._memory_files()
-        )
-        report.add(f"{self._name}: core, notes, archive", files)
-        records = sum(text.count_bytes(path.read_bytes()) for path in self._record_files())
-        report.add(f"{self._name}: pending changes", records)
-        if not (self._repository.git_dir / "objects").is_dir():
-            return bool(files or records)
-        objects_with_text = sum(
-            1 for content in rewrite.read_objects(self._repository) if text.count_bytes(content)
-        )
-        report.add(f"{self._name}: git history (objects that can be read)", objects_with_text)
-        self._is_in_history = objects_with_text > 0
-        self._report_host()
-        if objects_with_text:
-            self._report_remote()
-        return bool(files or records or objects_with_text)
-
-    def _report_host(self) -> None:
-        """Report that the history of the host repository, which shares this memory, is not
-        searched.
-        """
-        root = self._folder.parent.parent
-        if self._store.is_shared and self._store.scope == "repo" and (root / ".git").exists():
-            self._report.unsearched.append(
-                f"{root}: its own git history, which this memory is shared in. `git -C {root}"
-                " filter-repo --invert-paths --path .ouro/memory` removes that folder from all its"
-                " commits: then commit it again, and tell everyone who has a copy."
-            )
-
-    def _report_remote(self) -> None:
-        """Report the remote that the history was sent to, if there is one."""
-        was_sent = self._repository.git("for-each-ref", "refs/ouro/remote", "refs/remotes")
-        remote = self._repository.read_record("remote") or ("a remote" if was_sent else "")
-        if remote:
-            self._report.left.append(
-                f"{self._name}: it was sent to {remote}, which still has it. Delete the branch"
-                " there, or the repository, and forget it on your other machines; hosts may keep"
-                " deleted commits for a while."
-            )
-
-    def forget(self) -> None:
-        """Remove the text from the history, from the files and from records; what cannot be changed
-        is reported.
-        """
-        with self._repository.hold_lock():
-            pending = {*self._store.find_unapproved()}
-            if self._is_in_history:
-                change = self._text.remove_from_bytes
-                accepted, accept = self._store.accepted, self._store.accept
-                rewrite.rewrite_history(
-                    self._repository, self._clean_file, change, self._clean_name, accepted, accept
-                )
-            if self._folder.is_dir():
-                self._write_clean_files(pending)
-            for path in self._record_files():
-                if self._text.count_bytes(path.read_bytes()):
-                    forget_in_file(path, self._text, self._report)
-        if self._folder.is_dir():
-            self._remove_empty_lines(pending)
-        for path in (self._repository.git_dir / name for name in ("config", "packed-refs", "HEAD")):
-            if path.is_file() and self._text.count_bytes(path.read_bytes()):
-                self._report.left.append(
-                    f"{path}: it is in the name of a branch or the address of a remote."
-                )
-
-    def _memory_files(self) -> list[Path]:
-        """The files of the memory folder, without those of git."""
-        if not self._folder.is_dir() or self._folder.is_symlink():
-            return []
-        return [
-            path
-            for path in regular_files(self._folder)
-            if ".git" not in path.relative_to(self._folder).parts
-        ]
-
-    def _record_files(self) -> list[Path]:
-        """ouro's records about the memory that contain texts, mainly pending changes."""
-        return [
-            path
-            for path in regular_files(self._repository.own_dir)
-            if path.name not in _RECORDS_WITHOUT_TEXT
-        ]
-
-    def _clean_file(self, data: bytes) -> bytes:
-        """A file without the text; the front matter of a note can still be read."""
-        if not self._text.count_bytes(data):
-            return data
-        if data.startswith(b"---\nid: mem_"):
-            name = data[8 : data.index(b"\n", 8)].decode(errors="replace").strip() + ".md"
-            with suppress(FileRefused):
-                parsed = parse_note(name, decode_text(data)) if is_note_name(name) else None
-                if parsed is not None and not parsed.problems:
-                    fields = msgspec.to_builtins(parsed.note)
-                    for name in ("text", "extra", "entities", "relations", "anchors", "branch"):
-                        fields[name] = self._text.remove_from_data(fields[name], name)
-                    data = note_text(from_plain(fields, Note)).encode()
-        return self._text.remove_from_bytes(data)
-
-    def _clean_name(self, data: bytes) -> bytes:
-        """The name of a file without the text."""
-        if not self._text.count_bytes(data):
-            return data
-        return self._text.remove_from_bytes(data).replace(
-            self._text.placeholder.encode(), b"forgotten"
-        )
-
-    def _write_clean_files(self, pending: set[str]) -> None:
-        """Write the files without the text, under names without it. Texts that were approved stay
-        approved; `pending`: the names of the others.
-        """
-        files = MemoryFiles(self._folder)
-        for path in self._memory_files():
-            name, data = str(path.relative_to(self._folder)), path.read_bytes()
-            new, new_name = self._clean_file(data), self._clean_name(name.encode()).decode()
-            if (new, new_name) == (data, name):
-                continue
-            if not is_memory_name(name):
-                forget_in_file(path, self._text, self._report)
-                continue
-            if name not in pending:
-                self._store.approve({new_name: blob_id(new)})
-            try:
-                files.write(new_name, new)
-                if new_name != name:
-                    files.write(name, None)
-            except (FileRefused, OSError) as error:
-                self._report.left.append(f"{path}: it could not be written ({error}).")
-
-    def _remove_empty_lines(self, pending: set[str]) -> None:
-        """Remove lines and files that hold nothing but the placeholder."""
-        changes: dict[str, str | None] = {}
-        for path in self._memory_files():
-            name, text = str(path.relative_to(self._folder)), path.read_text(errors="replace")
-            if name in pending or not is_memory_name(name):
-                continue
-            lines = text.splitlines()
-            if is_note_name(path.name):
-                if self._is_empty(parse_note(path.name, text).note.text):
-                    changes[name] = None
-            elif (remaining := [line for line in lines if not self._is_empty(line)]) != lines:
-                changes[name] = (
-                    "\n".join(remaining) + "\n" if any(line.strip() for line in remaining) else None
-                )
-        try:
-            if changes:
-                self._store.save_and_commit(changes, "Forget", {ORIGIN: "person"})
-        except (LongTermMemoryError, FileRefused, OSError) as error:
-            self._report.left.append(f"{self._name}: empty lines are left ({error}).")
-
-    def _is_empty(self, text: str) -> bool:
-        """Whether a line holds nothing but the placeholder, and marks."""
-        without = text.replace(self._text.placeholder, "")
-        return without != text and _ONLY_MARKS.fullmatch(without) is not None

@@ -69,8 +69,9 @@ class FileRefused(Exception):
 
 
 def is_memory_name(name: str) -> bool:
-    """Whether a name relative to the folder may be a memory file: a Markdown file in the folder or
-    in `archive/`. The name has no invisible characters and is in Unicode form NFC.
+    """Whether a name relative to the memory folder may be that of a memory file: a Markdown file in
+    the folder or in `archive/`, not hidden, without invisible characters, in Unicode form NFC, and
+    not too long.
     """
     if _USUAL_NAME.fullmatch(name):
         return True
@@ -109,7 +110,9 @@ class MemoryFiles:
 
     @contextmanager
     def at_one_moment(self) -> Iterator[None]:
-        """Let all answers inside be about the same moment: the folder is listed only once."""
+        """Inside the context, all answers are about the same moment: the folder is listed once, at
+        the start. A write ends that.
+        """
         with self._lock:
             self._listing = self.look()
             was_fixed, self._is_listing_fixed = self._is_listing_fixed, True
@@ -119,8 +122,8 @@ class MemoryFiles:
                 self._is_listing_fixed = was_fixed
 
     def look(self) -> FolderListing:
-        """List the files without opening them. Returns the same object as before if nothing has
-        changed.
+        """List the files of the folder and of `archive/` without opening them. Returns the same
+        object as before if no file has changed.
         """
         with self._lock:
             if self._is_listing_fixed:
@@ -146,16 +149,17 @@ class MemoryFiles:
             return self._listing
 
     def read(self, name: str) -> str:
-        """The text of a file; raises FileRefused if it is not a plain file of the user, is too
-        long, or is not text.
+        """The text of a file. Raises FileRefused if it is not a plain file of the user, is too
+        long, or is not text; FileNotFoundError if there is no such file.
         """
         with self.open_folder_of(name) as folder:
             return decode_text(_read(folder, name.rpartition("/")[2]))
 
     def contents(self, names: Iterable[str]) -> dict[str, bytes | None]:
         """Name -> bytes of many files; None for a file that does not exist or may not be read."""
-        wanted_names = list(names)
-        return {**dict.fromkeys(wanted_names), **dict(self._read_existing(wanted_names))}
+        contents: dict[str, bytes | None] = dict.fromkeys(names)
+        contents.update(self._read_existing(list(contents)))
+        return contents
 
     def texts(self, names: Collection[str]) -> dict[str, str | None]:
         """Name -> text of many files; None for a file that does not exist or may not be read."""
@@ -192,8 +196,8 @@ class MemoryFiles:
         return None
 
     def blobs(self, names: Iterable[str] | None = None) -> dict[str, str]:
-        """Name -> blob id of all or some files; UNREADABLE for a file that may not be read or is
-        not text.
+        """Name -> blob id of all files, or of those of `names` that exist; UNREADABLE for a file
+        that may not be read or is not text. Of all files, only those that changed are read.
         """
         if names is not None:
             return {name: _blob_of_text(data) for name, data in self._read_existing(names)}
@@ -205,7 +209,7 @@ class MemoryFiles:
                 return cached.blobs
             changed = {name for name, _ in prints.items() - cached.prints.items()}
             blobs = {name: blob for name, blob in cached.blobs.items() if name in prints}
-            blobs |= dict.fromkeys(changed, UNREADABLE)
+            blobs |= dict.fromkeys(changed, UNREADABLE)  # the readable ones are set below
             for name, data in self._read_existing(changed - listing.refused.keys()):
                 blobs[name] = _blob_of_text(data)
             self._seen = _CachedBlobs(prints, blobs)
@@ -214,12 +218,12 @@ class MemoryFiles:
             return blobs
 
     def _load_cache(self) -> _CachedBlobs:
-        """The blobs of the files when they were last recorded; none without a cache."""
+        """The blobs of the files when they were last recorded; empty without a cache file."""
         return read_state(self._cache, _CachedBlobs) if self._cache else _CachedBlobs()
 
     def _save_cache(self, seen: _CachedBlobs) -> None:
-        """Record what was read, except files so new that another change may get the same
-        modification time.
+        """Record the blobs that were read in the cache file, for the next process. Files that are so
+        new that another change may have the same time are left out. Errors are ignored.
         """
         newest_certain_time = time.time_ns() - _TIME_STEP_NS
         prints = {name: seen.prints[name] for name, blob in seen.blobs.items() if blob}
@@ -228,10 +232,10 @@ class MemoryFiles:
             for name, file_print in prints.items()
             if int(file_print.rpartition(":")[2]) < newest_certain_time
         }
+        old_blobs = {name: seen.blobs[name] for name in old_prints}
         with suppress(OSError):  # reading works with a read-only home
             if self._cache:
-                old = _CachedBlobs(old_prints, {name: seen.blobs[name] for name in old_prints})
-                write_private(self._cache, msgspec.json.encode(old))
+                write_private(self._cache, msgspec.json.encode(_CachedBlobs(old_prints, old_blobs)))
 
     def write(self, name: str, data: bytes | None) -> None:
         """Replace a whole file (0600), or remove it (None); an error leaves the old one.
@@ -254,9 +258,11 @@ class MemoryFiles:
 
     @contextmanager
     def open_folder_of(self, name: str = "", *, create: bool = False) -> Iterator[int]:
-        """The descriptor of the folder in which a file is; without a name the memory folder.
+        """Yield the descriptor of the folder in which the file `name` is (empty: of the memory
+        folder), and close it at the end. With `create`, missing folders are made.
 
-        Raises FileNotFoundError if there is no such folder, and it is not to `create`.
+        Raises FileNotFoundError if there is no such folder, FileRefused if `name` is none of a
+        memory file, MemoryUnusable if the folder is a link or belongs to another user.
         """
         subfolder, _, base = name.rpartition("/")
         if base and not is_memory_name(name):
@@ -291,7 +297,9 @@ class MemoryFiles:
 
 
 def _read(folder: int, base: str) -> bytes:
-    """The bytes of a file. Raises FileRefused if it is not a plain file of the user, or too long."""
+    """The bytes of the file `base` in a folder, given by its descriptor. Raises FileRefused if it
+    is not a plain file of the user, or too long; FileNotFoundError if there is none.
+    """
     try:
         descriptor = os.open(base, _OPEN_FILE_FLAGS, dir_fd=folder)
     except FileNotFoundError:
@@ -305,9 +313,10 @@ def _read(folder: int, base: str) -> bytes:
         if reason := _reason_to_refuse(os.fstat(descriptor)):
             raise FileRefused(reason)
         data = b""
-        while len(data) <= MAX_FILE_BYTES and (
-            piece := os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))
-        ):
+        while len(data) <= MAX_FILE_BYTES:
+            piece = os.read(descriptor, MAX_FILE_BYTES + 1 - len(data))
+            if not piece:
+                break
             data += piece
     finally:
         os.close(descriptor)
@@ -319,9 +328,9 @@ def _read(folder: int, base: str) -> bytes:
 def _list_folder(
     folder: int, prefix: str, fingerprints: dict[str, str], refused: dict[str, str]
 ) -> None:
-    """Add the fingerprints of the files of a folder to `fingerprints`, and to `refused` the reasons
-    for those that are not read. It runs at each listing, for each note: therefore few operations a
-    file.
+    """Add the fingerprints of the files of a folder to `fingerprints`, and the reasons for those
+    that are not read to `refused`. Their names begin with `prefix`; hidden files are left out. It
+    runs at each listing, for each note: therefore few operations a file.
     """
     names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     user = os.getuid()
@@ -349,27 +358,30 @@ def fingerprint(status: os.stat_result) -> str:
 
 
 def _find_same_on_some_disks(names: Mapping[str, str], unusual: Iterable[str]) -> dict[str, str]:
-    """Find names that are the same file as another name on some disks. Returns for each the reason
-    why it is not read.
+    """Find the names that are the same file as another name on disks that ignore case or the form
+    of Unicode. Returns for each the reason why it is not read.
 
-    Of such names the one that ouro would choose is read, else the first. A usual name is its own
-    portable name.
+    Of such names the one that ouro would choose is read, else the first. Only the `unusual` ones of
+    `names` are compared: a usual name is its own portable name.
     """
     chosen_names: dict[str, str] = {}
     reasons: dict[str, str] = {}
     for name in sorted(unusual):
         portable = portable_name(name)
-        is_usual = portable in names and _USUAL_NAME.fullmatch(portable)
-        if (chosen := chosen_names.setdefault(portable, portable if is_usual else name)) != name:
+        has_usual_name = portable in names and _USUAL_NAME.fullmatch(portable)
+        chosen = chosen_names.setdefault(portable, portable if has_usual_name else name)
+        if chosen != name:
             reasons[name] = f"its name is the same as {chosen} on some disks"
     return reasons
 
 
 def portable_name(name: str) -> str:
-    """The name as disks that ignore case and Unicode form compare it: equal for two names that are
-    one file there.
+    """The name in one form of Unicode, without differences of case. Two names that are one file on
+    disks which ignore these have the same portable name.
     """
-    return name.casefold() if name.isascii() else unicodedata.normalize("NFKC", name).casefold()
+    if name.isascii():
+        return name.casefold()
+    return unicodedata.normalize("NFKC", name).casefold()
 
 
 def _reason_to_refuse(status: os.stat_result) -> str:
@@ -407,7 +419,9 @@ def _blob_of_text(data: bytes | None) -> str:
 
 
 def decode_text(data: bytes) -> str:
-    """The text of a file; raises FileRefused if it is not UTF-8."""
+    """The text of a file, its lines ended by `\\n`. Raises FileRefused if it is not UTF-8, or holds
+    NUL bytes.
+    """
     if b"\0" in data:
         raise FileRefused("holds NUL bytes: not text")
     try:

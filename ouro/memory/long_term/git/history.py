@@ -46,19 +46,23 @@ Trailers = Mapping[str, str]
 
 
 def message(subject: str, trailers: Trailers) -> str:
-    """The text of a commit: one line, and its trailers."""
-    line = " ".join(clean(subject).split())[:_MAX_SUBJECT] or "Update memory"
-    trailer_lines = "".join(
-        f"{name}: {' '.join(clean(value).split())}\n" for name, value in trailers.items() if value
-    )
-    return f"{line}\n\n{trailer_lines}" if trailer_lines else f"{line}\n"
+    """The message of a commit: the subject in one line, then a line for each trailer that is not
+    empty.
+    """
+    text = " ".join(clean(subject).split())[:_MAX_SUBJECT] or "Update memory"
+    text += "\n"
+    trailer_lines = ""
+    for name, value in trailers.items():
+        if value:
+            trailer_lines += f"{name}: {' '.join(clean(value).split())}\n"
+    return f"{text}\n{trailer_lines}" if trailer_lines else text
 
 
 def log(
     repo: GitRepository, limit: int = 50, path: str = "", *, before: str = ""
 ) -> tuple[Commit, ...]:
-    """The latest commits, newest first; with `path` those that changed it, with `before` those up
-    to a date.
+    """The latest commits, newest first, at most `limit`. With `path` only those that changed it,
+    with `before` only those up to a date.
 
     Like all functions here it raises MemoryUnusable if the history cannot be read.
     """
@@ -70,13 +74,15 @@ def log(
 
 
 def commit_of(repo: GitRepository, commit: str) -> Commit:
-    """One commit, by its id or the beginning of it."""
+    """The commit with this id, or whose id begins so. Raises MemoryUnusable if there is none, or
+    several ids begin so.
+    """
     return _read_log(repo, ["--max-count=1", "--end-of-options", f"{commit}^{{commit}}"])[0]
 
 
 def find_commit(repo: GitRepository, commit: str) -> Commit | None:
-    """Read one commit, by its id or the beginning of it; None if there is no such commit, or
-    several ids begin so.
+    """The commit with this id, or whose id begins so; None if there is none, or several ids begin
+    so.
     """
     if not _COMMIT_ID.fullmatch(commit):
         return None
@@ -87,48 +93,51 @@ def find_commit(repo: GitRepository, commit: str) -> Commit | None:
 
 
 def commit_at(repo: GitRepository, moment: str) -> str:
-    """The last commit of memory before a date and time; empty if there was none yet."""
+    """The id of the last commit up to a date and time; empty if there was none yet."""
     commits = log(repo, 1, before=moment)
     return commits[0].id if commits else ""
 
 
 def text_at(repo: GitRepository, commit: str, name: str) -> str | None:
-    """A file as it was in a commit; None if it did not exist."""
+    """The text of a file as it was in a commit; None if it did not exist."""
     blob = repo.tree(commit).get(name)
     return None if blob is None else repo.blobs([blob])[blob].decode(errors="replace")
 
 
 def blame(repo: GitRepository, name: str) -> tuple[BlamedLine, ...]:
-    """Find for each line of a file in the last commit the commit that it is from."""
+    """The lines of a file in the last commit, each with the commit that wrote it. Changes of blanks
+    do not count.
+    """
     head = repo.head().commit
-    output = repo.git("blame", "--porcelain", "-w", "--no-textconv", head, "--", name).decode(
-        errors="replace"
-    )
-    owners: list[tuple[str, str]] = []
-    owner = ""
-    for line in output.split("\n"):
+    output = repo.git("blame", "--porcelain", "-w", "--no-textconv", head, "--", name)
+    lines: list[tuple[str, str]] = []  # the id of the commit, and the text
+    commit_id = ""
+    for line in output.decode(errors="replace").split("\n"):
+        # git prints for each line of the file a header that begins with the commit, then a tab and
+        # the line.
         if line.startswith("\t"):
-            owners.append((owner, line[1:]))
+            lines.append((commit_id, line[1:]))
         elif len(line) > 40 and line[40] == " " and line[:40].isalnum():
-            owner = line[:40]
-    ids = list(dict.fromkeys(owner for owner, _ in owners))
-    commits = (
-        {commit.id: commit for commit in _read_log(repo, ["--no-walk=unsorted", *ids])}
-        if ids
-        else {}
-    )
+            commit_id = line[:40]
+    if not lines:
+        return ()
+    ids = dict.fromkeys(commit_id for commit_id, _ in lines)
+    commits = {commit.id: commit for commit in _read_log(repo, ["--no-walk=unsorted", *ids])}
     return tuple(
-        BlamedLine(number, text, commits[owner]) for number, (owner, text) in enumerate(owners, 1)
+        BlamedLine(number, text, commits[commit_id])
+        for number, (commit_id, text) in enumerate(lines, 1)
     )
 
 
 def commits_touching(repo: GitRepository, text: str, name: str) -> tuple[Commit, ...]:
-    """The commits after which a text is in a file more or less often than before, newest first."""
+    """The commits that added a text to a file, or removed it there, newest first."""
     return _read_log(repo, [f"-S{text}", repo.head().commit], name)
 
 
 def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[DiffHunk]:
-    """Yield the differences between two commits (empty: no files), file by file."""
+    """Yield the differences between two commits, file by file; an empty id stands for a commit
+    without files. They are numbered from 1.
+    """
     old_tree, new_tree = repo.tree(before), repo.tree(after)
     names = sorted(
         name for name in {*old_tree, *new_tree} if old_tree.get(name) != new_tree.get(name)
@@ -143,27 +152,20 @@ def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[Diff
     }
     number = 0
     for name in names:
-        old_lines, new_lines = (
-            lines_by_blob.get(old_tree.get(name, ""), []),
-            lines_by_blob.get(new_tree.get(name, ""), []),
-        )
+        old_lines = lines_by_blob.get(old_tree.get(name, ""), [])
+        new_lines = lines_by_blob.get(new_tree.get(name, ""), [])
         for start, end, new_start, new_end in line_changes(old_lines, new_lines):
             number += 1
-            yield DiffHunk(
-                number,
-                name,
-                new_start,
-                tuple(old_lines[start:end]),
-                tuple(new_lines[new_start:new_end]),
-            )
+            removed, added = tuple(old_lines[start:end]), tuple(new_lines[new_start:new_end])
+            yield DiffHunk(number, name, new_start, removed, added)
 
 
 # -- turns of commits without trailers: the agent commits in the shell as a user would
 
 
 def record_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
-    """Record, outside of the repository, that commits after `since` and uncommitted changes belong
-    to a turn.
+    """Record, outside of the repository, that the commits after `since` (empty: all) and the
+    uncommitted changes belong to the turn with these trailers.
     """
     turn = f"{trailers.get(SESSION, '')} {trailers.get(TURN) or 0} {trailers.get(MESSAGE) or 0}".strip()
     repo.write_record(_OPEN_TURN_RECORD, turn)
@@ -177,12 +179,11 @@ def record_sync(repo: GitRepository, commits: str) -> None:
     """Record that a range of commits (git notation) came from another machine, not from a turn
     here.
     """
-    lines_of_log = repo.git(
-        "log", f"--format=%H %(trailers:key={ORIGIN},valueonly,separator=%x2C)", commits
-    ).decode()
-    # A line with a blank is a commit with its origin: its trailers tell where it came from.
-    lines = [line.strip() for line in lines_of_log.splitlines()]
-    _record_commits(repo, [line for line in lines if " " not in line], _SYNC_MARK)
+    format_ = f"--format=%H %(trailers:key={ORIGIN},valueonly,separator=%x2C)"
+    lines = [line.strip() for line in repo.git("log", format_, commits).decode().splitlines()]
+    # A line with a blank is a commit with its origin: nothing needs to be recorded for it.
+    without_origin = [line for line in lines if " " not in line]
+    _record_commits(repo, without_origin, _SYNC_MARK)
 
 
 def end_turn(repo: GitRepository) -> None:
@@ -192,42 +193,47 @@ def end_turn(repo: GitRepository) -> None:
 
 
 def open_turn(repo: GitRepository) -> TurnRef:
-    """The turn in which ouro was killed, for its uncommitted changes; without a session if there
-    was none.
+    """The turn that ran when ouro was killed, to which its uncommitted changes belong; a turn
+    without a session if none ran.
     """
-    words = [*repo.read_record(_OPEN_TURN_RECORD).split(), "", "", ""]
-    turn, message = (int(word) if word.isdigit() else 0 for word in words[1:3])
-    return TurnRef(words[0], turn, message)
+    session, turn, message = [*repo.read_record(_OPEN_TURN_RECORD).split(), "", "", ""][:3]
+    turn_number = int(turn) if turn.isdigit() else 0
+    message_number = int(message) if message.isdigit() else 0
+    return TurnRef(session, turn_number, message_number)
 
 
 def rename_commits(repo: GitRepository, renamed: Mapping[str, str]) -> None:
-    """Update the records after the history was rewritten: old commit -> new commit."""
-    lines = (line.partition(" ") for line in repo.read_record(_TURNS_RECORD).splitlines())
-    write_private(
-        repo.own_dir / _TURNS_RECORD,
-        "".join(f"{renamed.get(commit, commit)} {turn}\n" for commit, _, turn in lines),
-    )
+    """Update the recorded turns after the history was rewritten; `renamed`: old commit -> new
+    commit.
+    """
+    lines = ""
+    for line in repo.read_record(_TURNS_RECORD).splitlines():
+        commit, _, turn = line.partition(" ")
+        lines += f"{renamed.get(commit, commit)} {turn}\n"
+    write_private(repo.own_dir / _TURNS_RECORD, lines)
 
 
-def _record_commits(repo: GitRepository, commits: Iterable[str], line: str) -> None:
-    """Record a line for each commit that has none yet."""
+def _record_commits(repo: GitRepository, commits: Iterable[str], turn: str) -> None:
+    """Record the turn, or `_SYNC_MARK`, for each commit for which nothing is recorded yet."""
     recorded = _read_recorded_turns(repo)
-    append_private(
-        repo.own_dir / _TURNS_RECORD,
-        "".join(f"{commit} {line}\n" for commit in commits if commit not in recorded),
-    )
+    lines = "".join(f"{commit} {turn}\n" for commit in commits if commit not in recorded)
+    append_private(repo.own_dir / _TURNS_RECORD, lines)
 
 
 def _read_recorded_turns(repo: GitRepository) -> dict[str, Trailers]:
     """Commit -> the trailers of the turn that is recorded for it."""
-    lines: Iterable[list[str]] = (
-        line.split() for line in repo.read_record(_TURNS_RECORD).splitlines()
-    )
-    return {words[0]: _turn_trailers(words[1:]) for words in lines if words}
+    turns: dict[str, Trailers] = {}
+    for line in repo.read_record(_TURNS_RECORD).splitlines():
+        if line.strip():
+            commit, *words = line.split()
+            turns[commit] = _turn_trailers(words)
+    return turns
 
 
 def _turn_trailers(words: list[str]) -> Trailers:
-    """The trailers for the words of a recorded line: the agent's turn, or a synchronization."""
+    """The trailers for the words of a recorded line after the commit: `_SYNC_MARK`, or the session,
+    turn and message of a turn of the agent, of which 0 stands for an unknown number.
+    """
     if words == [_SYNC_MARK]:
         return {ORIGIN: _SYNC_MARK}
     fields = zip((SESSION, TURN, MESSAGE), words, strict=False)
@@ -235,8 +241,8 @@ def _turn_trailers(words: list[str]) -> Trailers:
 
 
 def _read_log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> tuple[Commit, ...]:
-    """The commits that `git log` returns for these arguments, with the turns that are recorded for
-    them.
+    """The commits that `git log` lists for these arguments, in its order; a commit without trailers
+    has those of the turn that is recorded for it. With `path` only those that changed it.
     """
     mark = os.urandom(12).hex()  # random, so that no commit message contains it
     output = repo.git(
@@ -257,12 +263,15 @@ def _read_log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> 
     turns = _read_recorded_turns(repo)
     fields = os.fsdecode(output).split(mark)[1:]
     # No mark follows the last field (the names): the next commit begins with its own mark.
-    size = len(_LOG_FIELDS) - 1
-    return tuple(_parse_commit(fields[at : at + size], turns) for at in range(0, len(fields), size))
+    field_count = len(_LOG_FIELDS) - 1
+    starts = range(0, len(fields), field_count)
+    return tuple(_parse_commit(fields[start : start + field_count], turns) for start in starts)
 
 
 def _parse_commit(fields: Sequence[str], turns: Mapping[str, Trailers]) -> Commit:
-    """A commit from the fields of `_LOG_FIELDS`. Its own trailers count before the recorded turn."""
+    """A commit from the fields of `_LOG_FIELDS`. If its message names no origin, the trailers of
+    the turn that is recorded for it in `turns` are added.
+    """
     commit_id, parents, seconds, author, body, names = fields
     lines = body.strip().splitlines() or [""]
     trailers = _parse_trailers(lines[1:])
@@ -282,8 +291,8 @@ def _parse_commit(fields: Sequence[str], turns: Mapping[str, Trailers]) -> Commi
 
 
 def _parse_trailers(lines: Sequence[str]) -> dict[str, str]:
-    """The trailers at the end of a message, by name. Only its last paragraph is read: a
-    trailer-like line in the middle of a message is not a trailer.
+    """The trailers in the last lines of a message, by name; of two with one name the last one. They
+    end above at the first line that is none, so a line like one in the middle does not count.
     """
     trailers: dict[str, str] = {}
     for line in reversed(lines):
@@ -325,13 +334,13 @@ def plan_undo(
     hunk: int = 0,
     base: str = "",
 ) -> UndoPlan:
-    """Plan the undo of a commit; if the agent made it in a turn, of everything that it wrote in
-    that turn.
+    """Plan the undo of a commit; if the agent made it in a turn, of all that it committed in that
+    turn. Nothing is changed.
 
     Args:
         read: returns a file as it is now; None if it does not exist.
-        hunk: the number of the only hunk to undo; if it moves a file, its other half is undone too.
-        base: the commit before a group of commits that `commit` ends and that is not a turn.
+        hunk: the number of the only hunk to undo, from 1; if it moves a file, its other half is undone too. 0: all.
+        base: the commit before a group of commits that `commit` ends and that is not a turn; empty for no group.
 
     Raises:
         UsageError: there is no such hunk.
@@ -340,11 +349,13 @@ def plan_undo(
     commits = (commit,) if hunk else commits_of_turn(repo, commit) or (commit,)
     if _turn_key(commit):
         base = ""  # commits that others made meanwhile are not of the turn
-    if hunk or base:
-        hunks = tuple(hunks_between(repo, base or commit.parent, commit.id))
-        steps = [_hunk_with_other_half(commit, hunks, hunk) if hunk else hunks]
+    if hunk:
+        all_hunks = tuple(hunks_between(repo, base or commit.parent, commit.id))
+        steps = [_hunk_with_other_half(commit, all_hunks, hunk)]
+    elif base:
+        steps = [tuple(hunks_between(repo, base, commit.id))]
     else:
-        steps = [tuple(hunks_between(repo, commit.parent, commit.id)) for commit in commits]
+        steps = [tuple(hunks_between(repo, step.parent, step.id)) for step in commits]
     edits, conflicts = _revert_steps(read, steps)
     return UndoPlan(scope, commit, edits, conflicts, commits)
 
@@ -352,8 +363,9 @@ def plan_undo(
 def _revert_steps(
     read: Callable[[str], str | None], steps: Iterable[Sequence[DiffHunk]]
 ) -> tuple[tuple[FileEdit, ...], tuple[DiffHunk, ...]]:
-    """The edits that undo the hunks, one step after the other, and the hunks whose lines have
-    changed since.
+    """Undo the hunks of each step, one step after the other, latest first. Returns the edits that
+    do this, one for each file that changes, and the hunks that are not undone, because their lines
+    have changed since. `read` as for `plan_undo`.
     """
     edits: dict[str, FileEdit] = {}
     conflicts: list[DiffHunk] = []
@@ -366,7 +378,8 @@ def _revert_steps(
             edit = edits.get(name) or FileEdit(name, current, current)
             text, not_undone = _revert_hunks(edit.after or "", file_hunks)
             had_lines_before = any(hunk.before for hunk in file_hunks)
-            is_removed = not (text or not_undone or had_lines_before)
+            # The step had made this file, and nothing of it is left.
+            is_removed = not text and not not_undone and not had_lines_before
             edits[name] = FileEdit(name, edit.before, None if is_removed else text)
             conflicts += not_undone
     changed = [edit for edit in edits.values() if (edit.before or "") != (edit.after or "")]
@@ -376,8 +389,9 @@ def _revert_steps(
 def _hunk_with_other_half(
     commit: Commit, hunks: Sequence[DiffHunk], number: int
 ) -> tuple[DiffHunk, ...]:
-    """One hunk of a commit; with the other half of a move: undoing half of it would leave the note
-    twice, or not at all.
+    """The hunk of a commit with this number, from 1. If it is one half of a move of a note, the
+    other half follows: undoing only one would leave the note twice, or not at all. Raises
+    UsageError if there is no such hunk.
     """
     if not 1 <= number <= len(hunks):
         raise UsageError(f"There is no hunk {number} in {commit.id[:7]}: it has {len(hunks)}.")
@@ -387,7 +401,9 @@ def _hunk_with_other_half(
 
 
 def describe_commits(commits: Sequence[Commit]) -> str:
-    """The subjects of commits, oldest first; of several with their turn."""
+    """The subjects of commits, oldest first; `commits` are of one turn, latest first. Of several
+    the text says how many, and of which turn.
+    """
     subjects = "; ".join(commit.subject for commit in reversed(commits))
     if len(commits) < 2:
         return subjects
@@ -395,33 +411,37 @@ def describe_commits(commits: Sequence[Commit]) -> str:
 
 
 def commits_of_turn(repo: GitRepository, commit: Commit) -> tuple[Commit, ...]:
-    """The agent's commits here in the turn of `commit` (a commit of this or another repository),
-    latest first.
+    """The agent's commits in this repository that are of the same turn as `commit`, which may be of
+    another repository; latest first. Empty if the agent did not make `commit` in a turn.
     """
     turn = _turn_key(commit)
-    latest_commits = log(repo, _MAX_COMMITS) if turn else ()
-    return tuple(commit for commit in latest_commits if _turn_key(commit) == turn)
+    if turn is None:
+        return ()
+    return tuple(other for other in log(repo, _MAX_COMMITS) if _turn_key(other) == turn)
 
 
 def _turn_key(commit: Commit) -> tuple[str, str] | None:
-    """What the commits of one turn of the agent share: the session, and its message or turn. None
-    for other commits.
+    """What only the commits of one turn of the agent have in common: the session, and the number of
+    the message or turn. None for a commit that the agent did not make in a turn.
     """
     session, turn = commit.trailers.get(SESSION, ""), commit.trailers.get(TURN, "")
+    if not session or not turn or commit.origin != "agent":
+        return None
     # After a rewind, another turn may have the same number.
     message = commit.trailers.get(MESSAGE, "")
-    return (session, message or turn) if session and turn and commit.origin == "agent" else None
+    return session, message or turn
 
 
 def _revert_hunks(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, Sequence[DiffHunk]]:
-    """Undo these hunks in the text of one file; returns the text, and the hunks whose lines have
-    changed since.
+    """Undo these hunks in the text of one file. Returns the text, and the hunks that are not
+    undone, because their lines have changed since, in the order of the file.
 
     Later changes stay. If the lines of a hunk are in several places, the place nearest to the
     original one counts.
     """
     lines = text.splitlines(keepends=True)
     not_undone: list[DiffHunk] = []
+    # From the end of the file, so that the starts of the hunks above stay true.
     for hunk in sorted(hunks, key=lambda hunk: hunk.start, reverse=True):
         if not hunk.after and _find_block(lines, hunk.before):
             continue  # the lines that it removed were restored already
@@ -429,13 +449,13 @@ def _revert_hunks(text: str, hunks: Sequence[DiffHunk]) -> tuple[str, Sequence[D
         if not starts:
             not_undone.append(hunk)
             continue
-        start_line = min(starts, key=lambda start: abs(start - hunk.start))
-        lines[start_line : start_line + len(hunk.after)] = hunk.before
+        nearest = min(starts, key=lambda start: abs(start - hunk.start))
+        lines[nearest : nearest + len(hunk.after)] = hunk.before
     return "".join(lines), not_undone[::-1]
 
 
 def _find_block(lines: Sequence[str], block: tuple[str, ...]) -> list[int]:
-    """The positions at which these lines follow each other."""
+    """All positions in `lines` at which the lines of `block` follow each other."""
     return [
         start
         for start in range(len(lines) - len(block) + 1)

@@ -144,11 +144,10 @@ class GitRepository:
             mark_layouts(stores, MemoryUnusable)
 
     def _make_git_dir(self, git_dir: Path) -> None:
-        """Make an empty git directory, and remove the records of a deleted one. A damaged one
-        stays.
+        """Make an empty git directory, and remove the records of a deleted one. One that is there
+        and damaged stays as it is: a damaged history is never replaced.
         """
         records = [self.own_dir / name for name in (*LEDGER_FILES, TIP, "core", "turns", "turn")]
-        # A damaged history is never replaced.
         is_damaged = os.path.lexists(git_dir) and self.read_record(TIP)
         if is_damaged:
             return
@@ -159,7 +158,7 @@ class GitRepository:
         target = git_dir
         if git_dir != self.state_dir:
             exclude_from_host(git_dir.parent)
-            # Beside: with half a `.git`, plain git uses the repository around it.
+            # Made under another name: with half a `.git`, plain git uses the repository around it.
             if not os.path.lexists(git_dir):
                 target = git_dir.with_name(COPY)
                 import shutil  # imported late: few sessions need it
@@ -174,8 +173,8 @@ class GitRepository:
             target.rename(git_dir)
 
     def head(self) -> Head:
-        """Where HEAD is, read without a process; raises MemoryUnusable if it or its branch is
-        damaged or gone.
+        """Where HEAD is, read without a process. Without a history it is on the branch that the
+        first commit makes. Raises MemoryUnusable if HEAD or its branch is damaged or gone.
         """
         git_dir, tip = self.git_dir, self.read_record(TIP)
         is_new = not tip and not (git_dir / "HEAD").exists()  # or another thread is creating it now
@@ -192,18 +191,19 @@ class GitRepository:
                 "HEAD is empty or unreadable",
                 f"write `ref: refs/heads/{BRANCH}` into it",
             )
-        commit = self._read_ref(git_dir, match[1])
+        ref = match[1]
+        commit = self._read_ref(git_dir, ref)
         if not commit and tip:
             raise unusable_history(
                 self.git_dir,
-                f"{match[1]} is gone",
-                f"git --git-dir {self.git_dir} update-ref {match[1]} {tip}",
+                f"{ref} is gone",
+                f"git --git-dir {self.git_dir} update-ref {ref} {tip}",
             )
-        return Head(commit, match[1])
+        return Head(commit, ref)
 
     def tree(self, commit: str) -> Mapping[str, str]:
-        """The blobs of the memory files in a commit, by name; empty without a commit. Deeper
-        folders are not read.
+        """The blob ids of the memory files in a commit, by name; empty if `commit` is. Only the
+        folder and `archive/` are read. Raises MemoryUnusable.
         """
         if not commit:
             return {}
@@ -220,32 +220,36 @@ class GitRepository:
         return self._trees[commit]
 
     def list_files(self, *arguments: str) -> dict[str, str]:
-        """The blobs of what `git ls-tree` lists, by name, without folders and links."""
+        """The blob ids of the files that `git ls-tree` lists for these arguments, by name; folders
+        and links are left out. Raises MemoryUnusable.
+        """
         lines = self.git("ls-tree", "-z", "--full-tree", *arguments).split(b"\0")
+        # Each line is `MODE KIND ID<tab>NAME`; the mode of a file begins with 100.
         entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
         return {os.fsdecode(name): about.split()[2].decode() for about, _, name in entries}
 
     def objects(self, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
-        """Yield the kind and content of each object, read by one process; raises MemoryUnusable if
-        one cannot be read.
+        """Yield the kind (`blob`, `tree`, `commit`) and content of each object, in the order of the
+        ids. All are read by one process. Raises MemoryUnusable if one cannot be read.
         """
         if not ids:
             return
-        answer = self.git(
-            "cat-file", "--batch", stdin="".join(f"{object_id}\n" for object_id in ids).encode()
-        )
+        stdin = "".join(f"{object_id}\n" for object_id in ids).encode()
+        answer = self.git("cat-file", "--batch", stdin=stdin)
         start = 0
-        for object_id in ids:
-            end = answer.index(b"\n", start)
-            header = answer[start:end].split()
+        for object_id in ids:  # of each: `ID KIND SIZE`, a line end, the content, a line end
+            header_end = answer.index(b"\n", start)
+            header = answer[start:header_end].split()
             if len(header) != 3:
                 raise unusable_history(self.git_dir, f"{object_id[:12]} of the history is missing")
-            start = end + 2 + int(header[2])
-            yield header[1].decode(), answer[end + 1 : start - 1]
+            content_start = header_end + 1
+            content_end = content_start + int(header[2])
+            start = content_end + 1
+            yield header[1].decode(), answer[content_start:content_end]
 
     def sizes(self, ids: Sequence[str]) -> list[int]:
-        """The unpacked size of each object: a pack may be a thousand times smaller. Raises as
-        `objects`.
+        """The unpacked size of each object in bytes, in the order of the ids: in a pack it may be a
+        thousand times smaller. Raises as `objects`.
         """
         if not ids:
             return []
@@ -272,12 +276,14 @@ class GitRepository:
         commit_time: float | None = None,
         merged_commit: str = "",
     ) -> str:
-        """Commit files (None: remove one); returns the commit, or HEAD if nothing changes.
+        """Commit files (None: remove one). Returns the id of the commit; that of HEAD if nothing
+        changes. A commit that another process made meanwhile stays: the new one is made on top.
 
-        A commit that another process made meanwhile stays: the new commit is made on top of it.
+        Raises MemoryUnusable if no commit can be made; the history is then unchanged.
 
-        With another parent (`merged_commit`) a commit is made even if nothing changes. Raises
-        MemoryUnusable if no commit can be made; the history is then unchanged.
+        Args:
+            commit_time: in seconds since 1970; None: now.
+            merged_commit: a second parent. A commit is then made even if nothing changes.
         """
         failure: tuple[str, ...] = (
             "the branch is held by another git",
@@ -303,7 +309,7 @@ class GitRepository:
                 self.drop_stale_locks()
                 time.sleep(min(0.02 * 2**attempt, 0.25))
                 continue
-            [commit, *_] = fast_import.stdout.decode().split()
+            commit = fast_import.stdout.decode().split()[0]
             self.write_record(TIP, commit, durable=False)
             self._update_index(head.commit, commit, {name: blobs[name] for name in new_files})
             tree_after = {**tree, **blobs}
@@ -315,8 +321,8 @@ class GitRepository:
         raise unusable_history(self.git_dir, *failure)
 
     def _pack_if_many(self, file_count: int) -> None:
-        """Pack loose objects: once in some hundred commits; with 10,000 notes ten times as often,
-        as each commit has a tree of 670 KB. A failure is only logged.
+        """Pack loose objects, once in some hundred commits. With more than 1,000 files more often:
+        with 10,000 notes ten times, because each commit has a tree of 670 KB. A failure is logged.
         """
         try:
             self.pack(MAX_LOOSE_OBJECTS * 1_000 // max(file_count, 1_000))
@@ -324,7 +330,7 @@ class GitRepository:
             log.warning("memory: the history cannot be packed: %s", error)
 
     def common(self, first: str, second: str) -> str:
-        """The last commit that both contain; empty if they have none in common."""
+        """The last commit that both contain; empty if there is none, or one of them is empty."""
         if not first or not second:
             return ""
         merge_base = self.run("merge-base", first, second)
@@ -337,7 +343,7 @@ class GitRepository:
         return not earlier or self.common(earlier, later) == earlier
 
     def advance(self, commit: str) -> None:
-        """Move the branch forward to a commit that contains its last one."""
+        """Move the branch forward to a commit that contains its last one. Raises MemoryUnusable."""
         head = self.head()
         demand_free(self.git_dir, head.ref)
         self.git("update-ref", head.ref, commit, head.commit or "0" * 40)
@@ -357,8 +363,8 @@ class GitRepository:
         self, *arguments: str, stdin: bytes = b"", index: Path | None = None
     ) -> CompletedProcess[bytes]:
         """Run a git command, and return its result with any exit code. Raises MemoryUnusable if git
-        is missing or took too long. git inherits the locks: a `prune` may outlive an ouro that is
-        killed.
+        is missing or took too long. `index` is another index than that of the repository. git
+        inherits the locks that this thread holds: a `prune` may outlive an ouro that is killed.
         """
         git_dir, this_thread = self.git_dir, get_ident()
         demand_safe(git_dir)
@@ -376,8 +382,8 @@ class GitRepository:
         timeout: float = 0,
         on_wait: OnWait | None = None,
     ) -> CompletedProcess[bytes]:
-        """Run a git command that contacts a remote, and return its result with any exit code: see
-        `run_remote_git`.
+        """Run a git command that contacts a remote, and return its result with any exit code. The
+        arguments and errors are those of `run_remote_git`.
         """
         git_dir = self.git_dir
         demand_safe(git_dir)
@@ -386,11 +392,11 @@ class GitRepository:
 
     @contextmanager
     def hold_lock(self, lock: str = "lock", timeout: float | None = None) -> Iterator[None]:
-        """Hold a lock: inside, no other ouro changes this history. Other actions (a sync) use
-        another `lock`.
+        """Hold a lock inside the context: no other ouro and no other thread changes this history.
+        `lock` names the lock file; a sync has one of its own.
 
-        The thread that holds it may enter again. Raises BlockingIOError if another one still has it
-        after `timeout` seconds.
+        The thread that holds a lock may enter again. Raises BlockingIOError if another one still
+        has it after `timeout` seconds; None: it is waited for without a limit.
         """
         if (holder := (lock, get_ident())) in self._lock_descriptors:
             yield
@@ -438,17 +444,20 @@ class GitRepository:
         self.write_record(name, msgspec.json.encode(state).decode())
 
     def pack(self, max_loose: int = 0) -> bool:
-        """Pack loose objects if there are more than `max_loose`; returns whether it did. Nothing is
-        dropped.
+        """Pack the loose objects if there are about `max_loose` or more of them; returns whether it
+        did. No object is dropped.
         """
         # Estimated as git does it, from one of the 256 folders.
-        if len(list(self.git_dir.glob("objects/17/*"))) * 256 < max_loose:
+        estimated_count = len(list(self.git_dir.glob("objects/17/*"))) * 256
+        if estimated_count < max_loose:
             return False
         self.git(*DURABLE_PACKS, "repack", "-d", "-q", "--geometric=2", "--no-write-bitmap-index")
         return True
 
     def _read_ref(self, git_dir: Path, ref: str) -> str:
-        """The commit of a branch, empty without one. Raises MemoryUnusable if it is damaged."""
+        """The commit of a branch, from its own file or `packed-refs`; empty if there is no such
+        branch. Raises MemoryUnusable if the file is damaged.
+        """
         ref_file = git_dir / ref
         if ref_file.is_file():
             commit = read_git_file(ref_file).strip()
@@ -465,7 +474,9 @@ class GitRepository:
         return match[1] if match else ""
 
     def _update_index(self, parent: str, commit: str, changes: Mapping[str, str | None]) -> None:
-        """Add ouro's commit to the index of plain git: else the next plain commit would revert it."""
+        """Add the changes of ouro's commit to the index of plain git: else the next plain commit
+        would revert them. An index that was not made for the `parent` is built again.
+        """
         lines = [
             f"0 {'0' * 40}\t{name}" if blob is None else f"100644 {blob}\t{name}"
             for name, blob in changes.items()
@@ -480,8 +491,8 @@ class GitRepository:
         rebuild_index(self, commit)
 
     def _drop_empty_objects(self, blobs: Iterable[str | None]) -> None:
-        """Remove objects without content, which a power failure may leave: git would not replace
-        them.
+        """Remove the files of these objects that are empty, as a power failure may leave them: git
+        would not replace them.
         """
         objects = self.git_dir / "objects"
         for blob in blobs:
@@ -494,8 +505,9 @@ class GitRepository:
     def fast_import(
         self, stream: bytes, *flags: str, durable: bool = False
     ) -> CompletedProcess[bytes]:
-        """Run `git fast-import`; files of a failed run are removed, such as a report that quotes
-        the stream.
+        """Run `git fast-import` with this input, and return its result with any exit code. What a
+        failed run leaves is removed, such as a report that quotes the input. `durable`: for many
+        commits, the pack is compressed and written to disk.
         """
         result = self.run(
             *(DURABLE_PACKS if durable else FAST_COMMIT),
@@ -509,21 +521,19 @@ class GitRepository:
         return result
 
     def drop_leftovers(self, older_than: float) -> None:
-        """Remove what a git that was killed, or that failed, has left.
-
-        Args:
-            older_than: seconds; younger files may be those of a git that runs now.
+        """Remove the files that a killed or failed git has left, if they are `older_than` so many
+        seconds: younger files may be those of a git that runs now. A report of a crash is removed
+        at any age: it is complete, and quotes the text.
         """
         for path in chain.from_iterable(map(self.git_dir.glob, _LEFTOVERS_OF_GIT)):
             with suppress(OSError):
                 is_old = time.time() - path.stat().st_mtime > older_than
-                # A report of a crash is complete, and quotes the text.
                 if is_old or "crash" in path.name:
                     path.unlink()
 
     def drop_stale_locks(self) -> bool:
-        """Remove locks on refs that no running git can hold; returns whether others are left. Call
-        it under `hold_lock`.
+        """Remove the locks on refs that are so old that no running git can hold them. Returns
+        whether there are other ones. Call it under `hold_lock`.
         """
         locks = [
             self.git_dir / "HEAD.lock",
@@ -556,8 +566,8 @@ class GitRepository:
 
 
 def _reason_of_failure(errors: bytes) -> tuple[str, ...]:
-    """The reason why git made no commit, for an error; empty if another process moved or locked the
-    branch.
+    """The arguments of `unusable_history` that say why git made no commit, from what it printed;
+    empty if another process moved or locked the branch, so that another try may succeed.
     """
     text = errors.decode(errors="replace")
     is_moved = "not updating" in text.lower()
@@ -567,12 +577,12 @@ def _reason_of_failure(errors: bytes) -> tuple[str, ...]:
 
 
 def rebuild_index(repo: GitRepository, commit: str) -> bool:
-    """Build the index of plain git again from a commit; returns whether it was built. If another
-    git holds it, the next commit builds it.
+    """Build the index of plain git again from a commit. Returns whether it was built: if the user's
+    git holds it, or on an error, which is logged, the next commit builds it.
     """
     new_index = repo.own_dir / f"index.{os.getpid()}"
     try:
-        # The user's git, perhaps with an open editor.
+        # The user's git is at work, perhaps with an open editor.
         if (repo.git_dir / "index.lock").exists():
             raise MemoryUnusable("index.lock is there")
         repo.git("read-tree", commit, index=new_index)

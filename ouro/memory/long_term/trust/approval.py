@@ -71,17 +71,19 @@ def decide(
     asks: bool = False,
     is_approved: bool = False,
 ) -> MemoryChange:
-    """Decide about what a turn wrote.
+    """Decide about what a turn wrote into one file: refused if it holds a secret; pending if it is
+    not in words of the user, or if the user wants to confirm every change; else trusted.
 
     Args:
+        edit: starts from the trusted text of the file.
         asks: the user wants to confirm every change (`memory.write: ask`).
         is_approved: after a tool call of the turn exactly this change was in the file, and was approved.
     """
     if kind := finds_secret(f"{edit.name}\n{edit.after or ''}"):
         return MemoryChange(edit, "turn ended, holds a secret", f"holds a secret ({kind})")
-    reason = (
-        "" if is_approved else provenance.reason_to_confirm(edit.before or "", edit.after or "")
-    )
+    reason = ""
+    if not is_approved:
+        reason = provenance.reason_to_confirm(edit.before or "", edit.after or "")
     if reason or asks:
         return MemoryChange(edit, "turn ended, the user must confirm it", reason or ASKS)
     return MemoryChange(edit, "turn ended, in words of the user")
@@ -105,9 +107,9 @@ def edits_of_turn(
     has_moved: Callable[[str], bool],
     approved: Iterable[str],
 ) -> dict[str, Edits]:
-    """The edits of a turn, by file: those by file tools, then what git commands moved or removed, and
-    files that were approved after a command. A new file counts as moved only if a removed one had
-    its text.
+    """The edits of a turn by file, each file's in their order: those by file tools, then what git
+    commands moved or removed, and the changes of files that were approved after a command. A new
+    file counts as moved only if a removed one had its text.
 
     Args:
         by_tools: the edits by file tools.
@@ -132,8 +134,9 @@ def edits_of_turn(
 
 
 def apply_edit(edit: FileEdit, current: str) -> str:
-    """Apply the change of `edit` to `current`. If its lines no longer exist, new lines are appended
-    and old ones stay.
+    """Apply the change of `edit` to the text `current`, which others have changed, too; returns the
+    new text. Lines that it replaces are removed only if all of them are still there. Its new lines
+    come after the line that they follow in the edit, or at the end if that is gone.
 
     A line that another change has added since is not added twice.
     """
@@ -161,15 +164,15 @@ def apply_edit(edit: FileEdit, current: str) -> str:
 
 
 def _same_lines(before: Sequence[str], current: Sequence[str]) -> dict[int, int]:
-    """The numbers of the lines of `before` that are unchanged, each with its number in `current`."""
-    current_numbers: dict[int, int] = {}
-    number = current_number = 0
+    """The indexes of the lines of `before` that are unchanged, each with its index in `current`."""
+    indexes: dict[int, int] = {}
+    index = current_index = 0
     end_of_both = (len(before), len(before), len(current), len(current))
     for start, end, new_start, new_end in [*line_changes(before, current), end_of_both]:
-        unchanged = zip(range(number, start), range(current_number, new_start), strict=True)
-        current_numbers |= unchanged
-        number, current_number = end, new_end
-    return current_numbers
+        # The lines between the last change and this one are the same in both.
+        indexes |= zip(range(index, start), range(current_index, new_start), strict=True)
+        index, current_index = end, new_end
+    return indexes
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -226,11 +229,12 @@ class Proposals:
         return self._history.load_state(_PROPOSALS_RECORD, tuple[msgspec.Raw, ...])
 
     def _without(self, proposal_id: str) -> Sequence[msgspec.Raw]:
-        """All proposals except that one. A damaged file is renamed, so that the pending changes in
-        it are not lost.
+        """The stored proposals except that one, also unreadable ones. A damaged file is renamed, so
+        that the pending changes in it are not lost when it is written.
         """
         records = self._read_all()
-        if not records and len(self._history.read_record(_PROPOSALS_RECORD)) > len("[]"):
+        is_damaged = not records and len(self._history.read_record(_PROPOSALS_RECORD)) > len("[]")
+        if is_damaged:
             path = self._history.own_dir / _PROPOSALS_RECORD
             path.replace(path.with_name(f"{_PROPOSALS_RECORD}-{os.urandom(4).hex()}.damaged"))
         decoded = ((raw, _decode_proposal(raw)) for raw in records)
@@ -249,8 +253,8 @@ def _decode_proposal(raw: msgspec.Raw) -> Proposal | None:
 def make_proposal(
     scope: Scope, edits: Sequence[FileEdit], reason: str, sources: Sequence[str], turn: TurnRef
 ) -> Proposal:
-    """A proposal for a change of the agent or a model; it names the latest of the sources that came
-    from outside.
+    """A proposal for a change of the agent or a model. It names the latest `MAX_SOURCES` of the
+    sources from outside; its id is made from the edits, so the same change is proposed once.
     """
     texts = (f"{edit.name}\0{edit.before}\0{edit.after}" for edit in edits)
     latest_sources = tuple(dict.fromkeys(sources))[-MAX_SOURCES:]
@@ -269,9 +273,9 @@ def make_proposal(
 
 
 def outside_id(scope: Scope, blobs: Mapping[str, str], edits: Iterable[FileEdit] = ()) -> str:
-    """The id of changes in the files, which have these blobs. For the files in `edits` it is made
-    from the changed lines, so that it stays the same while other lines of the file change; for
-    other files from their blobs.
+    """The id of foreign changes in the files with these blobs. Of the files in `edits` it is made
+    from the changed lines, so that it stays the same while other lines of the file change; of other
+    files from their blobs.
     """
     lines = {edit.name: "\n".join(_changed_lines(edit, named=False)) for edit in edits}
     parts = (f"{name}\0{lines.get(name, blob)}" for name, blob in blobs.items())
@@ -279,31 +283,29 @@ def outside_id(scope: Scope, blobs: Mapping[str, str], edits: Iterable[FileEdit]
 
 
 def question_about(proposal: Proposal) -> Question:
-    """The question in plain words: where the change was found or why it is pending, and all of its
-    lines.
+    """The question whether a change is to be remembered: where it was found or why it is pending,
+    what was read before, and its changed lines, at most `_MAX_LINES`. The user can put off the
+    answer only about a foreign change.
     """
     names = join_names([edit.name for edit in proposal.edits], MAX_SOURCES)
-    names += " files" if len(proposal.edits) > MAX_SOURCES else ""
+    if len(proposal.edits) > MAX_SOURCES:
+        names += " files"
+    choices: tuple[str, ...] = (KEEP, LEAVE)
     if proposal.origin == "outside":
-        introduction = [f"Found in {names} of your memory, not yet approved: {proposal.reason}."]
+        choices = (*choices, LATER)
+        details = [f"Found in {names} of your memory, not yet approved: {proposal.reason}."]
     else:
-        introduction = [
-            f"The agent wrote it into {names}. You are asked because {proposal.reason}."
-        ]
+        details = [f"The agent wrote it into {names}. You are asked because {proposal.reason}."]
     if proposal.sources:
-        introduction.append(f"Read before it was written: {', '.join(proposal.sources)}.")
+        details.append(f"Read before it was written: {', '.join(proposal.sources)}.")
     lines: list[str] = []
     for edit in proposal.edits:
         lines += map(escape_invisible, _changed_lines(edit, named=len(proposal.edits) > 1))
-    note_about_more = (
-        [f"… and {len(lines) - _MAX_LINES} more lines"] if len(lines) > _MAX_LINES else []
-    )
+    details += lines[:_MAX_LINES]
+    if len(lines) > _MAX_LINES:
+        details.append(f"… and {len(lines) - _MAX_LINES} more lines")
     place = "in all your projects" if proposal.scope == "user" else "in this project"
-    return Question(
-        f"Remember this {place}?",
-        (KEEP, LEAVE, LATER) if proposal.origin == "outside" else (KEEP, LEAVE),
-        details="\n".join([*introduction, *lines[:_MAX_LINES], *note_about_more]),
-    )
+    return Question(f"Remember this {place}?", choices, details="\n".join(details))
 
 
 def memory_note(text: str) -> str:
@@ -312,8 +314,8 @@ def memory_note(text: str) -> str:
 
 
 def changed_rows(proposal: Proposal) -> tuple[str, ...]:
-    """The new lines of a proposal, of notes only those of their text; if there are none, a line
-    with the files from which it removes lines.
+    """The new lines of a proposal, of notes only those of their text, without invisible characters.
+    If there are none, one line that names the files from which it removes lines.
     """
     rows: list[str] = []
     for edit in proposal.edits:
@@ -326,39 +328,42 @@ def changed_rows(proposal: Proposal) -> tuple[str, ...]:
 
 
 def _changed_lines(edit: FileEdit, *, named: bool) -> list[str]:
-    """The changed lines of an edit, with `+` or `-`; of a note its text, then its other fields in
-    one line. If `named`, the file's name comes first.
+    """The lines that an edit removes, with `-`, then those that it adds, with `+`. Of a note they
+    are those of `_changed_lines_of_note`. If `named`, the file's name comes first.
     """
-    old, new = (edit.before or "").splitlines(), (edit.after or "").splitlines()
+    old_lines = (edit.before or "").splitlines()
+    new_lines = (edit.after or "").splitlines()
     title = [edit.name] if named else []
     if is_note_name(edit.name):
-        return [*title, *_changed_lines_of_note(old, new)]
+        return [*title, *_changed_lines_of_note(old_lines, new_lines)]
     removed, added = [], []
-    for start, end, new_start, new_end in line_changes(old, new):
-        removed += [f"- {line}" for line in old[start:end]]
-        added += [f"+ {line}" for line in new[new_start:new_end]]
+    for start, end, new_start, new_end in line_changes(old_lines, new_lines):
+        removed += [f"- {line}" for line in old_lines[start:end]]
+        added += [f"+ {line}" for line in new_lines[new_start:new_end]]
     return [*title, *removed, *added]
 
 
-def _changed_lines_of_note(old: list[str], new: list[str]) -> list[str]:
-    """The changed lines of the text of a note, with `+` or `-`, then its changed fields in one
-    line.
+def _changed_lines_of_note(old_lines: list[str], new_lines: list[str]) -> list[str]:
+    """The lines that are gone from the text of a note, with `-`, then its whole text now, with `+`,
+    then its new and changed fields in one line.
     """
-    new_body, old_body = _note_body(new), _note_body(old)
-    removed = [f"- {line}" for line in old_body if line not in new_body and line.strip()]
-    changes = [*removed, *(f"+ {line}" for line in new_body if line.strip())]
-    fields = new[1 : len(new) - len(new_body) - 1]
-    old_lines = set(old)
-    changed_fields = " · ".join(
-        line.strip() for line in fields if line not in old_lines and line.strip()
-    )
+    old_body, new_body = _note_body(old_lines), _note_body(new_lines)
+    changes = [f"- {line}" for line in old_body if line not in new_body and line.strip()]
+    changes += [f"+ {line}" for line in new_body if line.strip()]
+    front_matter_end = len(new_lines) - len(new_body) - 1
+    fields = new_lines[1:front_matter_end]
+    changed_fields = [
+        line.strip() for line in fields if line not in set(old_lines) and line.strip()
+    ]
     if changed_fields:
-        changes.append(f"  ({changed_fields})")
+        changes.append(f"  ({' · '.join(changed_fields)})")
     return changes
 
 
 def subject_of(edits: Iterable[FileEdit]) -> str:
-    """The edits in one line: `preferences.md: + Answer in German`."""
+    """The edits in one line, each as `preferences.md: + Answer in German`, cut if it is too long;
+    `Nothing` if there are none.
+    """
     first_edits = islice(edits, _MAX_SUBJECT // len("a.md: -"))  # more would not be visible
     return cut("; ".join(map(_summarize_edit, first_edits)), _MAX_SUBJECT) or "Nothing"
 
@@ -372,10 +377,12 @@ def change_of(
     proposal: str = "",
     files: int = 0,
 ) -> CoreChanged:
-    """The event that shows the edits (of many the first), with invisible characters written out. Of
-    a note only the text is shown.
+    """The event that shows the edits, of many the first `MAX_SHOWN`, with invisible characters
+    written out. Of a note only the text is shown.
 
     Args:
+        undo: the commit to undo; empty if there is none.
+        proposal: the id of the proposal, if the change is pending; else empty.
         files: how many files have changed, if `edits` are only the first of them.
     """
     shown_changes = tuple(
@@ -402,27 +409,31 @@ def _short_hash(*parts: str) -> str:
 
 
 def _note_body(lines: list[str]) -> list[str]:
-    """The text of a note, without its front matter."""
-    end = lines.index("---", 1) if lines[:1] == ["---"] and "---" in lines[1:] else -1
-    return lines[end + 1 :]
+    """The lines of a note's text, without its front matter; all lines if it has none."""
+    has_front_matter = lines[:1] == ["---"] and "---" in lines[1:]
+    if not has_front_matter:
+        return lines[:]
+    return lines[lines.index("---", 1) + 1 :]
 
 
 def _text_only_in(lines: Sequence[str], others: Sequence[str]) -> list[str]:
-    """The lines that are not among the others, without list marks and headings."""
+    """The lines that are not among the others, without blank ones, list marks and signs of headings."""
     other_lines = set(others)
     new_lines = [line for line in lines if line not in other_lines and line.strip()]
     return [line.lstrip("-*# ").strip() for line in new_lines]
 
 
 def _summarize_edit(edit: FileEdit) -> str:
-    """An edit in one line: the file, the first line that is new (else gone), and how many more
-    there are.
+    """An edit in one line: the file, or the start of the note's id; the first new line, or if there
+    is none the first one that is gone; and how many more there are.
     """
-    name, old, new = edit.name, (edit.before or "").splitlines(), (edit.after or "").splitlines()
-    if is_note_name(edit.name):
+    name = edit.name
+    old_lines = (edit.before or "").splitlines()
+    new_lines = (edit.after or "").splitlines()
+    if is_note_name(name):
         name = name.removesuffix(".md")[: name.find("mem_") + _SHOWN_ID_CHARACTERS]
-        old, new = _note_body(old), _note_body(new)
-    removed, added = _text_only_in(old, new), _text_only_in(new, old)
+        old_lines, new_lines = _note_body(old_lines), _note_body(new_lines)
+    removed, added = _text_only_in(old_lines, new_lines), _text_only_in(new_lines, old_lines)
     lines, sign = (added, "+") if added else (removed, "-")
     first_line = f"{sign} {lines[0]}" if lines else "no words changed"
     more_lines = f" and {len(lines) - 1} more" if len(lines) > 1 else ""

@@ -114,7 +114,7 @@ class ChangeEffects:
 
     def move(self, state: State, event: ChangeEvent, group: ChangeGroup) -> ChangeOutcome:
         """Carry out what an event does to changes in this state, and return what became of them.
-        Does nothing for a group without changes.
+        For a group without changes nothing is done, and the outcome is empty.
         """
         from ouro.memory.long_term.trust.states import TRANSITIONS
 
@@ -130,12 +130,15 @@ class ChangeEffects:
         return self.move("trusted", "undone", group).undone
 
     def net_edits(self, lines: Mapping[str, Edits]) -> dict[str, FileEdit]:
-        """The change of the trusted text of each file, by its name."""
-        trusted = self._store.trusted_texts(lines)
-        return {
-            name: FileEdit(name, trusted[name], apply_edits(edits, trusted[name]))
-            for name, edits in lines.items()
-        }
+        """The sum of the edits in each file, by its name: one edit that starts from the trusted text
+        of the file and has only these changes.
+        """
+        trusted_texts = self._store.trusted_texts(lines)
+        net_edits: dict[str, FileEdit] = {}
+        for name, edits in lines.items():
+            trusted = trusted_texts[name]
+            net_edits[name] = FileEdit(name, trusted, apply_edits(edits, trusted))
+        return net_edits
 
     # -- whole files
 
@@ -150,7 +153,7 @@ class ChangeEffects:
         return ChangeOutcome(trusted=group.edits)
 
     def _restore_files(self, group: ChangeGroup) -> None:
-        """Write the files as they were before the changes, and commit that."""
+        """Write the files as they were before the edits, and commit that."""
         before = {edit.name: edit.before for edit in group.edits}
         subject = f"Reject: {subject_of(group.edits)}"
         self._store.save_and_commit(before, subject, _trailers(group, "undo"))
@@ -158,44 +161,47 @@ class ChangeEffects:
     # -- only the lines of these changes
 
     def _write_lines(self, group: ChangeGroup) -> None:
-        """Write the lines into the files, with what others wrote there; this approves nothing."""
-        read_file = self._store.find
-        files = {
-            name: apply_edits(edits, read_file(name)) or None for name, edits in group.lines.items()
-        }
+        """Write the lines into the files, in which what others wrote stays; this approves nothing. A
+        file that is empty then is removed.
+        """
+        files: dict[str, str | None] = {}
+        for name, edits in group.lines.items():
+            files[name] = apply_edits(edits, self._store.find(name)) or None
         self._store.write_beside_others(files)
 
     def _commit_lines(self, group: ChangeGroup) -> ChangeOutcome:
-        """Approve and commit the lines, and nothing that others wrote."""
-        committed = self._store.committed_texts(group.lines)
-        accepted = self._store.accepted_texts(group.lines)
+        """Approve and commit the lines, and nothing that others wrote: a file as it is if only these
+        changes are in it, else the accepted text with these changes.
+
+        A file of which another program has committed a change is left out: both changes are foreign
+        then.
+        """
+        committed_texts = self._store.committed_texts(group.lines)
+        accepted_texts = self._store.accepted_texts(group.lines)
         texts_to_commit: dict[str, str | None] = {}
         whole_files: list[str] = []
+        trusted: list[FileEdit] = []
         for edit in group.edits:
             current = self._store.find(edit.name)
+            accepted = accepted_texts[edit.name]
             # The lines of two sessions may be in another order.
-            current_lines, decided_lines = (
-                (current or "").splitlines(),
-                (edit.after or "").splitlines(),
-            )
-            has_same_lines = sorted(current_lines) == sorted(decided_lines)
-            is_decided = has_same_lines or not self._store.find_unapproved_contents(
+            current_lines = sorted((current or "").splitlines())
+            decided_lines = sorted((edit.after or "").splitlines())
+            is_decided = current_lines == decided_lines or not self._store.find_unapproved_contents(
                 [content_of(edit.name, current)]
             )
             if is_decided and edit.name not in group.others:
                 whole_files.append(edit.name)
-            elif committed[edit.name] == accepted[edit.name]:
-                text = apply_edits(group.lines[edit.name], accepted[edit.name])
+                trusted.append(edit)
+            elif committed_texts[edit.name] == accepted:
+                text = apply_edits(group.lines[edit.name], accepted)
                 texts_to_commit[edit.name] = text and _in_order_of(current or "", text)
-            # If not, another program committed its change of the file: both changes are foreign.
+                trusted.append(edit)
         subject = group.subject or subject_of(group.edits)
         trailers = _trailers(group, group.origin)
         self._store.commit_parts(
             subject, trailers, texts=texts_to_commit, whole=whole_files, approves=True
         )
-        trusted = [
-            edit for edit in group.edits if edit.name in texts_to_commit or edit.name in whole_files
-        ]
         return ChangeOutcome(trusted=trusted)
 
     def _record_lines(self, group: ChangeGroup) -> None:
@@ -206,7 +212,9 @@ class ChangeEffects:
         self._store.commit_parts(subject_of(group.edits), trailers, texts=texts)
 
     def _withdraw_lines(self, group: ChangeGroup) -> None:
-        """Remove the lines from the files and from the last commit; what others wrote there stays."""
+        """Remove the lines from the files, and by a new commit from the history; what others wrote
+        there stays.
+        """
         committed_texts = self._store.committed_texts(group.lines)
         reversed_edits = {name: _reverse_edits(group.lines[name]) for name in group.names}
         self._store.write_beside_others(
@@ -215,17 +223,17 @@ class ChangeEffects:
                 for name, edits in reversed_edits.items()
             }
         )
-        committed = {
+        texts_to_commit = {
             name: apply_edits(edits, committed_texts[name])
             for name, edits in reversed_edits.items()
         }
         subject = group.subject or f"Leave pending: {subject_of(group.edits)}"
-        self._store.commit_parts(subject, _trailers(group, "undo"), texts=committed)
+        self._store.commit_parts(subject, _trailers(group, "undo"), texts=texts_to_commit)
 
     # -- commits and proposals
 
     def _revert_commit(self, group: ChangeGroup) -> ChangeOutcome | None:
-        """Undo the commit that is the target of the group."""
+        """Undo the commit that is the target of the group. Returns None if it has none."""
         target = group.undo_target
         if target is None:
             return None
@@ -249,20 +257,20 @@ class ChangeEffects:
 
 
 def apply_edits(edits: Edits, text: str | None) -> str | None:
-    """The text of a file with the edits applied; changes of others stay. Returns None if the file
-    is removed by them.
+    """The text of a file with the edits applied, one after the other; changes of others stay. None
+    stands for no file: `text` if there is none yet, and the result if the edits remove it.
     """
     for edit in edits:
         if text == edit.before:
             text = edit.after
-        elif text != edit.after:
+        elif text != edit.after:  # others have changed it, too
             text = apply_edit(edit, text or "") or None
     return text
 
 
 def set_aside_unapproved(store: GitMemoryStore) -> None:
     """If others have committed changes that are not approved, commit the accepted texts of these
-    files on top. The files stay as they are.
+    files on top, so that the last commit has only approved texts. The files stay as they are.
 
     Raises:
         UsageError: nothing is accepted in this history.
@@ -302,17 +310,18 @@ def _trailers(group: ChangeGroup, origin: Origin) -> Mapping[str, str]:
 
 
 def _in_order_of(file: str, text: str) -> str:
-    """The text with its lines in the order in which a file has them: another order would count as a
-    change. Returns the text as it is if the file has not all of its lines.
+    """The text with its lines in the order in which `file`, the text of a file, has them: another
+    order would count as a change. Returns the text as it is if the file has not all of its lines.
     """
-    lines, following_lines = file.splitlines(), iter(file.splitlines())
-    remaining = Counter(text.splitlines())
+    file_lines, lines = file.splitlines(), text.splitlines()
+    following_lines = iter(file_lines)
     # `in` moves the iterator forward: true if the lines follow each other in this order.
-    is_in_order = all(line in following_lines for line in text.splitlines())
-    if is_in_order or not remaining <= Counter(lines):
+    is_in_order = all(line in following_lines for line in lines)
+    remaining = Counter(lines)
+    if is_in_order or not remaining <= Counter(file_lines):
         return text
     ordered = []
-    for line in lines:
+    for line in file_lines:
         if remaining[line]:
             remaining[line] -= 1
             ordered.append(f"{line}\n")

@@ -193,53 +193,64 @@ class Provenance:
         """
 
     def reason_to_confirm(self, before: str, after: str) -> str:
-        """The reason why the user has to confirm a change of a memory file; empty if it is trusted."""
+        """The reason why the user has to confirm a change of a memory file from the text `before`
+        to `after`. Empty if it is trusted: nothing came from outside, or each new line is in words
+        of the user, and each line that is gone may be removed.
+        """
         if not self.sources:
             return ""
         old_lines, new_lines = before.splitlines(), after.splitlines()
         for start, end, new_start, new_end in line_changes(old_lines, new_lines):
             removed, added = old_lines[start:end], new_lines[new_start:new_end]
-            if line := next((line for line in added if not self._is_covered(line)), ""):
-                return f"`{line.strip()[:80]}` is not in the user's own words"
-            if line := next((line for line in removed if not self._may_remove(line, added)), ""):
-                return f"the user did not ask to remove `{line.strip()[:80]}`"
+            for line in added:
+                if not self._is_covered(line):
+                    return f"`{line.strip()[:80]}` is not in the user's own words"
+            for line in removed:
+                if not self._may_remove(line, added):
+                    return f"the user did not ask to remove `{line.strip()[:80]}`"
         return ""
 
     def has_moved(self, name: str) -> bool:
-        """Whether one of the git commands of the turn that run without asking removes or moves that
-        file.
+        """Whether a shell line of the turn that has only allowed git commands (`_GIT_COMMANDS`)
+        removes or moves the memory file with this name.
         """
         lines = (str(call.arguments.get("command")) for call in self._calls if call.name == "shell")
         return any(_GIT_COMMANDS.fullmatch(line) and _moves_file(line, name) for line in lines)
 
     def _is_covered(self, line: str) -> bool:
-        """Whether the words of a line are in one message of the user."""
+        """Whether all content words of a line are in one message of the user, which negates them as
+        the line does. A line without such words is covered.
+        """
         sentence = _parse_sentence(line)
-        return not sentence.words or any(
+        if not sentence.words:
+            return True
+        return any(
             _covers(message, sentence.words, is_negative=sentence.is_negative)
             for message in self._messages
         )
 
     def _may_remove(self, line: str, new_lines: Sequence[str]) -> bool:
-        """Whether a line may be removed: a new line on the same subject replaces it, or the user
-        said so.
+        """Whether a line may be removed: it has no content words, one of the new lines has one of
+        them, or one message of the user has all of them.
         """
         words = _parse_sentence(line).words
-        is_replaced = any(
-            _have_common_word(words, _parse_sentence(other).words) for other in new_lines
-        )
-        return (
-            not words or is_replaced or any(_covers(message, words) for message in self._messages)
-        )
+        if not words:
+            return True
+        for new_line in new_lines:
+            if _have_common_word(words, _parse_sentence(new_line).words):
+                return True
+        return any(_covers(message, words) for message in self._messages)
 
     def _knows_writing(self, call: ToolCall, is_confined: Callable[[str], bool]) -> bool:
-        """Whether everything that a call wrote into memory is known."""
+        """Whether everything that a call wrote into memory is known: file tools record it, and a
+        confined command, or a call that touches only trusted memory, wrote nothing else.
+        """
         is_confined_shell = call.name == "shell" and is_confined(call.id)
         return call.name in _FILE_TOOLS or is_confined_shell or self._is_trusted(call)
 
     def _is_trusted(self, call: ToolCall) -> bool:
-        """Whether what a call returned or wrote is memory of the trusted folders, or nothing at
-        all.
+        """Whether all that a call returned or wrote is memory of the trusted folders: it uses no
+        file, its files are all of memory, or it has only allowed git commands in these folders.
         """
         if call.name in _TOOLS_WITHOUT_FILES:
             return True
@@ -249,12 +260,12 @@ class Provenance:
         line = call.arguments.get("command")
         if call.name != "shell" or not isinstance(line, str) or not _GIT_COMMANDS.fullmatch(line):
             return False
-        return all(
-            self._is_memory(match[1].strip("\"'")) for match in re.finditer(_GIT_COMMAND, line)
-        )
+        folders = [match[1].strip("\"'") for match in re.finditer(_GIT_COMMAND, line)]
+        return all(map(self._is_memory, folders))
 
     def _is_memory(self, text: str) -> bool:
-        """Whether the path of a tool call is one of the folders, or a memory file in one.
+        """Whether the path of a tool call is one of the trusted folders, or a memory file in one,
+        which need not exist.
 
         Other files in these folders are not checked for approval, so their text counts as
         untrusted.
@@ -263,28 +274,32 @@ class Provenance:
             path = (self._cwd / Path(text).expanduser()).resolve()
         except (ValueError, RuntimeError, OSError):  # not a path: NUL, `~nobody`, a symlink loop
             return False
-        for folder in (folder for folder in self._folders if path.is_relative_to(folder)):
+        for folder in self._folders:
+            if not path.is_relative_to(folder):
+                continue
             name = str(path.relative_to(folder))
-            is_read = not path.exists() or MemoryFiles(folder).find(name) is not None
-            if path == folder or (is_memory_name(name) and is_read):
+            may_be_read = not path.exists() or MemoryFiles(folder).find(name) is not None
+            if path == folder or (is_memory_name(name) and may_be_read):
                 return True
         return False
 
 
 def _paths_of(call: ToolCall) -> list[str]:
-    """The paths in the arguments of a file tool."""
+    """The paths in the arguments of a file tool: those that a patch names, else its `path`."""
     patch = call.arguments.get("input")
-    named_paths = (
-        _PATCHED_FILE.findall(patch) if isinstance(patch, str) else [call.arguments.get("path")]
-    )
-    return [path.strip() for path in named_paths if isinstance(path, str)]
+    if isinstance(patch, str):
+        return [path.strip() for path in _PATCHED_FILE.findall(patch)]
+    path = call.arguments.get("path")
+    return [path.strip()] if isinstance(path, str) else []
 
 
 def _moves_file(line: str, name: str) -> bool:
-    """Whether one of the allowed git commands removes or moves that file."""
+    """Whether a shell line, which must match `_GIT_COMMANDS`, removes or moves the memory file with
+    this name: by its name, its folder, or a pattern.
+    """
     folder, _, base = name.rpartition("/")
     for command in line.split("&&"):
-        verb, *patterns = shlex.split(command)[3:]
+        verb, *patterns = shlex.split(command)[3:]  # after `git -C FOLDER`
         if verb not in ("rm", "mv"):
             continue
         for pattern in patterns:
@@ -295,8 +310,8 @@ def _moves_file(line: str, name: str) -> bool:
 
 
 def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages from the user's last message on, not counting one sent during tool calls; empty
-    if none.
+    """The messages since the user's last message, which is the first of them; one that was sent
+    during tool calls does not count. Empty if there is none.
     """
     for index in range(len(messages) - 1, -1, -1):
         is_prompt = messages[index].role == "user" and messages[index].text
@@ -311,7 +326,9 @@ def own_words(messages: Sequence[Message]) -> tuple[str, ...]:
 
 
 def _is_own(message: Message) -> bool:
-    """Whether a message holds what the user has typed."""
+    """Whether a message is one that the user has typed: it is not too long for that, and does not
+    begin as output of a shell, a pipe or an attached file does.
+    """
     text = message.text
     return (
         message.role == "user"
@@ -321,8 +338,9 @@ def _is_own(message: Message) -> bool:
 
 
 def _find_sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool]) -> Iterator[str]:
-    """Yield what is in the transcript and not in the words of the user, as it is shown, oldest
-    first.
+    """Yield what came into the transcript from outside, as it is shown to the user: parts of
+    messages, then the tool calls that `trusts` does not trust, message by message. Calls without a
+    result come last.
     """
     calls: dict[str, ToolCall] = {}
     for message in messages:
@@ -344,7 +362,9 @@ def _find_sources(messages: Sequence[Message], trusts: Callable[[ToolCall], bool
 
 
 def _sources_of_user(message: Message) -> Iterator[str]:
-    """Yield what is in a message of the user and is not the user's own words."""
+    """Yield what in a message of the user is not the user's own words: a pasted text by what it is,
+    and pictures.
+    """
     if message.parts_of(Text) and message.text and not _is_own(message):
         names = (name for start, name in _NAMES_OF_PASTED.items() if message.text.startswith(start))
         yield next(names, "a long message")
@@ -375,19 +395,18 @@ def _names_git_state(text: str) -> bool:
 
 
 def _describe_call(call: ToolCall) -> str:
-    """A tool call as the user sees it: the tool, and what it was about."""
+    """A tool call as the user sees it: the tool, and its path, command, pattern or address."""
     keys = ("path", "command", "pattern", "url")
     subject = next((str(call.arguments[key]) for key in keys if key in call.arguments), "")
     return f"{call.name} {' '.join(subject.split())[:60]}".strip()
 
 
 def _parse_sentence(text: str) -> Sentence:
-    """The content words of a text, and whether it negates them. In scripts without blanks each
-    character is a word.
+    """The content words of a text in lower case, and whether it negates them. In scripts without
+    blanks each character is a word.
     """
-    folded = (
-        unicodedata.normalize("NFKC", text).casefold().replace("\u2019", "'").replace("n't", " not")
-    )
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    folded = folded.replace("\u2019", "'").replace("n't", " not")
     words = set(chain.from_iterable(map(_split_script, _WORD.findall(folded))))
     content_words = frozenset(words - _WORDS_WITHOUT_CONTENT - _NEGATIONS)
     return Sentence(content_words, is_negative=bool(words & _NEGATIONS))
@@ -403,15 +422,16 @@ def _split_script(word: str) -> Sequence[str]:
 def _covers(
     message: Sequence[Sentence], words: frozenset[str], *, is_negative: bool | None = None
 ) -> bool:
-    """Whether the sentences of a message that are about these words have all of them, and negate
-    them only if `is_negative` (None: it does not matter).
+    """Whether the sentences of a message that have any of these words have all of them together,
+    also inflected. If `is_negative` is set, one of these sentences must negate, or none.
     """
     sentences = [sentence for sentence in message if _have_common_word(words, sentence.words)]
     words_of_user = frozenset[str]().union(*(sentence.words for sentence in sentences))
     if not all(_have_common_word({word}, words_of_user) for word in words):
         return False
-    negates = any(sentence.is_negative for sentence in sentences)
-    return is_negative is None or is_negative == negates
+    if is_negative is None:
+        return True
+    return is_negative == any(sentence.is_negative for sentence in sentences)
 
 
 def _have_common_word(some: Set[str], others: Set[str]) -> bool:
@@ -422,6 +442,8 @@ def _have_common_word(some: Set[str], others: Set[str]) -> bool:
 
 
 def _is_inflected(word: str, other: str) -> bool:
-    """Whether the shorter of two words is the stem of the longer one."""
+    """Whether the longer of two words is the shorter one with an ending of at most three letters;
+    words of less than four letters have none.
+    """
     short, long = sorted((word, other), key=len)
     return len(short) >= 4 and len(long) - len(short) <= 3 and long.startswith(short)

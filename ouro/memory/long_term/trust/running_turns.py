@@ -53,13 +53,17 @@ class TurnMarks(msgspec.Struct, frozen=True):
             (self.folder / self.session).unlink()
 
     def at_work(self, *, but: str = "") -> bool:
-        """Whether a turn of any session (`but` one) runs, or ran when its ouro was killed."""
+        """Whether a turn of any session, except the session `but`, runs now, or ran when its ouro
+        was killed.
+        """
         with suppress(OSError):
             return any(mark.name != but for mark in self.folder.iterdir())
         return False
 
     def clear(self) -> None:
-        """Remove marks of sessions that were killed: all that is in memory is trusted."""
+        """Remove the marks of sessions that were killed. Called when all that is in memory is
+        trusted: then it does not matter what they wrote.
+        """
         with suppress(OSError):
             for mark in self.folder.iterdir():
                 if not is_turn_running(self.folder, mark.name):
@@ -110,24 +114,22 @@ class ToolWrites:
                 ) from error
             locks.enter_context(self._repository.hold_lock("writes-lock"))
             earlier_writes = self._repository.load_state(_WRITES_RECORD, _ToolWrites)
+            writes = [*earlier_writes]
             last_write = next(
-                (write for write in reversed(earlier_writes) if write.edit.name == edit.name), None
+                (write for write in reversed(writes) if write.edit.name == edit.name), None
             )
-            new_write = ToolWrite(session, edit)
-            # One record for a text that grows.
             if (
                 last_write
                 and last_write.session == session
                 and last_write.edit.after == edit.before
             ):
-                new_write = ToolWrite(
-                    session, FileEdit(edit.name, last_write.edit.before, edit.after)
-                )
-            is_joined = new_write.edit is not edit
-            other_writes = (
-                write for write in earlier_writes if not (is_joined and write is last_write)
-            )
-            self._repository.save_state(_WRITES_RECORD, (*other_writes, new_write))
+                # It continues the last write: a text that grows has one record.
+                writes = [write for write in writes if write is not last_write]
+                joined_edit = FileEdit(edit.name, last_write.edit.before, edit.after)
+                writes.append(ToolWrite(session, joined_edit))
+            else:
+                writes.append(ToolWrite(session, edit))
+            self._repository.save_state(_WRITES_RECORD, writes)
             try:
                 yield
             except BaseException:
@@ -135,7 +137,7 @@ class ToolWrites:
                 raise
 
     def of(self, session: str) -> Mapping[str, tuple[FileEdit, ...]]:
-        """The writes of a session: by the name of the file its edits in their order."""
+        """The edits that file tools of a session made, by the name of the file, in their order."""
         edits_by_file: dict[str, tuple[FileEdit, ...]] = {}
         for write in self._repository.load_state(_WRITES_RECORD, _ToolWrites):
             if write.session == session:
@@ -146,8 +148,8 @@ class ToolWrites:
         return edits_by_file
 
     def of_others(self, session: str = "") -> list[FileEdit]:
-        """The writes of turns of other sessions that still run: those turns will decide about these
-        files.
+        """The edits that file tools of other sessions made whose turns still run: those turns will
+        decide about these files. Without a `session`, of all sessions.
         """
         writes = self._repository.load_state(_WRITES_RECORD, _ToolWrites)
         others = [write for write in writes if write.session != session]
@@ -156,11 +158,13 @@ class ToolWrites:
         return [write.edit for write in others if write.session in running]
 
     def names_of_others(self, session: str = "") -> frozenset[str]:
-        """The files that running turns of other sessions wrote to."""
+        """The names of the files in `of_others`."""
         return frozenset(edit.name for edit in self.of_others(session))
 
     def end(self, session: str = "") -> None:
-        """Drop the records of a session, and of sessions that run no turn."""
+        """Drop the recorded writes of a session (empty: of none in particular), and of all sessions
+        that run no turn.
+        """
         stored = self._repository.load_state(_WRITES_RECORD, _ToolWrites)
         others = (write for write in stored if write.session != session)
         remaining = [write for write in others if is_turn_running(self._turns, write.session)]

@@ -99,7 +99,9 @@ class ScopeState:
         return sum(map(estimate, self.texts.values()))
 
     def text_of(self, version: str) -> Mapping[str, str] | None:
-        """The trusted texts of a version, by category; None if they no longer exist."""
+        """The trusted core texts of a version, which is a commit or a digest, by category; without
+        empty ones. None if they no longer exist.
+        """
         if version in (self.version, digest(self.texts)):
             return self.texts
         if version == digest({}):
@@ -134,7 +136,9 @@ class ScopeState:
         return (*(proposal.id for proposal in self._proposals.list()), *outside)
 
     def foreign_events(self) -> list[CoreChanged]:
-        """The events that show changes in untrusted files; of many files only the first are read."""
+        """One event that shows all foreign changes, of many files the first `MAX_SHOWN`; empty if
+        there are none.
+        """
         shown = self._read_foreign(MAX_SHOWN)
         if not shown.edits:
             return []
@@ -144,8 +148,8 @@ class ScopeState:
         return [event]
 
     def observe(self, session: str) -> None:
-        """Record what turns of other sessions have written into the files by now: this `session`
-        may have read it.
+        """Record which unapproved contents turns of other sessions have written into the files by
+        now, because `session` may have read them: this scope is not clean then.
         """
         self._unapproved_seen |= {
             content_of(edit.name, edit.after) for edit in self._writes.of_others(session)
@@ -181,10 +185,11 @@ class ScopeState:
 
     @contextmanager
     def _changing(self) -> Iterator[str]:
-        """Change this memory while no other ouro does; yields the accepted commit. Afterwards
-        everything is read again.
+        """A context in which this memory is changed while no other ouro does; yields the accepted
+        commit. At its end everything is read again, and a commit of others whose files are all
+        approved is accepted.
 
-        An exception inside is raised again, and nothing is read then.
+        After an exception inside nothing is read.
         """
         store = self.store
         with self.hold_lock():
@@ -204,7 +209,10 @@ class ScopeState:
                     store.repository.write_record("core", loaded.fingerprint)
 
     def _store_loaded(self, loaded: LoadedScope, unapproved: Mapping[str, str]) -> None:
-        """Store in this object what of the loaded files is trusted, foreign or not decided yet."""
+        """Store in this object what of the loaded files is trusted, foreign or not decided yet;
+        `unapproved` are the blobs of the files with unapproved content, by name. The trusted text
+        of such a core file is the accepted one.
+        """
         store, accepted = self.store, self.store.accepted
         undecided = self._writes.names_of_others()
         foreign = {name: blob for name, blob in unapproved.items() if name not in undecided}
@@ -219,8 +227,8 @@ class ScopeState:
         self.foreign = foreign
 
     def _read_foreign(self, max_files: int | None = None) -> ForeignChanges:
-        """The foreign changes of at most `max_files` files; without edits if files change all the
-        time.
+        """The foreign changes of at most `max_files` files (None: of all); without edits if there
+        are none, or the files change all the time.
 
         The texts are those of the last reading, so that an id stands for one text: if a file has
         changed since, everything is read again. It takes the lock, because a session asks in one
@@ -249,12 +257,13 @@ class ScopeState:
             )
 
     def _events(self, edits: Sequence[FileEdit], origin: Origin, base: str) -> list[CoreChanged]:
-        """The event that shows trusted edits since the accepted commit `base`, with the commit to
-        undo; none without edits. Records that an undo of this commit goes back to `base`.
+        """The event that shows trusted edits, as a list that is empty without edits. It names the
+        commit to undo, if there is a new one since `base`, the accepted commit before the edits; an
+        undo of it goes back to `base`.
         """
         if not edits:
             return []
-        head = self.loaded.head if self.loaded.head != base else ""
-        if head and base:
-            self.undo_bases[head] = base
-        return [change_of(self.name, edits, origin, undo=head)]
+        new_head = self.loaded.head if self.loaded.head != base else ""
+        if new_head and base:
+            self.undo_bases[new_head] = base
+        return [change_of(self.name, edits, origin, undo=new_head)]

@@ -51,6 +51,8 @@ wrote into the same files stays as it is.
 
 
 class Transition(msgspec.Struct, frozen=True):
+    """What an event does to a change in some state."""
+
     state: State
     effects: tuple[Effect, ...] = ()
     """In the order in which they happen: a kill in between loses nothing."""
