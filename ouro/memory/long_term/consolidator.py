@@ -98,11 +98,12 @@ class LongTermMemoryConsolidator:
         self._is_small = is_small
 
     async def consolidate(self, texts: Mapping[str, str]) -> ConsolidationOutcome:
-        """Merge and compress the core of a scope; a category stays unchanged if its part of the
-        answer cannot be used.
+        """Merge and compress the core of a scope, given as category -> text. Returns the new texts
+        of the categories that change, and a line for the user. Writes nothing.
 
-        If the first answer saves less than `WANTED_SAVING`, the model is asked once more. The best
-        answer is used if it saves at least `MIN_SAVING`.
+        A category stays unchanged if its part of the answer cannot be used. If the first answer
+        saves less than `WANTED_SAVING`, the model is asked once more; the best answer is used if it
+        saves at least `MIN_SAVING`. With a small model, repeated lines are removed instead.
         """
         texts = {name: text for name, text in texts.items() if text.strip()}
         if not texts:
@@ -118,13 +119,10 @@ class LongTermMemoryConsolidator:
                 f"the model did not answer: {error.message}", has_answer=False
             )
         size_before, size = _size(texts), _size({**texts, **new_texts})
+        if is_small and not new_texts:
+            return ConsolidationOutcome("no line says what another one says")
         if is_small:
-            summary = (
-                f"{size_before:,} → {size:,} tokens"
-                if new_texts
-                else "no line says what another one says"
-            )
-            return ConsolidationOutcome(summary, new_texts)
+            return ConsolidationOutcome(f"{size_before:,} → {size:,} tokens", new_texts)
         if not new_texts:
             return ConsolidationOutcome(
                 "the answer was unreadable or not shorter; memory is unchanged"
@@ -135,12 +133,10 @@ class LongTermMemoryConsolidator:
                 f"the best answer saves {saved_share:.0%}, which is too little to use; memory is"
                 " unchanged"
             )
-        hint = (
-            f", {saved_share:.0%} saved ({_WANTED_PERCENT} % wanted)"
-            if saved_share < WANTED_SAVING
-            else ""
-        )
-        return ConsolidationOutcome(f"{size_before:,} → {size:,} tokens{hint}", new_texts)
+        summary = f"{size_before:,} → {size:,} tokens"
+        if saved_share < WANTED_SAVING:
+            summary += f", {saved_share:.0%} saved ({_WANTED_PERCENT} % wanted)"
+        return ConsolidationOutcome(summary, new_texts)
 
     async def _remove_repeated_lines(self, texts: Mapping[str, str]) -> dict[str, str]:
         """The files that have fewer lines without the repeated ones. Raises ModelError."""
@@ -152,18 +148,22 @@ class LongTermMemoryConsolidator:
         return shorter_texts
 
     def _shorter_files(self, answer: str, texts: Mapping[str, str]) -> dict[str, str]:
-        """The files of an answer that are shorter and can be used."""
+        """The files of an answer that can be used, by category: they are shorter than in `texts`,
+        but not lost, have enough of the old words, and hold no secret.
+        """
         usable: dict[str, str] = {}
         for name, text in parse_sections(answer, texts).items():
             words, old_text = word_starts(text), texts[name]
-            is_own = len(words & word_starts(old_text)) >= _MIN_OLD_WORDS * len(words)
+            has_old_words = len(words & word_starts(old_text)) >= _MIN_OLD_WORDS * len(words)
             is_shorter = len(old_text) * _MIN_SIZE <= len(text) < len(old_text)
-            if is_own and is_shorter and not self._finds_secret(text):
+            if has_old_words and is_shorter and not self._finds_secret(text):
                 usable[name] = f"{text}\n"
         return usable
 
     async def _shorten(self, texts: Mapping[str, str]) -> dict[str, str]:
-        """The files that the best answer makes shorter. Raises ModelError if there was no answer."""
+        """The files that the best of at most `_MAX_ATTEMPTS` answers makes shorter, by category;
+        empty if none can be used. Raises ModelError if there was no usable answer before it.
+        """
         mark = mark_of("\0".join(texts.values()))
         order = _INSTRUCTIONS.format(
             share=_WANTED_PERCENT, headings="\n".join(f"## {name}" for name in texts)
@@ -172,8 +172,9 @@ class LongTermMemoryConsolidator:
             f'<{mark} file="{name}.md">\n{quote_memory(text)}\n</{mark}>'
             for name, text in texts.items()
         ]
-        size_before, messages = _size(texts), [system(order), user("\n\n".join(files))]
-        best, size = dict[str, str](), size_before
+        messages = [system(order), user("\n\n".join(files))]
+        size_before = size = _size(texts)
+        best: dict[str, str] = {}
         for _ in range(_MAX_ATTEMPTS):
             try:
                 answer = await self._ask(messages)
@@ -182,7 +183,8 @@ class LongTermMemoryConsolidator:
                     break
                 raise
             shorter_texts = self._shorter_files(answer, texts)
-            if (new_size := _size({**texts, **shorter_texts})) < size:
+            new_size = _size({**texts, **shorter_texts})
+            if new_size < size:
                 best, size = shorter_texts, new_size
             saved_share = 1 - size / size_before
             if not best or saved_share >= WANTED_SAVING:
@@ -196,13 +198,17 @@ class LongTermMemoryConsolidator:
 
 
 def parse_sections(answer: str, names: Collection[str]) -> dict[str, str]:
-    """The text below each heading of an answer, by category; without unknown and repeated headings."""
-    pieces = _FILE_HEADING.split(answer)
-    headings = [name.lower() for name in pieces[1::2]]
-    sections = zip(headings, pieces[2::2], strict=True)
-    return {
-        name: text.strip() for name, text in sections if name in names and headings.count(name) == 1
-    }
+    """The text below each heading of an answer that is one of `names`, by that name. A heading that
+    is there twice is left out.
+    """
+    # What is before the first heading, then in turns a heading and the text below it.
+    _, *pieces = _FILE_HEADING.split(answer)
+    headings = [heading.lower() for heading in pieces[::2]]
+    sections: dict[str, str] = {}
+    for heading, text in zip(headings, pieces[1::2], strict=True):
+        if heading in names and headings.count(heading) == 1:
+            sections[heading] = text.strip()
+    return sections
 
 
 def _size(texts: Mapping[str, str]) -> int:
@@ -215,31 +221,28 @@ class _SameAnswer(msgspec.Struct):
 
 
 async def says_all(ask: Ask, text: str, other: str) -> bool:
-    """Whether `text` says everything that `other` says.
+    """Whether `text` says everything that `other` says, by a model; False without a usable answer.
 
     The model is asked only if `text` has the names, numbers and words of `other`, no two of them
     swapped, and both are negative or neither. Without these checks it took `Never commit secrets`
     for `Never commit generated files`.
     """
     has_words = subject_words(other) - _WORDS_WITHOUT_CONTENT <= subject_words(text)
-    if (
-        not (has_names_of(text, other) and has_words)
-        or _is_swapped(text, other)
-        or has("negative", text) != has("negative", other)
-    ):
+    if not has_words or not has_names_of(text, other) or _is_swapped(text, other):
         return False
-    answer = await ask(
-        [system(_ASK_SAME), user(f"First: {other}\nSecond: {text}")], schema_of(_SameAnswer)
-    )
+    if has("negative", text) != has("negative", other):
+        return False
+    question = f"First: {other}\nSecond: {text}"
+    answer = await ask([system(_ASK_SAME), user(question)], schema_of(_SameAnswer))
     decoded = decode_answer(answer, _SameAnswer)
     return decoded is not None and decoded.same
 
 
 async def remove_repeated_lines(ask: Ask, text: str) -> str:
-    """A core file without the lines that another line covers completely; of two equal lines the
-    later one stays.
+    """The text of a core file without the lines of which another line says everything; of two equal
+    lines the later one stays. A model is asked about each line and the earlier ones on its subject.
     """
-    lines = text.splitlines()
+    lines = text.splitlines()  # a removed line becomes empty
     remaining: dict[int, str] = {}
     """Index of a line -> its statement, of the lines that stay."""
     for index, line in enumerate(lines):
@@ -250,42 +253,43 @@ async def remove_repeated_lines(ask: Ask, text: str) -> str:
             Note(id=str(earlier), text=earlier_text) for earlier, earlier_text in remaining.items()
         ]
         for similar in find_on_subject(statement, earlier_lines)[:_MAX_COMPARED_LINES]:
-            is_later_longer = len(word_starts(statement)) >= len(word_starts(similar.text))
-            longer, shorter = statement, similar.text
-            if not is_later_longer:
-                longer, shorter = similar.text, statement
+            if len(word_starts(statement)) >= len(word_starts(similar.text)):
+                longer, shorter, shorter_index = statement, similar.text, int(similar.id)
+            else:
+                longer, shorter, shorter_index = similar.text, statement, index
             if await says_all(ask, longer, shorter):
-                replaced = int(similar.id) if is_later_longer else index
-                remaining.pop(replaced, None)
-                lines[replaced] = ""
+                remaining.pop(shorter_index, None)
+                lines[shorter_index] = ""
                 break
         if lines[index]:
             remaining[index] = statement
-    return "".join(
-        f"{line}\n"
-        for line, earlier_lines in zip(lines, text.splitlines(), strict=True)
-        if line or not earlier_lines
-    )
+    new_text = ""
+    for line, line_before in zip(lines, text.splitlines(), strict=True):
+        was_removed = line_before and not line
+        if not was_removed:
+            new_text += f"{line}\n"
+    return new_text
 
 
 async def find_covered_notes(ask: Ask, notes: Sequence[Note]) -> tuple[Note, list[Note]]:
-    """The note with the most words, and the notes (in their order, with itself) that it covers
-    completely.
+    """The note with the most words, and the notes of which it says everything, in their order; it
+    is one of them. A model is asked about each other note.
     """
-    best = max(notes, key=lambda note: len(word_starts(note.text)))
-    return best, [
-        note for note in notes if note is best or await says_all(ask, best.text, note.text)
+    longest = max(notes, key=lambda note: len(word_starts(note.text)))
+    covered = [
+        note for note in notes if note is longest or await says_all(ask, longest.text, note.text)
     ]
+    return longest, covered
 
 
 def _stems_in(text: str) -> list[str]:
-    """The stems of the words of a text, in order, without words that say nothing."""
+    """The stems of the words of a text that a search uses, in order."""
     return find_stems(forms[0] for forms in parse_query(text).words)
 
 
 def _is_swapped(text: str, other: str) -> bool:
-    """Whether two words are swapped: `Alice reviews the changes of Bob`, `Bob reviews the changes
-    of Alice`.
+    """Whether the only difference of two texts is that two words are swapped: `Alice reviews the
+    changes of Bob`, `Bob reviews the changes of Alice`.
 
     Swapped neighbours do not count: `passwords are hashed`, `hash passwords`.
     """
@@ -293,5 +297,6 @@ def _is_swapped(text: str, other: str) -> bool:
     differing = [(index, pair) for index, pair in enumerate(pairs) if pair[0] != pair[1]]
     if len(differing) != 2:
         return False
-    (first, first_pair), (second, other_pair) = differing
-    return second - first > 1 and first_pair == other_pair[::-1]
+    (first_index, first_pair), (second_index, second_pair) = differing
+    are_neighbours = second_index - first_index == 1
+    return not are_neighbours and first_pair == second_pair[::-1]

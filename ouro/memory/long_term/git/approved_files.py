@@ -80,8 +80,8 @@ class ApprovedFiles:
             self.plain_git, self._labelled_folder = problem or self.plain_git, folder_and_git_dir
 
     def get_current_head(self) -> str:
-        """The head commit; empty before the first one, or if the history cannot be read
-        (`obstacle`).
+        """The id of the head commit; empty before the first one, and if the history cannot be read:
+        then `obstacle` holds the reason.
         """
         try:
             return self.repository.head().commit
@@ -105,17 +105,17 @@ class ApprovedFiles:
         """Read the accepted commit and the digest of its files; both empty if nothing is accepted.
         An earlier version recorded no digest.
         """
-        if os.path.lexists(self.repository.git_dir):
-            # The one before is used if a crash left the last record empty or with NULs.
-            for name in (ACCEPTED, BEFORE):
-                if record := _ACCEPTANCE_RECORD.fullmatch(
-                    read_git_file(self.repository.own_dir / name)
-                ):
-                    return record[1], record[2] or ""
+        if not os.path.lexists(self.repository.git_dir):
+            return "", ""
+        # The one before is used if a crash left the last record empty or with NULs.
+        for name in (ACCEPTED, BEFORE):
+            text = read_git_file(self.repository.own_dir / name)
+            if record := _ACCEPTANCE_RECORD.fullmatch(text):
+                return record[1], record[2] or ""
         return "", ""
 
     def accept(self, commit: str) -> None:
-        """Approve all files of a commit."""
+        """Approve all files of a commit: it is the accepted commit then."""
         self.ensure_repo()
         self._write_acceptance(commit, self.repository.tree(commit))
 
@@ -157,10 +157,12 @@ class ApprovedFiles:
         return frozenset((name, blob) for blob, _, name in lines)
 
     def _accept_if_approved(self, commit: str) -> None:
-        """Accept the commit if all of its differences from the accepted commit are approved.
+        """Accept a commit if all of its differences from the accepted commit are approved; else do
+        nothing.
 
-        Then earlier approvals are dropped, except of contents that are in the files and not in the
-        commit: else a file could be reset to an earlier content without notice.
+        Then the recorded approvals are dropped, except of contents that are in the files and not in
+        the commit. They are not kept, because a file could be reset to an earlier content without
+        notice.
         """
         accepted = self.accepted
         if commit == accepted:
@@ -206,28 +208,22 @@ class ApprovedFiles:
         return {name: blob for name, blob in changed.items() if (name, blob) not in approved}
 
     def trusted_texts(self, edits: Mapping[str, Sequence[FileEdit]]) -> dict[str, str | None]:
-        """The approved text of each file before its edits: the text before the first edit if it is
-        approved, else the accepted text.
+        """The approved text of each file before its edits: the text before the first edit if that
+        was approved since, else the accepted text; None if there was no file.
         """
         approved = self._read_approved()
-        accepted = self._texts_at(self.accepted, edits)
-        first_texts = {
-            name: file_edits[0].before for name, file_edits in edits.items() if file_edits
-        }
-        return {
-            **accepted,
-            **{
-                name: text
-                for name, text in first_texts.items()
-                if content_of(name, text) in approved
-            },
-        }
+        texts = self._texts_at(self.accepted, edits)
+        for name, file_edits in edits.items():
+            if file_edits and content_of(name, file_edits[0].before) in approved:
+                texts[name] = file_edits[0].before
+        return texts
 
     # -- differences of the files from a commit
 
     def changed_since(self, commit: str, names: Iterable[str] | None = None) -> dict[str, str]:
-        """The files (all, or of `names`) that differ from a commit, each with its present blob (or
-        GONE).
+        """The files (all, or those of `names`) that differ from a commit, sorted, each with its
+        present blob (or GONE). An unreadable file counts neither as changed nor as gone: the
+        history keeps its last content.
         """
         earlier_blobs = self._tree(commit)
         chosen_names = None if names is None else [*names]
@@ -235,8 +231,6 @@ class ApprovedFiles:
             tree = earlier_blobs
             earlier_blobs = {name: tree[name] for name in chosen_names if name in tree}
         current_blobs = self._files.blobs(chosen_names)
-        # An unreadable file counts neither as changed nor as gone: the history keeps its last
-        # content.
         changed = sorted(
             name
             for name in {*earlier_blobs, *current_blobs}
@@ -245,19 +239,18 @@ class ApprovedFiles:
         return {name: current_blobs.get(name, GONE) for name in changed}
 
     def edits_since(self, commit: str, names: Iterable[str] | None = None) -> tuple[FileEdit, ...]:
-        """The differences of the files, or of some, from a commit (empty: from an empty folder)."""
+        """The edits that lead from a commit (empty: from an empty folder) to the present files: of
+        all that have changed, or of those of `names`, changed or not.
+        """
         chosen_names = [*(self.changed_since(commit) if names is None else names)]
-        earlier_texts, current_texts = (
-            self._texts_at(commit, chosen_names),
-            self._files.texts(chosen_names),
-        )
+        earlier_texts = self._texts_at(commit, chosen_names)
+        current_texts = self._files.texts(chosen_names)
         return tuple(
             FileEdit(name, earlier_texts[name], current_texts[name]) for name in chosen_names
         )
 
     def edits_to(self, contents: Mapping[str, str], commit: str) -> tuple[FileEdit, ...] | None:
-        """The differences of files with these contents (name -> blob or GONE) from a commit.
-
+        """The edits that lead from a commit to files with these contents (name -> blob or GONE).
         None if a file has another content by now.
         """
         texts_before = self._texts_at(commit, contents)
@@ -287,17 +280,18 @@ class ApprovedFiles:
 
     def _texts_at(self, commit: str, names: Iterable[str]) -> dict[str, str | None]:
         """The text of each file in a commit; None if the commit does not have it."""
-        tree, chosen_names = self._tree(commit), [*names]
-        blobs = self.repository.blobs([tree[name] for name in chosen_names if name in tree])
-        return {
-            name: blobs[tree[name]].decode(errors="replace") if name in tree else None
-            for name in chosen_names
-        }
+        tree = self._tree(commit)
+        texts: dict[str, str | None] = dict.fromkeys(names)
+        blobs = self.repository.blobs([tree[name] for name in texts if name in tree])
+        for name in texts:
+            if name in tree:
+                texts[name] = blobs[tree[name]].decode(errors="replace")
+        return texts
 
     def _tree(self, commit: str) -> Mapping[str, str]:
-        """The blobs of the files of a commit, by name. Returns none if it is the accepted commit
-        and was changed after it was accepted (M7): git does not check the objects that it reads, so
-        that a tree with the same id may have been forged since.
+        """The blobs of the files of a commit, by name. Empty if it is the accepted commit and was
+        forged after it was accepted (M7): git does not check the objects that it reads, so a tree
+        with the same id may be another one.
         """
         files = self.repository.tree(commit)
         if not commit or files is self._verified:
@@ -317,7 +311,7 @@ class ApprovedFiles:
 
 
 def encode_texts(texts: Mapping[str, str | None]) -> dict[str, bytes | None]:
-    """The bytes of texts; None stays None."""
+    """The bytes of texts, by name; None stays None."""
     return {name: None if text is None else text.encode() for name, text in texts.items()}
 
 

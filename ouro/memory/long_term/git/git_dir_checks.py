@@ -59,8 +59,8 @@ def demand_safe(git_dir: Path) -> None:
 
 
 def demand_free(git_dir: Path, ref: str) -> None:
-    """Raise MemoryUnusable if there is no branch to commit on, or the user's git is at work
-    there.
+    """Raise MemoryUnusable if HEAD is on no branch (`ref` is empty), or a merge, rebase or the like
+    of the user's git is not finished.
     """
     if not ref:
         raise unusable_history(

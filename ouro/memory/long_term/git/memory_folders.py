@@ -50,15 +50,17 @@ _LINES_THAT_EXCLUDE = {
 
 
 def repo_folder(project: Path) -> Path:
-    """The memory folder of a project, which is the root of a repository or worktree, or a folder
-    without git.
+    """The memory folder of a project: in its folder, or for a worktree in that of its repository.
+    `project` is the root of a repository or worktree, or a folder without git.
     """
     project = Path(os.path.realpath(project))
     git_dir, common_dir = git_dirs(project)
     if git_dir is None or common_dir is None or git_dir == common_dir:
         return project / MEMORY
+    if common_dir.name == ".git":
+        return common_dir.parent / MEMORY
     # A bare repository holds the memory of all its worktrees in its own folder.
-    return (common_dir.parent if common_dir.name == ".git" else common_dir) / MEMORY
+    return common_dir / MEMORY
 
 
 def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) -> Path:
@@ -76,10 +78,10 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
     labelled_dir = _named_state_dir(folder, histories)
     if labelled_dir is not None:
         path, identity = _recorded_folder(labelled_dir)
-        if path and (
-            path == str(folder) or identity == _identity(folder) or not Path(path).exists()
-        ):
+        was_moved = identity == _identity(folder) or not Path(path).exists()
+        if path and (path == str(folder) or was_moved):
             return labelled_dir
+    # The first state folder of this name that is free, or that belongs to the folder.
     for number in itertools.count(1):
         ending = f"-{number}" if number > 1 else ""
         candidate = histories / f"{stem}{ending}.git"
@@ -97,8 +99,9 @@ def is_real_folder(path: Path) -> bool:
 
 
 def is_history_misplaced(folder: Path, state_dir: Path, *, is_shared: bool) -> bool:
-    """Whether `move_history` has something to do. It takes no lock: so opening never waits for a
-    commit of another ouro.
+    """Whether `move_history` has something to do: a shared folder has a `.git`, or a state folder
+    has more than ouro's own files. It takes no lock: so opening never waits for a commit of another
+    ouro.
     """
     if is_shared:
         return is_real_folder(folder / ".git")
@@ -106,20 +109,20 @@ def is_history_misplaced(folder: Path, state_dir: Path, *, is_shared: bool) -> b
 
 
 def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
-    """Move the git directory to where it belongs: into the folder, or out of one that is shared
-    now.
+    """Move the git directory to where it belongs: from the state folder, where an earlier version
+    kept it, into the memory folder; or out of a folder that is shared now.
 
-    An earlier version kept it in the state folder. If ouro is killed, the history is complete in
-    one of the two places, and the next call continues. Call it while no other ouro writes.
+    If ouro is killed, the history is complete in one of the two places, and the next call
+    continues. A `.git` in the folder that is not ouro's stays, and so does the history. Call it
+    while no other ouro writes.
     """
+    import shutil  # imported late: few sessions need it
+
     git_in_folder = folder / ".git"
     if is_shared:
-        if _named_state_dir(folder, state_dir.parent) == state_dir and is_real_folder(
-            git_in_folder
-        ):
+        is_labelled = _named_state_dir(folder, state_dir.parent) == state_dir
+        if is_labelled and is_real_folder(git_in_folder):
             _copy_git_dir(git_in_folder, state_dir, last="HEAD")
-            import shutil  # imported late: few sessions need it
-
             shutil.rmtree(git_in_folder)
         return
     if (state_dir / "HEAD").exists():
@@ -131,8 +134,6 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
         (state_dir / "HEAD").unlink()
     for path in state_dir.iterdir():
         if path.name not in (OWN, COMMON):
-            import shutil  # imported late: few sessions need it
-
             shutil.rmtree(path) if is_real_folder(path) else path.unlink()
 
 
@@ -158,29 +159,28 @@ def _move_into_folder(folder: Path, state_dir: Path) -> None:
 
 
 def _copy_git_dir(source: Path, target: Path, last: str = "") -> None:
-    """Copy a git directory without ouro's own files, and write it to disk; the file `last` after
-    all others.
+    """Copy a git directory without links and ouro's own files, and write it to disk. The file named
+    `last` is copied when all others are on disk; empty: the order does not matter.
     """
+    import shutil  # imported late: few sessions need it
+
     target.mkdir(mode=0o700, exist_ok=True)
     for path in sorted(source.iterdir(), key=lambda path: path.name == last):
         if path.name in (OWN, COMMON, _LABEL) or path.is_symlink():
             continue
         if path.is_dir():
-            import shutil  # imported late: few sessions need it
-
             shutil.copytree(path, target / path.name, symlinks=True, dirs_exist_ok=True)
         else:
             if path.name == last:
                 os.sync()
-            import shutil  # imported late: few sessions need it
-
             shutil.copy2(path, target / path.name)
     os.sync()  # one sync for all, instead of one for each of thousands of objects
 
 
 def label_folder(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> str:
-    """Record to which folder a state belongs, and label the git directory in that folder. Returns
-    why plain git in the folder shows another history; empty if it does not.
+    """Record to which folder a state folder belongs, and write the label that names the state
+    folder into the git directory. Returns why plain git in the folder shows another history; empty
+    if it does not.
     """
     record = f"{folder}\n{_identity(folder)}"
     if "\n".join(_recorded_folder(state_dir)) != record:
@@ -215,10 +215,13 @@ def _gitfile_target(folder: Path) -> Path | None:
 
 
 def exclude_from_host(folder: Path) -> None:
-    """Keep `.ouro/` out of the host repository, by its `info/exclude`: no tracked file is changed. A
-    failure is only logged.
+    """Keep `.ouro/`, in which the memory folder is, out of the host repository, by its
+    `info/exclude`: no tracked file is changed. Does nothing without a host repository, or if it is
+    excluded already; a failure is only logged.
     """
-    _, git_dir = git_dirs(folder.parent.parent) if folder.parent.name == ".ouro" else (None, None)
+    if folder.parent.name != ".ouro":
+        return
+    _, git_dir = git_dirs(folder.parent.parent)
     if git_dir is None:
         return
     path = git_dir / "info" / "exclude"
@@ -240,8 +243,8 @@ def exclude_from_host(folder: Path) -> None:
 
 
 def _recorded_folder(state_dir: Path) -> tuple[str, str]:
-    """The path and the identity of the folder that a state belongs to; both empty if none is
-    recorded.
+    """The path and the identity of the memory folder to which a state folder belongs; both empty if
+    none is recorded.
     """
     path, _, identity = read_git_file(state_dir / _FOLDER_RECORD).rstrip("\n").rpartition("\n")
     return path, identity

@@ -86,8 +86,8 @@ def run_memory_git(
     index: Path | None,
     inherited: Sequence[int],
 ) -> Ended:
-    """Run git and return its result with any exit code; raises MemoryUnusable if git is missing or
-    takes too long.
+    """Run git and return its result with any exit code. Raises MemoryUnusable if git is missing or
+    takes too long; after that, for `_PAUSE` seconds, without starting it.
 
     Args:
         common_dir: where git reads configuration, hooks and attributes instead of `git_dir`.
@@ -104,7 +104,7 @@ def run_memory_git(
     if time.monotonic() < _pause.until:
         raise MemoryUnusable(_HANGS, _HANGS_HINT)
     try:
-        if "git.cmd" not in sys.modules:
+        if "git.cmd" not in sys.modules:  # GitPython is imported below
             _require_answer_of_git()
         timeout = _SLOW_TIMEOUT if _SLOW_COMMANDS & {*arguments} else _TIMEOUT
         return _execute(GitProfile.MEMORY, command, git_dir, variables, stdin, timeout, inherited)
@@ -114,8 +114,8 @@ def run_memory_git(
 
 
 def _require_answer_of_git() -> None:
-    """Raise TimeoutExpired if git does not answer. GitPython asks for git's version when it is
-    imported, without a timeout.
+    """Raise TimeoutExpired if git does not answer. Called before GitPython is imported, which asks
+    for git's version without a timeout.
     """
     with suppress(OSError):  # GitPython reports that git is missing
         run(
@@ -136,13 +136,16 @@ def run_remote_git(
     timeout: float = 0,
     on_wait: OnWait | None = None,
 ) -> Ended:
-    """Run a git command that contacts a remote, and return its result with any exit code; raises
+    """Run a git command that contacts a remote, and return its result with any exit code. Raises
     MemoryUnusable if git is missing or takes too long.
 
     It uses the user's own settings and agents (keys, credentials, proxies), but neither hooks nor
-    transports that run a program named in a URL, and it does not ask for a password. If one file
-    has more than `max_bytes` it fails with "File too large"; 0 is no limit. `timeout` is in
-    seconds; 0: the usual one.
+    transports that run a program named in a URL, and it does not ask for a password.
+
+    Args:
+        max_bytes: git fails with "File too large" if one file gets larger; 0: no limit.
+        timeout: in seconds; 0: the usual one.
+        on_wait: called while git runs.
     """
     command = command_line(GitProfile.REMOTE, arguments, (f"--git-dir={git_dir}",))
     variables = environment(GitProfile.REMOTE, {"GIT_COMMON_DIR": str(common_dir)})
@@ -177,9 +180,9 @@ def _execute(
     on_wait: OnWait | None = None,
 ) -> Ended:
     """Run a command with GitPython in its own process group, which a timeout or an interrupt kills
-    completely.
+    completely, and return its result with any exit code. The command gets only these variables.
 
-    Raises TimeoutExpired; MemoryUnusable if there is no git.
+    Raises TimeoutExpired; MemoryUnusable if there is no git, or it cannot be run.
     """
     try:
         from git.cmd import Git  # 150 ms
@@ -210,12 +213,14 @@ def _execute(
 
 
 def _without_other_variables(command: list[str], variables: Mapping[str, str]) -> list[str]:
-    """The command, in `env` if ouro has variables that are not among these: another git may have
-    set them, and GitPython extends the environment of ouro.
+    """The command, started by `env`, which removes all variables of ouro that are not in
+    `variables`: GitPython adds variables to those of ouro, and another git may have set some of
+    these. Unchanged if there are none to remove.
     """
     env_options: list[str] = []
-    for name in [name for name in os.environ if name not in variables]:
-        env_options += ["-u", name]
+    for name in os.environ:
+        if name not in variables:
+            env_options += ["-u", name]
     return ["env", *env_options, *command] if env_options else command
 
 
@@ -227,21 +232,19 @@ def import_stream(
     seconds: float = 0,
     committer: str = "",
 ) -> bytes:
-    """The input of `git fast-import` for one commit on a branch, on top of its parents (none: the
-    first commit).
-
-    git prints the id of the commit.
+    """The input of `git fast-import` for one commit on a branch. git prints the id of the commit.
 
     Args:
+        parents: at most two; empty for the first commit.
+        changes: the contents of files; None removes one. Other files stay.
         seconds: the time of the commit by ouro, in seconds since 1970.
         committer: another committer, with the time, as `git var GIT_COMMITTER_IDENT` prints it.
     """
-    # The clock may be wrong; git and Python read no dates outside of this range.
-    seconds = min(max(seconds, 0), _LAST_SECOND)
-    committer = (
-        committer
-        or f"ouro <ouro@localhost> {int(seconds)} {time.strftime('%z', time.localtime(seconds))}"
-    )
+    if not committer:
+        # The clock may be wrong; git and Python read no dates outside of this range.
+        seconds = min(max(seconds, 0), _LAST_SECOND)
+        zone = time.strftime("%z", time.localtime(seconds))
+        committer = f"ouro <ouro@localhost> {int(seconds)} {zone}"
     parts = [
         b"commit ",
         ref.encode(),
@@ -262,19 +265,21 @@ def import_stream(
 
 
 def _data_block(content: bytes) -> bytes:
-    """Bytes as fast-import reads them."""
+    """The bytes of a message or a file as `git fast-import` reads them: with their number before."""
     return b"data %d\n%s\n" % (len(content), content)
 
 
 def last_line(output: bytes) -> str:
-    """The last line that git printed, for an error message."""
+    """The last line that git printed, for an error message: at most 200 characters, and `no reason
+    given` if it printed nothing.
+    """
     lines = output.decode(errors="replace").strip().splitlines()
     return lines[-1][:200] if lines else "no reason given"
 
 
 def explain_remote_failure(remote: str, output: bytes) -> tuple[str, str]:
-    """Why git could not reach a remote, from its output, in one line without passwords; and what to
-    do.
+    """From what git printed: the reason why it could not reach a remote, in one line without
+    passwords, and a hint what to do.
     """
     lines = [line.strip() for line in output.decode(errors="replace").splitlines()]
     messages = [
@@ -282,16 +287,15 @@ def explain_remote_failure(remote: str, output: bytes) -> tuple[str, str]:
         for line in lines
         if not _LINE_WITHOUT_REASON.match(line)
     ]
-    reasons = (
-        list(dict.fromkeys(filter(None, messages)))[:_MAX_REASONS]
-        or lines[-1:]
-        or ["git gave no reason"]
-    )
+    reasons = list(dict.fromkeys(filter(None, messages)))[:_MAX_REASONS]
+    reasons = reasons or lines[-1:] or ["git gave no reason"]
+    reason = without_password("; ".join(reasons))[:300]
     is_folder = Path(remote).is_absolute() and b"does not appear to be a git repository" in output
-    remedy = (
-        f", or make it with `git init --bare {remote}`" if is_folder else " when it can be reached"
-    )
-    return without_password("; ".join(reasons))[:300], f"What is here is kept. Try again{remedy}."
+    if is_folder:
+        hint = f"What is here is kept. Try again, or make it with `git init --bare {remote}`."
+    else:
+        hint = "What is here is kept. Try again when it can be reached."
+    return reason, hint
 
 
 class LostPush(msgspec.Struct, frozen=True):
@@ -305,8 +309,8 @@ OTHERS_PUSH = LostPush("other machines kept pushing", "Try again.")
 
 
 def read_lost_push(output: bytes) -> LostPush | None:
-    """Read from git's output why a push lost against another one; None if it failed for another
-    reason.
+    """The reason why a push lost against another one, from what git printed; None if it failed for
+    another reason.
     """
     text = output.decode(errors="replace")
     if not any(sign in text for sign in _SIGNS_OF_LOST_PUSH):

@@ -22,7 +22,10 @@ _STALE_AFTER = 8.0
 
 
 def wait_for_remote(remote: str, progress: Progress) -> OnWait:
-    """Returns what `run_remote` calls while git waits for a remote."""
+    """Return the function that `run_remote` calls with the seconds that git has waited for a
+    remote. It shows this after some times (`_SHOW_AFTER`), else it calls `progress` without text,
+    so that the user can end the wait.
+    """
     remaining = list(_SHOW_AFTER)
 
     def on_wait(seconds: float) -> None:
@@ -37,8 +40,8 @@ def wait_for_remote(remote: str, progress: Progress) -> OnWait:
 
 @contextmanager
 def lock_for_sync(repository: GitRepository, progress: Progress) -> Iterator[None]:
-    """Hold the lock of synchronizations inside: no other ouro synchronizes this history. Locks of a
-    killed git are removed before.
+    """Hold the lock of synchronizations inside the context: no other ouro synchronizes this history.
+    Waits for it without a limit, which `progress` shows. Locks of a killed git are removed first.
     """
     with ExitStack() as stack:
         is_shown = False

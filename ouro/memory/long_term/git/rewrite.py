@@ -51,20 +51,21 @@ def read_forgotten_commits(repo: GitRepository) -> frozenset[str]:
 
 
 def read_objects(repo: GitRepository) -> Iterator[bytes]:
-    """The content of each object in the git directory, reachable or not. Ids of other objects are
-    left out.
-
-    Ids could contain a short text by chance. Raises MemoryUnusable if an object cannot be read.
+    """Yield the text of each object in the git directory, reachable or not: the content of a file,
+    the names in a folder, the message of a commit or tag. Ids of other objects, which could contain
+    a short text by chance, are left out. Raises MemoryUnusable if an object cannot be read.
     """
-    ids = (
-        repo.git("cat-file", "--batch-check=%(objectname)", "--batch-all-objects").decode().split()
-    )
+    output = repo.git("cat-file", "--batch-check=%(objectname)", "--batch-all-objects")
+    ids = output.decode().split()
     for start in range(0, len(ids), _BATCH_OBJECTS):
         for kind, content in repo.objects(ids[start : start + _BATCH_OBJECTS]):
-            if kind == "tree":
+            if kind == "blob":
+                yield content
+            elif kind == "tree":
                 yield b"\n".join(_TREE_ENTRY.findall(content))
             else:
-                yield content if kind == "blob" else content.partition(b"\n\n")[2]
+                _, _, message = content.partition(b"\n\n")
+                yield message
 
 
 def rewrite_history(
@@ -75,7 +76,9 @@ def rewrite_history(
     accepted: str,
     accept: Callable[[str], None],
 ) -> None:
-    """Rewrite the history; it stays complete if this fails. Call it under `hold_lock`.
+    """Rewrite all commits without a text, move the branches to the new ones, record which commits
+    were forgotten, and drop the old objects. The history stays complete if this fails. Call it
+    under `hold_lock`.
 
     Args:
         in_file, in_words, in_name: return a file, a commit message and a file name without the text.
@@ -92,13 +95,10 @@ def rewrite_history(
     for name, commit in refs.items():
         repo.git("update-ref", "--no-deref", name, commit)
     replacements = _write_replacements(repo, in_file, in_words, in_name)
-    changed_commits = {
-        forgotten: new for forgotten, new in replacements.items() if forgotten != new
-    }
+    changed_commits = {old: new for old, new in replacements.items() if old != new}
     forgotten = read_forgotten_commits(repo) | changed_commits.keys()
-    write_private(
-        repo.own_dir / _FORGOTTEN_RECORD, "".join(f"{commit}\n" for commit in sorted(forgotten))
-    )
+    forgotten_lines = "".join(f"{commit}\n" for commit in sorted(forgotten))
+    write_private(repo.own_dir / _FORGOTTEN_RECORD, forgotten_lines)
     rename_commits(repo, changed_commits)
     if accepted in replacements:
         accept(replacements[accepted])
@@ -108,13 +108,13 @@ def rewrite_history(
 
 
 def _working_refs(repo: GitRepository) -> list[str]:
-    """The refs of a rewrite that has not ended."""
+    """The names of the refs below `_WORKING_REFS`: those of a rewrite that has not ended."""
     return repo.git("for-each-ref", "--format=%(refname)", _WORKING_REFS).decode().split()
 
 
 def _refs_to_rewrite(repo: GitRepository, accepted: str) -> dict[str, str]:
-    """The commit of each ref, by its name; also of a HEAD without a branch, and of new refs for
-    commits that no ref reaches.
+    """The refs whose history is rewritten, with their commits: all refs, a HEAD without a branch,
+    and new refs below `_KEPT_REFS` for the accepted commit and the commits that no ref reaches.
     """
     refs = {}
     ref_lines = repo.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)")
@@ -133,8 +133,8 @@ def _refs_to_rewrite(repo: GitRepository, accepted: str) -> dict[str, str]:
 
 
 def _find_loose_commits(repo: GitRepository) -> set[str]:
-    """Find the commits that no ref reaches, without those that were forgotten. They were undone
-    with plain git, and are found by the reflog.
+    """The ends of the branches of commits that no ref reaches, because they were undone with plain
+    git; without those that were forgotten.
     """
     fsck = repo.run("fsck", "--no-reflogs", "--dangling", "--no-progress")
     loose = set()
@@ -174,7 +174,9 @@ def drop_unreachable(repo: GitRepository) -> None:
 def _write_replacements(
     repo: GitRepository, in_file: ChangeBytes, in_words: ChangeBytes, in_name: ChangeBytes
 ) -> dict[str, str]:
-    """Write the commits without the text; returns old commit -> its replacement."""
+    """Write all commits again without the text, on refs below `_WORKING_REFS`. Returns old commit ->
+    its replacement, which is the same one if nothing in it changes. Raises MemoryUnusable.
+    """
     exported = repo.git(
         "fast-export",
         "--all",
@@ -208,10 +210,10 @@ def _change_export(
     in_name: ChangeBytes,
     commits: dict[str, str],
 ) -> Iterator[bytes]:
-    """Yield the output of fast-export, with every file, message and name changed: the input of
-    fast-import.
+    """Yield the output of `git fast-export` with every file, message and name changed by these
+    functions: it is the input of `git fast-import`. The refs in it are below `_WORKING_REFS`.
 
-    Adds to `commits` the mark of each commit -> its old id.
+    Adds to `commits` for each commit: its mark -> its old id.
     """
     stream = io.BytesIO(exported)
     within = b""  # the kind of object to which the line belongs
@@ -221,16 +223,14 @@ def _change_export(
         if word in (b"blob", b"commit", b"tag", b"reset"):
             within = word
         if word in (b"commit", b"reset"):
-            yield b"%s %s/%s\n" % (
-                word,
-                _WORKING_REFS.encode(),
-                rest.replace(b"refs/", b"") or b"head",
-            )
+            ref = rest.replace(b"refs/", b"") or b"head"
+            yield b"%s %s/%s\n" % (word, _WORKING_REFS.encode(), ref)
         elif word == b"original-oid":
             if within == b"commit":
                 commits[mark] = rest.decode()
         elif word == b"data":
-            content = (in_file if within == b"blob" else in_words)(stream.read(int(rest)))
+            content = stream.read(int(rest))
+            content = in_file(content) if within == b"blob" else in_words(content)
             yield b"data %d\n%s" % (len(content), content)
         elif within == b"commit" and word == b"M":
             mode, blob, name = rest.split(b" ", 2)
@@ -242,7 +242,9 @@ def _change_export(
 
 
 def _change_name(name: bytes, in_name: ChangeBytes) -> bytes:
-    """A file name as fast-export writes it, in quotes if it has odd characters."""
+    """Change a file name that is in the form of `git fast-export`: in quotes, with `\\` before some
+    characters, if it has unusual ones. Returns the new name in this form.
+    """
     if not name.startswith(b'"'):
         return in_name(name)
     unquoted = name[1:-1].replace(b'\\"', b'"').replace(b"\\\\", b"\\")

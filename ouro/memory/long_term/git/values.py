@@ -101,18 +101,16 @@ class DiffHunk(msgspec.Struct, frozen=True):
     after: tuple[str, ...]
 
     def other_half(self, hunks: Iterable[DiffHunk]) -> DiffHunk | None:
-        """The counterpart of this hunk if it adds or removes a file that only moved to another
-        folder.
+        """The hunk among `hunks` that adds the file which this one removes, or the other direction:
+        a file of the same name was moved to another folder. None if there is none.
         """
         for hunk in hunks:
-            is_same_file = (
-                hunk.name != self.name
-                and hunk.name.rpartition("/")[2] == self.name.rpartition("/")[2]
-            )
+            has_same_name = hunk.name.rpartition("/")[2] == self.name.rpartition("/")[2]
+            is_in_other_folder = hunk.name != self.name
             # One hunk only adds lines, the other one only removes them.
             is_opposite = bool(hunk.before) != bool(self.before)
             is_opposite = is_opposite and bool(hunk.after) != bool(self.after)
-            if is_same_file and is_opposite:
+            if has_same_name and is_in_other_folder and is_opposite:
                 return hunk
         return None
 

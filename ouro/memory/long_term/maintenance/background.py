@@ -83,13 +83,16 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             self.channel.start("last time", self._show_last_time())
 
     async def carry_over(self) -> str:
-        """The text to send with the first message of a new session; empty for other messages."""
+        """The summary of the last session, to send with the first message of a new one. Empty for
+        other messages, if the settings do not want it, if there is none, or on an error, which is
+        logged.
+        """
         if not (self.carries_over and self.is_new and self.summaries):
             return ""
         if self.summaries.memory.transcript.turns:
             return ""
         try:
-            # Most sessions have no summary yet: it is written after they are closed.
+            # Most last sessions have no summary yet: it is written after they are closed.
             if self.is_automatic:
                 with only_one(self.lock) as is_mine:
                     if is_mine:
@@ -117,32 +120,26 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         return clusters, summary
 
     async def find_sessions(self, days: int) -> tuple[Sequence[OldSession], str]:
-        """The unread sessions last used `days` ago, oldest first, with skipped ones; and a line
-        with the cost.
+        """The unread sessions last used more than `days` ago, oldest first, also skipped ones; and
+        a line with their number and an estimate of the cost.
         """
         _, crystallizer = self._workers
         sessions = await crystallizer.find_old_sessions(days)
-        unread = [session for session in sessions if not session.skipped]
-        skipped_count = len(sessions) - len(unread)
-        skipped_count_text = (
-            f", {plural(skipped_count, 'session')} left out" if skipped_count else ""
-        )
-        estimate = self._estimate(sum(session.tokens for session in unread))
-        return (
-            sessions,
-            f"{plural(len(unread), 'session')} to read{skipped_count_text}; {estimate}.",
-        )
+        to_read = [session for session in sessions if not session.skipped]
+        summary = f"{plural(len(to_read), 'session')} to read"
+        if skipped_count := len(sessions) - len(to_read):
+            summary += f", {plural(skipped_count, 'session')} left out"
+        tokens = sum(session.tokens for session in to_read)
+        return sessions, f"{summary}; {self._estimate(tokens)}."
 
     async def merge_notes(
         self, clusters: Clusters, merges_done: list[Merge]
     ) -> AsyncGenerator[str, None]:
-        """Merge these clusters, one after the other. Adds each result to `merges_done`; yields a
-        line for each, and one for all.
+        """Merge the notes of these clusters, one cluster after the other. Adds each result to
+        `merges_done`, shows each merged note unless `silent`, and yields a line for each cluster,
+        then a summary.
         """
-        # Imported late, like all that only memory needs.
-        from ouro.memory.long_term.notes.notebook import (
-            note_event,
-        )
+        from ouro.memory.long_term.notes.notebook import note_event  # needed only with memory
 
         consolidator, _ = self._workers
         usage_before = self.usage()
@@ -163,8 +160,8 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     async def crystallize(
         self, sessions: Sequence[OldSession], parts_done: list[CrystallizedPart]
     ) -> AsyncGenerator[str, None]:
-        """Crystallize these sessions part by part. Adds each part to `parts_done`; yields a line
-        for each part, and a summary.
+        """Crystallize these sessions part by part. Adds each part to `parts_done`, shows what was
+        captured, and yields a line for each part, then a summary.
 
         After an interruption the next call continues with the first part that was not read.
         """
@@ -181,7 +178,9 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         yield _crystallization_summary(parts_done, sessions, self.usage() - usage_before)
 
     def as_turn(self, lines: AsyncGenerator[str, None]) -> AsyncGenerator[Event, None]:
-        """Run `merge_notes` or `crystallize` as a turn that shows the lines."""
+        """Run `merge_notes` or `crystallize`, which yield these lines, as a turn that shows each
+        line as a notice. Returns the events of the turn.
+        """
 
         async def show(emit: Emit) -> None:
             async with aclosing(lines):
@@ -204,7 +203,9 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
     @contextmanager
     def _only_one_process(self) -> Iterator[None]:
-        """Hold the lock of maintenance inside. Raises UsageError if another process holds it."""
+        """Hold the lock of maintenance inside the context. Raises UsageError if another process
+        holds it.
+        """
         with only_one(self.lock) as is_mine:
             if not is_mine:
                 raise UsageError(
@@ -275,29 +276,32 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
 
 def _merge_line(merge: Merge) -> str:
-    """The result for one cluster: `3 notes merged: Run the tests … · /memory undo 3f6c1ea`."""
+    """The result for one cluster in a line: `3 notes merged: Run the tests … · /memory undo
+    3f6c1ea`, or why they were not merged.
+    """
+    count = len(merge.notes)
     if merge.written is None:
-        return (
-            f"{len(merge.notes)} notes not merged: {merge.reason}"
-            f" ({one_line(merge.notes[-1].text, _TEXT_WIDTH)})"
-        )
-    undo = f" · /memory undo {merge.written.commit[:7]}" if merge.written.commit else ""
-    return (
-        f"{len(merge.notes)} notes merged: {one_line(merge.written.note.text, _TEXT_WIDTH)}{undo}"
-    )
+        last_text = one_line(merge.notes[-1].text, _TEXT_WIDTH)
+        return f"{count} notes not merged: {merge.reason} ({last_text})"
+    line = f"{count} notes merged: {one_line(merge.written.note.text, _TEXT_WIDTH)}"
+    if merge.written.commit:
+        line += f" · /memory undo {merge.written.commit[:7]}"
+    return line
 
 
 def _part_line(part: CrystallizedPart) -> str:
-    """The result for one part: `0d9f3c52 Fix the import: kept 2, proposed 1`."""
+    """The result for one part in a line: `0d9f3c52 Fix the import (part 1 of 2): kept 2, proposed
+    1`, or `no notes`.
+    """
     session, captured = part.session, part.captured
     number = f" (part {part.part} of {session.parts})" if session.parts > 1 else ""
-    counts = (
-        ("kept", captured.written),
-        ("proposed", captured.proposed),
-        ("refused", captured.refused),
-    )
-    results = ", ".join(f"{name} {len(items)}" for name, items in counts if items) or "no notes"
-    return f"{_title_of(session)}{number}: {results}"
+    counts = {
+        "kept": len(captured.written),
+        "proposed": len(captured.proposed),
+        "refused": len(captured.refused),
+    }
+    results = [f"{name} {count}" for name, count in counts.items() if count]
+    return f"{_title_of(session)}{number}: {', '.join(results) or 'no notes'}"
 
 
 def _crystallization_summary(
@@ -328,9 +332,6 @@ def _title_of(session: OldSession) -> str:
 
 
 def _cost(usage: Usage) -> str:
-    """The tokens and the price of a task, in one line."""
-    return ", ".join(
-        filter(
-            None, (f"{usage.input:,} tokens read, {usage.output:,} written", dollars(usage.cost))
-        )
-    )
+    """The tokens of a task, and its price if it is known, in one line."""
+    tokens = f"{usage.input:,} tokens read, {usage.output:,} written"
+    return ", ".join(filter(None, (tokens, dollars(usage.cost))))

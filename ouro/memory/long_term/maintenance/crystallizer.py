@@ -92,8 +92,11 @@ class Crystallizer(msgspec.Struct, eq=False):
     memory: MemoryManager
 
     def is_due(self) -> bool:
-        """Whether the last run in the background was a week ago. Blocks."""
-        return self._state().last.get(self.memory.project, "") < _stamp(days=MIN_DAYS)
+        """Whether the last run in the background for this project was at least `MIN_DAYS` ago, or
+        there was none. Blocks.
+        """
+        last_run = self._state().last.get(self.memory.project, "")
+        return last_run < _stamp(days=MIN_DAYS)
 
     def record_run(self) -> None:
         """Record the time of a run in the background."""
@@ -102,16 +105,19 @@ class Crystallizer(msgspec.Struct, eq=False):
         self.repository.save_state(_STATE_FILE, replace(state, last=last))
 
     async def find_old_sessions(self, days: int = MIN_DAYS) -> list[OldSession]:
-        """The sessions last used `days` ago that were not read to their end, oldest first. Some
-        have a reason why they are skipped. Records sessions without messages of the user as read.
+        """The other sessions of this project that were last used more than `days` ago and not read
+        to their end since, oldest first. Some have a reason why they are skipped. A session without
+        messages of the user is recorded as read.
         """
-        before, progress = _stamp(days=days), self._state().sessions
+        before = _stamp(days=days)
+        progress_by_id = self._state().sessions
         sessions = []
         for info in sorted(await self.session_catalog.here(), key=lambda info: info.updated_at):
-            session_progress = progress.get(info.id, _Progress())
+            progress = progress_by_id.get(info.id, _Progress())
             is_other = info.id != self.memory.session_id and not info.is_copied_by_hand
-            if is_other and session_progress.at < info.updated_at < before:
-                sessions.append(await self._examine(info, session_progress))
+            is_unread = progress.at < info.updated_at
+            if is_other and is_unread and info.updated_at < before:
+                sessions.append(await self._examine(info, progress))
         return sessions
 
     async def _examine(self, info: SessionInfo, progress: _Progress) -> OldSession:
@@ -132,8 +138,9 @@ class Crystallizer(msgspec.Struct, eq=False):
         return OldSession(info, skipped="it has no messages of the user")
 
     async def read(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
-        """Capture sessions part by part; yields each part after its progress is recorded. After an
-        interruption or ModelError the next call continues there.
+        """Capture sessions part by part; yields each part after its progress is recorded. Skipped
+        sessions are left out. Raises ModelError, also for a timeout: the failure is recorded. After
+        that, or an interruption, the next call continues with the first part that was not read.
         """
         for session in sessions:
             info = session.info
@@ -157,13 +164,11 @@ class Crystallizer(msgspec.Struct, eq=False):
                 ) from error
             except ModelError:
                 progress = self._state().sessions.get(info.id, _Progress())
-                await asyncio.to_thread(
-                    self._record, info.id, replace(progress, failures=progress.failures + 1)
-                )
+                failed = replace(progress, failures=progress.failures + 1)
+                await asyncio.to_thread(self._record, info.id, failed)
                 raise
-            await asyncio.to_thread(
-                self._record, info.id, _Progress(transcript.last_number, info.updated_at)
-            )
+            whole = _Progress(transcript.last_number, info.updated_at)
+            await asyncio.to_thread(self._record, info.id, whole)
 
     def _record(self, session_id: str, progress: _Progress) -> None:
         """Record how far a session was read."""
@@ -176,7 +181,9 @@ class Crystallizer(msgspec.Struct, eq=False):
 
 
 def choose_for_one_run(sessions: Sequence[OldSession]) -> list[OldSession]:
-    """The sessions to read in one background run; at least one."""
+    """The first sessions that are not skipped, at most `MAX_SESSIONS` and `MAX_TOKENS` together;
+    one in any case if there is one.
+    """
     chosen: list[OldSession] = []
     tokens = 0
     for session in sessions:
@@ -196,6 +203,6 @@ def _unread_parts(transcript: Transcript, progress: _Progress) -> list[SessionPa
 
 
 def _stamp(days: int = 0) -> str:
-    """The time so many days ago, as in records of sessions."""
+    """The time so many days ago, as in records of sessions, whose order as texts is that of time."""
     then = datetime.now(UTC) - timedelta(days=days)
     return then.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -118,25 +118,25 @@ class NoteConsolidator(msgspec.Struct, eq=False):
     is_small: Callable[[], bool] = lambda: False
 
     def is_due(self) -> bool:
-        """Whether one of the scopes has enough notes since the last run. Blocks."""
+        """Whether one of the scopes has at least `MIN_NEW` notes that the last run did not see.
+        Blocks.
+        """
         notes = self._notes_in_use()
         return any(len(self._new_notes(scope, notes)) >= MIN_NEW for scope in self.repositories)
 
     def find(self, *, every: bool = False) -> Clusters:
-        """The clusters to merge: those with notes from after the last run, or all if `every`.
-        Blocks.
+        """The clusters to merge: those with a note that the last run did not see, or all if
+        `every`; without those that stay as they are. Blocks.
         """
         notes = self._notes_in_use()
-        new_ids, kept_clusters = set[str](), set[str]()
+        fresh_ids = {note.id for note in notes} if every else set()
+        kept_clusters: set[str] = set()
         for scope, repository in self.repositories.items():
-            new_ids |= {note.id for note in self._new_notes(scope, notes)}
+            if not every:
+                fresh_ids.update(note.id for note in self._new_notes(scope, notes))
             kept_clusters.update(repository.load_state(_STATE_FILE, _State).kept)
-        ids = {note.id for note in notes} if every else new_ids
-        return [
-            group
-            for group in find_clusters(notes, ids, self.alike)
-            if _fingerprint(group) not in kept_clusters
-        ]
+        clusters = find_clusters(notes, fresh_ids, self.alike)
+        return [cluster for cluster in clusters if _fingerprint(cluster) not in kept_clusters]
 
     def estimate_tokens(self, groups: Clusters) -> int:
         """An estimate of the tokens that a model reads and writes for these clusters."""
@@ -145,8 +145,8 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         return read_tokens + sum(estimate(group[-1].text) for group in groups)
 
     async def merge(self, groups: Clusters) -> AsyncGenerator[Merge, None]:
-        """Merge these clusters, one after the other; after an interruption or ModelError the rest
-        stays as it is.
+        """Merge these clusters, one after the other, and yield what became of each. At the end the
+        run is recorded. Raises ModelError: the rest stays as it is then, as after an interruption.
         """
         for group in groups:
             yield await self._merge(group)
@@ -154,9 +154,13 @@ class NoteConsolidator(msgspec.Struct, eq=False):
 
     async def _merge(self, group: tuple[Note, ...]) -> Merge:
         """Ask a model about one cluster, and write the merged note, or record that the cluster
-        stays. Raises ModelError.
+        stays. Raises ModelError, also for a timeout.
+
+        A small model is only asked which notes the longest one covers: these are merged.
         """
-        operation, merged_notes, answer = None, group, ""
+        operation: Operation | None = None
+        merged_notes = group
+        answer = ""
         is_small = self.is_small()
         try:
             async with asyncio.timeout(MERGE_TIMEOUT):
@@ -191,8 +195,9 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         return [system(_INSTRUCTIONS), user(question)]
 
     def _read(self, answer: str, group: tuple[Note, ...]) -> Operation | None:
-        """The operation with the merged text; None if the answer has none, or its text is about
-        another subject.
+        """The operation with the merged text, from a model's answer. None if the answer does not
+        have exactly one, or the text cannot be used: too few of its words are from the notes, or it
+        lacks names of the newest note.
         """
         limits = OperationLimits(group, self.categories, (group[0].scope,))
         valid_operations, _refused = read_operations(answer, limits)
@@ -210,11 +215,13 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         words = word_starts(merged.text)
         original_words = set[str]().union(*(word_starts(note.text) for note in group))
         is_on_subject = len(words & original_words) >= _MIN_SHARED_WORDS * len(words)
-        return merged if is_on_subject and has_names_of(merged.text, group[-1].text) else None
+        if not is_on_subject or not has_names_of(merged.text, group[-1].text):
+            return None
+        return merged
 
     def _write(self, group: tuple[Note, ...], operation: Operation) -> Merge:
-        """Write the merged note. Writes nothing if one of the notes has changed since the model
-        read them.
+        """Write the note with the merged text of the operation. Writes nothing if one of the notes
+        has changed since the model read them, or on an error: the result says why.
         """
         try:
             files = [self.notebook.find(note.id) for note in group]
@@ -228,13 +235,11 @@ class NoteConsolidator(msgspec.Struct, eq=False):
             return Merge(group, reason=reason)
 
     def _notes_in_use(self) -> list[Note]:
-        """The notes in use: the last versions that are not archived."""
+        """The notes in use, oldest first: the last versions that may be merged."""
         files = list(self.notebook.all(archived=True))
-        replaced = {file.note.supersedes for file in files}
-        return sorted(
-            (file.note for file in files if _may_be_merged(file) and file.note.id not in replaced),
-            key=_age,
-        )
+        replaced_ids = {file.note.supersedes for file in files}
+        notes = [file.note for file in files if _may_be_merged(file)]
+        return sorted((note for note in notes if note.id not in replaced_ids), key=_age)
 
     def _new_notes(self, scope: Scope, notes: Iterable[Note]) -> list[Note]:
         """The notes of a scope that the last run did not see."""
@@ -259,7 +264,9 @@ class NoteConsolidator(msgspec.Struct, eq=False):
 
 
 def _find_with_same_words(note_id: str, texts: Mapping[str, str]) -> list[str]:
-    """The ids of the texts that have almost the words of that note."""
+    """The ids of at most `_MAX_SIMILAR` texts that have almost the words of the note with this id,
+    which is among them. `texts` are folded, by id.
+    """
     words = texts[note_id]
     matches = process.extract(
         words, texts, scorer=fuzz.token_set_ratio, score_cutoff=_MIN_SAME_WORDS, limit=_MAX_SIMILAR
@@ -274,24 +281,27 @@ def _find_with_same_words(note_id: str, texts: Mapping[str, str]) -> list[str]:
 def _group_alike(
     notes: Mapping[str, Note], fresh_ids: Collection[str], find_alike: FindAlike
 ) -> Iterable[set[str]]:
-    """Group the ids of notes that are alike. Each group has at least two ids, and one note was
-    compared because it is among `fresh_ids`.
+    """Group the ids of notes that are alike, in words or by `find_alike`. Only notes of `fresh_ids`
+    are compared with the others; each group has one of them, and at least two ids.
     """
     texts = {note.id: fold_words(note.text) for note in notes.values()}
-    groups = {note_id: {note_id} for note_id in notes}
+    groups = {note_id: {note_id} for note_id in notes}  # the group of each note
     for note in notes.values():
-        if note.id in fresh_ids:
-            for other in dict.fromkeys([*_find_with_same_words(note.id, texts), *find_alike(note)]):
-                _join_groups(groups, note.id, other, notes)
-    # The notes of a group share one set.
+        if note.id not in fresh_ids:
+            continue
+        alike_ids = dict.fromkeys([*_find_with_same_words(note.id, texts), *find_alike(note)])
+        for other_id in alike_ids:
+            _join_groups(groups, note.id, other_id, notes)
+    # The notes of a group share one set, which is returned once.
     return {id(group): group for group in groups.values() if len(group) > 1}.values()
 
 
 def find_clusters(
     notes: Iterable[Note], fresh_ids: Collection[str], find_alike: FindAlike = lambda _note: ()
 ) -> Clusters:
-    """Find clusters of 2 to 8 notes of one scope and branch, oldest first, each with one of
-    `fresh_ids`. A model confirms them before they are merged.
+    """Find clusters of notes of one scope and branch that seem to say the same. Each has 2 to
+    `MAX_CLUSTER` notes, oldest first, one of them in `fresh_ids`. The cluster with the oldest note
+    comes first. A model confirms them before they are merged.
     """
     by_scope_and_branch: dict[tuple[str, str], dict[str, Note]] = defaultdict(dict)
     for note in notes:
@@ -319,8 +329,9 @@ def _age(note: Note) -> tuple[str, str]:
 def _join_groups(
     groups: dict[str, set[str]], first_id: str, second_id: str, notes: Mapping[str, Note]
 ) -> None:
-    """Join the groups of two notes in `groups`. They stay apart if the result is too large or
-    contains notes that contradict each other.
+    """Join the groups of two notes: changes `groups`, in which all notes of a group have one set.
+    They stay apart if the second note is not among `notes`, or the joined group is too large or has
+    notes that contradict each other.
     """
     if second_id not in notes or second_id in groups[first_id]:
         return
@@ -344,10 +355,11 @@ def _fingerprint(group: Iterable[Note]) -> str:
 def combine_notes(
     notes: Sequence[Note], text: str, category: str, entities: Sequence[str] = ()
 ) -> Note:
-    """The note that replaces the last of `notes`, with the provenance, edges and entities of all.
+    """The note with the merged text that replaces `notes`, given oldest first: it supersedes the
+    last one, and edges lead from it to the others, which will be archived. It has the edges,
+    anchors, relations and entities of all.
 
-    Its source is the user only if the user is the source of all; edges lead from it to the archived
-    notes.
+    Its source is the user only if the user is the source of all.
     """
     newest = notes[-1]
     ids = {note.id for note in notes}

@@ -68,8 +68,8 @@ class Summaries(msgspec.Struct, eq=False):
     mark: str
 
     async def keep_up(self) -> None:
-        """Update the summary of this session if it has at least `MIN_NEW_MESSAGES` new user messages. Raises
-        ModelError.
+        """Update the summary of this session if it has at least `MIN_NEW_MESSAGES` user messages
+        since the last summary, and is long enough. Raises ModelError.
         """
         memory, transcript = self.memory, self.memory.transcript
         new_messages = turns_since(
@@ -77,12 +77,14 @@ class Summaries(msgspec.Struct, eq=False):
         )
         if memory.read_only or new_messages < MIN_NEW_MESSAGES or not _is_long(transcript):
             return
-        last, text = transcript.last_number, await self._summarize(transcript)
-        memory.note(SummaryRecord(text, memory.now(), last))
+        last_number = transcript.last_number  # the transcript grows while the model answers
+        text = await self._summarize(transcript)
+        memory.note(SummaryRecord(text, memory.now(), last_number))
 
     async def catch_up(self, max_sessions: int = _MAX_EXAMINED) -> None:
-        """Summarize the latest sessions of this project that have no current summary. Raises
-        ModelError.
+        """Summarize the latest other sessions of this project that have no current summary: of the
+        last `max_sessions` at most `MAX_CATCH_UP`. Sessions that are open or short are left out.
+        Raises ModelError.
         """
         summary_count = 0
         for info in (await self._list_others())[:max_sessions]:
@@ -97,9 +99,8 @@ class Summaries(msgspec.Struct, eq=False):
             )
             if not new_messages or not _is_long(transcript):
                 continue
-            record = SummaryRecord(
-                await self._summarize(transcript), transcript.last_at, transcript.last_number
-            )
+            text = await self._summarize(transcript)
+            record = SummaryRecord(text, transcript.last_at, transcript.last_number)
             try:
                 await save_to_session_not_open(self.session_catalog.store, info.id, record)
             except (SessionError, SaveFailed, OSError) as error:
@@ -109,7 +110,9 @@ class Summaries(msgspec.Struct, eq=False):
                 return
 
     async def load_open_task(self) -> str:
-        """The open task of the last session of this project; empty if there is none."""
+        """The open task of the last other session of this project, by its summary; empty if there
+        is none, or the summary cannot be read.
+        """
         last = next(iter(await self._list_others()), None)
         if last is None or not last.summary:
             return ""
@@ -148,16 +151,12 @@ class Summaries(msgspec.Struct, eq=False):
         """Ask for the summary of a session. Returns an empty text if the answer is unusable; the
         caller saves that too, so that the model is not asked again. Raises ModelError.
         """
-        mark, earlier = self.mark, transcript.compaction.summary if transcript.compaction else ""
-        earlier_text = (
-            "What came"
-            f" earlier:\n<{mark}>\n{quote_memory(cut_middle(earlier, _MAX_EARLIER))}\n</{mark}>\n\n"
-        )
+        mark, question = self.mark, ""
+        if transcript.compaction and transcript.compaction.summary:
+            earlier = quote_memory(cut_middle(transcript.compaction.summary, _MAX_EARLIER))
+            question = f"What came earlier:\n<{mark}>\n{earlier}\n</{mark}>\n\n"
         session = quote_memory(make_excerpt(spoken_in(transcript.entries)))
-        question = (
-            f"{earlier_text if earlier else ''}The session:\n<{mark}>\n{session}\n</{mark}>\n\nThe three"
-            " lines:"
-        )
+        question += f"The session:\n<{mark}>\n{session}\n</{mark}>\n\nThe three lines:"
         text = parse_summary(await self.ask([system(INSTRUCTIONS), user(question)]))
         if not text:
             log.info("summary: the answer cannot be used")
@@ -165,25 +164,29 @@ class Summaries(msgspec.Struct, eq=False):
 
 
 def parse_summary(answer: str) -> str:
-    """The three lines in a model's answer; empty if `Asked` or `Done` is missing."""
+    """The three lines in a model's answer, in the order of `LABELS`, with `–` for a line that says
+    nothing. Empty if `Asked` or `Done` is missing or says nothing.
+    """
     labelled: dict[str, str] = {}
     for line in clean(answer).splitlines():
         if match := _LABELLED_LINE.match(line):
             words = " ".join(match[2].split())
+            says_nothing = _NOTHING_OPEN.fullmatch(words)
             labelled.setdefault(
-                match[1].capitalize(),
-                cut("–" if _NOTHING_OPEN.fullmatch(words) else words, _MAX_LINE),
+                match[1].capitalize(), "" if says_nothing else cut(words, _MAX_LINE)
             )
-    if not {"Asked", "Done"} <= {name for name, words in labelled.items() if words != "–"}:
+    if not labelled.get("Asked") or not labelled.get("Done"):
         return ""
-    return "\n".join(f"{name}: {labelled.get(name, '–')}" for name in LABELS)
+    return "\n".join(f"{name}: {labelled.get(name) or '–'}" for name in LABELS)
 
 
 def find_open_task(summary: str) -> str:
-    """The `Open` line of a summary; empty if nothing is open."""
-    matches = filter(None, map(_LABELLED_LINE.match, summary.splitlines()))
-    open_line = next((match for match in matches if match[1] == "Open"), None)
-    return "" if open_line is None or _NOTHING_OPEN.fullmatch(open_line[2]) else open_line[2]
+    """What the `Open` line of a summary says; empty if nothing is open, or there is no such line."""
+    for line in summary.splitlines():
+        match = _LABELLED_LINE.match(line)
+        if match and match[1] == "Open":
+            return "" if _NOTHING_OPEN.fullmatch(match[2]) else match[2]
+    return ""
 
 
 def make_excerpt(spoken: Sequence[Spoken]) -> str:

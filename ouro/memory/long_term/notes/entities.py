@@ -76,19 +76,21 @@ def entities_in(text: str) -> tuple[str, ...]:
 
 
 def has_names_of(text: str, other: str) -> bool:
-    """Whether a text has all names and numbers of another one, with the signs that belong to them:
-    `C++`, `< 30`.
+    """Whether a text has all names of entities and all numbers of another text, with the signs that
+    belong to them: `C++`, `< 30`.
     """
-    names = (entity.partition(":")[2] for entity in entities_in(other))
-    has_signs = set(_SIGNIFICANT_SIGNS.findall(other)) <= set(_SIGNIFICANT_SIGNS.findall(text))
-    return has_signs and all(name.casefold() in text.casefold() for name in names)
+    signs_of_other = set(_SIGNIFICANT_SIGNS.findall(other))
+    if not signs_of_other.issubset(_SIGNIFICANT_SIGNS.findall(text)):
+        return False
+    names = [entity.partition(":")[2].casefold() for entity in entities_in(other)]
+    return all(name in text.casefold() for name in names)
 
 
 def normalize_entity(entity: str, root: str = "") -> str:
-    """Convert an entity, as `File: ./src/../api.py`, to its one spelling; empty if it is not an
-    entity.
+    """The one spelling of an entity: `file:api.py` for `File: ./src/../api.py`. Empty if it is no
+    entity: it has no known kind or no name, or the name is too long.
 
-    Absolute paths in `root`, the repository's folder, become relative.
+    Absolute paths in `root`, the folder of the repository, become relative.
     """
     kind, colon, name = entity.strip().partition(":")
     kind, name = kind.strip().casefold(), " ".join(name.split())
@@ -110,19 +112,20 @@ def normalize_entity(entity: str, root: str = "") -> str:
 
 
 def normalize_entities(entities: Iterable[str], root: str = "") -> tuple[str, ...]:
-    """Convert entities to their one spelling, each once, and drop what is not an entity."""
-    return tuple(
-        dict.fromkeys(name for entity in entities if (name := normalize_entity(entity, root)))
-    )
+    """The entities in their one spelling, each once, in order, without those that are none."""
+    normalized = dict.fromkeys(normalize_entity(entity, root) for entity in entities)
+    return tuple(filter(None, normalized))
 
 
 def _relative_path(name: str, root: str) -> str:
-    """A path in its shortest form, relative to `root`; empty if it is above it."""
-    name = name.replace("\\", "/")
-    if root and name.startswith(root.rstrip("/") + "/"):
-        name = name[len(root.rstrip("/")) + 1 :]
-    whole = posixpath.normpath(name)
-    return "" if whole in (".", "/") or whole.startswith("../") else whole
+    """A path in its shortest form, relative to `root` if it is in it. Empty for the folder itself,
+    for `/`, and for a path that leads above the folder.
+    """
+    path = name.replace("\\", "/")
+    if root:
+        path = path.removeprefix(f"{root.rstrip('/')}/")
+    path = posixpath.normpath(path)
+    return "" if path in (".", "/") or path.startswith("../") else path
 
 
 def _find_in_code(text: str) -> Iterator[str]:

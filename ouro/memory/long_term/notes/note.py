@@ -148,15 +148,15 @@ class ParsedNote(msgspec.Struct, frozen=True):
 
 
 def categories_with(settings: Mapping[str, Sequence[str]]) -> dict[str, Scope]:
-    """All categories, each with its usual scope. Those of `settings` have the first scope that is
-    named there.
+    """All categories with their usual scopes: the built-in ones and those of the settings, which
+    name their scopes. Of several scopes the first counts, of none `repo`. A category `Code_Style`
+    is called `code-style`.
     """
-    normalized = {name.casefold().replace("_", " "): scopes for name, scopes in settings.items()}
-    from_settings: dict[str, Scope] = {
-        "-".join(name.split()): "user" if "user" in scopes[:1] else "repo"
-        for name, scopes in normalized.items()
-    }
-    return {**CATEGORIES, **from_settings}
+    categories = dict(CATEGORIES)
+    for setting_name, scopes in settings.items():
+        name = "-".join(setting_name.casefold().replace("_", " ").split())
+        categories[name] = "user" if "user" in scopes[:1] else "repo"
+    return categories
 
 
 def new_id() -> str:
@@ -165,16 +165,18 @@ def new_id() -> str:
 
 
 def find_ids(word: str, ids: Iterable[str]) -> list[str]:
-    """The ids that are `word` or begin with it, with or without `mem_` (`mem_3f6c1e`, `3f6c1e`).
-    Returns none for `mem_` alone, and for a start without it of less than three characters.
+    """The ids that begin with `word`, which may lack `mem_` (`mem_3f6c1e`, `3f6c1e`), sorted; only
+    that id if one is the whole word. None for `mem_` alone, and for a start without `mem_` of less
+    than `_MIN_ID_START` characters.
     """
     digits = word.removeprefix("mem_")
+    has_prefix = word != digits
     start = f"mem_{digits}"
     matches = sorted(note_id for note_id in ids if note_id.startswith(start))
     if start in matches:
         return [start]
-    is_long_enough = bool(digits) if word != digits else len(word) >= _MIN_ID_START
-    return matches if is_long_enough else []
+    min_digits = 1 if has_prefix else _MIN_ID_START
+    return matches if len(digits) >= min_digits else []
 
 
 def is_core_line(text: str) -> bool:
@@ -198,17 +200,15 @@ def parse_note(name: str, text: str) -> ParsedNote:
     text = _unix_lines(text)
     front = FRONT_MATTER.match(text)
     if front is None:
-        problem = (
-            "its front matter has no end" if text.startswith("---") else "it has no front matter"
-        )
+        is_unclosed = text.startswith("---")
+        problem = "its front matter has no end" if is_unclosed else "it has no front matter"
         return ParsedNote(Note(id=note_id, text=text.strip("\n")), (problem,))
     body = text[front.end() :].strip("\n")
     try:
         data = load(front[1].encode("utf-8", "replace")) if front[1].strip() else {}
     except BadYamlError as error:
-        return ParsedNote(
-            Note(id=note_id, text=body), (f"its front matter cannot be read: {error}",)
-        )
+        problem = f"its front matter cannot be read: {error}"
+        return ParsedNote(Note(id=note_id, text=body), (problem,))
     if not isinstance(data, dict):
         return ParsedNote(Note(id=note_id, text=body), ("its front matter has no fields",))
     note, problems = _read_fields(data)
@@ -218,8 +218,9 @@ def parse_note(name: str, text: str) -> ParsedNote:
 
 
 def _read_fields(data: Mapping[str, Any]) -> tuple[Note, list[str]]:
-    """The note with these fields of a front matter, and the problems: one for each field that
-    cannot be read or was cleaned.
+    """The note with these fields of a front matter, without text, and the problems: one for each
+    field that cannot be read, or that had invisible characters, which are removed. A field that is
+    missing or cannot be read has its default; unknown ones are kept in `extra`.
     """
     types = _front_matter_types()
     values: dict[str, Any] = {}
@@ -255,12 +256,16 @@ def _unix_lines(text: str) -> str:
 
 
 def _remove_invisible(value: Any) -> Any:
-    """A value without invisible characters, which YAML escape sequences can write (M12)."""
+    """A value of a front matter without invisible characters, which YAML escape sequences can write
+    (M12): each text becomes one line, also in lists and dicts.
+    """
     if isinstance(value, dict):
         return {key: _remove_invisible(item) for key, item in value.items()}
     if isinstance(value, list):
         return [_remove_invisible(item) for item in value]
-    return " ".join(visible_text(value).splitlines()) if isinstance(value, str) else value
+    if isinstance(value, str):
+        return " ".join(visible_text(value).splitlines())
+    return value
 
 
 @cache

@@ -88,8 +88,8 @@ class Notebook(msgspec.Struct, eq=False):
         return tuple(self.stores)
 
     def all(self, *, archived: bool = False) -> Iterator[NoteFile]:
-        """The notes of all scopes, also archived ones if `archived`; files that cannot be read are
-        left out.
+        """Yield the notes of all scopes, archived ones only if `archived`. Files that cannot be
+        read, or have unapproved changes, are left out.
         """
         for scope, store in self.stores.items():
             for name in store.load_all().notes:
@@ -126,33 +126,35 @@ class Notebook(msgspec.Struct, eq=False):
     def add(
         self, note: Note, origin: Origin, trailers: Trailers | None = None, change: Change = "add"
     ) -> WrittenNote:
-        """Write a new note; `change` says what it does to the note that it supersedes or links to."""
+        """Write a new note, which has its links already; `change` says what it does to the note
+        that it supersedes or is linked to, for the subject of the commit and the event.
+        """
         note = self.add_times(note)
-        written = self._write_note(
-            note.scope, change, note, {note.file_name: note_text(note)}, origin, trailers
-        )
-        return replace(
-            written, before=self.find(note.supersedes).note.text if note.supersedes else ""
-        )
+        changes = {note.file_name: note_text(note)}
+        written = self._write_note(note.scope, change, note, changes, origin, trailers)
+        if not note.supersedes:
+            return written
+        return replace(written, before=self.find(note.supersedes).note.text)
 
     def link(
         self, note: Note, change: Change, target: str = "", related: Iterable[str] = ()
     ) -> Note:
-        """The note with links: to the last version of the note `target`, by what `change` says that
-        it does to it, and with `relates-to` to the notes `related`. Writes nothing.
-
-        A superseding note continues the chain of the versions: a chain is linear.
+        """The note with links to the last versions of other notes. A note that supersedes `target`
+        becomes its next version; one that refines or contradicts it gets that link. To the notes
+        `related` it gets the link `relates-to`, unless it has one already. Writes nothing.
         """
         if change in _RELATIONSHIPS:
-            other_id = self.find(self.latest(target)).note
-            note = replace(note, related=(*note.related, Edge(other_id.id, _RELATIONSHIPS[change])))
+            other = self.find(self.latest(target)).note
+            note = replace(note, related=(*note.related, Edge(other.id, _RELATIONSHIPS[change])))
         elif change == "supersede":
             old = self.find(self.latest(target)).note
             note = replace(note, supersedes=old.id, version=old.version + 1)
         linked_ids = {note.id, note.supersedes, *(edge.id for edge in note.related)}
-        ids = dict.fromkeys(self.find(self.latest(other_id)).note.id for other_id in related)
-        edges = (Edge(other_id, "relates-to") for other_id in ids if other_id not in linked_ids)
-        return replace(note, related=(*note.related, *edges))
+        latest_ids = dict.fromkeys(self.find(self.latest(other_id)).note.id for other_id in related)
+        new_edges = [
+            Edge(other_id, "relates-to") for other_id in latest_ids if other_id not in linked_ids
+        ]
+        return replace(note, related=(*note.related, *new_edges))
 
     def confirm(
         self,
@@ -162,17 +164,19 @@ class Notebook(msgspec.Struct, eq=False):
         *,
         is_checked: bool = False,
     ) -> WrittenNote:
-        """Record that the note still holds; an archived one is restored.
+        """Record that a note still holds, which raises the confidence in it; an archived one is
+        restored. If the user confirms it (`origin` is `person`), it is this version of the note,
+        else its last one.
 
-        A note confirmed by the user (`origin` is `person`) counts as said by the user, and its
-        anchors are renewed. With `is_checked` a check has passed: it is no longer tentative.
+        A note that the user confirms counts as said by the user, its anchors are renewed, and it is
+        no longer tentative. Nor is one of which a check of its files has passed (`is_checked`).
         """
         file = self.find(note_id if origin == "person" else self.latest(note_id))
         note = replace(file.note, confirmed_at=timestamp())
         if origin == "person":
-            anchors = (
-                self.anchors.of(note.entities) if self.anchors and note.anchors else note.anchors
-            )
+            anchors = note.anchors
+            if self.anchors and anchors:
+                anchors = self.anchors.of(note.entities)
             note = replace(
                 note,
                 source="user",
@@ -186,20 +190,22 @@ class Notebook(msgspec.Struct, eq=False):
             )
         else:
             note = replace(note, confidence=min(1.0, note.confidence + _CONFIDENCE_OF_CONFIRMATION))
-        # If the note is archived, this moves the file out of the archive.
-        changes: FileChanges = {
-            file.name: None,
-            note.file_name: note_text(note),
-        }
+        # If the note is archived, this moves the file out of the archive; else both names are the
+        # same, and the second entry counts.
+        changes: FileChanges = {file.name: None, note.file_name: note_text(note)}
         return self._write_note(file.scope, "confirm", note, changes, origin, trailers)
 
     def archive(self, note_ids: Iterable[str], origin: Origin) -> list[WrittenNote]:
-        """Exclude notes from recall; their files move to the archive. One commit a scope."""
+        """Exclude notes from recall: their files move to the archive, in one commit for each scope.
+        Returns the notes that were not archived already.
+        """
         files = [file for file in map(self.find, note_ids) if not file.archived]
         return self._write_all("archive", files, archive_changes, origin)
 
     def share(self, note_ids: Iterable[str], origin: Origin) -> list[WrittenNote]:
-        """Let notes of one branch be recalled on all branches. One commit a scope."""
+        """Let notes that belong to a branch be recalled on all branches, in one commit for each
+        scope. Returns the changed notes.
+        """
         files = [
             replace(file, note=replace(file.note, branch=None)) for file in map(self.find, note_ids)
         ]
@@ -208,21 +214,22 @@ class Notebook(msgspec.Struct, eq=False):
         )
 
     def rewrite(self, note: Note, origin: Origin) -> WrittenNote:
-        """Change a note in its file; a new scope moves the file."""
+        """Write a note again into the file of its id. If its scope is another one now, the file
+        moves to that scope, in a commit there and one here.
+        """
         file = self.find(note.id)
         note = replace(note, updated_at=timestamp())
+        text = note_text(note)
         if note.scope == file.scope:
-            return self._write_note(
-                file.scope, "rewrite", note, {file.name: note_text(note)}, origin
-            )
-        written = self._write_note(
-            note.scope, "rewrite", note, {note.file_name: note_text(note)}, origin
-        )
+            return self._write_note(file.scope, "rewrite", note, {file.name: text}, origin)
+        written = self._write_note(note.scope, "rewrite", note, {note.file_name: text}, origin)
         self._write_note(file.scope, "rewrite", note, {file.name: None}, origin)
         return written
 
     def merge(self, note: Note, replaced: Sequence[NoteFile]) -> WrittenNote:
-        """Write a note that replaces the last of `replaced`, and archive the others, in one commit."""
+        """Write a note that supersedes the last of `replaced`, and archive the others, in one
+        commit.
+        """
         note = self.add_times(note)
         changes: dict[str, str | None] = {note.file_name: note_text(note)}
         for file in replaced[:-1]:
@@ -233,7 +240,9 @@ class Notebook(msgspec.Struct, eq=False):
         )
 
     def add_times(self, note: Note) -> Note:
-        """The note with the times that it gets when it is written."""
+        """The note as it is written now: updated at this time, and created and confirmed if it was
+        not before.
+        """
         now = timestamp()
         return replace(
             note,
@@ -265,7 +274,9 @@ class Notebook(msgspec.Struct, eq=False):
         changes_of: Callable[[NoteFile], FileChanges],
         origin: Origin,
     ) -> list[WrittenNote]:
-        """Make the same change to notes of all scopes, in one commit for each scope."""
+        """Make the same change to all these notes, in one commit for each scope; `changes_of`
+        returns the changes of files for a note. Returns the notes, those of one scope together.
+        """
         written_notes: list[WrittenNote] = []
         for scope in self.stores:
             in_scope = [file for file in files if file.scope == scope]
@@ -288,8 +299,10 @@ class Notebook(msgspec.Struct, eq=False):
         trailers: Trailers | None = None,
         subject: str = "",
     ) -> WrittenNote:
-        """Write the files of a change of a note, in one commit."""
-        provenance = {
+        """Write the files of a change of a note in one commit, whose subject begins with `subject`
+        (empty: with the change). Raises NoteError if the memory of the scope is off.
+        """
+        all_trailers = {
             ORIGIN: origin,
             SESSION: note.session_id,
             TURN: str(note.turn or ""),
@@ -297,14 +310,12 @@ class Notebook(msgspec.Struct, eq=False):
         }
         subject = f"{subject or change.capitalize()}: {one_line(note.text, _TEXT_WIDTH)}"
         if self.commit:
-            return WrittenNote(
-                change, note, scope, self.commit(scope, changes, subject, provenance)
-            )
-        if scope not in self.stores:
+            commit_id = self.commit(scope, changes, subject, all_trailers)
+        elif scope in self.stores:
+            commit_id = self.stores[scope].save_and_commit(changes, subject, all_trailers)
+        else:
             raise NoteError(f"The {scope} memory is off here.", "Turn it on.", ["memory on"])
-        return WrittenNote(
-            change, note, scope, self.stores[scope].save_and_commit(changes, subject, provenance)
-        )
+        return WrittenNote(change, note, scope, commit_id)
 
 
 def archive_changes(file: NoteFile) -> dict[str, str | None]:
@@ -318,18 +329,18 @@ def timestamp() -> str:
 
 
 def note_event(written: WrittenNote) -> NoteKept:
-    """The event that shows a change of a note."""
-    note = written.note
-    # In full: a part that the new text does not mention must not be lost unseen.
-    before = " ".join(written.before.split())
-    text = note.text + (f" (before: {before})" if before else "")
+    """The event that shows a change of a note, with the text of the note that it replaces."""
+    note, text = written.note, written.note.text
+    if written.before:
+        # In full: a part that the new text does not mention must not be lost unseen.
+        text += f" (before: {' '.join(written.before.split())})"
     return NoteKept(
         written.change, note.id, clean(text), written.scope, note.category, written.commit
     )
 
 
 def proposal_event(notes: Sequence[Note]) -> NoteKept:
-    """One event for all notes that wait for approval."""
+    """The event that shows proposed notes, at least one: the first, and how many more there are."""
     first = notes[0]
     others = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
     return NoteKept(
@@ -340,13 +351,16 @@ def proposal_event(notes: Sequence[Note]) -> NoteKept:
 def notes_event(
     operation: Literal["archive", "share"], written: Sequence[WrittenNote], reason: str
 ) -> list[NoteKept]:
-    """The events that show a change of several notes, one for each commit."""
+    """The events that show a change of several notes: one for each commit, with the number of its
+    notes, the `reason`, and the first three texts. The notes of a commit must follow each other.
+    """
     events: list[NoteKept] = []
-    for (scope, commit), changes in groupby(
-        written, key=lambda change: (change.scope, change.commit)
-    ):
+    by_commit = groupby(written, key=lambda change: (change.scope, change.commit))
+    for (scope, commit), changes in by_commit:
         notes = [change.note for change in changes]
         quotes = "; ".join(one_line(note.text, _TEXT_WIDTH) for note in notes[:3])
-        text = f"{plural(len(notes), 'note')} {reason}: {quotes}{'; …' if len(notes) > 3 else ''}"
+        if len(notes) > 3:
+            quotes += "; …"
+        text = f"{plural(len(notes), 'note')} {reason}: {quotes}"
         events.append(NoteKept(operation, notes[0].id, text, scope, notes[0].category, commit))
     return events

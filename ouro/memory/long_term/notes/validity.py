@@ -63,8 +63,8 @@ class Anchors:
         """The files that were read, by path."""
 
     def of(self, entities: Iterable[str]) -> tuple[Anchor, ...]:
-        """Anchors for the existing files among `entities`; none when there are more than
-        `MAX_ANCHORS`.
+        """The anchors of the existing files among `entities`, with their contents now; none if
+        there are more than `MAX_ANCHORS`.
         """
         paths = [entity.removeprefix("file:") for entity in entities if entity.startswith("file:")]
         anchors = [Anchor(path, blob) for path in paths if (blob := self._blob(path))]
@@ -76,8 +76,8 @@ class Anchors:
 
     def is_code_gone(self, text: str, anchors: Sequence[Anchor]) -> bool:
         """Whether the code that a note cites (a line, or a name in code marks) is not on this
-        branch: all its files are deleted, or the names were in them when the note was made, and are
-        in none of them now.
+        branch. It is not if all files of the note are deleted; or if all have changed, none has any
+        of the cited names now, and one of these was there when the note was made.
         """
         if not anchors or len(self.changed_paths(anchors)) < len(anchors):
             return False
@@ -85,19 +85,19 @@ class Anchors:
         text_now = "\n".join(filter(None, (self._text(anchor.path) for anchor in anchors)))
         if not text_now:
             return bool(names or _CITED_LINE.search(text))
-        absent_names = _find_absent(names, text_now)
+        if not names or _find_absent(names, text_now) != names:
+            return False
         # A note may tell that a name was removed: then it was not there before either.
-        was_there = bool(absent_names) and absent_names != _find_absent(
-            absent_names, self._earlier_text(anchors)
-        )
-        return absent_names == names and was_there
+        return _find_absent(names, self._earlier_text(anchors)) != names
 
     def _text(self, path: str) -> str:
         """The text of a file; empty if the file cannot be read as text, or is too large."""
         return read_git_file(self._root / path) if self._blob(path) else ""
 
     def _earlier_text(self, anchors: Sequence[Anchor]) -> str:
-        """The files as they were when the note was made; empty if git has not kept all of them."""
+        """The texts of the anchored files as they were when the note was made; empty if git has not
+        kept all of them.
+        """
         git = Git(self._root, _GIT_TIMEOUT)
         try:
             return "\n".join(git.ask("cat-file", "blob", anchor.blob) for anchor in anchors)
@@ -105,8 +105,8 @@ class Anchors:
             return ""
 
     def _blob(self, path: str) -> str:
-        """The git hash of a file's content; empty if it is no regular file in the root, or larger
-        than 1 MiB.
+        """The git hash of a file's content; empty if the path leads out of the root, or is no
+        regular file of at most `_MAX_FILE_BYTES`. An unchanged file is not read again.
         """
         whole_path = self._root / path
         if Path(path).is_absolute() or ".." in Path(path).parts:
@@ -132,10 +132,8 @@ def _find_absent(names: set[str], text: str) -> set[str]:
 
 
 def default_branch(root: Path) -> str:
-    """The branch that work is merged into: the remote's HEAD, else the first usual name that
-    exists.
-
-    Empty when there is none, or no git. Blocks.
+    """The branch that work is merged into: that of the remote's HEAD, else the first of
+    `_DEFAULT_BRANCHES` that exists. Empty if there is none, or no git. Blocks.
     """
     try:
         git = Git(root, _GIT_TIMEOUT)
@@ -171,32 +169,37 @@ def merged_branches(root: Path, names: Iterable[str]) -> frozenset[str]:
 
 def _find_merged_branches(git: Git, target: str, branches: set[str]) -> set[str]:
     """The branches of `branches` that are merged into `target`. Raises GitError."""
-    tips = git.ask("for-each-ref", f"--format={_BRANCH_FORMAT}", "refs/heads").splitlines()
-    existing = dict(line.split() for line in tips)
-    if target not in existing:
+    lines = git.ask("for-each-ref", f"--format={_BRANCH_FORMAT}", "refs/heads").splitlines()
+    tips = dict(line.split() for line in lines)  # the last commit of each existing branch
+    if target not in tips:
         return set()
     contained = git.ask(
         "for-each-ref", f"--merged={target}", "--format=%(refname:short)", "refs/heads"
     )
     names_in_merges = _find_names_in_merges(git, target)
-    merged = set()
+    merged: set[str] = set()
     for name in branches.intersection(contained.split()):
-        if name in names_in_merges or _first_commit(git, name) != existing[name]:
+        has_own_commits = _first_commit(git, name) != tips[name]
+        if name in names_in_merges or has_own_commits:
             merged.add(name)
-    if deleted := branches - existing.keys():
-        merged |= (deleted & names_in_merges) | _find_deleted_merged_branches(git, target, deleted)
+    deleted = branches - tips.keys()
+    if deleted:
+        merged |= deleted & names_in_merges
+        merged |= _find_deleted_merged_branches(git, target, deleted)
     return merged
 
 
 def _find_names_in_merges(git: Git, target: str) -> set[str]:
-    """The branches that the latest merge commits name."""
+    """The names of the branches that the subjects of the latest merge commits in `target` name."""
     log_of_merges = ("log", "--merges", "--format=%s", "-n", str(_MAX_MERGES), target, "--")
     matches = map(_MERGE_SUBJECT.match, git.ask(*log_of_merges).splitlines())
     return {match[1] or match[2] for match in matches if match}
 
 
 def _find_deleted_merged_branches(git: Git, target: str, deleted: set[str]) -> set[str]:
-    """The deleted branches whose last commit, or what it changed, is in `target`."""
+    """The names in `deleted` of branches whose last commit, or what they changed, is in `target`;
+    without branches that had no commits of their own. The reflog of HEAD says which commits.
+    """
     first_commits, tips = _find_checkout_commits(git)
     merged = set()
     for name in deleted & tips.keys():
@@ -213,26 +216,28 @@ def _first_commit(git: Git, branch: str) -> str:
 
 
 def _find_checkout_commits(git: Git) -> tuple[dict[str, str], dict[str, str]]:
-    """The first and the last commit of each branch that was checked out here, including deleted
-    ones, by name.
+    """The commits at which branches were first checked out, and those at which they were last left,
+    each by the name of the branch; also of deleted branches. By the reflog of HEAD.
     """
     first_commits: dict[str, str] = {}
     last_commits: dict[str, str] = {}
-    lines = git.ask(
-        "reflog", "show", "HEAD", "--format=%H %gs", "-n", str(_MAX_REFLOG)
-    ).splitlines()
-    for line, newer_line in itertools.pairwise(lines):
-        if checkout := _CHECKOUT_ENTRY.match(line.partition(" ")[2]):
-            last_commits.setdefault(checkout[1], newer_line.partition(" ")[0])
-            first_commits[checkout[2]] = line.partition(" ")[0]
+    command = ("reflog", "show", "HEAD", "--format=%H %gs", "-n", str(_MAX_REFLOG))
+    lines = git.ask(*command).splitlines()
+    for line, older_line in itertools.pairwise(lines):  # the newest first
+        commit, _, subject = line.partition(" ")
+        if checkout := _CHECKOUT_ENTRY.match(subject):
+            left_branch, entered_branch = checkout[1], checkout[2]
+            last_commits.setdefault(left_branch, older_line.partition(" ")[0])
+            first_commits[entered_branch] = commit
     return first_commits, last_commits
 
 
 def _has_work_of(git: Git, target: str, commit: str) -> bool:
-    """Whether the branch `target` has a commit, or (after a squash) the contents of all files that
-    its branch changed.
+    """Whether the branch `target` has a commit, or (after a squash) the contents that all files have
+    in it which changed since the branches parted.
     """
-    if git.ask("rev-list", "--count", commit, "--not", target, "--").strip() == "0":
+    has_commit = git.ask("rev-list", "--count", commit, "--not", target, "--").strip() == "0"
+    if has_commit:
         return True
     base = git.ask("merge-base", target, commit).strip()
     if not base:
@@ -242,7 +247,9 @@ def _has_work_of(git: Git, target: str, commit: str) -> bool:
 
 
 def is_visible(note: Note, branch: str) -> bool:
-    """Whether a note may be recalled on `branch` (empty: no branch is checked out)."""
+    """Whether a note may be recalled while `branch` is checked out (empty: none is): it belongs to
+    that branch, or to none.
+    """
     return not note.branch or note.branch == branch
 
 
@@ -254,8 +261,8 @@ def confidence_now(note: Note, now: datetime, half_life_days: float) -> float:
     """
     if note.source == "user":
         return note.confidence
-    times = (note.confirmed_at, note.updated_at, note.created_at)
-    days = next((age for at in times if (age := age_in_days(at, now)) is not None), None)
+    ages = [age_in_days(at, now) for at in (note.confirmed_at, note.updated_at, note.created_at)]
+    days = next((age for age in ages if age is not None), None)
     if days is None or days <= 0:
         return note.confidence
     return float(note.confidence * 0.5 ** (days / half_life_days))
@@ -267,12 +274,14 @@ def has_decayed(note: Note, now: datetime, half_life_days: float) -> bool:
 
 
 def may_be_tentative(note: Note) -> bool:
-    """Whether the fields that the index holds are those of a tentative note."""
+    """Whether a note from the index may be tentative: the index does not hold that field, but a
+    tentative note is always inferred, and the confidence in it low.
+    """
     return note.source == "assistant" and note.confidence <= TENTATIVE_CONFIDENCE
 
 
 def is_tentative_expired(note: Note, now: datetime) -> bool:
-    """Whether a tentative note was not confirmed in time."""
+    """Whether a note is tentative for more than `TENTATIVE_DAYS`, without a confirmation."""
     days = age_in_days(note.tentative, now) if note.tentative else None
     return days is not None and days > TENTATIVE_DAYS
 
@@ -283,11 +292,13 @@ def is_expired(note: Note, now: datetime) -> bool:
 
 
 def age_in_days(timestamp: str, now: datetime) -> float | None:
-    """The age of a time in days; None if it cannot be read."""
+    """The days from a time to `now`, negative for the future; None if the time cannot be read. A
+    time without a zone is in UTC.
+    """
     try:
         moment = datetime.fromisoformat(timestamp)
     except ValueError:
         return None
-    return (
-        now - (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
-    ).total_seconds() / 86_400
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (now - moment).total_seconds() / 86_400
