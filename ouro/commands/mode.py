@@ -44,10 +44,14 @@ def next_mode(mode: Mode) -> Mode:
 async def choose_mode(front_end: FrontEnd, name: str) -> None:
     """Change the mode. At the first change to `auto` the user reads what it means and confirms it;
     else the mode stays. A mark in ouro's home remembers that. Raises UsageError for a name that is
-    no mode.
+    no mode, and if there is no user to confirm it.
     """
     explained_mark = get_home() / "auto_mode_explained"
     if name == "auto" and not explained_mark.exists():
+        if not front_end.has_user:
+            raise UsageError(
+                "There is no user to confirm mode auto.", "Start with `--mode auto` instead."
+            )
         present = front_end.session.status().mode
         answer = await front_end.choose(
             AUTO_MEANS,

@@ -13,6 +13,7 @@ class FakeFrontEnd:
     """`picks` are the results of `choose`, in order."""
 
     keys = (("Keys", (("Enter", "send"),)),)
+    has_user = True
 
     def __init__(self, session=None, picks=()):
         self.session = session or FakeSession()

@@ -92,6 +92,7 @@ async def test_a_path_and_other_text_stay_messages(repository, text):
         ("/vim", "ouro config set tui.editing vim"),
         ("/model", "Name one after the command: "),
         ("/permissions", "ask, edit, plan, auto"),
+        ("/permissions auto", "Start with `--mode auto`"),
         ("/bg", "ouro --bg"),
         ("/exit", "ends with its answer"),
         ("/loop 10m look", "cron"),
