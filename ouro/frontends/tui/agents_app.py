@@ -24,11 +24,8 @@ from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.themes import ANSI, THEMES, make_theme
-from ouro.frontends.tui.widgets.question_panel import (
-    PermissionPanel,
-    QuestionPanel,
-    make_panel,
-)
+from ouro.frontends.tui.widgets.question_panel import PermissionPanel, QuestionPanel
+from ouro.frontends.tui.widgets.question_stack import make_panel
 from ouro.utils.text import clean, dollars, one_line, plural
 
 POLL_SECONDS = 1.0

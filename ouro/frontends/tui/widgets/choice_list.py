@@ -1,4 +1,4 @@
-"""ChoiceList: the numbered choices of a question."""
+"""ChoiceList: a widget with the numbered choices of a question."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class ChoiceList(Widget):
         """A click on a choice, which is marked now."""
 
     def __init__(self, lines: Sequence[tuple[str, str]], several: bool = False) -> None:
+        """`lines`: the label and the detail of each choice. With `several` they have boxes."""
         super().__init__()
         self.lines = lines
         self._several = several
@@ -43,26 +44,35 @@ class ChoiceList(Widget):
     def render(self) -> Text:
         """The wrapped choices with their details; the marked one has a sign.
 
-        If not all fit, the lines around the marked one are shown, and arrows for the others.
+        If not all lines fit, those from the marked choice on are shown. The second column of the
+        first and the last of them then has an arrow for the hidden lines above and below.
         """
-        lines = [line for lines in self._render_choices(self.size.width) for line in lines]
-        first, last = self._first_line(), self._first_line() + self.size.height - 1
-        for place, sign in (
-            (first, "↑" if first else ""),
-            (last, "↓" if last < len(lines) - 1 else ""),
-        ):
-            if sign:
-                both = lines[place].plain[1:2] == "↑"
-                lines[place] = lines[place][:1] + ("↕" if both else sign) + lines[place][2:]
+        lines: list[Text] = []
+        for choice_lines in self._render_choices(self.size.width):
+            lines += choice_lines
+        first = self._first_line()
+        last = first + self.size.height - 1
+        has_lines_above, has_lines_below = first > 0, last < len(lines) - 1
+        if has_lines_above:
+            lines[first] = _with_arrow(lines[first], "↑")
+        if has_lines_below:
+            is_only_line = has_lines_above and first == last
+            lines[last] = _with_arrow(lines[last], "↕" if is_only_line else "↓")
         return Text("\n").join(lines[first : last + 1])
 
     def _first_line(self) -> int:
-        """The first line that is shown, so that the marked choice is visible."""
+        """The first line that is shown: that of the marked choice, or an earlier one if the lines
+        from there on do not fill the widget.
+        """
         counts = [len(lines) for lines in self._render_choices(self.size.width)]
-        return max(0, min(sum(counts[: self.place]), sum(counts) - self.size.height))
+        first_of_marked = sum(counts[: self.place])
+        first_of_last_page = sum(counts) - self.size.height
+        return max(0, min(first_of_marked, first_of_last_page))
 
     def _render_choices(self, width: int) -> list[list[Text]]:
-        """The lines of each choice: its label, with the detail beside it or below."""
+        """The lines of each choice: its label, with the detail beside it if both fit into one line
+        of this width, else below it.
+        """
         detail_style = self.get_component_rich_style("options--detail", partial=True)
         rendered = []
         for number, (label, detail) in enumerate(self.lines):
@@ -80,7 +90,9 @@ class ChoiceList(Widget):
         return rendered
 
     def _render_label(self, number: int, label: str, width: int) -> list[Text]:
-        """The label of a choice with its mark, number and box, wrapped."""
+        """The label of a choice, wrapped, behind its mark, number and box. That of the marked choice
+        ends with the comment for the agent.
+        """
         is_marked = number == self.place
         box = ""
         if self._several:
@@ -101,11 +113,18 @@ class ChoiceList(Widget):
     def on_click(self, event: events.Click) -> None:
         """Mark and choose the choice that was clicked."""
         at = event.get_content_offset(self)
-        owners = [
-            number
-            for number, lines in enumerate(self._render_choices(self.size.width))
-            for _ in lines
-        ]
-        if at is not None and self._first_line() + at.y < len(owners):
-            self.place = owners[self._first_line() + at.y]
-            self.post_message(self.Picked())
+        if at is None:
+            return
+        line = self._first_line() + at.y
+        end = 0
+        for number, choice_lines in enumerate(self._render_choices(self.size.width)):
+            end += len(choice_lines)
+            if line < end:
+                self.place = number
+                self.post_message(self.Picked())
+                return
+
+
+def _with_arrow(line: Text, arrow: str) -> Text:
+    """The line with an arrow in its second column, which is blank in the lines of a choice."""
+    return line[:1] + arrow + line[2:]

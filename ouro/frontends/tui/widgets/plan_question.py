@@ -47,7 +47,9 @@ class PlanQuestion(QuestionPanel):
         )
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
-        """What a key does: `y` carries the plan out, asking; `n` opens the field; `e` edits it."""
+        """The function to call for a key; None if it is not an answer. `y` chooses the first
+        choice, `n` opens the field for what to change, and `e` edits the plan.
+        """
         acts: dict[str, Callable[[], object]] = {
             "yes": partial(self.choose, 0),
             "no": self.open_field,
@@ -59,17 +61,20 @@ class PlanQuestion(QuestionPanel):
         return super().answer_of(key, action, character)
 
     def choose(self, number: int) -> None:
-        """Answer with a choice, change or comment on the plan, or open the field to keep planning;
-        in the field, send what is written there.
+        """Choose the line at this index. The lines are: the choices of the question without its
+        last, edit the plan, comment on its lines, and the last choice, which opens the field. In
+        the open field, send its text; an empty one sends the last choice.
         """
-        comment = self.field.value.strip()
-        choice_count = len(self._choices) - 1
+        *first_choices, keep_planning = self._choices
+        edit_line = len(first_choices)
         if self.field.has_focus:
-            self._answer(comment or self._choices[-1])
-        elif number < choice_count:
-            self._answer(self._choices[number])
-        elif number < choice_count + 2:
-            self.post_message(self.Wanted("edit" if number == choice_count else "comment"))
+            self._answer(self.field.value.strip() or keep_planning)
+        elif number < edit_line:
+            self._answer(first_choices[number])
+        elif number == edit_line:
+            self.post_message(self.Wanted("edit"))
+        elif number == edit_line + 1:
+            self.post_message(self.Wanted("comment"))
         else:
             self.open_field()
 

@@ -19,7 +19,6 @@ from textual.widgets import Static
 
 from ouro.display import CommandOutput, Diff, Display, Plain
 from ouro.events import (
-    PLAN_QUESTION,
     PermissionAsked,
     Permit,
     PermitChoice,
@@ -53,8 +52,7 @@ _ROWS_AROUND = (
     (ROOMY_FROM_HEIGHT, 8),
 )
 """For terminals lower than the first number: the lines around a question, including its frame."""
-
-
+_ROWS_AROUND_IN_HIGH_TERMINALS = 12
 TOO_EARLY = "This question is new: press the key again"
 TOO_EARLY_LOW = "new: press again"
 """The same beside the title, where there is no line for it."""
@@ -124,8 +122,8 @@ class QuestionPanel(Vertical, can_focus=True):
         self._is_writing = False
         self._typed_at = float("-inf")
         """When the last key went to the prompt."""
-        self._held: events.Key | None = None
-        """An answer that came too early; it begins a text if another letter follows at once."""
+        self._early_key: events.Key | None = None
+        """The key before, if it came too early. It begins a message if another letter follows."""
 
     def on_mount(self) -> None:
         self.call_after_refresh(self._start_listening)
@@ -154,18 +152,17 @@ class QuestionPanel(Vertical, can_focus=True):
         if self.field.has_focus:
             self._key_in_field(event)
             return
-        answers = event.is_printable or event.key in ("enter", "tab", "backspace", "up", "down")
-        if not answers and event.key not in self._editing:
+        may_answer = event.is_printable or event.key in ("enter", "tab", "backspace", "up", "down")
+        if not may_answer and event.key not in self._editing:
             return
         event.stop()
         event.prevent_default()
-        if not answers:
-            self._is_writing = (
-                self._is_writing and self._editing[event.key] != "delete_to_start_of_line"
-            )
-            self.post_message(self.Stray(events.Key(event.key, event.character)))
+        if may_answer:
+            self._handle_answer(event)
             return
-        self._handle_answer(event)
+        if self._editing[event.key] == "delete_to_start_of_line":
+            self._is_writing = False  # the message is empty again
+        self.post_message(self.Stray(events.Key(event.key, event.character)))
 
     def _on_paste(self, event: events.Paste) -> None:
         """Pass a paste to the prompt. It is the beginning of a message, never an answer."""
@@ -179,41 +176,48 @@ class QuestionPanel(Vertical, can_focus=True):
         self.post_message(self.Stray(paste))
 
     def _handle_answer(self, event: events.Key) -> None:
-        """Answer with a key, or pass it to the prompt if it belongs to a text."""
-        act = self.answer_of(event.key, self._actions.get(event.key, ""), event.character or "")
-        is_message = self._follow_writing(event, is_answer=act is not None)
-        held, self._held = self._held, None
+        """Pass the key to the prompt if it belongs to a message; else answer with it. A key that
+        comes too soon after the question appeared does not answer.
+        """
+        answer = self.answer_of(event.key, self._actions.get(event.key, ""), event.character or "")
+        is_message = self._follow_writing(event, is_answer=answer is not None)
+        early_key, self._early_key = self._early_key, None
         if is_message or event.time - self._typed_at < self.GRACE:
-            if held is not None and event.time - held.time < self.GRACE:
-                self._pass_to_prompt(held)
+            if early_key is not None and event.time - early_key.time < self.GRACE:
+                self._pass_to_prompt(early_key)  # it was the first letter of this message
             self._pass_to_prompt(event)
         elif event.time < self._listens_from and event.key not in ("up", "down"):
-            self._drop_early_answer(event, held)
-        elif act is not None:
-            act()
+            self._take_early_key(event, early_key)
+        elif answer is not None:
+            answer()
 
     def text_was_typed(self, at: float) -> None:
-        """The prompt has a text, whose last key was pressed then."""
+        """Take the time of the last key in the prompt: soon after it, a key is more of its text."""
         self._typed_at = at
 
     def _pass_to_prompt(self, key: events.Key) -> None:
+        """Pass a key to the prompt. For a moment after it, no key answers the question."""
         self._typed_at = key.time
         self._listens_from = max(self._listens_from, key.time + self.GRACE)
         self.post_message(self.Stray(events.Key(key.key, key.character)))
 
-    def _drop_early_answer(self, event: events.Key, held: events.Key | None) -> None:
-        """Two different letters are a text, one is an answer that came too early."""
-        if held is not None and event.is_printable and event.key != held.key:
+    def _take_early_key(self, event: events.Key, early_key: events.Key | None) -> None:
+        """Remember a letter that came too early, and show that it did not answer. If another letter
+        came too early before it (`early_key`), both are a message and go to the prompt.
+        """
+        if early_key is not None and event.is_printable and event.key != early_key.key:
             self._is_writing = True
-            self._pass_to_prompt(held)
+            self._pass_to_prompt(early_key)
             self._pass_to_prompt(event)
             return
-        self._held = event if event.is_printable else None
+        self._early_key = event if event.is_printable else None
         self._notice = TOO_EARLY
         self._fit()
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
-        """What a key does here; None if it is not an answer."""
+        """The function to call for a key; None if the key is not an answer. `action` is what the
+        keymap calls it, `character` what it types; either may be empty.
+        """
         if key in ("up", "down"):
             return partial(self.options.move, -1 if key == "up" else 1)
         if action == "comment":
@@ -223,8 +227,8 @@ class QuestionPanel(Vertical, can_focus=True):
         return partial(self.choose, self.options.place) if key == "enter" else None
 
     def _follow_writing(self, event: events.Key, *, is_answer: bool) -> bool:
-        """Note whether the user is writing a message; returns whether this key belongs to it. A
-        letter that is no answer begins a message, Enter ends it.
+        """Returns whether this key belongs to a message that the user is writing. A letter that is
+        not an answer begins a message; Enter ends it, and so does an arrow.
         """
         if event.key in ("up", "down"):
             self._is_writing = False
@@ -240,7 +244,9 @@ class QuestionPanel(Vertical, can_focus=True):
         self.choose(number)
 
     def _key_in_field(self, event: events.Key) -> None:
-        """Handle the keys of the field that are not text: send, move the mark, close."""
+        """Handle the keys of the field that are not text: Enter sends it, the arrows move the mark,
+        and the others return to the choices. A field with text, or without choices, stays visible.
+        """
         if event.key not in ("enter", "escape", "tab", "shift+tab", "up", "down"):
             return
         event.stop()
@@ -259,26 +265,30 @@ class QuestionPanel(Vertical, can_focus=True):
     on_descendant_focus = on_descendant_blur = on_resize
 
     def _fit(self) -> None:
-        """Divide the height: first the choices, then the texts; what does not fit can be scrolled."""
+        """Divide the rows between the choices and the texts. A text that gets fewer rows than it has
+        lines can be scrolled, and a hint says so.
+        """
         if not self.options.size.width:
             return  # there is no layout yet; the layout causes a resize too
         height = self.app.size.height
         bodies = list(self.query(".question--body"))
         room = self._free_rows(height, bodies)
-        wanted = self.options.get_content_height(self.size, self.size, self.options.size.width)
-        is_short = height < ALL_AROUND_FROM_HEIGHT
-        # On a short terminal a text gets all lines but those of the choices, else at most a third.
+        choices = self.options.get_content_height(self.size, self.size, self.options.size.width)
         least = max(1, min(2, room - 1) // len(bodies)) if height < BOX_FROM_HEIGHT else 2
         hint = ""
         for body in bodies:
-            most = room - (wanted if is_short else min(wanted, height // 4))
-            most = max(least, most if is_short else min(most, height // 3))
-            body.styles.max_height = most
+            # On a short terminal a text gets all rows but those of the choices, else at most a third.
+            if height < ALL_AROUND_FROM_HEIGHT:
+                rows = room - choices
+            else:
+                rows = min(room - min(choices, height // 4), height // 3)
+            rows = max(least, rows)
+            body.styles.max_height = rows
             if isinstance(body, TranscriptView):
                 body.styles.height = max(3, body.virtual_size.height)
             lines = body.virtual_size.height
-            room -= min(lines, most)
-            hint = f"{lines} lines" if lines > most else hint
+            room -= min(lines, rows)
+            hint = f"{lines} lines" if lines > rows else hint
         self.options.styles.max_height = max(1, room)
         self._show_hint(hint, height < HEADER_FROM_HEIGHT)
 
@@ -286,16 +296,22 @@ class QuestionPanel(Vertical, can_focus=True):
         """The rows of a screen of this height that are left for the choices and the texts."""
         divided = {*bodies, self.options}
         others = [child for child in self.children if child.display and child not in divided]
-        around = next((rows for below, rows in _ROWS_AROUND if height < below), 12)
+        around = _ROWS_AROUND_IN_HIGH_TERMINALS
+        for below, rows in reversed(_ROWS_AROUND):
+            around = rows if height < below else around
         return height - around - sum(child.outer_size.height for child in others)
 
     def _show_hint(self, hint: str, is_low: bool) -> None:
-        """Show the keys that scroll: below the choices, or on low terminals beside the title."""
-        # There are none if it was just answered.
-        for keys in self.query(".question--keys").results(Static):
+        """Show the keys that scroll, with `hint` (the lines of a text that is cut): below the
+        choices, or on low terminals beside the title. An empty hint shows no such keys.
+        """
+        # The loops run once, or not at all if the question was just answered.
+        for key_line in self.query(".question--keys").results(Static):
             hints = [f"{self._page_keys}: {hint}"] if hint else []
-            shown = self.FIELD_KEYS if self.field.has_focus else self._notice or self._keys
-            keys.update(join_fitting([*hints, *shown.split(" · ")], keys.size.width, 1))
+            keys = self._notice or self._keys
+            if self.field.has_focus:
+                keys = self.FIELD_KEYS
+            key_line.update(join_fitting([*hints, *keys.split(" · ")], key_line.size.width, 1))
         for size in self.query(".question--size").results(Static):
             shown = f"{self._page_down}: {hint}" if hint and is_low else self._amount
             shown = TOO_EARLY_LOW if is_low and self._notice else shown
@@ -329,7 +345,7 @@ class _BlockBody(TranscriptView):
     """A block that is asked about."""
 
     def go_to_line(self, wanted: Pattern[str]) -> None:
-        """Show the first line that begins with `wanted` at the top."""
+        """Scroll to the first line that begins with `wanted`, which is then at the top."""
         for block in self._blocks.blocks:
             lines = plain_lines(block.lines(self.size.width, self._palette))
             found = [number for number, line in enumerate(lines) if wanted.match(line.text)]
@@ -360,8 +376,6 @@ _KEYS: Mapping[PermitChoice, str] = {
     "no": "decline",
 }
 """The actions of the keymap that choose them."""
-
-
 _CHANGED = late_pattern(r"\s*\d+ [-+](\s|$)")
 """A changed line of a diff, with its number."""
 
@@ -405,33 +419,30 @@ class PermissionPanel(QuestionPanel):
         self._refusal: PermitChoice = "stop" if "stop" in asked.choices else "no"
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
-        """What a key does here. The key of a choice that is not offered does nothing; None if the
-        key is not an answer.
+        """The function to call for a key; None if it is not an answer. The key of a choice that is
+        not offered gets a function that does nothing, so that it begins no message.
         """
         for number, choice in enumerate(self._asked.choices):
             if action == _KEYS[choice] or (action == "no" and choice == self._refusal):
                 return partial(self.choose, number)
-        act = super().answer_of(key, action, character)
-        # The key of a choice that is not offered.
-        return (lambda: None) if act is None and action else act
+        answer = super().answer_of(key, action, character)
+        is_not_offered = answer is None and bool(action)
+        return (lambda: None) if is_not_offered else answer
 
     def _fit(self) -> None:
-        """Divide the height. The field shows its text in the marked choice. Without lines for a
-        header, the first change is shown first.
+        """Divide the rows, after the marked choice got the comment of the open field. Once, on a
+        terminal without rows for a header, the text is scrolled to its first change.
         """
         self.options.comment = (one_line(self.field.value, 60) or "…") if self.field.display else ""
         super()._fit()
-
         if not self._shows_change and self.scrolls and self.app.size.height < HEADER_FROM_HEIGHT:
             self._shows_change = True
             self.call_after_refresh(self._show_change)
 
     def _show_change(self) -> None:
-        """Show the first changed line first: a low terminal has no room for lines above it. The
-        reason names the file, if there is room for it.
-        """
+        """Scroll to the first changed line: a low terminal has no room for lines above it."""
         if not self.query_one(".question--why").size.height:
-            return
+            return  # the reason, which names the file, has no row: then the text must name it
         for body in self.query(_BlockBody):
             body.go_to_line(_CHANGED)
 
@@ -439,6 +450,7 @@ class PermissionPanel(QuestionPanel):
         self._fit()
 
     def choose(self, number: int) -> None:
+        """Answer with the choice at this index, and with the comment that was written."""
         choice, comment = self._asked.choices[number], self.field.value.strip()
         if choice == "stop" and comment:  # the agent continues with what the user says
             choice = "no"
@@ -446,7 +458,9 @@ class PermissionPanel(QuestionPanel):
 
 
 def _body(display: Display) -> tuple[str, Widget]:
-    """The size of what is asked for, and a widget that shows it with nothing hidden."""
+    """The size of what is asked for (files, or characters and lines), and a widget that shows all
+    of it, also characters that a terminal does not show.
+    """
     match display.body:
         case Diff(changes=changes):
             return plural(len(changes), "file"), _block_body(DisplayBlock(display, _show_controls))
@@ -454,9 +468,9 @@ def _body(display: Display) -> tuple[str, Widget]:
             pass
         case _:
             text = display.summary
-    length = f"{len(text):,} characters" + (
-        f", {plural(text.count(chr(10)) + 1, 'line')}" if "\n" in text else ""
-    )
+    length = f"{len(text):,} characters"
+    if "\n" in text:
+        length += f", {plural(text.count(chr(10)) + 1, 'line')}"
     return length, text_body(_show_hidden(text))
 
 
@@ -466,66 +480,9 @@ def _show_controls(line: str) -> str:
 
 
 def _show_hidden(text: str) -> str:
-    """Write out control characters, tabs and long runs of blanks, so that nothing is hidden."""
-    shown = _BLANKS.sub(
-        lambda run: f"⟨{len(run[0]):,} blanks⟩", escape_invisible(text).replace("\t", "⇥\t")
-    )
-    return shown.replace("\n", "⏎\n")
-
-
-def make_panel(asked: PermissionAsked | QuestionAsked, keymap: Keymap) -> QuestionPanel:
-    """The panel for a question: a permission, the plan, or any other question of the agent."""
-    if isinstance(asked, PermissionAsked):
-        return PermissionPanel(asked, keymap)
-    if not asked.question_id.startswith(PLAN_QUESTION):
-        return AskPanel(asked, keymap)
-    from ouro.frontends.tui.widgets.plan_question import PlanQuestion  # rarely used
-
-    return PlanQuestion(asked, keymap)
-
-
-class QuestionStack(Vertical):
-    """The open questions above the prompt; the oldest is shown."""
-
-    def __init__(self, keymap: Keymap, typed_at: Callable[[], float]) -> None:
-        """`typed_at`: returns when the text in the prompt was last typed at."""
-        super().__init__(id="questions")
-        self._keymap = keymap
-        self._typed_at = typed_at
-        self._waiting: list[PermissionAsked | QuestionAsked] = []
-        self.panel: QuestionPanel | None = None
-
-    def ask(self, asked: PermissionAsked | QuestionAsked) -> None:
-        self._waiting.append(asked)
-        self._show_first()
-
-    def close(self, question_id: str) -> None:
-        self._waiting = [asked for asked in self._waiting if asked.question_id != question_id]
-        self._show_first()
-
-    def end_turn(self) -> None:
-        """Remove the questions of the turn, but not those of the background."""
-        self._waiting = [asked for asked in self._waiting if not asked.of_turn]
-        self._show_first()
-
-    def _show_first(self) -> None:
-        """Show the panel of the oldest open question, or none."""
-        first = self._waiting[0] if self._waiting else None
-        if self.panel is not None and (
-            first is None or self.panel.question_id != first.question_id
-        ):
-            self.panel.remove()
-            self.panel = None
-        if first is not None and self.panel is None:
-            self.panel = make_panel(first, self._keymap)
-            self.panel.text_was_typed(self._typed_at())
-            self.mount(self.panel)
-            self.panel.focus()
-        if self.panel is not None:
-            more = len(self._waiting) - 1
-            self.panel.border_subtitle = f"{more} more after this" if more else ""
-        self.display = self.panel is not None
-        self.screen.set_class(self.display, "-asking")
+    """Write out control characters, tabs, line ends and long runs of blanks: nothing is hidden."""
+    text = escape_invisible(text).replace("\t", "⇥\t").replace("\n", "⏎\n")
+    return _BLANKS.sub(lambda run: f"⟨{len(run[0]):,} blanks⟩", text)
 
 
 _OTHER = "another answer …"
@@ -542,26 +499,27 @@ class AskPanel(QuestionPanel):
             above.append(_block_body(AnswerBlock(question.details)))
         elif question.details:
             above.append(text_body(code_content(clean(question.details))))
-        choices = (
-            "digits tick · Enter on the last line sends"
-            if question.several
-            else "a digit, or ↑↓ Enter"
-        )
+        choices = [*((choice, "") for choice in question.choices), *last]
+        keys = "a digit, or ↑↓ Enter"
+        if question.several:
+            keys = "digits tick · Enter on the last line sends"
+        if not question.choices:
+            keys = "type your answer"
         super().__init__(
             asked.question_id,
             keymap,
             *above,
-            options=ChoiceList(
-                [*((choice, "") for choice in question.choices), *last], question.several
-            ),
+            options=ChoiceList(choices, question.several),
             hint="your answer",
-            keys=f"{choices if question.choices else 'type your answer'} · Esc: no answer",
+            keys=f"{keys} · Esc: no answer",
         )
         self.field.display = not question.choices
         self.options.display = bool(question.choices)
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
-        """Every key, if there are no choices: it begins the answer."""
+        """The function to call for a key; None if it is not an answer. Without choices every key
+        is one, because it begins the text of the answer.
+        """
         if not self._question.choices:
             return partial(self._begin_answer, character)
         if key == "space" and self._question.several:
@@ -573,7 +531,9 @@ class AskPanel(QuestionPanel):
         self.field.insert_text_at_cursor(text)
 
     def choose(self, number: int) -> None:
-        """Answer with a choice; if several may be chosen, tick it until the last line is chosen."""
+        """Choose the line at this index. The first line after the choices opens the field for
+        another answer. If several may be chosen, a choice is only ticked, and the last line sends.
+        """
         choices, written = self._question.choices, self.field.value.strip()
         if written and (self.field.has_focus or not choices):
             self._answer((*self._ticked(), written))
@@ -584,7 +544,8 @@ class AskPanel(QuestionPanel):
         elif number < len(choices):
             self.options.tick(number)
         else:
-            self._answer((*self._ticked(), *filter(None, [written])))
+            answers = (*self._ticked(), written) if written else self._ticked()
+            self._answer(answers)
 
     def _ticked(self) -> tuple[str, ...]:
         return tuple(self._question.choices[number] for number in sorted(self.options.ticked))

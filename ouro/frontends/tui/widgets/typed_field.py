@@ -12,7 +12,8 @@ _EDITING = frozenset({"backspace", "ctrl+k", "ctrl+u", "ctrl+w"})
 
 
 class TypedField(Input):
-    """An Input that deletes only what was typed before the key. All fields of ouro are of it.
+    """An Input that deletes only what was typed before the key. All fields of ouro are of this
+    class.
 
     Textual runs the action of a key after the key has passed all parents. On a busy machine the
     next letters were in the field by then, and Ctrl+U deleted them.
@@ -24,8 +25,11 @@ class TypedField(Input):
     """As in the prompt: a blinking cursor also draws the screen again twice a second."""
 
     async def _on_key(self, event: events.Key) -> None:
-        found = self._bindings.key_to_bindings.get(event.key, [])
-        if event.key in _EDITING and event.key not in self.dialog_keys and found:
+        """Run the action of an editing key at once, not after the parents have seen the key."""
+        if event.key not in _EDITING or event.key in self.dialog_keys:
+            return
+        bindings = self._bindings.key_to_bindings.get(event.key, [])
+        if bindings:
             event.stop()
             event.prevent_default()
-            await self.run_action(found[0].action)
+            await self.run_action(bindings[0].action)
