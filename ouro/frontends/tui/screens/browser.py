@@ -51,9 +51,12 @@ class PageLink:
 
     kind: Literal["note", "core", "proposal", "turn", "commit", "hunk"]
     target: str
+    """The id of the object; of a turn the id of its session, of a hunk that of its commit."""
     turn: int = 0
+    """The number of the turn; 0 for a link to a message."""
     hunk: int = 0
     message: int = 0
+    """The number of the message; 0 if it is not known."""
 
 
 class PageLine(NamedTuple):
@@ -77,7 +80,9 @@ class Page:
     def add(
         self, text: str, style: PageStyle = "", link: PageLink | None = None, speaker: str = ""
     ) -> None:
-        """Add a text, line by line. The speaker is named before its first line."""
+        """Add each line of a text. The style and the link are those of all lines; the speaker is
+        named before the first one.
+        """
         for line in clean(text).splitlines() or [""]:
             self.lines.append(PageLine(line, style, link, speaker))
             speaker = ""
@@ -103,7 +108,9 @@ class PageView(VerticalScroll, can_focus=True):
         super().__init__(self._text, id="browser-page")
         self._page = Page()
         self._links: list[int] = []
+        """The number of the first line of each link, in their order."""
         self._marked_link = 0
+        """The place of the marked link in `_links`."""
 
     @property
     def link(self) -> PageLink | None:
@@ -115,16 +122,17 @@ class PageView(VerticalScroll, can_focus=True):
         once.
         """
         self._page, self._marked_link = page, 0
-        first_lines = {
-            line.link: number for number, line in reversed([*enumerate(page.lines)]) if line.link
-        }
-        self._links = sorted(first_lines.values())
+        first_lines: dict[PageLink, int] = {}
+        for number, line in enumerate(page.lines):
+            if line.link is not None:
+                first_lines.setdefault(line.link, number)
+        self._links = list(first_lines.values())
         self._draw()
         self.scroll_home(animate=False)
 
     def action_step(self, by: int) -> None:
-        """Mark the next or the previous link, and scroll to it; scroll by a line beyond the last
-        one, and on a page without links.
+        """Mark the next link (`by` is 1) or the previous one (-1), and scroll so that it is seen. If
+        there is no such link, scroll by one line.
         """
         link_index = self._marked_link + by
         if not 0 <= link_index < len(self._links):
@@ -144,35 +152,40 @@ class PageView(VerticalScroll, can_focus=True):
     on_blur = on_focus
 
     def _draw(self) -> None:
-        """Draw the page with the marks of its links."""
-        parts: list[tuple[str, str] | Content] = []
-        marked_line = self._links[self._marked_link] if self._links and self.has_focus else -1
+        """Draw the page with a sign before each link. The marked link stands out while the page has
+        the focus.
+        """
+        pieces: list[tuple[str, str] | Content] = []
+        shows_mark = bool(self._links) and self.has_focus
+        marked_line = self._links[self._marked_link] if shows_mark else None
         for number, line in enumerate(self._page.lines):
-            sign = (
-                ("❯ " if number == marked_line else "› ")
-                if number in self._links
-                else ("  " if line.link else "")
-            )
-            parts += [(f"{line.speaker}  ", _PAGE_STYLES["who"])] if line.speaker else []
-            style = _PAGE_STYLES["title" if number == marked_line else line.style]
-            if line.style in ("added", "removed"):  # lines of a file, as they are there
-                parts.append((f"{sign}{line.text}\n", style))
+            if number == marked_line:
+                sign = "❯ "
+            elif number in self._links:
+                sign = "› "
             else:
-                parts += [(sign, style), code_content(f"{line.text}\n", style)]
-        self._text.update(Content.assemble(*parts))
+                sign = "  " if line.link else ""  # a further line of a link is indented
+            if line.speaker:
+                pieces.append((f"{line.speaker}  ", _PAGE_STYLES["who"]))
+            style = _PAGE_STYLES["title" if number == marked_line else line.style]
+            if line.style in ("added", "removed"):  # lines of a file: backticks are no markup
+                pieces.append((f"{sign}{line.text}\n", style))
+            else:
+                pieces += [(sign, style), code_content(f"{line.text}\n", style)]
+        self._text.update(Content.assemble(*pieces))
 
 
 def _drawn_height(line: PageLine, width: int) -> int:
-    """The screen lines that a line of a page takes; one with a link has a mark before its text."""
-    cells = cell_len(line.text) + (2 if line.link is not None else 0)
-    return max(1, math.ceil(cells / width))
+    """The screen rows that a line of a page takes at this width."""
+    sign_width = 2 if line.link is not None else 0
+    return max(1, math.ceil((cell_len(line.text) + sign_width) / width))
 
 
 class Browser(Sheet[OpenRequest | None]):
-    """A list with a search field; Tab moves the focus between them. Subclasses fill the list and
-    make the pages.
+    """A list with a search field, and the page of the marked row. Tab moves the focus between the
+    list and the field. Subclasses fill the list and make the pages.
 
-    An action of the keymap calls the method with its name after an underscore.
+    A key of the keymap calls the method of its action: `rename_session` calls `_rename_session`.
     """
 
     BINDINGS = [Binding("ctrl+c", "leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
@@ -216,7 +229,7 @@ class Browser(Sheet[OpenRequest | None]):
 
     @abstractmethod
     def _search_for(self, text: str) -> None:
-        """Search for this text."""
+        """Show the rows that match this text, the present text of the search field."""
 
     @abstractmethod
     async def _open(self) -> None:
@@ -271,8 +284,8 @@ class Browser(Sheet[OpenRequest | None]):
         self.run_worker(self._show_page(PAGE_DELAY), group="page", exclusive=True)
 
     async def _show_page(self, delay: float = 0.0) -> None:
-        """Wait for `delay` seconds, then load the page of the marked row and show it, or why it
-        cannot be loaded.
+        """After `delay` seconds, load the page of the marked row and show it. If it cannot be loaded,
+        the page shows the error.
         """
         await asyncio.sleep(delay)
         try:
@@ -285,9 +298,12 @@ class Browser(Sheet[OpenRequest | None]):
             self._show_frame()
 
     async def _take_key(self, event: events.Key) -> bool:
-        """Handle a key; returns False if it is text for the search field."""
-        self.key_line.show_keys()
-        is_in_search, action = self._search.has_focus, self._actions.get(event.key, "")
+        """Handle a key; returns False if it is none of this screen, or text for the search field. In
+        the field, a key that edits its text does so, even if it has an action here, too.
+        """
+        self.key_line.show_keys()  # instead of a message
+        is_in_search = self._search.has_focus
+        action = self._actions.get(event.key, "")
         if event.key == "enter":
             await self._open()
         elif event.key in ("tab", "shift+tab") or (not is_in_search and event.key == "slash"):
@@ -309,7 +325,7 @@ class Browser(Sheet[OpenRequest | None]):
         await getattr(self, f"_{action}")()
 
     async def _attempt(self, work: Awaitable[object]) -> bool:
-        """Await a change; returns whether it succeeded. Its error is shown in the last line."""
+        """Await the work; returns whether it succeeded. Its error is shown in the last line."""
         try:
             await work
         except (OuroError, OSError) as error:
@@ -321,6 +337,7 @@ class Browser(Sheet[OpenRequest | None]):
         self.dismiss(None)
 
     def _show_frame(self) -> None:
+        """Show the heading and, unless there is a message, the keys for the present focus."""
         self._heading.update(self._heading_text())
         if not self.key_line.has_message:
             more = "F1" if self._search.has_focus else "?"
@@ -333,10 +350,10 @@ class Browser(Sheet[OpenRequest | None]):
         self.key_line.show_message(text, kind)
 
     def _letter(self, action: str) -> str:
-        """The key of an action for the list: a letter if there is one, as no text can be typed
-        there.
+        """The key of an action as the last line names it while the list has the focus: a letter or
+        Space if the action has one, because no text can be typed there; else its first key.
         """
-        keys = self._keymap.keys(action)
-        return next(
-            (key for key in keys if len(key) == 1 or key == "space"), self._keymap.key_text(action)
-        )
+        for key in self._keymap.keys(action):
+            if len(key) == 1 or key == "space":
+                return key
+        return self._keymap.key_text(action)

@@ -1,4 +1,4 @@
-"""Dialogs over the conversation (sheets): a text to read, a line to type, and the base of all others."""
+"""Dialogs over the conversation (sheets): Sheet, the base of all, and those with a text or a field."""
 
 from __future__ import annotations
 
@@ -44,9 +44,13 @@ MOVE_KEYS: Keys = (
 MIN_WIDTH_FOR_HINT = 30
 """The minimum columns to name the key that shows all keys."""
 MAX_MESSAGE_LINES = 4
-"""Lines of a question or an error in the line of keys; the style sheet allows others fewer."""
+"""The maximum of lines of a question or an error in the line of keys. The style sheet allows a
+notice fewer.
+"""
 APART_FROM = 112
-"""The minimum columns to leave some beside a dialog. Of fewer, marks of the transcript would remain."""
+"""The minimum columns of a screen to leave some beside a dialog. On a narrower one only the marks at
+the edge of the transcript would be seen there.
+"""
 SHOWS_KEYS = ("question_mark", "f1")
 
 
@@ -59,7 +63,7 @@ class KeyLine(Widget):
 
     def __init__(self, keys: Keys, more: str, most: int = 2) -> None:
         """`more` is the key that shows all keys; it is empty if there are no others. `most` is the
-        maximum of lines.
+        maximum of lines for the keys.
         """
         super().__init__(classes="sheet--keys")
         self._most = most
@@ -72,18 +76,19 @@ class KeyLine(Widget):
         return bool(self._message)
 
     def show_keys(self, keys: Keys | None = None, more: str | None = None) -> None:
-        """Show keys instead of a message; None keeps the keys of before."""
-        shown_now = (self.keys, self._more, "")
-        self.keys = self.keys if keys is None else keys
-        self._more = self._more if more is None else more
-        if shown_now == (self.keys, self._more, self._message):
-            return  # without a layout
+        """Show keys, and no message any more. None for `keys` or `more` means those of before."""
+        keys_before, more_before = self.keys, self._more
+        self.keys = keys_before if keys is None else keys
+        self._more = more_before if more is None else more
+        is_same = (self.keys, self._more) == (keys_before, more_before)
+        if is_same and not self._message:
+            return  # nothing to draw, so no layout is needed
         self._message = ""
         self.remove_class("-asks", "-failed")
         self.refresh(layout=True)
 
     def show_message(self, text: str, kind: MessageKind = "") -> None:
-        """Show a message instead of the keys."""
+        """Show a message instead of the keys, until `show_keys`."""
         self._message = quote_code(clean(" ".join(text.split())))
         self.remove_class("-asks", "-failed")
         if kind:
@@ -97,15 +102,17 @@ class KeyLine(Widget):
         return self._text(width).count("\n") + 1
 
     def _text(self, width: int) -> str:
-        """The message, or as many keys as fit."""
+        """The message, or as many keys as fit into this width. The last key is always there. Before
+        it is the key that shows all keys, if the first key fits beside both.
+        """
         if self._message:
             return "\n".join(wrap(self._message, max(1, width))[:MAX_MESSAGE_LINES])
         max_lines = 1 if self.screen.has_class("-low") else self._most
         key_texts = [" ".join(filter(None, key)) for key in self.keys]
         if self._more and width >= MIN_WIDTH_FOR_HINT:
-            last = f"{self._more} keys · {key_texts[-1]}"
-            if max_lines > 1 or len(f"{key_texts[0]} · {last}") <= width:
-                key_texts[-1] = last
+            last_two = f"{self._more} keys · {key_texts[-1]}"
+            if max_lines > 1 or len(f"{key_texts[0]} · {last_two}") <= width:
+                key_texts[-1] = last_two
         return join_fitting(key_texts, width, max_lines)
 
 
@@ -120,7 +127,7 @@ class SheetFrame(Vertical):
         id: str | None = None,  # noqa: A002 (Textual's own name)
         classes: str = "sheet",
     ) -> None:
-        """`title` is already inside of the first widget of the body."""
+        """`title` is already inside of the first widget of `body`; it is kept to be changed."""
         self.title = title
         self.key_line = key_line
         super().__init__(*body, key_line, classes=classes, id=id)
@@ -168,9 +175,12 @@ class Sheet(ModalScreen[R]):
         yield self._frame
 
     def all_keys(self) -> Keys:
-        """The keys that `?` lists: those of the last line, and those of every list."""
+        """The keys that `?` lists: those of the last line, and before its last one, which closes the
+        dialog, those of every list.
+        """
         *other_keys, closes = self.key_line.keys
-        special_keys = [key for key in other_keys if not key[0].startswith("↑↓") or key[1]]
+        # Arrows that only move the mark are among the keys of every list.
+        special_keys = [(key, what) for key, what in other_keys if what or not key.startswith("↑↓")]
         return [*special_keys, *MOVE_KEYS, closes]
 
     def action_close(self) -> None:
@@ -180,7 +190,9 @@ class Sheet(ModalScreen[R]):
         self.app.push_screen(KeySheet(self.all_keys()))
 
     async def _on_key(self, event: events.Key) -> None:
-        """Handle a key, unless it is text for a field; `?` and F1 show the keys."""
+        """Handle a key of this dialog; `?` and F1 show its keys. Any other key goes on to Textual,
+        for example as text for a field.
+        """
         is_handled = await self._take_key(event)
         if not is_handled and event.key in SHOWS_KEYS:
             self.action_show_keys()
@@ -195,9 +207,16 @@ class Sheet(ModalScreen[R]):
 
 
 def show_sheet(app: App[Any], sheet: Sheet[R | None]) -> asyncio.Future[R | None]:
-    """Show a sheet at once; returns its result, when it is closed."""
+    """Show a sheet at once, before the result is awaited. The future has the result of the sheet
+    when it is closed; None if the user cancelled.
+    """
     result: asyncio.Future[R | None] = asyncio.get_running_loop().create_future()
-    app.push_screen(sheet, lambda value: None if result.done() else result.set_result(value))
+
+    def set_result(value: R | None) -> None:
+        if not result.done():  # who waited for it may have been cancelled
+            result.set_result(value)
+
+    app.push_screen(sheet, set_result)
     return result
 
 
@@ -213,6 +232,7 @@ def make_frame(
     """Make the frame of a dialog.
 
     Args:
+        body: the widgets between the title and the keys.
         more: the key that shows all keys.
         beside: a widget at the right of the title.
         is_full: whether the dialog covers the whole screen.
@@ -228,7 +248,9 @@ def make_frame(
 
 
 def title_content(title: str) -> Content:
-    """A title: the first line stands out, what explains it below does not."""
+    """A title: its first line is in the style of titles, and the lines below, which explain it, are
+    in that of text.
+    """
     first, _, rest = clean(title).partition("\n")
     if not rest:
         return code_content(first)
@@ -236,7 +258,7 @@ def title_content(title: str) -> Content:
 
 
 class KeySheet(Sheet[None]):
-    """All keys of a dialog; any of the keys that close dialogs closes it."""
+    """The list of all keys of a dialog. Esc, `q`, Enter, `?` and F1 close it."""
 
     BINDINGS = [Binding("q,enter,question_mark,f1", "close", show=False)]  # noqa: RUF012 (as above)
 
@@ -292,6 +314,7 @@ class HelpSheet(Sheet[None]):
         getattr(self._text, f"action_{action}")()
 
     def action_close(self) -> None:
+        """Close the search field if it is open, else the page."""
         if not self._field.display:
             self.dismiss(None)
             return
@@ -310,8 +333,9 @@ class HelpSheet(Sheet[None]):
         self._go_to_match(1)
 
     def _go_to_match(self, by: int) -> None:
-        """Scroll to the next or previous match, and name the keys for more; or say that there is
-        none.
+        """Scroll to the next match (`by` is 1) or the previous one (-1), and name the keys for more.
+        Beyond the last match this is the nearest one in the other direction. Without any match, say
+        so.
         """
         if not self._words:
             return
@@ -354,10 +378,12 @@ _LINE_KEYS: Keys = (("Enter", ""), ("Esc", "closes"))
 
 
 class LineSheet(Sheet[str | None]):
-    """Asks for a line of text; None if the user cancels."""
+    """Asks for a line of text. Its result is the line without blanks around it; None if the user
+    cancels.
+    """
 
     def __init__(self, title: str, secret: bool, text: str = "") -> None:
-        """`text` is the initial text of the field."""
+        """`text` is the initial text of the field; with `secret` the field shows dots."""
         field = TypedField(
             text, select_on_focus=False, password=secret, compact=True, id="picker-search"
         )

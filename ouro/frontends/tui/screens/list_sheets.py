@@ -49,6 +49,9 @@ class ListSheet(Sheet[R]):
 
     Args:
         actions: the Textual action of each key.
+        keys: the keys that the last line names.
+        more: the key that shows all keys.
+        nothing: shown if there are no rows.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class ListSheet(Sheet[R]):
 
     @abstractmethod
     def _read(self) -> Iterable[tuple[Choice, Any]]:
-        """The current rows: how each is shown, and its object."""
+        """The current rows: for each the choice that shows it, and the object that it is about."""
 
     @abstractmethod
     def _preview_of(self, row: Any) -> Group | Text | Content | str:
@@ -84,9 +87,10 @@ class ListSheet(Sheet[R]):
         return None if self._list.marked is None else self._rows[self._list.marked.value]
 
     def _fill(self) -> None:
-        choices = list(self._read())
-        self._rows = {choice.value: row for choice, row in choices}
-        self._list.change([choice for choice, _ in choices])
+        """Read the rows again, and show them with the preview of the marked one."""
+        rows = list(self._read())
+        self._rows = {choice.value: row for choice, row in rows}
+        self._list.change([choice for choice, _ in rows])
         self._show_marked()
 
     def _show_marked(self) -> None:
@@ -97,6 +101,7 @@ class ListSheet(Sheet[R]):
         self._show_marked()
 
     async def _take_key(self, event: events.Key) -> bool:
+        """Run the action of a key, or move the mark with it; returns whether it did one of them."""
         if event.key not in self._actions:
             return self._list.take_key(event.key, is_alone=self.focused is None)
         await self.run_action(self._actions[event.key])
@@ -104,12 +109,16 @@ class ListSheet(Sheet[R]):
 
 
 _AROUND_OUTPUT = 13
-"""Rows of the screen around the output of a task: the prompt, frame, title, keys and blank lines."""
+"""Rows of the screen that neither the list nor the output of a task can use: the prompt, the frame,
+the title, the keys and blank lines.
+"""
 _TASK_KEYS: Keys = (("↑↓", ""), ("x", "ends it"), ("Esc", "closes"))
 
 
 class TasksSheet(ListSheet[None]):
-    """The goal, loops, background jobs and subagents, with the end of the marked one's output. `x` ends it."""
+    """The goal, loops, background jobs and subagents. The end of the output of the marked one is
+    below the list, and `x` ends it.
+    """
 
     def __init__(
         self, tasks: Callable[[], Sequence[BackgroundTask]], kill: Callable[[str], Awaitable[None]]
@@ -126,6 +135,7 @@ class TasksSheet(ListSheet[None]):
         self.call_after_refresh(self._fill)
 
     async def action_kill(self) -> None:
+        """End the marked task; for one that has ended already, say so."""
         task = self._marked
         if task is None:
             return
@@ -141,16 +151,21 @@ class TasksSheet(ListSheet[None]):
         return await super()._take_key(event)
 
     def _read(self) -> Iterable[tuple[Choice, BackgroundTask]]:
-        """The tasks, first those that run."""
+        """The tasks with their state; those that run come first."""
         tasks = sorted(self._tasks(), key=lambda task: not task.is_running)
         return ((Choice(task.id, f"{task.id}  {task.title}", task.state), task) for task in tasks)
 
     def _preview_of(self, row: BackgroundTask | None) -> Text | Content:
-        if row is not None and row.id == "goal":  # a sentence, not an output
+        """The last lines of the task's output, as many as the screen has room for; of the goal, its
+        whole sentence.
+        """
+        if row is None:
+            return Text()
+        if row.id == "goal":
             return code_content(clean(row.output))
         max_lines = max(1, self.app.size.height - self._list.size.height - _AROUND_OUTPUT)
-        output = clean(row.output).rstrip().split("\n")[-max_lines:] if row else []
-        return Text("\n".join(output), no_wrap=True, overflow="ellipsis")
+        last_lines = clean(row.output).rstrip().split("\n")[-max_lines:]
+        return Text("\n".join(last_lines), no_wrap=True, overflow="ellipsis")
 
 
 class ContextSheet(ListSheet[None]):
@@ -168,7 +183,7 @@ class ContextSheet(ListSheet[None]):
     def on_mount(self) -> None:
         self._fill()
         report = self._window.report()
-        self._say(f"Context: {report.tokens:,} of {report.window:,} tokens")
+        self._show_title(f"Context: {report.tokens:,} of {report.window:,} tokens")
 
     async def action_drop_item(self) -> None:
         await self._change("restore" if self._marked and self._marked.is_dropped else "drop")
@@ -177,32 +192,40 @@ class ContextSheet(ListSheet[None]):
         await self._change("pin")
 
     async def _change(self, verb: ItemVerb) -> None:
-        """Drop, restore or pin the marked item, and show the new size of the context."""
-        if self._marked is not None:
-            try:
-                self._say(await change_items(self._window, [self._marked], verb))
-            except OuroError as error:
-                self._say(str(error))
-            self._fill()
+        """Drop, restore or pin the marked item. The title then shows what was done, or why it was
+        not.
+        """
+        if self._marked is None:
+            return
+        try:
+            self._show_title(await change_items(self._window, [self._marked], verb))
+        except OuroError as error:
+            self._show_title(str(error))
+        self._fill()
 
-    def _say(self, text: str) -> None:
+    def _show_title(self, text: str) -> None:
         self._frame.title.update(text)
 
     def _read(self) -> Iterable[tuple[Choice, Any]]:
-        """The items of the context, the largest first."""
+        """The items of the context, the largest first: tokens, kind, start of the text, state."""
         items = largest_items(self._window)
-        width = max((len(f"{item.tokens:,}") for item in items), default=0)
+        tokens_width = max((len(f"{item.tokens:,}") for item in items), default=0)
         for item in items:
-            line = f"{item.tokens:>{width},}  {item.kind:<6}  {one_line(item.text, 60)}"
-            yield Choice(item.id, line, item_state(item)), item
+            label = f"{item.tokens:>{tokens_width},}  {item.kind:<6}  {one_line(item.text, 60)}"
+            yield Choice(item.id, label, item_state(item)), item
 
     def _preview_of(self, row: Any) -> str:
         return clean(row.text)[:400].strip() if row else ""
 
 
 class RewindSheet(ListSheet[RewindChoice | None]):
-    """The user's messages, the newest last, and left branches. Boxes below offer what a rewind
-    undoes.
+    """The user's messages, the newest last, and the branches that were left by a rewind. Boxes
+    below the list offer what a rewind undoes.
+
+    Its result is what the user chose; None if the sheet was closed.
+
+    Args:
+        with_files: whether the box for the files is ticked at first.
     """
 
     def __init__(self, rewind: Rewind, keymap: Keymap, *, with_files: bool = False) -> None:
@@ -231,10 +254,11 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._mark_last()
 
     def on_resize(self) -> None:
-        """Offer the boxes again, because a narrow screen has room for fewer. The old ones stay
-        until then.
+        """Offer the boxes again, because a narrow screen has room for fewer. The boxes of before
+        stay until the new ones are known.
         """
-        if (marked := self._marked) is not None:
+        marked = self._marked
+        if marked is not None:
             self._scopes_worker = self._ask_scopes(marked)
 
     @on(Input.Changed)
@@ -243,19 +267,20 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._mark_last()
 
     def _mark_last(self) -> None:
-        """Mark the last message. To undo a turn, mark the message that began it."""
+        """Mark the last row. If files are undone, too, mark the message that began the last turn
+        instead: messages may have steered that turn after it began.
+        """
         self._list.place = max(0, len(self._list.rows) - 1)
-        turn_values = [
-            f"m{point.number}" for point in self._rewind.points() if not point.is_steered
-        ]
-        row_values = [row.value for row in self._list.rows]
-        if (
-            self._with_files and turn_values and turn_values[-1] in row_values
-        ):  # not a message that steered it
-            self._list.place = row_values.index(turn_values[-1])
+        turn_starts = [point for point in self._rewind.points() if not point.is_steered]
+        if self._with_files and turn_starts:
+            last_turn = f"m{turn_starts[-1].number}"
+            row_values = [row.value for row in self._list.rows]
+            if last_turn in row_values:  # the search may have left it out
+                self._list.place = row_values.index(last_turn)
         self._show_marked()
 
     async def _take_key(self, event: events.Key) -> bool:
+        """Handle a key. A key that moves up from the first row first loads earlier messages."""
         if event.key in _UP_KEYS and self._list.place == 0 and self._rewind.has_earlier:
             await self._rewind.load_earlier()
             self._fill()
@@ -263,7 +288,9 @@ class RewindSheet(ListSheet[RewindChoice | None]):
 
     @on(PickList.Picked)
     async def action_choose(self) -> None:
-        """Rewind to the marked message with what is ticked, or return to the marked branch."""
+        """Close with the choice to rewind to the marked message, or to return to the marked branch,
+        for what is ticked. A message needs at least one ticked box.
+        """
         if self._scopes_worker is not None:  # a ticked box may not be shown yet
             await self._scopes_worker.wait()
         match self._marked:
@@ -278,6 +305,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
                 pass
 
     def action_fork_there(self) -> None:
+        """Close with the choice to fork at the marked message; a branch cannot be forked here."""
         match self._marked:
             case Point(number):
                 self.dismiss(RewindChoice("fork", number))
@@ -285,9 +313,11 @@ class RewindSheet(ListSheet[RewindChoice | None]):
                 self.notify("Return to the branch first, then use /fork.", timeout=3)
 
     def _show_marked(self) -> None:
+        """Show the preview of the marked row, and its boxes as soon as their changes are known."""
         super()._show_marked()
         marked = self._marked
-        self._boxes.offer(self._scopes_to_offer({}) if isinstance(marked, Point) else {})
+        boxes_until_then = self._scopes_to_offer({}) if isinstance(marked, Point) else {}
+        self._boxes.offer(boxes_until_then)
         self._scopes_worker = self._ask_scopes(marked) if marked else None
 
     @work(exclusive=True)
@@ -304,8 +334,8 @@ class RewindSheet(ListSheet[RewindChoice | None]):
     def _scopes_to_offer(
         self, changes_by_scope: Mapping[RewindScope, str]
     ) -> dict[RewindScope, str]:
-        """The boxes for a message, which are the same for each. A box without changes is left out
-        on a narrow screen.
+        """The scopes that get a box, each with its changes as text. A scope without changes has a
+        box that says so; on a narrow screen it has none.
         """
         if self.app.size.width < MIN_WIDTH_FOR_COLUMNS:
             return {"conversation": "", **changes_by_scope}
@@ -313,44 +343,49 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         return {"conversation": "", **all_scopes, **changes_by_scope}
 
     def _read(self) -> Iterable[tuple[Choice, Point | Branch]]:
-        """Messages in their order. A branch comes after the message whose answer it leaves."""
+        """The messages in their order, and each branch after the message that it followed. The value
+        of a choice is `m` or `b` with the number of the message or branch.
+        """
         rows: list[Point | Branch] = [*self._rewind.points(), *self._rewind.branches()]
-        for row in sorted(
-            rows, key=lambda row: row.since + 0.5 if isinstance(row, Branch) else row.number
-        ):
-            mark, label = (
-                ("b", branch_label(row).title)
-                if isinstance(row, Branch)
-                else ("m", message_label(row.text))
-            )
-            yield Choice(f"{mark}{row.number}", label, format_age(row.at, now())), row
+        for row in sorted(rows, key=_row_order):
+            age = format_age(row.at, now())
+            if isinstance(row, Branch):
+                yield Choice(f"b{row.number}", branch_label(row).title, age), row
+            else:
+                yield Choice(f"m{row.number}", message_label(row.text), age), row
 
     def _preview_of(self, row: Point | Branch | None) -> Group:
-        """What Enter does, in one line, followed by the message. Low terminals show only two lines."""
-        description, text = "", Text(overflow="fold")
+        """What Enter does, in one line; then the message, or the first messages of the branch. A
+        low terminal shows only two lines.
+        """
+        description, body = "", ""
         match row:
             case Point():
                 description = f"Rewinds past {describe_point(row)}"
-                text.append(clean(row.text).strip())
+                body = clean(row.text).strip()
             case Branch():
                 description = f"Left branch: {branch_label(row).detail}. Enter returns to it"
-                labels = [message_label(text) for text in row.texts[:MAX_PREVIEW]]
-                rest = len(row.texts) - len(labels)
-                text.append(
-                    "\n".join(
-                        [
-                            *(f"❯ {line}" for line in labels),
-                            *([f"… and {rest} more"] if rest else []),
-                        ]
-                    )
-                )
+                lines = [f"❯ {message_label(text)}" for text in row.texts[:MAX_PREVIEW]]
+                rest = len(row.texts) - len(lines)
+                if rest:
+                    lines.append(f"… and {rest} more")
+                body = "\n".join(lines)
             case None:
                 pass
-        return Group(Text(description, "italic", no_wrap=True, overflow="ellipsis"), text)
+        first_line = Text(description, "italic", no_wrap=True, overflow="ellipsis")
+        return Group(first_line, Text(body, overflow="fold"))
+
+
+def _row_order(row: Point | Branch) -> float:
+    """Sorts messages by their numbers, and a branch between the message before it and the next."""
+    return row.since + 0.5 if isinstance(row, Branch) else row.number
 
 
 class RedoSheet(Sheet[RewindChoice | None]):
-    """Boxes for what can be redone; all of them are ticked at first."""
+    """Boxes for what can be redone; all of them are ticked at first.
+
+    Its result is the choice to redo what is ticked; None if the sheet was closed.
+    """
 
     def __init__(self, offered: Mapping[RewindScope, str]) -> None:
         self._boxes = ScopeBoxes(offered)
@@ -359,11 +394,11 @@ class RedoSheet(Sheet[RewindChoice | None]):
         super().__init__(make_frame("Redo what was undone", self._boxes, keys=keys))
 
     async def _take_key(self, event: events.Key) -> bool:
-        """Redo what is ticked, on Enter."""
+        """Close with what is ticked, on Enter; returns whether the key was Enter."""
         if event.key != "enter":
             return False
         if ticked := self._boxes.ticked:
-            self.dismiss(RewindChoice("redo", 0, ticked))
+            self.dismiss(RewindChoice("redo", 0, ticked))  # a redo is to no message
         else:
             self.notify(NOTHING_TICKED, timeout=3)
         return True
@@ -373,6 +408,7 @@ class ScopeBoxes(Horizontal):
     """A check box for each scope that is offered."""
 
     def __init__(self, ticked: Collection[RewindScope]) -> None:
+        """`ticked`: the scopes whose boxes are ticked at first. No box is shown before `offer`."""
         scopes: tuple[RewindScope, ...] = ("conversation", "files", "memory")
         self._boxes = {
             scope: TickBox(scope, id=f"rewind-{scope}", ticked=scope in ticked) for scope in scopes
@@ -409,8 +445,9 @@ class TickBox(Widget, can_focus=True):
         return self.display and self.ticked and self.what != NO_CHANGES
 
     def render(self) -> Text:
-        sign = "☐" if not self.ticked or self.what == NO_CHANGES else "☑"
-        return Text(clean(f"{sign} {self._label}{self.what and f' ({self.what})'}"))
+        sign = "☑" if self.ticked and self.what != NO_CHANGES else "☐"
+        what = f" ({self.what})" if self.what else ""
+        return Text(clean(f"{sign} {self._label}{what}"))
 
     def on_click(self) -> None:
         self.ticked = not self.ticked

@@ -1,9 +1,9 @@
-"""MemoryBrowser: long-term memory on the whole screen: search, read, edit, undo."""
+"""MemoryBrowser: the screen on which long-term memory is searched, read, edited and undone."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from rich.cells import cell_len, set_cell_size
 from textual import events, work
@@ -32,6 +32,7 @@ FLAG_FROM_WIDTH = 30
 ABOUT_FROM_WIDTH = 48
 """The minimum width to show the details."""
 MIN_ABOUT = 9
+_MARK_WIDTH, _SCOPE_WIDTH = 2, 5
 MAX_COMMITS = 500
 SCOPES = ("all", "user", "repo")
 EMPTY_TABS: Mapping[Tab, str] = {
@@ -65,37 +66,47 @@ ACTIONS: Mapping[str, Callable[[SessionContext, str], Awaitable[Answer]]] = {
     "reject": memory_changes.reject,
 }
 """The commands behind the keys; each takes the id of the marked item."""
+_KINDS_TO_CHANGE: Mapping[str, tuple[str, ...]] = {
+    "accept": ("proposal",),
+    "reject": ("proposal",),
+    "edit_note": ("note", "core"),
+}
+"""The kinds of items that an action applies to; every other action applies to notes."""
 
 
 class MemoryList(RowList[MemoryRow]):
     """A list of entries of memory: each with its scope, text, flag and details."""
 
     def key_of(self, row: MemoryRow) -> object:
+        """The link of the row, or its text: all lines of a core file have the same link."""
         return row.text if row.link is None or row.link.kind == "core" else row.link
 
     def cells(self, row: MemoryRow, is_marked: bool, width: int) -> Iterable[Cell]:
-        """The scope, the text, the flag and details of a row. On a narrow screen the flag, the
-        scope and the details are left out.
+        """The scope, the text, the flag and the details of a row. Flag and details share two fifths
+        of the width; the details, and then scope and flag, are left out on narrow screens.
         """
-        has_flag = width + 2 >= FLAG_FROM_WIDTH
-        details_width = (width + 2) * 2 // 5
-        flag = crop(clean(row.flag), details_width) if has_flag else ""
-        about_width = details_width - cell_len(flag)
-        about = (
-            clean(row.about) if width + 2 >= ABOUT_FROM_WIDTH and about_width >= MIN_ABOUT else ""
-        )
-        about = crop(f" · {about}" if flag and about else about, about_width)
-        scope, used_width = (5 if has_flag else 0), cell_len(flag) + cell_len(about)
-        room = max(1, width - scope - (used_width + 2 if used_width else 0))
-        yield set_cell_size(row.scope, scope), "detail"
-        yield from code_cells(row.text, room, "marked" if is_marked else "", fills=True)
-        yield f"  {flag}" if used_width else "", "flag" if row.warns else "detail"
+        list_width = width + _MARK_WIDTH
+        shows_scope_and_flag = list_width >= FLAG_FROM_WIDTH
+        right_width = list_width * 2 // 5
+        flag = crop(clean(row.flag), right_width) if shows_scope_and_flag else ""
+        about_width = right_width - cell_len(flag)
+        about = ""
+        if row.about and list_width >= ABOUT_FROM_WIDTH and about_width >= MIN_ABOUT:
+            separator = " · " if flag else ""
+            about = crop(f"{separator}{clean(row.about)}", about_width)
+        scope_width = _SCOPE_WIDTH if shows_scope_and_flag else 0
+        used_width = cell_len(flag) + cell_len(about)
+        gap = "  " if used_width else ""
+        text_width = max(1, width - scope_width - len(gap) - used_width)
+        yield set_cell_size(row.scope, scope_width), "detail"
+        yield from code_cells(row.text, text_width, "marked" if is_marked else "", fills=True)
+        yield f"{gap}{flag}", "flag" if row.warns else "detail"
         yield about, "detail"
 
 
 class MemoryBrowser(Browser):
-    """The screen with all of memory. Enter moves the focus to the page of the marked row; there,
-    Enter follows a link.
+    """The screen with all of memory, in tabs. Enter moves the focus to the page of the marked row;
+    there, Enter follows a link, which may close the screen to open a session.
     """
 
     TITLE = "Memory"
@@ -131,6 +142,7 @@ class MemoryBrowser(Browser):
         self._show_page_later()
 
     async def _load_rows(self) -> None:
+        """Read the rows and show those of the tab. If memory cannot be read, the rows stay."""
         if await self._attempt(self._read_rows()):
             self._show()
 
@@ -155,7 +167,7 @@ class MemoryBrowser(Browser):
 
     @work(group="load", exclusive=True)
     async def show_memory_change(self) -> None:
-        """Load the rows again; a page that has the focus stays."""
+        """Load the rows again, and the page of the marked one, unless the user is reading it."""
         await self._load_rows()
         if not self._page_view.has_focus:
             await self._show_page()
@@ -164,34 +176,35 @@ class MemoryBrowser(Browser):
         self._show(keep=False)
 
     def _show(self, *, keep: bool = True) -> None:
-        """Show the rows of the tab that fit the filters and the search."""
+        """Show the rows of the tab that fit the filters and the search, and their number. With
+        `keep` the same row stays marked. Does nothing until the rows are read.
+        """
         if not self._rows:
             return
-        words, rows = self._search.value.lower().split(), self._rows[self._tab]
-        matching_rows = [
-            row
-            for row in rows
-            if self._scope in ("all", row.scope)
-            and self._category in ("", row.category)
-            and all(word in row.searched for word in words)
-        ]
+        words = self._search.value.lower().split()
+        rows = self._rows[self._tab]
+        matching_rows = [row for row in rows if self._matches(row, words)]
         self._list.show(matching_rows, "No matches." if rows else EMPTY_TABS[self._tab], keep=keep)
-        count = (
-            f"{len(matching_rows):,} of {len(rows):,}"
-            if len(matching_rows) != len(rows)
-            else f"{len(rows):,}"
-        )
+        count = f"{len(rows):,}"
+        if len(matching_rows) != len(rows):
+            count = f"{len(matching_rows):,} of {count}"
         self._count.update(" · ".join(filter(None, (self._scope, self._category, count))))
         self._show_frame()
+
+    def _matches(self, row: MemoryRow, words: Sequence[str]) -> bool:
+        """Whether a row fits both filters and has all searched words."""
+        has_scope = self._scope in ("all", row.scope)
+        has_category = self._category in ("", row.category)
+        return has_scope and has_category and all(word in row.searched for word in words)
 
     # Keys
 
     async def _take_key(self, event: events.Key) -> bool:
-        """Handle a key; returns False if it is text for the search field. The keys that open memory
-        close it again.
+        """Handle a key; returns False if it is text for the search field. The key that opens memory
+        closes it again, and so does the key that opens the receipt, while that is shown.
         """
         if event.key not in self._keymap.keys(UNDO_MEMORY):
-            self._undo_commit = ""
+            self._undo_commit = ""  # only the next key after an undo is a redo
         if event.key in self._keymap.keys("memory"):
             self.dismiss(None)
         elif event.key in self._keymap.keys("receipt"):
@@ -210,7 +223,9 @@ class MemoryBrowser(Browser):
             self._page_view.focus()
 
     async def _follow(self) -> None:
-        """Follow the marked link of the page: to another page, or to the message in its session."""
+        """Follow the marked link of the page: show its page, or close the screen to open a session at
+        a message. A link to a hunk has no page of its own.
+        """
         link = self._page_view.link
         if link is None or link.kind == "hunk":
             return
@@ -221,7 +236,9 @@ class MemoryBrowser(Browser):
             await self._show_page()
 
     def action_close(self) -> None:
-        """Go back one step: to the page before, to the list, or out of the browser."""
+        """Go back one step: from a followed link to the page before, from the page to the list, or
+        from the list out of the screen.
+        """
         if self._followed:
             self._followed.pop()
             self.run_worker(self._show_page(), group="page", exclusive=True)
@@ -251,18 +268,19 @@ class MemoryBrowser(Browser):
         self._show(keep=False)
 
     async def _change_category(self) -> None:
-        """Show the next category of this tab; after the last one, show all."""
-        categories = [
-            "",
-            *sorted({row.category for row in self._rows.get(self._tab, ()) if row.category}),
-        ]
-        place = categories.index(self._category) if self._category in categories else -1
-        self._category = categories[(place + 1) % len(categories)]
+        """Show only the rows of the next category of this tab; after the last one, show all."""
+        all_rows = ""  # the filter that every category passes
+        in_tab = {row.category for row in self._rows.get(self._tab, ())} - {all_rows}
+        categories = [all_rows, *sorted(in_tab)]
+        is_known = self._category in categories  # its last row may have been removed
+        next_place = categories.index(self._category) + 1 if is_known else 0
+        self._category = categories[next_place % len(categories)]
         self._show(keep=False)
 
     # The page
 
     def _show_page_later(self) -> None:
+        """Show the page of the marked row in a moment; links that were followed are left."""
         self._followed.clear()
         super()._show_page_later()
 
@@ -273,8 +291,8 @@ class MemoryBrowser(Browser):
         return await pages.row_page(self._session, row) if row is not None else Page()
 
     def _marked_link(self) -> PageLink | None:
-        """The link to the object that keys change: the marked hunk, the page of a followed link, or
-        the marked row.
+        """The link to the object that keys change: the hunk that is marked in the page, else the link
+        that was followed last, else the link of the marked row. None if there is no such object.
         """
         link = self._page_view.link if self._page_view.has_focus else None
         if link is not None and link.kind == "hunk":
@@ -292,48 +310,49 @@ class MemoryBrowser(Browser):
             await super()._run_key_action(action)
 
     async def _change(self, name: str) -> None:
-        """Run the command of a key on the marked item, and show the result.
+        """Run the command of the action `name` on the marked item, and show the result.
 
         Raises:
-            UsageError: it does not apply to the marked item.
+            UsageError: the action does not apply to the marked item.
         """
         link = self._marked_link()
-        kinds = {
-            "accept": ("proposal",),
-            "reject": ("proposal",),
-            "edit_note": ("note", "core"),
-        }.get(name, ("note",))
+        kinds = _KINDS_TO_CHANGE.get(name, ("note",))
         if link is None or link.kind not in kinds:
             raise UsageError(f"Mark a {' or a line of the '.join(kinds)} first.")
         answer = await ACTIONS[name](self._session_context, link.target)
         # The value of an edit is a struct with the commit, that of any other command a mapping.
-        value = answer.value if isinstance(answer.value, dict) else {"undo": answer.value.undo}
-        self._last_commit = commit = value.get("undo", "")
+        if isinstance(answer.value, dict):
+            self._last_commit = answer.value.get("undo", "")
+        else:
+            self._last_commit = answer.value.undo
+        can_undo = bool(self._last_commit)
         await self._load()
         message = self._text_of(answer) or "Done."
-        self._show_message(
-            f"{message} · {self._letter(UNDO_MEMORY)} undoes it" if commit else message
-        )
+        if can_undo:
+            message = f"{message} · {self._letter(UNDO_MEMORY)} undoes it"
+        self._show_message(message)
 
     async def _undo_change(self) -> None:
-        """Undo the marked hunk or commit, else the last change that was made here. The second time,
-        redo it.
+        """Undo the marked hunk or commit, else the last change that was made here. Pressed again at
+        once, the key redoes it, by undoing the commit of the undo.
+
+        Raises:
+            UsageError: there is no change to undo.
         """
-        link, redo = self._marked_link(), self._undo_commit
-        is_marked = link is not None and link.kind in ("commit", "hunk") and not redo
-        commit, hunk = (
-            (link.target, link.hunk)
-            if link is not None and is_marked
-            else (redo or self._last_commit, 0)
-        )
+        link = self._marked_link()
+        is_redo = bool(self._undo_commit)
+        commit, hunk = self._undo_commit or self._last_commit, 0
+        if not is_redo and link is not None and link.kind in ("commit", "hunk"):
+            commit, hunk = link.target, link.hunk
         if not commit:
             raise UsageError("There is no change to undo.")
         answer = await memory_history.undo(self._session_context, [commit], hunk, yes=True)
-        self._last_commit = answer.value.commit if redo else ""
-        self._undo_commit = "" if redo else answer.value.commit
+        new_commit = answer.value.commit
+        self._last_commit = new_commit if is_redo else ""
+        self._undo_commit = "" if is_redo else new_commit
         await self._load()
         undone_text = f"{self._text_of(answer)} · {self._letter(UNDO_MEMORY)} redoes it"
-        self._show_message("Redone." if redo else undone_text)
+        self._show_message("Redone." if is_redo else undone_text)
 
     def _text_of(self, answer: Answer) -> str:
         return as_text(answer.view, "/").replace("\n", " ")
@@ -341,15 +360,23 @@ class MemoryBrowser(Browser):
     # The frame
 
     def _heading_text(self) -> str:
-        """The line of tabs, scrolled to the open tab; arrows show that there are more."""
-        waiting = len(self._rows.get("proposals", ()))
-        names = [f"[{tab}]" if tab == self._tab else f" {tab} " for tab in TABS]
-        names[-1] = names[-1].replace("proposals", f"proposals {waiting}") if waiting else names[-1]
-        place, width, first = TABS.index(self._tab), self.size.width - 2, 0
-        while first < place and len(" ".join(names[first : place + 1])) > width - 1:
+        """The names of the tabs; that of the open tab is in brackets, and that of the proposals has
+        their number. If not all names fit, the first ones are left out until the open tab is in
+        sight, and arrows show that there are more.
+        """
+        proposal_count = len(self._rows.get("proposals", ()))
+        names = []
+        for tab in TABS:
+            has_count = tab == "proposals" and proposal_count > 0
+            name = f"{tab} {proposal_count}" if has_count else tab
+            names.append(f"[{name}]" if tab == self._tab else f" {name} ")
+        open_place, width = TABS.index(self._tab), self.size.width - 2
+        first = 0
+        while first < open_place and len(" ".join(names[first : open_place + 1])) > width - 1:
             first += 1
         text = " ".join(names[first:])
-        text = f"‹{text[1:]}" if first else text
+        if first > 0:
+            text = f"‹{text[1:]}"
         return text if len(text) <= width else f"{text[: max(0, width - 1)]}›"
 
     def _keys(self) -> Keys:
@@ -363,20 +390,7 @@ class MemoryBrowser(Browser):
                 *self._filters(self._keymap.key_text),
                 ("Esc", "closes"),
             ]
-        link = self._marked_link()
-        is_archived = (
-            link is not None
-            and link.kind == "note"
-            and self._tab == "archive"
-            and not self._followed
-        )
-        kind = "archived" if is_archived else link.kind if link is not None else ""
-        labels = {name: name.removesuffix("_note") for name in KEYS.get(kind, ())} | {
-            UNDO_MEMORY: "undo"
-        }
-        actions = [(self._letter(name), labels[name]) for name in KEYS.get(kind, ())]
-        if kind == "hunk":
-            actions = [(actions[0][0], "undo this hunk")]
+        actions = self._keys_of_marked()
         if self._page_view.has_focus:
             return [*actions, ("↑↓", "links"), ("Enter", "follows"), ("Esc", "back")]
         return [
@@ -388,5 +402,20 @@ class MemoryBrowser(Browser):
             ("Esc", "closes"),
         ]
 
+    def _keys_of_marked(self) -> list[tuple[str, str]]:
+        """The keys that change the marked object, each with what it does; empty if there is none."""
+        link = self._marked_link()
+        if link is None:
+            return []
+        kind: str = link.kind
+        if kind == "note" and self._tab == "archive" and not self._followed:
+            kind = "archived"
+        labels = {UNDO_MEMORY: "undo this hunk" if kind == "hunk" else "undo"}
+        return [
+            (self._letter(name), labels.get(name, name.removesuffix("_note")))
+            for name in KEYS.get(kind, ())
+        ]
+
     def _filters(self, key_text: Callable[[str], str]) -> Keys:
+        """The keys of the two filters, written by this function."""
         return [(key_text("change_memory"), "scope"), (key_text("change_category"), "category")]

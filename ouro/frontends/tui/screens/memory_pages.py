@@ -1,10 +1,10 @@
-"""The rows and pages of the memory browser."""
+"""The rows of the memory browser's tabs, and the pages that it shows of them."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 Tab = Literal["core", "notes", "timeline", "archive", "receipt", "proposals"]
 MAX_PAGE_LINES = 400
 SIGNS = {"loaded": "✓", "cut": "✂", "skipped": "✗"}
-_MARK = re.compile(r"^([-+] )?[-*+] ")
+_BULLET = re.compile(r"^([-+] )?[-*+] ")
+"""The bullet of a list item, which may be behind the sign of a changed line."""
 _REDUNDANT = re.compile(
     r"---|(?:id|session_id|turn|created_at|updated_at|confirmed_at): .*|version: 1|\w+:"
     r' (?:null|\[\]|""|)'
@@ -45,6 +46,8 @@ _REDUNDANT = re.compile(
 
 @dataclass(slots=True)
 class MemoryRow:
+    """A row of the memory browser: an entry of memory, a commit, or a pending change."""
+
     link: PageLink | None
     """The note, core file, commit or proposal that keys work on."""
     scope: str
@@ -57,11 +60,13 @@ class MemoryRow:
     about: str = ""
     """Details, shown if there is room."""
     searched: str = ""
-    """More text that a search matches; then all searched text, in lower case."""
+    """In the constructor: more text that a search matches. Afterwards: all text that it matches, in
+    lower case.
+    """
     warns: bool = True
     """Whether the flag is a warning."""
     item: MemoryEntry | Proposal | RecalledNote | ReceiptLine | str | None = None
-    """The object of its page, if it is not the page of its link."""
+    """The object, or the text, that its page is about. None: the page of its link is enough."""
 
     def __post_init__(self) -> None:
         shown = f"{self.text} {self.category} {self.scope} {self.flag} {self.about}"
@@ -69,23 +74,24 @@ class MemoryRow:
 
 
 def note_rows(entries: Iterable[MemoryEntry]) -> dict[Tab, list[MemoryRow]]:
-    """The rows of three tabs: lines of the core, current notes, archived notes."""
-    is_in_tab: Mapping[Tab, Callable[[MemoryEntry], bool]] = {
-        "core": lambda entry: entry.kind == "core",
-        "notes": lambda entry: (
-            entry.kind == "note" and not {"archived", "replaced"}.intersection(entry.badges)
-        ),
-        "archive": lambda entry: "archived" in entry.badges,
-    }
-    return {
-        tab: [_note_row(entry, tab) for entry in entries if is_in_tab[tab](entry)]
-        for tab in is_in_tab
-    }
+    """The rows of three tabs: lines of the core, current notes, archived notes. A note that was
+    replaced by a newer version is in none of them.
+    """
+    rows: dict[Tab, list[MemoryRow]] = {"core": [], "notes": [], "archive": []}
+    for entry in entries:
+        is_archived = "archived" in entry.badges
+        if entry.kind == "core":
+            rows["core"].append(_entry_row(entry, "core"))
+        elif entry.kind == "note" and not is_archived and "replaced" not in entry.badges:
+            rows["notes"].append(_entry_row(entry, "notes"))
+        if is_archived:
+            rows["archive"].append(_entry_row(entry, "archive"))
+    return rows
 
 
 def newest_tab(entries: Iterable[MemoryEntry]) -> Tab:
-    """The tab with the entry that was changed last: the core or the notes. Without entries it is
-    the core.
+    """The tab with the entry in use that was changed last: the core or the notes. If there is no
+    such entry, it is the core.
     """
     in_use = [entry for entry in entries if entry.is_in_use]
     newest = max(in_use, key=_time_of, default=None)
@@ -93,58 +99,67 @@ def newest_tab(entries: Iterable[MemoryEntry]) -> Tab:
 
 
 def _time_of(entry: MemoryEntry) -> datetime:
-    """When an entry was changed. A line that is not committed yet was changed now."""
+    """When an entry was changed last. For a line of the core without a time this is now, because it
+    is not committed yet. A note that was edited by hand may have any text as its time: then it
+    counts as the oldest.
+    """
     try:
         return datetime.fromisoformat(entry.at).astimezone(UTC)
-    except ValueError:  # a note that was edited by hand may have any text there
-        is_new = entry.kind == "core" and not entry.at
-        return datetime.now(UTC) if is_new else datetime.min.replace(tzinfo=UTC)
+    except ValueError:
+        is_uncommitted = entry.kind == "core" and not entry.at
+        return datetime.now(UTC) if is_uncommitted else datetime.min.replace(tzinfo=UTC)
 
 
-def _note_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
-    """An entry or note as a row of the list."""
-    is_core = tab == "core"
-    changed = [f"changed {entry.versions - 1}×"] if entry.versions > 1 else []
-    flag = " · ".join(
-        [*(badge for badge in entry.badges if badge != "archived" or tab != "archive"), *changed]
-    )
-    link = (
-        PageLink("core", f"{entry.scope}/{entry.file}") if is_core else PageLink("note", entry.id)
-    )
-    text, item = (_item(entry.text), entry) if is_core else (_line(entry.text), None)
+def _entry_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
+    """A line of the core, or a note, as a row of this tab. Its flag has the badges of the entry (in
+    the archive all are archived, so not that one), and how often it was changed.
+    """
+    flags = [badge for badge in entry.badges if (badge, tab) != ("archived", "archive")]
+    if entry.versions > 1:
+        flags.append(f"changed {entry.versions - 1}×")
+    flag = " · ".join(flags)
     searched = f"{entry.id} {entry.file}"
-    source = describe_writer(entry.source) if is_core else ""
-    about = " · ".join(filter(None, (entry.category, source)))
+    if tab != "core":
+        return MemoryRow(
+            PageLink("note", entry.id),
+            entry.scope,
+            _join_lines(entry.text),
+            entry.category,
+            flag=flag,
+            about=entry.category,
+            searched=searched,
+        )
+    writer_of_line = describe_writer(entry.source)
     return MemoryRow(
-        link,
+        PageLink("core", f"{entry.scope}/{entry.file}"),
         entry.scope,
-        text,
+        _without_bullet(entry.text),
         entry.category,
         flag=flag,
-        about=about,
+        about=" · ".join(filter(None, (entry.category, writer_of_line))),
         searched=searched,
-        item=item,
+        item=entry,
     )
 
 
 def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
-    """The rows of commits, the newest first as in the timeline."""
+    """The rows of commits, the newest first as in the timeline. The category of a commit is its
+    author, and its flag the local time.
+    """
     rows = []
     for entry in entries:
-        commit, who, link = entry.commit, writer(entry.commit), PageLink("commit", entry.commit.id)
-        at, searched = local_time(commit.at), f"{commit.id} {' '.join(commit.paths)} {commit.at}"
-        rows.append(
-            MemoryRow(
-                link,
-                entry.scope,
-                _line(commit.subject),
-                who,
-                flag=at,
-                about=who,
-                searched=searched,
-                warns=False,
-            )
+        commit, author = entry.commit, writer(entry.commit)
+        row = MemoryRow(
+            PageLink("commit", commit.id),
+            entry.scope,
+            _join_lines(commit.subject),
+            author,
+            flag=local_time(commit.at),
+            about=author,
+            searched=f"{commit.id} {' '.join(commit.paths)} {commit.at}",
+            warns=False,
         )
+        rows.append(row)
     return rows
 
 
@@ -154,113 +169,125 @@ def receipt_rows(
     """The rows of the receipt, in this order: the notes considered for the last message, the lines
     of the core, its changes since the session began, and enforced corrections.
     """
-    rows = []
-    for note in recalled.items:
-        gone = f"{note.id[:12]} (deleted since)" if note.id.startswith("mem_") else note.id
-        text, about = (
-            f"{SIGNS[note.state]} {_line(note.text) or gone}",
-            f"{note.state}: {note.reason}",
-        )
-        link = PageLink("note", note.id) if note.text and note.id.startswith("mem_") else None
-        rows.append(
-            MemoryRow(
-                link,
-                note.scope,
-                text,
-                "recalled",
-                about=about,
-                searched=note.id,
-                item=note,
-            )
-        )
-    for line in receipt.lines:
-        text = f"{SIGNS[line.state]} {_item(line.text) or f'the whole of {line.file}'}"
-        about = f"{line.state}: {line.reason}" if line.reason else line.file
-        rows.append(
-            MemoryRow(
-                None,
-                line.scope,
-                text,
-                "in each prompt",
-                about=about,
-                searched=f"{line.file} {line.state}",
-                item=line,
-            )
-        )
-    for change in receipt.changes:
-        text, page = (
-            f"± {_line(change.partition('/')[2])}",
-            f"changed since the session began: {change}",
-        )
-        rows.append(MemoryRow(None, change.partition("/")[0], text, "changed since", item=page))
-    for check in checks:
-        about = f"refused {plural(check.fired, 'time')} since {check.added_at[:10]}"
-        text, scope = (
-            f"check {check.number}: {_line(check.text)}",
-            "repo" if check.project else "user",
-        )
-        page = (
-            f"{check.text}: an enforced correction, {about}. /check remove {check.number} ends it."
-        )
-        rows.append(MemoryRow(None, scope, text, "enforced", about=about, item=page))
-    return rows
+    return [
+        *map(_recalled_row, recalled.items),
+        *map(_core_line_row, receipt.lines),
+        *map(_core_change_row, receipt.changes),
+        *map(_check_row, checks),
+    ]
+
+
+def _recalled_row(note: RecalledNote) -> MemoryRow:
+    """A note that was considered for the last message, with what was decided and why. A note that
+    was deleted since then has no text and no link.
+    """
+    is_stored_note = note.id.startswith("mem_")  # else it is a command that ran before
+    label = _join_lines(note.text) or note.id
+    if is_stored_note and not _join_lines(note.text):
+        label = f"{note.id[:12]} (deleted since)"
+    return MemoryRow(
+        PageLink("note", note.id) if is_stored_note and note.text else None,
+        note.scope,
+        f"{SIGNS[note.state]} {label}",
+        "recalled",
+        about=f"{note.state}: {note.reason}",
+        searched=note.id,
+        item=note,
+    )
+
+
+def _core_line_row(line: ReceiptLine) -> MemoryRow:
+    """A line of the core, or a whole file of it (then without a text), with what was decided."""
+    label = _without_bullet(line.text) or f"the whole of {line.file}"
+    return MemoryRow(
+        None,
+        line.scope,
+        f"{SIGNS[line.state]} {label}",
+        "in each prompt",
+        about=f"{line.state}: {line.reason}" if line.reason else line.file,
+        searched=f"{line.file} {line.state}",
+        item=line,
+    )
+
+
+def _core_change_row(change: str) -> MemoryRow:
+    """A change of the core since the session began, written `SCOPE/TEXT`."""
+    scope, _, text = change.partition("/")
+    page = f"changed since the session began: {change}"
+    return MemoryRow(None, scope, f"± {_join_lines(text)}", "changed since", item=page)
+
+
+def _check_row(check: Check) -> MemoryRow:
+    """An enforced correction, with how often it has refused something."""
+    about = f"refused {plural(check.fired, 'time')} since {check.added_at[:10]}"
+    page = f"{check.text}: an enforced correction, {about}. /check remove {check.number} ends it."
+    return MemoryRow(
+        None,
+        "repo" if check.project else "user",
+        f"check {check.number}: {_join_lines(check.text)}",
+        "enforced",
+        about=about,
+        item=page,
+    )
 
 
 def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
-    """The rows of pending changes: the lines that would change."""
+    """The rows of pending changes. The text of a row is the lines that the change would add."""
     rows = []
     for proposal in proposals:
-        changed = "; ".join(_gist(edit) for edit in proposal.edits)
-        searched = (
-            f"{' '.join(edit.name for edit in proposal.edits)} {proposal.reason} {proposal.id}"
+        names = " ".join(edit.name for edit in proposal.edits)
+        row = MemoryRow(
+            PageLink("proposal", proposal.id),
+            proposal.scope,
+            "; ".join(_summarize(edit) for edit in proposal.edits),
+            proposal.origin,
+            flag="pending",
+            searched=f"{names} {proposal.reason} {proposal.id}",
+            item=proposal,
         )
-        link = PageLink("proposal", proposal.id)
-        rows.append(
-            MemoryRow(
-                link,
-                proposal.scope,
-                changed,
-                proposal.origin,
-                flag="pending",
-                searched=searched,
-                item=proposal,
-            )
-        )
+        rows.append(row)
     return rows
 
 
-def _gist(edit: FileEdit) -> str:
-    lines = _changed_lines(edit.before or "", edit.after or "")
-    new = [line for line in lines if line[0] == "+"]
-    return " ".join(map(_item, new or lines)) or edit.name
+def _summarize(edit: FileEdit) -> str:
+    """The lines that an edit adds, in one line; if it adds none, those that it removes; if no line
+    changes, the name of the file.
+    """
+    changed = _changed_lines(edit.before or "", edit.after or "")
+    added = [line for line in changed if line[0] == "+"]
+    return " ".join(map(_without_bullet, added or changed)) or edit.name
 
 
 def _changed_lines(before: str, after: str) -> list[str]:
-    """The changed lines of a file, with `-` or `+`; of a note only its text, if the text changed."""
-    if _without_front_matter(before) != _without_front_matter(after):
-        before, after = _without_front_matter(before), _without_front_matter(after)
+    """The changed lines of a file that are not blank, each behind `- ` or `+ `. Of a note whose text
+    changed, the lines of its front matter are left out.
+    """
+    text_before, text_after = _without_front_matter(before), _without_front_matter(after)
+    if text_before != text_after:
+        before, after = text_before, text_after
     return [f"{line[:1]} {line[1:]}" for line in changed_lines(before, after) if line[1:].strip()]
 
 
 def _without_front_matter(text: str) -> str:
     """A note without its front matter; any other text unchanged."""
-    front, mark, words = text.partition("\n---\n")
-    return words if mark and front.startswith("---") else text
+    front, end_of_front, words = text.partition("\n---\n")
+    has_front_matter = bool(end_of_front) and front.startswith("---")
+    return words if has_front_matter else text
 
 
-def _item(text: str) -> str:
-    return _MARK.sub(r"\1", _line(text))
+def _without_bullet(text: str) -> str:
+    return _BULLET.sub(r"\1", _join_lines(text))
 
 
-def _line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(clean(text).split())
 
 
 async def row_page(session: Session, row: MemoryRow) -> Page:
-    """The page of a row.
+    """The page of a row: that of its item, of its link, or both, one below the other.
 
     Raises:
-        OuroError: it does not exist any more.
+        OuroError: the item or the target of the link does not exist any more.
     """
     memory = session.memory.require()
     match row.item:
@@ -286,37 +313,38 @@ async def row_page(session: Session, row: MemoryRow) -> Page:
 
 
 async def linked_page(session: Session, link: PageLink) -> Page:
-    """The page of a link to a note, a turn or a commit.
+    """The page of a link to a note, a turn or a commit. Any other kind of link is read as one to a
+    commit.
 
     Raises:
-        OuroError: it does not exist any more.
+        OuroError: the target does not exist any more.
     """
     memory, target = session.memory, link.target
     if link.kind == "note":
-        return note_page(
-            await memory.with_editor(
-                lambda editor: details_of(editor, target, memory.half_life_days)
-            )
+        details = await memory.with_editor(
+            lambda editor: details_of(editor, target, memory.half_life_days)
         )
+        return note_page(details)
     if link.kind == "turn":
         return turn_page(await session.session_catalog.turn(target, link.turn, link.message))
     timeline = memory.require().timeline()
-    return commit_page(
-        *await asyncio.to_thread(lambda: (timeline.find(target), timeline.changes(target)))
+    entry, difference = await asyncio.to_thread(
+        lambda: (timeline.find(target), timeline.changes(target))
     )
+    return commit_page(entry, difference)
 
 
 def note_page(details: EntryDetails) -> Page:
-    """A note with its source, its older and newer versions, and related notes."""
+    """A note with its badges, fields and source, its older and newer versions, and related notes."""
     assert details.note is not None
     entry, note = details.entry, details.note.note
     page = Page(
         note.text or "(empty)", f"{entry.scope} · {note.category} · {note.id[:12]} · {note.source}"
     )
-    if badges := [
-        *entry.badges,
-        *([f"stale: {', '.join(details.stale)}"] if details.stale else []),
-    ]:
+    badges = list(entry.badges)
+    if details.stale:
+        badges.append(f"stale: {', '.join(details.stale)}")
+    if badges:
         page.add(f"[{'] ['.join(badges)}]", "flag")
     for name, value in note_fields(details):
         page.add(f"{name}: {value}", "detail")
@@ -324,49 +352,51 @@ def note_page(details: EntryDetails) -> Page:
     if len(details.chain) > 1:
         page.section(f"Changed {plural(len(details.chain) - 1, 'time')}, oldest first")
         for version in details.chain:
-            text, is_this = f"{version.at[:10]} {one_line(version.text)}", version.id == entry.id
-            page.add(
-                f"  {text} (this one)" if is_this else text,
-                link=None if is_this else PageLink("note", version.id),
-            )
+            text = f"{version.at[:10]} {one_line(version.text)}"
+            if version.id == entry.id:
+                page.add(f"  {text} (this one)")
+            else:
+                page.add(text, link=PageLink("note", version.id))
     if details.links:
         page.section("Related notes")
-        for link in details.links:
-            page.add(
-                f"{link.relationship}: {one_line(link.text)}", link=PageLink("note", link.note_id)
-            )
+        for related in details.links:
+            text = f"{related.relationship}: {one_line(related.text)}"
+            page.add(text, link=PageLink("note", related.note_id))
     return page
 
 
-def core_page(listed: MemoryEntry, lines: Sequence[BlamedLine]) -> Page:
-    """A line of the core with the commit that it came from."""
-    page = Page(listed.text, f"{listed.scope}/{listed.file}, line {listed.line}")
+def core_page(entry: MemoryEntry, lines: Sequence[BlamedLine]) -> Page:
+    """A line of the core, with the commit that it came from. `lines`: the committed lines of its
+    file; the entry is not committed yet if its line is not among them.
+    """
+    page = Page(entry.text, f"{entry.scope}/{entry.file}, line {entry.line}")
     page.add("")
-    blamed = next((line for line in lines if line.number == listed.line), None)
-    if blamed is None:
+    commit = next((line.commit for line in lines if line.number == entry.line), None)
+    if commit is None:
         page.add("not committed yet", "detail")
     else:
-        _add_commit(page, blamed.commit)
-        page.add(f"commit: {blamed.commit.subject}", link=PageLink("commit", blamed.commit.id))
+        _add_commit(page, commit)
+        page.add(f"commit: {commit.subject}", link=PageLink("commit", commit.id))
     return page
 
 
 def commit_page(entry: TimelineEntry, difference: Difference) -> Page:
-    """A commit as a diff; each hunk can be undone alone."""
+    """A commit as a diff; each hunk is a link, so that it can be undone alone. A file that moved is
+    two hunks, which are shown as one, with the text of the file. Ends after MAX_PAGE_LINES.
+    """
     page = Page(entry.commit.subject, f"{entry.scope} · {entry.commit.id[:12]}")
     _add_commit(page, entry.commit)
     for hunk in difference.hunks:
-        other = hunk.other_half(difference.hunks)
-        if other is not None and hunk.before:
-            continue  # shown at its destination
-        where = (
-            f"moved from {other.name.rpartition('/')[0] or 'notes'}"
-            if other
-            else f"line {hunk.start + 1}"
-        )
+        other_half = hunk.other_half(difference.hunks)
+        is_moved_away = other_half is not None and bool(hunk.before)
+        if is_moved_away:
+            continue  # shown with the hunk of its destination
+        where = f"line {hunk.start + 1}"
+        if other_half is not None:
+            where = f"moved from {other_half.name.rpartition('/')[0] or 'notes'}"
         link = PageLink("hunk", entry.commit.id, hunk=hunk.number)
         page.section(f"{hunk.number} · {_short_name(hunk.name)} · {where}", link=link)
-        if other is not None:
+        if other_half is not None:
             page.add(_without_front_matter("".join(hunk.after)))
         else:
             _add_changes(page, "".join(hunk.before), "".join(hunk.after))
@@ -388,7 +418,9 @@ def proposal_page(proposal: Proposal) -> Page:
 
 
 def recalled_page(note: RecalledNote, recalled: NotesRecalled) -> Page:
-    """Why a note was sent with the last message or not, and the total of what was sent."""
+    """Why a note was sent with the last message or not, its score and tokens, and the tokens of all
+    notes that were sent. It has no title, because the page of the note follows it.
+    """
     page = Page()
     page.add(
         f"{SIGNS[note.state]} {note.state} with the last message: {note.reason}; score"
@@ -401,7 +433,9 @@ def recalled_page(note: RecalledNote, recalled: NotesRecalled) -> Page:
 
 
 def receipt_page(line: ReceiptLine, receipt: MemoryReceipt) -> Page:
-    """An entry of the core at the start of the session, and the size of the whole core."""
+    """A line of the core: whether and why it was sent at the start of the session, its tokens, and
+    those of the whole core.
+    """
     page = Page(line.text or f"the whole of {line.file}", f"{line.scope}/{line.file}")
     reason = f": {line.reason}" if line.reason else ""
     page.section(f"{SIGNS[line.state]} {line.state} when the session began{reason}")
@@ -428,6 +462,7 @@ def turn_page(turn: TurnEvidence) -> Page:
 
 
 def _add_source(page: Page, session_id: str, turn: int) -> None:
+    """Add a link to the turn that a memory came from. An empty id or the turn 0 means none."""
     page.section("Source")
     if session_id and turn:
         page.add(f"session {session_id[:8]}, turn {turn}", link=PageLink("turn", session_id, turn))
@@ -436,6 +471,7 @@ def _add_source(page: Page, session_id: str, turn: int) -> None:
 
 
 def _add_commit(page: Page, commit: Commit) -> None:
+    """Add the time and author of a commit, and a link to the turn that made it, if one did."""
     source = commit.source
     page.add(f"{local_time(commit.at)}, by {writer(commit)}", "detail")
     if source.session and source.turn:
@@ -444,22 +480,23 @@ def _add_commit(page: Page, commit: Commit) -> None:
 
 
 def _short_name(name: str) -> str:
+    """A file name with the first characters of the id, if it is that of a note."""
     folder, slash, base = name.rpartition("/")
     return f"{folder}{slash}{base[:12]}" if base.startswith("mem_") else name
 
 
 def _add_changes(page: Page, before: str, after: str) -> None:
-    """The changed lines of a file; of a note its changed text, and its new front matter."""
+    """Add the changed lines of a file. Of a note, also add its new front matter, if that changed."""
     for line in _changed_lines(before, after):
         page.add(line, "added" if line[0] == "+" else "removed")
-    front = [*_front_matter(after)]
-    if front and front != [*_front_matter(before)]:
+    front_matter = _front_matter_lines(after)
+    if front_matter and front_matter != _front_matter_lines(before):
         page.section("new front matter", "detail")
-        for line in front:
+        for line in front_matter:
             page.add(f"  {line}", "detail")
 
 
-def _front_matter(text: str) -> Iterator[str]:
-    """The useful lines of a note's front matter."""
-    lines = text.removesuffix(_without_front_matter(text)).splitlines()
-    return (line for line in lines if not _REDUNDANT.fullmatch(line))
+def _front_matter_lines(text: str) -> list[str]:
+    """The lines of a note's front matter that say more than the page; empty for any other text."""
+    front_matter = text.removesuffix(_without_front_matter(text))
+    return [line for line in front_matter.splitlines() if not _REDUNDANT.fullmatch(line)]

@@ -1,4 +1,4 @@
-"""Picker: a list to choose from, over the conversation."""
+"""Picker: a dialog with a list of choices, over the conversation."""
 
 from __future__ import annotations
 
@@ -20,29 +20,34 @@ from ouro.utils.text import clean
 MIN_ROWS, MIN_QUESTION = 5, 2
 """The lines that a list, and the question above it, have at least on a low terminal."""
 LONG_TITLE = 8
-"""The keys that scroll a question are shown if it has at least so many lines."""
+"""The keys that scroll a question are shown if it has more lines than this."""
 MAX_WITHOUT_SEARCH = 6
 """Up to this many choices are numbered, and a digit chooses; more have a search line."""
 PROMPT_AND_STATUS = 4
 """Lines below the transcript; a short list covers them unless the prompt has text."""
+MIN_TRANSCRIPT = 6
+"""With fewer lines above a short list, the transcript does not move up for it."""
 STRAY_GRACE = 0.5
 """Seconds after a letter in which Enter chooses nothing: the user may still be writing a message.
 """
 
 
 def _make_word_test(label: str) -> Callable[[str], bool]:
-    """A function that tells whether any word of this label begins with a text."""
-    starts = {
-        place
-        for place, character_before in enumerate(f" {label}")
-        if not character_before.isalnum()
+    """Returns a function that returns whether any word of this label begins with a text. A word
+    begins after any character that is neither a letter nor a digit.
+    """
+    characters_before = f" {label}"
+    word_starts = {
+        place for place, character in enumerate(characters_before) if not character.isalnum()
     }
-    return lambda word: any(label.startswith(word, start) for start in starts)
+    return lambda text: any(label.startswith(text, start) for start in word_starts)
 
 
 class Picker(Sheet[str | None]):
-    """A list to choose from: arrows and letters mark, a digit or Enter chooses; typing filters a
-    long list.
+    """A list to choose from. Its result is the value of the choice; None if it was closed.
+
+    Arrows move the mark, and Enter chooses. In a short list digits choose and letters mark; a long
+    list has a search field.
     """
 
     def __init__(
@@ -101,8 +106,8 @@ class Picker(Sheet[str | None]):
         self.set_class(self.is_short, "-numbered")
 
     def on_mount(self) -> None:
-        """Note when keys begin to count: keys pressed before the sheet appeared were meant for
-        another widget.
+        """Set the times from which keys are read and accepted: those that were typed before the
+        sheet appeared were meant for another widget.
         """
         self._beneath = self.app.screen_stack[0]
         self._shows_prompt = any(prompt.text for prompt in self._beneath.query(PromptArea))
@@ -110,7 +115,7 @@ class Picker(Sheet[str | None]):
             self._search.focus()
         self._opened_at = time.monotonic()
         self._accepts_from = self._opened_at + self._grace
-        self._reads_from = time.monotonic() + STRAY_GRACE
+        self._reads_from = self._opened_at + STRAY_GRACE
 
     @property
     def words(self) -> str:
@@ -141,11 +146,13 @@ class Picker(Sheet[str | None]):
         self._beneath.styles.padding = 0
 
     def _make_room(self, *, again: bool = True) -> None:
-        """Give the list the lines that are left. The end of the transcript stays visible above it.
+        """Give the list the lines that the title, the texts and the keys leave. A short list also
+        moves the transcript up, so that its end stays visible above the list.
 
         On a low terminal this is done once more (`again`), when the heights of the texts are known.
         """
-        if not (sheet := self._frame).is_attached:
+        sheet = self._frame
+        if not sheet.is_attached:
             return  # the sheet is being closed
         other_widgets = [
             child for child in sheet.children if child.display and child is not self._list
@@ -160,29 +167,33 @@ class Picker(Sheet[str | None]):
             self.query_one(".sheet--question").styles.clear_rule("max_height")
         height = max(1, self.size.height - used_height)
         self._list.styles.max_height = height
+        hides_rows = self.is_short and height < len(self._choices)
         if again and self.has_class("-low"):
             self.call_after_refresh(partial(self._make_room, again=False))
-        elif self._hides_rows != (self.is_short and height < len(self._choices)):
-            self._hides_rows = not self._hides_rows
+        elif self._hides_rows != hides_rows:
+            self._hides_rows = hides_rows
             self._show_whole()
-        if self.is_short and sheet.outer_size.height <= self.size.height - 6:
-            covered = sheet.outer_size.height - (0 if self._shows_prompt else PROMPT_AND_STATUS)
-            self._beneath.styles.padding = (0, 0, max(0, covered), 0)
+        if self.is_short and sheet.outer_size.height <= self.size.height - MIN_TRANSCRIPT:
+            rows_to_move = sheet.outer_size.height
+            if not self._shows_prompt:
+                rows_to_move -= PROMPT_AND_STATUS
+            self._beneath.styles.padding = (0, 0, max(0, rows_to_move), 0)
 
     def _fit_question(self, free: int) -> int:
-        """Give the question the lines that a short list leaves. Returns how many more lines it
-        takes than now.
+        """Change the height of the question, so that of the `free` lines the list gets as many as it
+        needs at least. Returns how many lines the question gains; negative if it loses some.
         """
         question = self.query_one(".sheet--question")
-        rows = min(len(self._choices), MIN_ROWS)
+        list_height = min(len(self._choices), MIN_ROWS)
         height = question.outer_size.height
-        max_height = max(MIN_QUESTION, height + free - rows)
+        max_height = max(MIN_QUESTION, height + free - list_height)
         question.styles.max_height = max_height
-        return min(question.virtual_size.height, max_height) - height
+        new_height = min(question.virtual_size.height, max_height)
+        return new_height - height
 
     def _show_whole(self) -> None:
-        """Show the whole marked choice below the list if its line is cut, or other choices are
-        hidden. Then its number comes first.
+        """Show the whole marked choice below the list if its line is cut. If other choices are hidden,
+        show its number and the arrows, too, and in any case.
         """
         marked = self._list.marked
         is_cut = marked is not None and self._list.is_cut(marked)
@@ -199,7 +210,8 @@ class Picker(Sheet[str | None]):
     @on(Input.Submitted)
     @on(PickList.Picked)
     def _choose_marked(self) -> None:
-        self._list.narrow(self._search.value)
+        """Choose the marked row, unless it is too early for the user to have seen the list."""
+        self._list.narrow(self._search.value)  # the last letters may not have narrowed it yet
         choice = self._list.marked
         if choice is not None and time.monotonic() >= self._accepts_from:
             self.dismiss(choice.value)
@@ -207,14 +219,16 @@ class Picker(Sheet[str | None]):
     async def _take_key(self, event: events.Key) -> bool:
         """Scroll, move the mark, choose, or take text. Returns False for a key that shows the keys,
         and for text of the search field.
+
+        PageUp and PageDown scroll a question that is cut, else the transcript above a short list,
+        else the list.
         """
         question = self.query_one(".sheet--question")
         if event.key in PAGES and question.max_scroll_y:
             question.scroll_relative(y=PAGES[event.key] * (question.size.height - 1), animate=False)
         elif event.key in PAGES and self.is_short:
-            await self.run_action(
-                f"app.press('{'page_up' if PAGES[event.key] < 0 else 'page_down'}')"
-            )
+            action = "page_up" if PAGES[event.key] < 0 else "page_down"
+            await self.run_action(f"app.press('{action}')")
         elif self._list.take_key(event.key):
             self._end_grace(event)
         elif self.is_short and event.key == "enter":
@@ -226,13 +240,16 @@ class Picker(Sheet[str | None]):
         return True
 
     def _end_grace(self, event: events.Key) -> None:
-        """Let Enter choose at once after a key that moved the mark: the user has seen the list."""
+        """Let Enter choose at once after a key that moved the mark: the user has seen the list. A
+        key that was pressed before the list opened does not count.
+        """
         if event.time > self._opened_at:
             self._accepts_from = 0.0
 
     def _take_text(self, event: events.Key) -> bool:
-        """Handle text; returns whether it was text. In a short list it marks a choice or goes to
-        the prompt, else it goes to the search field.
+        """Handle a key that is text. In a short list text marks a choice or goes to the prompt; in a
+        long one it goes to the search field. Returns False for a key that is not text, and for one
+        that the search field gets from Textual, because it has the focus.
         """
         if self.is_short:
             is_text = event.is_printable or event.key == "backspace"
@@ -247,26 +264,29 @@ class Picker(Sheet[str | None]):
 
     def _take_character(self, event: events.Key) -> None:
         """Handle a character in a short list. A digit chooses, and letters mark a choice; other
-        text is a message and goes to the prompt.
+        text is a message and goes to the prompt, with the letters before it.
         """
         number = int(event.character) if event.character and event.character.isdecimal() else 0
         accepts = time.monotonic() >= self._accepts_from
         self._forget_moves(event.time)
         if accepts and 0 < number <= len(self._choices):
             self.dismiss(self._choices[number - 1].value)
-        elif not (accepts and (self._mark_typed(event) or self._move_by_letter(event))):
+            return
+        has_moved_mark = accepts and (self._mark_typed(event) or self._move_by_letter(event))
+        if not has_moved_mark:
             self._pass_to_prompt([*self._typed_keys, event])
 
     def _mark_typed(self, event: events.Key) -> bool:
-        """Mark the choice whose label begins with the typed letters; False if there is none."""
+        """Mark the choice that the typed letters with this one find; Backspace removes the last of
+        them. Returns False if there is no such choice, or if it is too early.
+        """
         if event.key == "backspace" and self._typed_keys:
             self._typed_keys.pop()
             return True
         if time.monotonic() < self._reads_from or not event.character:
             return False
-        place = self._find(
-            "".join(key.character or "" for key in (*self._typed_keys, event)).casefold()
-        )
+        typed_text = "".join(key.character or "" for key in (*self._typed_keys, event))
+        place = self._find(typed_text.casefold())
         if place is None:
             return False
         self._typed_keys.append(event)
@@ -274,7 +294,9 @@ class Picker(Sheet[str | None]):
         return True
 
     def _move_by_letter(self, event: events.Key) -> bool:
-        """Move the mark for `j` and `k`. Followed by other letters at once, they are a message."""
+        """Move the mark for `j` and `k`; returns whether it did. They stay in the typed keys: if
+        another letter follows at once, they are the beginning of a message.
+        """
         if time.monotonic() < self._reads_from or event.key not in ("j", "k"):
             return False
         if any(key.key not in ("j", "k") for key in self._typed_keys):
@@ -284,24 +306,35 @@ class Picker(Sheet[str | None]):
         return True
 
     def _forget_moves(self, now: float) -> None:
-        """Forget `j` and `k` after a moment: they do not begin a message any more."""
+        """Forget the typed keys if they are only `j` and `k`, and some time has passed since: they
+        do not begin a message any more.
+        """
         has_only_moves = self._typed_keys and all(key.key in ("j", "k") for key in self._typed_keys)
         if has_only_moves and now - self._typed_keys[-1].time > STRAY_GRACE:
             self._typed_keys = []
 
     def _find(self, text: str) -> int | None:
-        """The place of the choice whose label begins with a text, else of the first one whose words
-        begin with its words: `claude` finds `anthropic/claude-…`.
+        """The place of the first choice whose label begins with a text, else of the first one that
+        has for each word of the text a word that begins with it: `claude` finds
+        `anthropic/claude-…`. None if there is no such choice, or no word in the text.
         """
-        labels = [choice.label.partition(" ")[2].casefold() for choice in self._choices]
         words = text.split()
-        places = [n for n, label in enumerate(labels) if label.startswith(text)]
-        places += [n for n, label in enumerate(labels) if all(map(_make_word_test(label), words))]
-        return places[0] if places and words else None
+        if not words:
+            return None
+        # The labels of a short list begin with their numbers.
+        labels = [choice.label.partition(" ")[2].casefold() for choice in self._choices]
+        for place, label in enumerate(labels):
+            if label.startswith(text):
+                return place
+        for place, label in enumerate(labels):
+            begins_a_word = _make_word_test(label)
+            if all(begins_a_word(word) for word in words):
+                return place
+        return None
 
     def _pass_to_prompt(self, keys: Sequence[events.Key]) -> None:
-        """Put typed keys into the prompt below, because they are a message. Enter chooses nothing
-        for a moment.
+        """Pass typed keys to the prompt of the screen below, because they are a message. For a
+        moment Enter chooses nothing, because it may end that message.
         """
         self._typed_keys = []
         self._accepts_from = max(self._accepts_from, time.monotonic() + STRAY_GRACE)

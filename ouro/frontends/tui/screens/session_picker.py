@@ -1,4 +1,4 @@
-"""SessionPicker: search, preview, rename, delete and open sessions."""
+"""SessionPicker: the screen on which sessions are searched, previewed, changed and opened."""
 
 from __future__ import annotations
 
@@ -67,14 +67,15 @@ class SessionList(RowList[SessionMatch]):
         return row.info.id
 
     def heading(self) -> str:
-        columns, room, has_project = self._layout()
+        """The line above the list, with the name of each column above its figures."""
+        columns, title_width, has_project = self._layout()
         figures = "".join(f"{name:>{width}}" for name, width in columns)
         project = "  project" if has_project else ""
-        return set_cell_size("  title", room + 2) + figures + project
+        return set_cell_size("  title", title_width + 2) + figures + project
 
     def _layout(self) -> tuple[list[tuple[str, int]], int, bool]:
-        """The names and widths of the columns, the width of the title, and whether the project is
-        shown.
+        """The layout of a row for the present width: the names and widths of the figures, the width
+        of the title, which gets what is left, and whether the project is shown at the end.
         """
         width = self.scrollable_content_region.width
         columns = [("age", _AGE_WIDTH)]
@@ -86,8 +87,8 @@ class SessionList(RowList[SessionMatch]):
         return columns, max(0, width - used_width - 2), has_project
 
     def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _layout)
-        """The title of a session with its figures. If its messages match the search, the place of
-        the match is shown instead of most figures.
+        """The title of a session, its figures, and its project if there is room. If its messages
+        match the search, the text around the match is shown instead of all figures but the age.
         """
         info = row.info
         figures = (
@@ -96,27 +97,30 @@ class SessionList(RowList[SessionMatch]):
             byte_size(info.size),
             dollars(info.cost),
         )
-        columns, room, has_project = self._layout()
+        columns, title_width, has_project = self._layout()
+        if row.snippet:
+            columns = columns[:1]
         name = session_title(info) + (" (copy)" if info.fork_of else "")
         name = f"{_PINNED if info.pinned else ''}{name}"
-        yield from self._name_cells(name, session_labels(info), room, is_marked)
-        for (_name, column), text in zip(
-            columns[: 1 if row.snippet else None], figures, strict=False
-        ):
-            yield f"{text:>{column}}", "detail"
+        yield from self._name_cells(name, session_labels(info), title_width, is_marked)
+        for (_name, width_of_column), figure in zip(columns, figures, strict=False):
+            yield f"{figure:>{width_of_column}}", "detail"
         if row.snippet:
-            match_starts = [
-                match_start
-                for word in self.words
-                if (match_start := row.snippet.lower().find(word)) >= 0
-            ]
-            start = max(0, min(match_starts, default=0) - _CHARACTERS_BEFORE_MATCH)
-            yield f"  {'…' if start else ''}{clean(row.snippet[start:])}", "found"
+            yield f"  {self._start_near_match(row.snippet)}", "found"
         elif has_project:
             yield f"  {clean(tilde(Path(info.project)))}", "detail"
 
+    def _start_near_match(self, snippet: str) -> str:
+        """A snippet from shortly before the first searched word on; all of it without a match."""
+        lower_snippet = snippet.lower()
+        places = [lower_snippet.find(word) for word in self.words if word in lower_snippet]
+        start = max(0, min(places, default=0) - _CHARACTERS_BEFORE_MATCH)
+        return f"{'…' if start else ''}{clean(snippet[start:])}"
+
     def _name_cells(self, name: str, labels: str, room: int, is_marked: bool) -> Iterable[Cell]:
-        """The title of a session, then its branch, changed files and tags as far as there is room."""
+        """The title of a session, then its labels (branch, changed files and tags), in exactly
+        `room` columns. Labels that would be cut to almost nothing are left out.
+        """
         style = "marked" if is_marked else ""
         labels_room = room - cell_len(name) - len(_GAP)
         if not labels or labels_room < min(cell_len(labels), _MIN_LABELS_WIDTH):
@@ -153,8 +157,14 @@ class SessionPicker(Browser):
         label: Callable[[str, Sequence[str], bool], bool] = lambda _id, _tags, _pinned: False,
         esc: str = "closes",
     ) -> None:
-        """`rename` and `label` (tags, and whether it is pinned) change a session if it is open
-        here, and return whether they did; `esc` labels the Esc key.
+        """Make the screen.
+
+        Args:
+            only: the ids of the sessions to show; empty: all.
+            rename: gives a title to the session with an id, if it is open here; returns whether
+                it is.
+            label: the same for its tags, and for whether it is pinned.
+            esc: what the last line says that Esc does.
         """
         super().__init__("session-picker", keymap, "sessions", SessionList())
         self.wants_to_leave = False
@@ -171,15 +181,18 @@ class SessionPicker(Browser):
         self._session_to_delete: SessionInfo | None = None
         """The session that the open question is about; None without a question."""
         self._asked_in_search = False
+        """Whether the search field had the focus when the question was asked."""
         self._deleted: list[SessionInfo] = []
+        """The sessions that were deleted here and not restored, the last one at the end."""
 
     async def _load(self) -> None:
         """Show the first page of sessions, then all of them. Then prepare the search for similar
-        titles.
+        titles, which is not ready at once.
         """
         session_catalog = self._session_catalog = await self._get_catalog()
 
         def show_progress(done: int, of: int) -> None:
+            """Show how many of the sessions were read. A thread calls it."""
             if of > done:
                 self.app.call_from_thread(
                     self._count.update, f"reading the list … {done:,} of {of:,}"
@@ -208,7 +221,9 @@ class SessionPicker(Browser):
     # Search
 
     def _search_for(self, text: str) -> None:
-        """Search titles at once, and messages a moment later. Does nothing until the list is read."""
+        """Search titles at once, and messages a moment later, so that not each key starts a search.
+        Does nothing until the list is read.
+        """
         if not self._is_loaded:
             return
         changed = self._matches.set_search(text)
@@ -220,18 +235,21 @@ class SessionPicker(Browser):
 
     @work(group="words", exclusive=True)
     async def _search_messages(self, delay: float = 0.0) -> None:
-        """Add matches in messages as they are found, several with one update."""
+        """Search the messages of the sessions after `delay` seconds, and add each match to the list
+        when it is found. Ends if the user searches for something else.
+        """
         await asyncio.sleep(delay)
-        matches, loop, shown_at = self._matches, asyncio.get_running_loop(), 0.0
+        matches, loop = self._matches, asyncio.get_running_loop()
         query = matches.query
         hits = self._session_catalog.search(list(matches.in_scope), query)
         self._show_count(" · searching …")
+        shown_at = 0.0
         try:
             async for hit in hits:
                 if matches.query != query:
                     return
                 matches.add_hit(hit)
-                if loop.time() - shown_at > SHOW_INTERVAL:
+                if loop.time() - shown_at > SHOW_INTERVAL:  # several matches with one update
                     shown_at = loop.time()
                     self._show(" · searching …")
         finally:
@@ -239,6 +257,9 @@ class SessionPicker(Browser):
         self._show()
 
     def _show(self, activity: str = "", *, keep: bool = True) -> None:
+        """Show the matches, and their number with the activity behind it. With `keep` the same row
+        stays marked.
+        """
         self._list.words = self._matches.query.split()
         self._list.with_project = self._matches.scope == ALL
         self._list.show(self._matches.matches(), keep=keep)
@@ -246,22 +267,21 @@ class SessionPicker(Browser):
         self._show_count(activity, len(self._list.rows))
 
     def _show_count(self, activity: str = "", match_count: int | None = None) -> None:
-        """Show the scope and how many sessions are in it; with `match_count` also how many of them
-        match.
+        """Show the scope, how many sessions are in it, and the activity. With `match_count` and a
+        search, also show how many of them match.
         """
         count = f"{len(self._matches.in_scope):,}"
-        numbers = (
-            f"{match_count:,} of {count}"
-            if match_count is not None and self._matches.is_narrowed
-            else count
-        )
-        self._count.update(f"{self._matches.scope} · {numbers}{activity}")
+        if match_count is not None and self._matches.is_narrowed:
+            count = f"{match_count:,} of {count}"
+        self._count.update(f"{self._matches.scope} · {count}{activity}")
 
     def _heading_text(self) -> str:
         return self._list.heading()
 
     async def _page(self) -> Page:
-        """The preview of the marked session: its figures, and its first and last messages."""
+        """The preview of the marked session: what is known of it, the text around a match of the
+        search, and its first and last messages. If they cannot be read, the error instead.
+        """
         match = self._list.marked
         if match is None:
             return Page()
@@ -270,15 +290,16 @@ class SessionPicker(Browser):
             tilde(Path(info.project)),
             info.model.rpartition("/")[2],
             f"began {info.created_at[:10]}",
-        ]
-        facts += [
             plural(info.messages, "message"),
             byte_size(info.size),
             dollars(info.cost),
             info.short_id,
+            session_labels(info),
         ]
-        facts += [session_labels(info), "pinned" if info.pinned else ""]
-        facts += [f"a copy of {info.fork_of[:8]}"] if info.fork_of else []
+        if info.pinned:
+            facts.append("pinned")
+        if info.fork_of:
+            facts.append(f"a copy of {info.fork_of[:8]}")
         page = Page(session_title(info), " · ".join(filter(None, facts)))
         page.add("")
         try:
@@ -289,16 +310,16 @@ class SessionPicker(Browser):
         if match.snippet:
             page.add(f"… {match.snippet} …", "who")
             page.add("")
-        for who, words in preview_lines(preview, max(20, self._page_view.size.width)):
-            page.add(words, speaker=who)
+        for speaker, text in preview_lines(preview, max(20, self._page_view.size.width)):
+            page.add(text, speaker=speaker)
             page.add("")
         return page
 
     # Keys
 
     async def _take_key(self, event: events.Key) -> bool:
-        """Handle a key; returns False if it is text for the search field. While a deletion is asked
-        about, every key is its answer.
+        """Handle a key; returns False if it is text for the search field. While the question of a
+        deletion is open, every key is its answer, and only `y` or the key that deletes confirms.
         """
         if self._session_to_delete is None:
             return await super()._take_key(event)
@@ -332,11 +353,13 @@ class SessionPicker(Browser):
         await self._open(fork=True)
 
     async def _change_scope(self) -> None:
-        if self._is_loaded:
-            self._matches.next_scope()
-            self._show(keep=False)
-            if self._matches.query:
-                self._search_messages()
+        """Show the sessions of this project or of all, and search them again for the same text."""
+        if not self._is_loaded:
+            return
+        self._matches.next_scope()
+        self._show(keep=False)
+        if self._matches.query:
+            self._search_messages()
 
     async def _look_inside(self) -> None:
         self.toggle_class("-looking")
@@ -348,7 +371,7 @@ class SessionPicker(Browser):
         info = self._list.marked.info
 
         async def rename(text: str | None) -> None:
-            """Use the typed title, unless it is empty or the old one."""
+            """Use the typed title, unless it is empty or the old one; None if the user cancelled."""
             name = " ".join(clean(text or "").split())
             if not name or name == info.title:
                 return
@@ -389,20 +412,22 @@ class SessionPicker(Browser):
         )
 
     async def _label(self, info: SessionInfo, tags: Sequence[str], *, pinned: bool) -> None:
-        """Set tags and pin of a session. If it is open, only its own writer can do it."""
+        """Set the tags and the pin of a session. If it is open here, only its own writer can do it;
+        else the catalog does it.
+        """
         if not self._label_open(info.id, tags, pinned):
             await self._attempt(self._session_catalog.label(info, tags, pinned=pinned))
         await self._reload()
 
     async def _delete_session(self) -> None:
-        """Ask whether the marked session shall go to the trash."""
-        if self._list.marked is not None:
-            self._asked_in_search = self._search.has_focus
-            self._list.focus()  # in the search field the key of the answer would be text
-            self._session_to_delete = self._list.marked.info
-            self._show_message(
-                f"Move to trash? y yes · other keys no · “{session_title(self._session_to_delete)}”"
-            )
+        """Ask whether the marked session shall go to the trash; `_take_key` gets the answer."""
+        if self._list.marked is None:
+            return
+        self._asked_in_search = self._search.has_focus
+        self._list.focus()  # in the search field the key of the answer would be text
+        self._session_to_delete = self._list.marked.info
+        title = session_title(self._session_to_delete)
+        self._show_message(f"Move to trash? y yes · other keys no · “{title}”")
 
     def _end_question(self) -> SessionInfo:
         """Close the question about a deletion; returns the session that it was about."""
@@ -415,7 +440,9 @@ class SessionPicker(Browser):
         return info
 
     async def _restore_session(self) -> None:
-        """Restore the session that was deleted last. Without one, the key empties the search."""
+        """Restore the session that was deleted last. If none was deleted here, empty the search
+        field instead: in every other field the key, Ctrl+U, does so.
+        """
         if self._deleted:
             info = self._deleted.pop()
             if await self._attempt(self._session_catalog.store.restore_session(info.id)):
@@ -425,19 +452,23 @@ class SessionPicker(Browser):
             self._search.value = ""
 
     async def _reload(self) -> None:
+        """Read the sessions again, after one was changed, and show those that match."""
         sessions = await self._session_catalog.sessions()
         self._list.with_cost = _has_cost(sessions)
         self._matches.set_sessions(sessions)
         self._show()
 
     def _keys(self) -> Keys:
-        """The keys for the last line. While the list has the focus, they are single letters."""
+        """The keys for the last line, which leaves out those without a key. While the list has the
+        focus, they are single letters.
+        """
         is_in_list = self._list.has_focus
         key_text = self._letter if is_in_list else self._keymap.key_text
         shows_all = self._is_loaded and self._matches.scope == ALL
+        shows_preview = self.has_class("-beside")
         return [
             ("Enter", "resumes"),
-            ("" if self.has_class("-beside") else key_text("look_inside"), "preview"),
+            ("" if shows_preview else key_text("look_inside"), "preview"),
             (self._keymap.key_text("change_scope"), "this project" if shows_all else "all"),
             (key_text("fork_session"), "fork"),
             (key_text("rename_session"), "rename"),

@@ -1,13 +1,13 @@
-"""PromptArea: where the user types; Completion: its suggestions."""
+"""PromptArea: the input in which the user types; PromptBox: its frame, with the sign and the state."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from rich.cells import split_graphemes
 from textual import events
@@ -17,22 +17,17 @@ from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
-from ouro.display import Choice
 from ouro.frontends.clipboard import dropped_image
-from ouro.frontends.file_index import mention, mentioned_name, typed_mention
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
 from ouro.frontends.tui.first_frame import PASTE_GAP
 from ouro.frontends.tui.key_events import EscapedKey
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screen_layout import placeholder
+from ouro.frontends.tui.widgets.completion import Completion
 from ouro.frontends.tui.widgets.placeholders import Placeholders
-from ouro.frontends.tui.widgets.row_list import PickList
 from ouro.frontends.tui.widgets.vim_keys import VimKeys
 from ouro.session.turn_queue import Draft
-
-if TYPE_CHECKING:
-    from ouro.session import Session
 
 CHORD_GAP = 1.0
 """Seconds between the keys of a chord whose first key also has its own action, like Esc in Esc Esc.
@@ -53,82 +48,6 @@ _ACTIONS_WITH_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "pre
 """The actions of the same keys if the prompt contains text."""
 _FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
 """A flag emoji; Rich splits it into two characters."""
-MAX_SUGGESTIONS = 8
-_COMMAND_WORD = re.compile(r"/[\w:-]*\Z")
-
-
-class Completion(PickList):
-    """The popup above the prompt. The prompt keeps the focus and handles the keys.
-
-    The value of a suggestion replaces the typed word; it ends with a space unless it is a command
-    without arguments.
-    """
-
-    def __init__(
-        self,
-        session: Callable[[], Session | None],
-        find_files: Callable[[str], Sequence[str] | None],
-    ) -> None:
-        super().__init__(id="completion")
-        self._session = session
-        self._find_files = find_files
-        self._dismissed = ""
-        self.word = ""
-        """The word that a suggestion replaces."""
-
-    @property
-    def is_open(self) -> bool:
-        return bool(self.rows)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the word is a whole file name, and no other file fits. The attachment bar shows
-        it then, and no list.
-        """
-        is_only = self.word.startswith("@") and len(self.rows) == 1
-        return is_only and self.rows[0].value.strip() == self.word
-
-    def look_at(self, before: str) -> None:
-        """Show suggestions for the word before the cursor."""
-        word = _word_to_complete(before)
-        if word and word == self._dismissed:
-            return
-        self._dismissed = ""
-        suggestions = self._suggest(word) if word else []
-        if word != self.word or suggestions != self.rows:
-            self.word = word
-            self.change(suggestions, keep=False)
-        self.display = bool(suggestions) and not self.is_complete
-
-    def move(self, by: int) -> None:
-        """Mark another suggestion; the first follows the last."""
-        self.place = (self.place + by) % len(self.rows)
-
-    def close(self, before: str = "") -> None:
-        """Close the popup. It stays closed as long as `before` is the text before the cursor."""
-        self._dismissed, self.display = _word_to_complete(before), False
-        self.change([])
-
-    def _suggest(self, word: str) -> list[Choice]:
-        """The commands or files that a typed word may mean."""
-        if word.startswith("/"):
-            # Too heavy to import before the first frame.
-            from ouro.commands.builtin import (
-                matching_commands,
-            )
-
-            return matching_commands(self._session(), word[1:])[:MAX_SUGGESTIONS]
-        names = self._find_files(mentioned_name(word))
-        if names is None:
-            return [Choice(word, "reading the list of files …")]
-        return [Choice(f"{mention(name)} ", name) for name in names]
-
-
-def _word_to_complete(before: str) -> str:
-    """The command or file being typed; empty if it is neither."""
-    if "\n" not in before and _COMMAND_WORD.fullmatch(before):
-        return before
-    return typed_mention(before.rpartition("\n")[2])
 
 
 class PromptArea(TextArea, inherit_bindings=False):
@@ -140,7 +59,7 @@ class PromptArea(TextArea, inherit_bindings=False):
 
     @dataclass
     class Submitted(Message):
-        """The user sends a message; `later`: with the next turn."""
+        """The user sends a message; with `later` it waits for the next turn."""
 
         draft: Draft
         later: bool = False
@@ -153,6 +72,13 @@ class PromptArea(TextArea, inherit_bindings=False):
         withdraw: Callable[[], Draft | None],
         move_beside: Callable[[int], bool],
     ) -> None:
+        """Make the input.
+
+        Args:
+            withdraw: removes the newest message from the queue and returns it; None: there is none.
+            move_beside: moves the mark in the panel above the prompt, up for -1; returns False if
+                it cannot.
+        """
         super().__init__(id="prompt", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
         self.cursor_blink = False
         self.attachments = Placeholders()
@@ -165,19 +91,23 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._walk: HistoryWalk | None = None
         self._stashed: list[str] = []
         self._chord = ""
+        """The keys of a chord that has begun; empty if none has."""
         self._chord_until = float("inf")
+        """Until when the next key belongs to the chord."""
         self._pasted_at = float("-inf")
+        """When the last key or text of a paste came."""
         self._typed_at = float("-inf")
         self._palette: Screen[Any] | None = None
         """The sheet that Ctrl+P opened last."""
         self._vim: VimKeys | None = None
 
     def use_editing(self, editing: str) -> None:
-        """Edit as `vim` or `emacs`."""
-        recalls = {"previous": self.action_previous, "next": self.action_next}
-        copy = self.app.copy_to_clipboard
-        self._vim = VimKeys(self, copy, lambda name: recalls[name]()) if editing == "vim" else None
-        self.post_message(self.Changed(self))
+        """Edit with the keys of `vim`, or with those of `emacs`, which are the keys of the keymap."""
+        self._vim = None
+        if editing == "vim":
+            recalls = {"previous": self.action_previous, "next": self.action_next}
+            self._vim = VimKeys(self, self.app.copy_to_clipboard, lambda name: recalls[name]())
+        self.post_message(self.Changed(self))  # so that the frame shows the mode
 
     @property
     def vim_mode(self) -> str:
@@ -186,7 +116,7 @@ class PromptArea(TextArea, inherit_bindings=False):
 
     @property
     def typed_at(self) -> float:
-        """When the last character of the present text was typed."""
+        """When the last character of the present text was typed; minus infinity without a text."""
         return self._typed_at if self.text else float("-inf")
 
     @property
@@ -217,8 +147,8 @@ class PromptArea(TextArea, inherit_bindings=False):
             )
 
     async def _on_key(self, event: events.Key) -> None:
-        """Handle a key and draw its effect at once. A key that is not handled is left to Textual,
-        which types it or passes it to the app.
+        """Handle a key, and draw its effect as soon as it is there. A key that is not handled is left
+        to Textual, which types it or passes it to the app.
         """
         self.call_next(self._draw_at_once)
         if event.is_printable:
@@ -243,7 +173,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         )
 
     def _is_escape_for_vim(self, event: events.Key) -> TypeGuard[EscapedKey]:
-        """Whether Esc and a character that came at once are two keys: Esc ends something in Vim."""
+        """Whether a key that came as Esc and a character means two keys, because Vim waits for an Esc
+        that ends something. Else it is Alt with the character.
+        """
         return isinstance(event, EscapedKey) and self._vim is not None and not self._vim.is_idle
 
     async def _press_both(self, event: EscapedKey) -> None:
@@ -254,11 +186,11 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.put(event.character_after)
 
     async def _act_on_key(self, event: events.Key) -> bool:
-        """Handle a key, or the last key of a chord. Returns False if the key is to be typed, or to
-        be handled by the app.
+        """Run the action of a key, or that of the chord which it completes. Returns False if the key
+        is to be typed, or to be handled by the app.
 
-        The first key of a chord that also has an action of the app is remembered, and still
-        handled by the app.
+        A key that begins a chord has no action here; if it has one in the app, it returns False,
+        so that the app runs it.
         """
         key_or_chord = self._resolve_chord(event)
         action = self._actions.get(key_or_chord)
@@ -266,8 +198,8 @@ class PromptArea(TextArea, inherit_bindings=False):
             return True
         if any(chord.startswith(f"{key_or_chord} ") for chord in self._actions):
             return self._begin_chord(key_or_chord, event.time)
-        belongs_to_text = action == "help" and event.is_printable and bool(self.text)
-        if not action or belongs_to_text:  # `?` opens the help only in an empty prompt
+        is_typed_question_mark = action == "help" and event.is_printable and bool(self.text)
+        if not action or is_typed_question_mark:  # `?` opens the help only in an empty prompt
             return False
         await self._run_action(action)
         return True
@@ -284,6 +216,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             await self.run_action(action)
 
     async def _run_in_app(self, action: str) -> None:
+        """Run an action of the app; if it was `palette`, remember the sheet that it opened."""
         await self.run_action(f"app.press('{action}')")
         self._palette = self.app.screen if action == "palette" else None
 
@@ -298,12 +231,16 @@ class PromptArea(TextArea, inherit_bindings=False):
         return True
 
     def _insert_pasted(self, event: events.Key) -> bool:
-        """Insert a key of a paste that the terminal sends as keys; returns whether it was one."""
+        """Insert a key that came so soon after a paste that it belongs to it, because the terminal
+        sends some of the text as keys; returns whether it did so. Enter is a line break then.
+        """
         if event.time - self._pasted_at >= PASTE_GAP:
             return False
         self._pasted_at = event.time
-        word = event.character if event.is_printable and event.character else ""
-        self.put("\n" if event.key in ("enter", "ctrl+j") else word)
+        if event.key in ("enter", "ctrl+j"):
+            self.put("\n")
+        elif event.is_printable and event.character:
+            self.put(event.character)
         return True
 
     def _handle_by_vim(self, event: events.Key) -> bool:
@@ -316,17 +253,23 @@ class PromptArea(TextArea, inherit_bindings=False):
         return True
 
     def _resolve_chord(self, event: events.Key) -> str:
-        """The chord of the previous key and this one, or this key if the two are not a chord."""
-        chord, self._chord = self._chord, ""
-        both = f"{chord} {event.key}"
-        is_chord = event.time <= self._chord_until and any(
-            f"{key} ".startswith(f"{both} ") for key in self._actions
-        )
-        return both if chord and is_chord else event.key
+        """The chord that this key continues, with all its keys; or this key alone, if no chord has
+        begun, it is too late, or no chord begins with these keys. Ends the chord that had begun.
+        """
+        begun, self._chord = self._chord, ""
+        if not begun or event.time > self._chord_until:
+            return event.key
+        chord = f"{begun} {event.key}"
+        # With the blank, `escape e` is not the beginning of `escape enter`.
+        is_known = any(f"{key} ".startswith(f"{chord} ") for key in self._actions)
+        return chord if is_known else event.key
 
     def _begin_chord(self, key: str, at: float) -> bool:
-        """Remember the first key of a chord. Returns False if the app has an action for the key: it
-        then runs, too. With text in the prompt such a key begins no chord.
+        """Remember the first keys of a chord, `key`, which came `at` this time; returns whether the
+        key is used up.
+
+        It is not if the app has an action for it, which then runs, too. Such a key begins a chord
+        only in an empty prompt, and the next key must follow within CHORD_GAP.
         """
         if key not in self._app_keys:
             self._chord, self._chord_until = key, float("inf")
@@ -336,21 +279,26 @@ class PromptArea(TextArea, inherit_bindings=False):
         return False
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """Insert a paste: the image whose path it is, a placeholder if it is long, else the text."""
+        """Insert a paste: for the path of an image the image, for a long text a placeholder, else the
+        text. A long text that is pasted again replaces its placeholder, because the user wants to
+        see it.
+        """
         event.prevent_default()
         self._pasted_at = event.time
         image = await asyncio.to_thread(dropped_image, event.text)
         if image:
             self.put(f"{self.attachments.add_image(image)} ")
             return
-        folded = self.attachments.fold(event.text)
-        if folded in self.attachments.pastes_in(self.text):  # pasted again: to see it
+        text_or_placeholder = self.attachments.fold(event.text)
+        if text_or_placeholder in self.attachments.pastes_in(self.text):
             self.action_unfold()
         else:
-            self.put(folded)
+            self.put(text_or_placeholder)
 
     def _steer_completion(self, key: str, action: str | None) -> bool:
-        """Handle a key for the suggestions, if they are shown; returns whether it was for them."""
+        """Handle a key for the suggestions, if they are shown; returns whether it was for them. With
+        only one suggestion that is typed already, a key is not for them, unless it queues.
+        """
         if key != "escape" and action not in ("previous", "next", "send", "queue"):
             return False
         completion = self.completion
@@ -370,20 +318,24 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.focus()
 
     def _accept(self, send: bool) -> bool:
-        """Insert the marked suggestion; returns whether the key is used up. If not, Enter sends the
-        command that is complete. After Tab at a folder, what is in it is suggested.
+        """Insert the marked suggestion; returns whether the key is used up. With `send` it is not if
+        the command is complete: Enter then sends it, too. A folder is inserted without the end of its
+        suggestion if it was not typed yet, so that what is in it is suggested next.
         """
         suggestion, word = self.completion.marked, self.completion.word
-        if suggestion is None or (send and suggestion.value.strip() == word):
+        if suggestion is None:
             return False
+        if send and suggestion.value.strip() == word:
+            return False  # all of it is typed already
         row, column = self.cursor_location
         folder = suggestion.value.rstrip(' "')
         enters_folder = not send and folder.endswith("/") and folder != word
-        value = folder if enters_folder else suggestion.value
-        self.replace(value, (row, column - len(word)), (row, column))
+        inserted = folder if enters_folder else suggestion.value
+        self.replace(inserted, (row, column - len(word)), (row, column))
         if not enters_folder:
             self.completion.close(self.before_cursor)
-        return not (send and not suggestion.value.endswith(" "))
+        needs_arguments = suggestion.value.endswith(" ")
+        return needs_arguments or not send
 
     async def action_send(self) -> None:
         """Send the message. After a backslash, begin a new line instead."""
@@ -397,19 +349,20 @@ class PromptArea(TextArea, inherit_bindings=False):
         await self._submit(later=True)
 
     async def _submit(self, later: bool) -> None:
-        """Send the text, and show what was stashed. On empty input the key has its action of
-        the app.
+        """Send the text, with `later` for the next turn, and show the text that was stashed last. On
+        empty input the key has its action of the app.
         """
         draft = self.attachments.expand(self.text)
         if not draft.text:
-            await self.run_action(f"app.press('{'queue' if later else 'send'}')")
+            action = "queue" if later else "send"
+            await self.run_action(f"app.press('{action}')")
             return
         self._history.add(draft.text)
         self._walk = None
         self.completion.close()
         self.fill(self._stashed.pop() if self._stashed else "")
         self.history.clear()
-        if not self._stashed and not self.text:
+        if not self._stashed and not self.text:  # else their placeholders are still needed
             self.attachments = Placeholders()
         if self._vim is not None:
             self._vim.begin_message()
@@ -419,20 +372,25 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.put("\n")
 
     def action_previous(self) -> None:
-        """Go up: in the text, then in the history. On empty input, first mark a session above, or
-        edit the newest queued message.
+        """Go up: in the text, and from its first line to the message before in the history. On empty
+        input, first move the mark of the panel above; without one, edit the newest queued message.
         """
-        if not self.text and self._move_beside(-1):
-            return
-        if not self.text and (draft := self._withdraw()) is not None:
-            self.fill(self.attachments.restore(draft))
-        elif self.navigator.is_first_wrapped_line(self.cursor_location):
+        if not self.text:
+            if self._move_beside(-1):
+                return
+            draft = self._withdraw()
+            if draft is not None:
+                self.fill(self.attachments.restore(draft))
+                return
+        if self.navigator.is_first_wrapped_line(self.cursor_location):
             self._recall(-1)
         else:
             self.action_cursor_up()
 
     def action_next(self) -> None:
-        """Go down: in the text, then in the history. On empty input, first mark a session below."""
+        """Go down: in the text, and from its last line to the next message in the history. On empty
+        input, first move the mark of the panel above.
+        """
         if not self.text and self._move_beside(1):
             return
         if self.navigator.is_last_wrapped_line(self.cursor_location):
@@ -442,11 +400,12 @@ class PromptArea(TextArea, inherit_bindings=False):
 
     def _recall(self, by: int) -> None:
         """Show the message that is so many places later in the history; negative is earlier. At its
-        ends nothing happens.
+        ends nothing happens. A text that is not of the history is the start of a new walk.
         """
         if self._walk is None or not self._walk.shows(self.text):
             self._walk = HistoryWalk(self._history.entries(), self.text)
-        if (entry := self._walk.move(by)) is not None:
+        entry = self._walk.move(by)
+        if entry is not None:
             self.fill(entry)
             self.completion.close(self.before_cursor)
 
@@ -464,18 +423,20 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.fill(self._stashed.pop())
 
     def action_unfold(self) -> None:
-        """Replace the placeholder of a long paste by its text. The last one before the cursor comes
-        first.
+        """Replace the placeholder of one long paste by its text: the last one before the cursor, else
+        the first one of the prompt.
         """
         names = self.attachments.pastes_in(self.text)
         if not names:
             return
         before = [name for name in names if name in self.before_cursor]
-        placeholder = max(before, key=self.before_cursor.rfind) if before else names[0]
-        at = self.text.index(placeholder)
-        row, column = self.text.count("\n", 0, at), at - self.text.rfind("\n", 0, at) - 1
-        text = self.attachments.expand_text(placeholder)
-        self.replace(text, (row, column), (row, column + len(placeholder)))
+        name = max(before, key=self.before_cursor.rfind) if before else names[0]
+        place = self.text.index(name)
+        row = self.text.count("\n", 0, place)
+        start_of_row = self.text.rfind("\n", 0, place) + 1
+        column = place - start_of_row
+        text = self.attachments.expand_text(name)
+        self.replace(text, (row, column), (row, column + len(name)))
 
     def action_clear(self) -> None:
         """Clear the text; Up brings it back, as long as ouro runs."""
@@ -494,31 +455,34 @@ class PromptArea(TextArea, inherit_bindings=False):
         return True
 
     def get_cursor_left_location(self) -> tuple[int, int]:
-        """Treat a joined emoji, a flag and a placeholder as one character."""
+        """One character to the left, or as Textual does at the start of a line. A joined emoji, a flag
+        and a placeholder count as one character.
+        """
         row, column = self.cursor_location
-        before = [end for end in self._character_ends(row) if end < column]
+        before = [edge for edge in self._character_edges(row) if edge < column]
         return (row, before[-1]) if before else super().get_cursor_left_location()
 
     def get_cursor_right_location(self) -> tuple[int, int]:
+        """The same to the right."""
         row, column = self.cursor_location
-        after = [end for end in self._character_ends(row) if end > column]
+        after = [edge for edge in self._character_edges(row) if edge > column]
         return (row, after[0]) if after else super().get_cursor_right_location()
 
-    def _character_ends(self, row: int) -> list[int]:
-        """The columns at which the visible characters of a line end."""
+    def _character_edges(self, row: int) -> list[int]:
+        """The columns of a line between which the cursor jumps: 0, and the ends of its characters.
+        Those inside of a flag or a placeholder are left out.
+        """
         line = self.document.get_line(row)
         joined_pattern = "|".join([_FLAG, *map(re.escape, self.attachments.placeholders())])
-        inner_columns = {
-            place
-            for match in re.finditer(joined_pattern, line)
-            for place in range(match.start() + 1, match.end())
-        }
+        inner_columns: set[int] = set()
+        for match in re.finditer(joined_pattern, line):
+            inner_columns.update(range(match.start() + 1, match.end()))
         characters, _width = split_graphemes(line)
         return [0, *(end for _start, end, _cells in characters if end not in inner_columns)]
 
     def action_delete_to_start_of_line(self) -> None:
-        """Delete up to the line break, as in a shell. Textual deletes up to where the line is
-        wrapped.
+        """Delete up to the line break before the cursor, as in a shell. Textual deletes only up to
+        where the line is wrapped.
         """
         row, column = self.cursor_location
         if column:
@@ -527,15 +491,19 @@ class PromptArea(TextArea, inherit_bindings=False):
             super().action_delete_to_start_of_line()
 
     async def action_delete_to_end_of_line_or_delete_line(self) -> None:
+        """Delete up to the line break after the cursor, or that line break itself."""
         row, column = self.cursor_location
-        if column < (end := len(self.document.get_line(row))):
+        end = len(self.document.get_line(row))
+        if column < end:
             self._delete_via_keyboard((row, column), (row, end))
         else:
             await super().action_delete_to_end_of_line_or_delete_line()
 
 
 class PromptBox(Horizontal):
-    """The sign and the prompt; the sign is `!` while a shell line is written."""
+    """The frame of the prompt, with a sign before it, which is `!` while a shell line is written. The
+    frame shows the mode of permissions, the mode of Vim, and how long a turn has worked.
+    """
 
     def __init__(self, prompt: PromptArea) -> None:
         self._prompt = prompt
@@ -547,13 +515,7 @@ class PromptBox(Horizontal):
     def on_resize(self) -> None:
         """Fit the hint of the prompt to its width, and move the suggestions above its new height."""
         self._prompt.placeholder = placeholder(self.content_size.width - 2)
-        # The popup stays above.
-        self._prompt.completion.styles.margin = (
-            0,
-            0,
-            self.outer_size.height + 1,
-            0,
-        )
+        self._prompt.completion.styles.margin = (0, 0, self.outer_size.height + 1, 0)
         self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
 
     def on_text_area_changed(self) -> None:
@@ -563,7 +525,7 @@ class PromptBox(Horizontal):
         self.border_subtitle = self._prompt.vim_mode
 
     def show_mode(self, mode: str) -> None:
-        """Give the frame the colour of the mode; `ask` has none."""
+        """Give the frame the colour of the mode of permissions; `ask` has none."""
         for name in ("edit", "plan", "auto"):
             self.set_class(mode == name, f"-{name}")
 
@@ -579,7 +541,9 @@ class PromptBox(Horizontal):
         self.border_title = ""
 
     def wait_for_answer(self, waits: bool) -> None:
-        """Show that ouro waits; the spinner stops."""
+        """Show from now on that ouro waits for an answer, or that it works. Only a running turn has a
+        text in the frame.
+        """
         self._waits_for_answer = waits
         if self._timer is not None:
             self._tick()

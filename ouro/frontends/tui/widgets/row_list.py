@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ouro.display import Choice
 
 _KEY_STEPS = {"up": -1, "down": 1, "ctrl+p": -1, "ctrl+n": 1}
+"""By how many rows a key moves the mark, also while a search field has the focus."""
 _TO_THE_END = 1_000_000
 _LETTER_STEPS = {
     "j": 1,
@@ -46,8 +47,9 @@ class LineScrollBar(ScrollBar):
     """
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The bar as lines, of which each kind is made only once; a bar that Textual draws in
-        another way is left to it.
+        """The lines of the bar within `crop`. Equal lines are one and the same strip.
+
+        A bar without height, or one that Textual draws in another way, is left to Textual.
         """
         bar = self.render()
         height = max(self.size.height, crop.bottom)
@@ -100,8 +102,8 @@ class LineScroll(ScrollView):
         return self._vertical_scrollbar
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The visible rows. Those of `_rows` skip what Textual does for borders, padding and
-        opacity: a third of the time of a page.
+        """The visible rows. If a subclass returns them from `_rows`, this leaves out what Textual
+        does for borders, padding and opacity, which is a third of the time of a page.
         """
         rows = self._rows(crop)
         if rows is None or any(self.styles.gutter) or self.opacity != 1:
@@ -112,8 +114,8 @@ class LineScroll(ScrollView):
         return [row.crop(*crop.column_span) for row in rows]
 
     def _rows(self, _visible: Region) -> list[Strip] | None:
-        """The visible rows, for a subclass that keeps them. With None, Textual calls `render_line`
-        for each.
+        """The rows of this region, from a subclass that has them ready. None: Textual calls
+        `render_line` for each.
         """
         return None
 
@@ -145,20 +147,19 @@ Cell = tuple[str, str]
 
 
 def code_cells(text: str, room: int, style: str, *, fills: bool = False) -> Iterable[Cell]:
-    """Yield the text as cells of at most `room` columns, or exactly as many if it `fills` them.
-    Text between backticks is code, without them.
+    """Yield the text as cells that together have at most `room` columns; with `fills` blanks after
+    the text make them exactly as many. Text between backticks gets the style `code`, and the
+    backticks are left out.
     """
     pieces = list(split_at_code(text))
     cropped = crop("".join(words for words, _ in pieces), room)
     if fills:
         cropped = set_cell_size(cropped, room)
-    if not pieces or pieces[-1][1]:
-        pieces.append(("", False))
     end = 0
-    for words, is_code in pieces[:-1]:
+    for words, is_code in pieces:
         yield cropped[end : end + len(words)], "code" if is_code else style
         end += len(words)
-    yield cropped[end:], style
+    yield cropped[end:], style  # the blanks
 
 
 class RowList(LineScroll, Generic[T], can_focus=True):
@@ -206,31 +207,35 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         raise NotImplementedError
 
     def show(self, rows: Sequence[T], nothing: str = "", *, keep: bool = True) -> None:
-        """Show these rows, or the text `nothing` if there are none. With `keep` the same row stays
-        marked.
+        """Show these rows, or the text `nothing` if there are none.
+
+        With `keep` the same row stays marked, or if it is gone, the row at its place. Without it
+        the first row is marked.
         """
         old_row = self.marked
-        key = self.key_of(old_row) if keep and old_row is not None else None
-        same_place = next(
-            (
-                place
-                for place, row in enumerate(rows)
-                if key is not None and self.key_of(row) == key
-            ),
-            None,
-        )
+        new_place = 0
+        if keep:
+            new_place = min(self.place, max(0, len(rows) - 1))
+            if old_row is not None:
+                new_place = self._place_of(old_row, rows, default=new_place)
         self.rows, self._nothing = rows, nothing
         self._make_room()
-        if same_place is not None:
-            self.place = same_place
-        else:  # the row is gone: its neighbour, or the first of other rows
-            self.place = min(self.place, max(0, len(rows) - 1)) if keep else 0
+        self.place = new_place
         self._show_place()
         self.refresh()
         if old_row != self.marked:
             self.post_message(self.Marked())
 
+    def _place_of(self, row: T, rows: Sequence[T], *, default: int) -> int:
+        """The place of the row with the same key in other rows; `default` if it is not there."""
+        key = self.key_of(row)
+        for place, other in enumerate(rows):
+            if self.key_of(other) == key:
+                return place
+        return default
+
     def action_move(self, by: int) -> None:
+        """Move the mark by so many rows; negative: up. It stops at the first and the last row."""
         place = max(0, min(len(self.rows) - 1, self.place + by))
         if place != self.place:
             self.place = place
@@ -240,8 +245,8 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         self.action_move(by * max(1, self.size.height - 1))
 
     def take_key(self, key: str, *, is_alone: bool = False) -> bool:
-        """Move the mark for a key; returns whether the key moves it. Letters move it only in a list
-        `is_alone`, without a search field.
+        """Move the mark for a key; returns False if the key does not move it. Letters move it only
+        with `is_alone`: no search field takes them as text.
         """
         steps = {**_KEY_STEPS, **_LETTER_STEPS} if is_alone else _KEY_STEPS
         if key in steps:
@@ -260,13 +265,19 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         self._show_place()
 
     def on_click(self, event: events.Click) -> None:
+        """Mark and pick the row that was clicked."""
         at = event.get_content_offset(self)
-        if at is not None and 0 <= (place := at.y + self.scroll_offset.y) < len(self.rows):
+        if at is None:
+            return
+        place = at.y + self.scroll_offset.y
+        if 0 <= place < len(self.rows):
             self.action_move(place - self.place)
             self.post_message(self.Picked())
 
     def render_line(self, y: int) -> Strip:
-        """The line `y` of the widget: the cells of a row, or the text for an empty list."""
+        """The line `y` of the widget: the cells of the row that is scrolled there, or a line of the
+        text for an empty list. Below the last row it is blank.
+        """
         place, width = y + self.scroll_offset.y, self.scrollable_content_region.width
         cells: list[Cell] = []
         if 0 <= place < len(self.rows):
@@ -288,6 +299,7 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         self.virtual_size = Size(self.size.width, len(self.rows))
 
     def _show_place(self) -> None:
+        """Scroll as little as needed to show the marked row."""
         top, height = self.scroll_offset.y, max(1, self.size.height)
         new_top = min(max(top, self.place - height + 1), self.place)
         if new_top != top:
@@ -295,7 +307,7 @@ class RowList(LineScroll, Generic[T], can_focus=True):
 
 
 class PickList(RowList["Choice"], can_focus=False):
-    """The choices that contain the searched words; the search field has the focus."""
+    """The choices that contain all searched words. It has no focus: the dialog passes it keys."""
 
     def __init__(
         self,
@@ -304,6 +316,7 @@ class PickList(RowList["Choice"], can_focus=False):
         nothing: str = "No matches.",
         id: str | None = None,  # noqa: A002 (Textual's own name)
     ) -> None:
+        """`current` is the value of the choice in use, which is marked first and has a tick."""
         super().__init__(id)
         self._all = self.rows = choices
         self._nothing = nothing
@@ -318,40 +331,43 @@ class PickList(RowList["Choice"], can_focus=False):
         return row.value
 
     def fill(self, choices: Sequence[Choice], nothing: str) -> None:
-        """Show choices that were not there at first; `nothing`: shown if none matches."""
+        """Show choices that were not there at first; `nothing` is shown if none matches."""
         self._nothing = nothing
         self.change(choices)
 
     def narrow(self, text: str) -> None:
+        """Show only the choices that contain all words of this text."""
         words = text.lower().split()
         if words != self._words:
             self._words = words
             self.change(self._all, keep=False)
 
     def change(self, choices: Sequence[Choice], *, keep: bool = True) -> None:
-        """Show other choices; with `keep` the same one stays marked."""
+        """Show those of other choices that contain the searched words. With `keep` the same one
+        stays marked.
+        """
         self._all = choices
-        matching = choices
-        if self._words:
-            texts = [f"{choice.label} {choice.detail}".lower() for choice in choices]
-            pairs = zip(choices, texts, strict=True)
-            matching = [
-                choice for choice, text in pairs if all(word in text for word in self._words)
-            ]
+        matching = choices if not self._words else list(filter(self._matches, choices))
         self.show(matching, self._nothing, keep=keep)
         self.refresh(layout=True)
 
+    def _matches(self, choice: Choice) -> bool:
+        """Whether the label and detail of a choice contain all searched words."""
+        text = f"{choice.label} {choice.detail}".lower()
+        return all(word in text for word in self._words)
+
     def cells(self, choice: Choice, is_marked: bool, width: int) -> Iterable[Cell]:
-        """The label of a choice, a tick for the current one, and its detail. The columns fit the
-        rows that are visible.
+        """The label of a choice, a tick for the current one, and its detail. The widest visible
+        label and detail decide where the details begin.
         """
-        visible_choices = self.rows[self.scroll_offset.y :][: max(1, self.size.height)]
-        longest_detail = max(cell_len(clean(other.detail)) + 2 for other in visible_choices)
-        room = min(longest_detail, width // 2 if width >= 60 else width * 2 // 5)
-        label_width = min(
-            max(cell_len(_label(other)) for other in visible_choices), max(1, width - max(2, room))
-        )
-        tick = "  ✓" if choice.value == self._current and self._current else ""
+        top = self.scroll_offset.y
+        visible_choices = self.rows[top : top + max(1, self.size.height)]
+        widest_label = max(cell_len(_label(other)) for other in visible_choices)
+        widest_detail = max(cell_len(clean(other.detail)) + 2 for other in visible_choices)
+        max_detail = width // 2 if width >= 60 else width * 2 // 5
+        room_for_detail = max(2, min(widest_detail, max_detail))
+        label_width = min(widest_label, max(1, width - room_for_detail))
+        tick = "  ✓" if self._current and choice.value == self._current else ""
         style = "marked" if is_marked else ""
         yield from code_cells(_label(choice), label_width, style, fills=True)
         yield tick, ""
@@ -360,10 +376,12 @@ class PickList(RowList["Choice"], can_focus=False):
             yield from code_cells(detail, max(0, width - label_width - len(tick)), "detail")
 
     def is_cut(self, choice: Choice) -> bool:
-        """Whether the line of a choice is too narrow for it."""
+        """Whether the line of a choice is too narrow for it: it is drawn with more ellipses than the
+        choice itself has.
+        """
         width = self.scrollable_content_region.width - 2
-        drawn = sum(text.count("…") for text, _ in self.cells(choice, True, width))
-        return drawn > f"{choice.label}{choice.detail}".count("…")
+        drawn_ellipses = sum(text.count("…") for text, _ in self.cells(choice, True, width))
+        return drawn_ellipses > f"{choice.label}{choice.detail}".count("…")
 
     def get_content_height(self, *_: object) -> int:
         return max(1, len(self._all))

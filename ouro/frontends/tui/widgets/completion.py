@@ -1,0 +1,99 @@
+"""Completion: the commands and files that complete what the user types in the prompt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ouro.display import Choice
+from ouro.frontends.file_index import mention, mentioned_name, typed_mention
+from ouro.frontends.tui.widgets.row_list import PickList
+
+if TYPE_CHECKING:
+    from ouro.session import Session
+
+MAX_SUGGESTIONS = 8
+_COMMAND_WORD = re.compile(r"/[\w:-]*\Z")
+
+
+class Completion(PickList):
+    """The popup above the prompt. The prompt keeps the focus and handles the keys.
+
+    The value of a suggestion replaces the typed word; it ends with a space unless it is a command
+    without arguments.
+    """
+
+    def __init__(
+        self,
+        session: Callable[[], Session | None],
+        find_files: Callable[[str], Sequence[str] | None],
+    ) -> None:
+        super().__init__(id="completion")
+        self._session = session
+        self._find_files = find_files
+        self._dismissed = ""
+        """The word for which the user has closed the popup; empty if there is none."""
+        self.word = ""
+        """The word that a suggestion replaces."""
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.rows)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the word is a whole file name, and no other file fits. The attachment bar shows
+        it then, and no list.
+        """
+        is_only = self.word.startswith("@") and len(self.rows) == 1
+        return is_only and self.rows[0].value.strip() == self.word
+
+    def look_at(self, before: str) -> None:
+        """Show suggestions for the word at the end of `before`, the text before the cursor. The
+        popup is closed if there are none.
+        """
+        word = _word_to_complete(before)
+        if word and word == self._dismissed:
+            return
+        self._dismissed = ""
+        suggestions = self._suggest(word) if word else []
+        if word != self.word or suggestions != self.rows:
+            self.word = word
+            self.change(suggestions, keep=False)
+        self.display = bool(suggestions) and not self.is_complete
+
+    def move(self, by: int) -> None:
+        """Mark another suggestion; the first follows the last."""
+        self.place = (self.place + by) % len(self.rows)
+
+    def close(self, before: str = "") -> None:
+        """Close the popup. It stays closed for the word at the end of `before`, the text before the
+        cursor.
+        """
+        self._dismissed = _word_to_complete(before)
+        self.display = False
+        self.change([])
+
+    def _suggest(self, word: str) -> list[Choice]:
+        """The commands that begin with a word after `/`, or the files that match one after `@`.
+        Until the list of files is read, a note about it.
+        """
+        if word.startswith("/"):
+            from ouro.commands.builtin import matching_commands  # too heavy before the first frame
+
+            return matching_commands(self._session(), word[1:])[:MAX_SUGGESTIONS]
+        names = self._find_files(mentioned_name(word))
+        if names is None:
+            return [Choice(word, "reading the list of files …")]
+        return [Choice(f"{mention(name)} ", name) for name in names]
+
+
+def _word_to_complete(before: str) -> str:
+    """The word at the end of this text if it is a command (`/…`, the whole text) or a file (`@…`);
+    else empty.
+    """
+    if "\n" not in before and _COMMAND_WORD.fullmatch(before):
+        return before
+    last_line = before.rpartition("\n")[2]
+    return typed_mention(last_line)
