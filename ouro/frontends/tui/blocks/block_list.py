@@ -53,7 +53,9 @@ class TranscriptBlock(ABC):
         self._drawn_for: tuple[int, Palette] | None = None
 
     def lines(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        """The block's lines, drawn again only after a change."""
+        """The block's lines, after a blank one if it has a gap. They are drawn again only after a
+        change of the block, the width or the palette.
+        """
         if self._drawn_for != (width, palette):
             self.forget()
             self._drawn_for = (width, palette)
@@ -64,7 +66,7 @@ class TranscriptBlock(ABC):
         return self.last_lines
 
     def invalidate(self) -> None:
-        """Draw again when it is next shown."""
+        """Note that the block has changed, so that it is drawn again when it is next shown."""
         self._is_drawn = False
         if not self.has_changed and self.changed_blocks is not None:
             self.changed_blocks.append(self)
@@ -94,6 +96,7 @@ class TranscriptBlock(ABC):
 
 
 def estimate_text(text: str, width: int) -> int:
+    """About how many lines a text takes in this width."""
     return text.count("\n") + 1 + len(text) // max(1, width)
 
 
@@ -113,9 +116,11 @@ class BlockList:
         self.total = 0
         """The number of all lines."""
         self._tops = [0]
-        """The first line of each block, as far as it was needed since the last change of a height.
+        """The number of the first line of each block, as far as it was needed since the last change
+        of a height; then that of the line behind them.
         """
         self._drawn: OrderedDict[TranscriptBlock, None] = OrderedDict()
+        """The blocks whose lines are kept, the one that was used last at the end."""
         self._palette = palette
         self._width = 80  # until it is drawn
 
@@ -130,8 +135,8 @@ class BlockList:
         self._rebuild(self.blocks)
 
     def add(self, block: TranscriptBlock) -> None:
-        """Add a block at the end, with a blank line above it unless it and the one before are
-        compact.
+        """Add a block at the end. A blank line is above it, unless it is the first, or both it and the
+        block before are compact. Its height is estimated until it is drawn.
         """
         last = self.blocks[-1] if self.blocks else None
         block.gap = last is not None and not (last.is_compact and block.is_compact)
@@ -153,11 +158,11 @@ class BlockList:
         removed = set(filter(self._has, blocks))
         if not removed:
             return
-        last = self._cut_off_from(min(block.index for block in removed))
+        blocks_from_there = self._cut_off_from(min(block.index for block in removed))
         for block in removed:
             self._drawn.pop(block, None)
         self.moving -= removed
-        for block in last:
+        for block in blocks_from_there:
             block.changed_blocks = None  # it is in no list now; `add` notes that it has changed
             if block not in removed:
                 block.invalidate()  # it moves, and the blank line above it may come or go
@@ -165,26 +170,26 @@ class BlockList:
 
     def _cut_off_from(self, index: int) -> list[TranscriptBlock]:
         """Take the blocks from this index on out of the list; returns them."""
-        last = self.blocks[index:]
-        self.total = self.top(last[0])
+        cut_off = self.blocks[index:]
+        self.total = self.top(cut_off[0])
         del self.blocks[index:], self._tops[index + 1 :]
         self._changed[:] = [block for block in self._changed if block.index < index]
-        return last
+        return cut_off
 
     def _has(self, block: TranscriptBlock) -> bool:
         return block.index < len(self.blocks) and self.blocks[block.index] is block
 
     def draw_changes(self) -> int | None:
-        """Draw the changed blocks that were drawn before. Returns the number of the first changed
-        line; None if no block has changed.
+        """Draw the changed blocks that were shown before, and estimate the heights of the others.
+        Returns the number of the first changed line; None if no block has changed.
         """
-        changed = [self._redraw(block) for block in self._changed]
+        first_changed_lines = [self._redraw(block) for block in self._changed]
         self._changed.clear()
-        return min(changed, default=None)
+        return min(first_changed_lines, default=None)
 
     def _redraw(self, block: TranscriptBlock) -> int:
-        """Draw a changed block, or estimate its height if it was never shown; returns its first
-        changed line.
+        """Draw a changed block, or estimate its height if it was never shown. Returns the number of the
+        first line that differs from the last frame.
         """
         block.has_changed = False
         if block.is_moving:
@@ -197,33 +202,36 @@ class BlockList:
             return top
         old_lines = block.frame_lines
         lines = block.frame_lines = self._draw(block)
-        pairs = enumerate(zip(old_lines, lines, strict=False))
-        return top + next(
-            (n for n, (old, new) in pairs if old is not new), min(len(old_lines), len(lines))
-        )
+        for number, (old_line, line) in enumerate(zip(old_lines, lines, strict=False)):
+            if old_line is not line:
+                return top + number
+        return top + min(len(old_lines), len(lines))
 
     def settle(self, top: int, height: int) -> int:
-        """Draw the `height` lines from `top`. Returns by how many lines the part above them has
-        grown.
+        """Draw the blocks with the `height` lines from `top` on, so that their heights are known.
+        Returns by how many lines the part above has grown: a block that begins above `top` may be
+        higher than it was estimated. Negative: the part is shorter now.
         """
         grown = 0
         for block in islice(self.blocks, self._index_of(top), None):
             if self.top(block) >= top + grown + height:
                 break
-            if not block.is_measured:
-                is_above = self.top(block) < top + grown
-                old_height = block.height
-                self._draw(block)
-                grown += block.height - old_height if is_above else 0
+            if block.is_measured:
+                continue
+            begins_above = self.top(block) < top + grown
+            old_height = block.height
+            self._draw(block)
+            if begins_above:
+                grown += block.height - old_height
         return grown
 
     def draw_ahead(self, top: int, height: int) -> None:
-        """Draw the page above the line `top`, which is likely to be shown next, without moving
-        anything.
+        """Draw the blocks of the page above the line `top`, which is likely to be shown next. Their
+        heights stay as they are, so that nothing moves.
         """
-        for block in self.blocks[
-            self._index_of(max(0, top - height)) : self._index_of(top - 1) + 1
-        ]:
+        first = self._index_of(max(0, top - height))
+        last = self._index_of(top - 1)
+        for block in self.blocks[first : last + 1]:
             self._lines(block)
 
     def settle_end(self, height: int) -> None:
@@ -236,31 +244,41 @@ class BlockList:
             height -= block.height
 
     def line(self, number: int) -> StyledLine | None:
-        if (block_and_line := self.block_at(number)) is None:
+        """The line of this number; None below the last one, and where a block is shorter than it was
+        estimated.
+        """
+        place = self.block_at(number)
+        if place is None:
             return None
-        lines = self._lines(block_and_line[0])
-        return lines[block_and_line[1]] if block_and_line[1] < len(lines) else None
+        block, line_in_block = place
+        lines = self._lines(block)
+        return lines[line_in_block] if line_in_block < len(lines) else None
 
     def lines(self, start: int, end: int) -> Iterator[tuple[int, StyledLine]]:
-        """The lines from `start` to before `end`, numbered; draws them without moving anything."""
+        """Yield the lines from `start` to before `end`, each with its number. Blocks are drawn for it,
+        but their heights stay as they are.
+        """
         for number in range(max(0, start), min(end, self.total)):
             if (line := self.line(number)) is not None:
                 yield number, line
 
     def block_at(self, number: int) -> tuple[TranscriptBlock, int] | None:
-        """The block that has the line `number`, and which of its lines that is."""
+        """The block that has the line `number`, and which of its lines that is, counted from 0. None
+        below the last line.
+        """
         index = self._index_of(number)
-        return (
-            (self.blocks[index], number - self._tops[index]) if index < len(self.blocks) else None
-        )
+        if index >= len(self.blocks):
+            return None
+        return self.blocks[index], number - self._tops[index]
 
     def top(self, block: TranscriptBlock) -> int:
+        """The number of the first line of a block, its blank line included."""
         while len(self._tops) <= block.index:
             self._add_top()
         return self._tops[block.index]
 
     def _index_of(self, line: int) -> int:
-        """The index of the block that has a line; behind the last block if there are fewer lines."""
+        """The index of the block that has this line; the number of blocks if there are fewer lines."""
         while self._tops[-1] <= line and len(self._tops) <= len(self.blocks):
             self._add_top()
         return bisect_right(self._tops, line) - 1
@@ -280,8 +298,8 @@ class BlockList:
             self.add(block)
 
     def _lines(self, block: TranscriptBlock) -> Sequence[StyledLine]:
-        """The lines of a block, drawn if needed. Drops the lines of the block that was used least
-        recently.
+        """The lines of a block, drawn if needed. If more than MAX_DRAWN blocks have their lines then,
+        those of the block that was used least recently are dropped.
         """
         self._drawn[block] = None
         self._drawn.move_to_end(block)

@@ -21,16 +21,20 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _NO_NEWLINE = "\\"
 """Begins the note that a file ends without a newline."""
 _SAME_OR_CHANGED = re.compile(r" +|[-+]+")
-"""Signs of lines that follow each other."""
+"""In a text of the signs of lines: those of lines that are all the same, or all changed."""
 _WORDS = re.compile(r"\w+|\s+|.")
 MAX_COMPARED_LINE = 500
+"""Characters of a line, up to which its changed words are looked for."""
 MIN_SIMILARITY = 0.4
+"""The share of words that two lines have in common, from which on changed words are marked."""
 
 Span = tuple[int, int]
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """A line before the change and its line after it; None if missing. Numbers count from 1."""
+    """A line before the change, and the line after it beside it. A line that does not exist is None,
+    and has the number 0; others count from 1.
+    """
 
     old: str | None
     new: str | None
@@ -43,7 +47,9 @@ class Pair(msgspec.Struct, frozen=True):
 
 
 class LineRun(msgspec.Struct, frozen=True):
-    """Lines of a hunk that follow each other: all are the same before and after, or all changed."""
+    """Lines of a hunk that follow each other: all are the same before and after, or all changed. Its
+    length is the number of lines that it takes side by side.
+    """
 
     olds: Sequence[str]
     news: Sequence[str]
@@ -56,7 +62,7 @@ class LineRun(msgspec.Struct, frozen=True):
         return max(len(self.olds), len(self.news))
 
     def pair(self, place: int) -> Pair:
-        """A line before and after; `place` counts from 0."""
+        """The old line and the new one at `place`, which counts from 0 in this run."""
         old = self.olds[place] if place < len(self.olds) else None
         new = self.news[place] if place < len(self.news) else None
         old_number = 0 if old is None else self.old_number + place
@@ -65,7 +71,9 @@ class LineRun(msgspec.Struct, frozen=True):
 
 
 class HunkLines(Sequence[Pair]):
-    """The lines of a hunk side by side. A pair is made when it is taken: of a long hunk few are."""
+    """The lines of a hunk side by side. A pair is made only when it is taken, because few pairs of a
+    long hunk are.
+    """
 
     def __init__(self, runs: Sequence[LineRun]) -> None:
         self.runs = runs
@@ -91,11 +99,13 @@ class HunkLines(Sequence[Pair]):
             yield from map(run.pair, range(len(run)))
 
     def _pair(self, place: int) -> Pair:
-        number = bisect_right(self._starts, place) - 1
-        return self.runs[number].pair(place - self._starts[number])
+        run_number = bisect_right(self._starts, place) - 1
+        return self.runs[run_number].pair(place - self._starts[run_number])
 
 
 class FileDiff(msgspec.Struct, frozen=True):
+    """A file before and after a change, with its hunks."""
+
     before: str
     """The name of the file before the change, and after it: NO_FILE where there is none."""
     after: str
@@ -105,13 +115,15 @@ class FileDiff(msgspec.Struct, frozen=True):
 
 
 def changed_files(body: Diff, show: Callable[[str], str] = tidy) -> list[FileDiff]:
-    """The files of a diff; `show` makes text that can be printed of a text or a name."""
+    """The files of a diff that have something to show. `show` makes a line or a name printable."""
     files = (_changed_file(change, show) for change in body.changes)
     return [file for file in files if file is not None]
 
 
 def _changed_file(change: FileChange, show: Callable[[str], str]) -> FileDiff | None:
-    """A changed file as lines side by side; None if nothing changed that is shown."""
+    """A changed file as lines side by side; None if it was neither moved, made nor deleted, and no
+    line that is shown has changed.
+    """
     before = NO_FILE if change.before is None else show(change.path)
     after = NO_FILE if change.after is None else show(change.moved_to or change.path)
     old, new = (_lines_without_ends(lines, show) for lines in change.texts())
@@ -135,10 +147,17 @@ def _lines_of_hunk(
     new: Sequence[str],
     first_line: int,
 ) -> HunkLines:
-    """The lines of a hunk side by side: those of `window`, of which `changes` differ."""
+    """The lines of a hunk side by side.
+
+    Args:
+        window: the range of the lines of the hunk, in `old` and in `new`.
+        changes: the ranges that differ; the lines between two of them are the same.
+        first_line: the number of the first line of `old` and `new`.
+    """
     at, end, new_at, new_end = window
+    behind_last_change = (end, end, new_end, new_end)
     runs: list[LineRun] = []
-    for first, last, new_first, new_last in [*changes, (end, end, new_end, new_end)]:
+    for first, last, new_first, new_last in [*changes, behind_last_change]:
         same, same_new = old[at:first], new[new_at:new_first]
         runs += _runs(same, same_new, at + first_line, new_at + first_line)
         changed, changed_new = old[first:last], new[new_first:new_last]
@@ -148,19 +167,20 @@ def _lines_of_hunk(
 
 
 def _runs(olds: Sequence[str], news: Sequence[str], at: int, new_at: int) -> Iterator[LineRun]:
-    """The lines as runs, numbered from `at` and `new_at`. Lines that differ only in what is not
-    shown are the same.
+    """Yield the lines as runs; `at` and `new_at` are the numbers of the first ones. Old and new lines
+    are compared as they are shown: lines that differ only in what is not shown are the same.
     """
     if not olds and not news:
         return
-    same = list(map(eq, olds, news))
-    if not any(same) or (len(olds) == len(news) and all(same)):
-        yield LineRun(olds, news, at, new_at, any(same))
+    are_same = list(map(eq, olds, news))
+    is_one_run = not any(are_same) or (len(olds) == len(news) and all(are_same))
+    if is_one_run:
+        yield LineRun(olds, news, at, new_at, any(are_same))
         return
     # Lines that only the longer side has are changed.
-    same += [False] * abs(len(olds) - len(news))
+    are_same += [False] * abs(len(olds) - len(news))
     start = 0
-    for is_same, group in groupby(same):
+    for is_same, group in groupby(are_same):
         end = start + len(list(group))
         yield LineRun(olds[start:end], news[start:end], at + start, new_at + start, is_same)
         start = end
@@ -171,27 +191,29 @@ def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
     files: list[FileDiff] = []
     reader = iter(rows)
     for row in reader:
-        if row.startswith("--- ") and (target := next(reader, "")).startswith("+++ "):
-            files.append(FileDiff(row[4:], target[4:], [], []))
-        elif files and (found := _HUNK.match(row)):
-            files[-1].names.append(_words_behind(found))
-            _, old_count, _, new_count = _numbers(found)
+        if row.startswith("--- ") and (next_row := next(reader, "")).startswith("+++ "):
+            files.append(FileDiff(row[4:], next_row[4:], [], []))
+        elif files and (head := _HUNK.match(row)):
+            files[-1].names.append(_words_behind(head))
+            _, old_count, _, new_count = _numbers(head)
             rows_of_hunk = list(_read_hunk_lines(reader, old_count, new_count))
-            files[-1].hunks.append(_hunk_lines(found, rows_of_hunk))
+            files[-1].hunks.append(_hunk_lines(head, rows_of_hunk))
         elif not row.startswith(_NO_NEWLINE):
             raise ValueError(f"not part of a unified diff: {row}")
     return files
 
 
 def read_hunk(text: str) -> tuple[str, HunkLines]:
-    """The words behind the head of a hunk of git, and its lines. Raises ValueError if it is none."""
-    head, *rows = text.removesuffix("\n").split("\n")
-    found = _HUNK.match(head)
-    if found is None:
-        raise ValueError(f"not a hunk: {head}")
+    """Read the text of one hunk as git writes it. Returns the words behind the second `@@` of its
+    head, and its lines. Raises ValueError if the text is not a hunk.
+    """
+    first_row, *rows = text.removesuffix("\n").split("\n")
+    head = _HUNK.match(first_row)
+    if head is None:
+        raise ValueError(f"not a hunk: {first_row}")
     # Git may write an empty line without its sign.
-    signed = [row or " " for row in rows if not row.startswith(_NO_NEWLINE)]
-    return _words_behind(found), _hunk_lines(found, signed)
+    signed_rows = [row or " " for row in rows if not row.startswith(_NO_NEWLINE)]
+    return _words_behind(head), _hunk_lines(head, signed_rows)
 
 
 def _words_behind(head: re.Match[str]) -> str:
@@ -199,7 +221,9 @@ def _words_behind(head: re.Match[str]) -> str:
 
 
 def _hunk_lines(head: re.Match[str], rows: Sequence[str]) -> HunkLines:
-    """The lines of a hunk, each with its sign; its head has their numbers."""
+    """The lines of a hunk side by side. Its `head` has their numbers, and each row begins with its
+    sign: `-`, `+`, or a space for a line that is the same.
+    """
     old_start, old_count, new_start, new_count = _numbers(head)
     # An empty range has the number of the line before it.
     old_number = old_start if old_count else old_start + 1
@@ -218,20 +242,24 @@ def _hunk_lines(head: re.Match[str], rows: Sequence[str]) -> HunkLines:
 
 
 def _numbers(head: re.Match[str]) -> list[int]:
-    """The first old line and the number of old lines, and those of the new ones."""
+    """The numbers in the head of a hunk: the first old line, the count of old lines, the first new
+    line, and the count of new lines. A count that is left out is 1.
+    """
     return [int(number or 1) for number in head.groups()]
 
 
 def _lines_with(lines: Sequence[str], signs: str, wanted: str) -> Sequence[str]:
-    """The lines with the sign `wanted`; unchanged lines are on both sides."""
+    """Those of the lines that have the sign `wanted`, `-` or `+`; `signs` has one for each line. Lines
+    with spaces are the same, so all of them are returned.
+    """
     if signs[0] == " ":
         return lines
     return [line for line, sign in zip(lines, signs, strict=True) if sign == wanted]
 
 
 def _read_hunk_lines(reader: Iterator[str], old_count: int, new_count: int) -> Iterator[str]:
-    """Yield the lines of a hunk that has so many old and new ones, each with its sign. Raises
-    ValueError if a row is no line of a hunk.
+    """Yield the rows of a hunk, each with its sign, until it has so many old and new lines. A row with
+    a space is both an old and a new line. Raises ValueError if a row is no line of a hunk.
     """
     while old_count > 0 or new_count > 0:
         row = next(reader, "")
@@ -240,24 +268,33 @@ def _read_hunk_lines(reader: Iterator[str], old_count: int, new_count: int) -> I
             raise ValueError(f"not part of a hunk: {row}")
         if sign != _NO_NEWLINE:
             yield row
-        old_count -= sign in (" ", "-")
-        new_count -= sign in (" ", "+")
+        if sign in (" ", "-"):
+            old_count -= 1
+        if sign in (" ", "+"):
+            new_count -= 1
 
 
 @lru_cache(maxsize=512)
 def find_changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
-    """The spans of changed characters in each line; empty if the lines have little in common."""
+    """The spans of changed characters in the old line, and those in the new one. Both are empty if
+    the lines have little in common, or one is longer than MAX_COMPARED_LINE.
+    """
     if max(len(old), len(new)) > MAX_COMPARED_LINE:
         return [], []
     old_words, new_words = _WORDS.findall(old), _WORDS.findall(new)
     matcher = SequenceMatcher(None, old_words, new_words, autojunk=False)
-    same: list[str] = []
+    same_words: list[str] = []
     for start, _, size in matcher.get_matching_blocks():
-        same += old_words[start : start + size]
-    if 2 * _count_words(same) < MIN_SIMILARITY * _count_words([*old_words, *new_words]):
+        same_words += old_words[start : start + size]
+    words_in_both = 2 * _count_words(same_words)  # each is once in either line
+    if words_in_both < MIN_SIMILARITY * _count_words([*old_words, *new_words]):
         return [], []
-    codes = [code for code in matcher.get_opcodes() if code[0] != "equal"]
-    old_ranges, new_ranges = [code[1:3] for code in codes], [code[3:5] for code in codes]
+    old_ranges: list[Span] = []
+    new_ranges: list[Span] = []
+    for kind, old_start, old_end, new_start, new_end in matcher.get_opcodes():
+        if kind != "equal":
+            old_ranges.append((old_start, old_end))
+            new_ranges.append((new_start, new_end))
     return _spans(old_words, old_ranges), _spans(new_words, new_ranges)
 
 
@@ -267,6 +304,8 @@ def _count_words(words: Iterable[str]) -> int:
 
 
 def _spans(words: Sequence[str], ranges: Sequence[Span]) -> list[Span]:
-    """The columns of ranges of words; empty ranges are left out."""
+    """The columns where ranges of words start and end. An empty range, which has no words on this
+    side, is left out.
+    """
     offsets = list(accumulate(map(len, words), initial=0))
     return [(offsets[first], offsets[last]) for first, last in ranges if first < last]

@@ -58,23 +58,27 @@ class StyledLine:
 
 
 def code_runs(text: str, base: Style, code: Style) -> list[Run]:
-    """A text whose words between backticks are in the style of code, without the backticks."""
+    """The text as runs in the style `base`. What is between backticks is in the style `code`, and the
+    backticks are left out.
+    """
     return [(words, code if is_code else base) for words, is_code in split_at_code(text)]
 
 
 def code_content(text: str, base: str = "") -> Content:
-    """The same for a widget of Textual, whose style `base` is."""
-    parts = [(words, CODE if is_code else base) for words, is_code in split_at_code(text)]
-    return Content.assemble(*parts)
+    """The same as `code_runs`, as the content of a Textual widget; `base` is a style of Textual."""
+    pieces = [(words, CODE if is_code else base) for words, is_code in split_at_code(text)]
+    return Content.assemble(*pieces)
 
 
 def quote_code(text: str) -> str:
-    """Code in a sentence in quotes, where all is in one style."""
+    """The text with quotes instead of the backticks of code, for where all is in one style."""
     return _INLINE_CODE.sub(r"“\1”", text)
 
 
 def split_at_code(text: str) -> Iterator[tuple[str, bool]]:
-    """The parts of a text, each with whether it is code between backticks."""
+    """Yield the pieces of a text without the backticks, each with whether it was between two of them
+    and so is code. No piece is empty.
+    """
     end = 0
     for match in _INLINE_CODE.finditer(text):
         if match.start() > end:
@@ -94,7 +98,8 @@ def tidy(text: str) -> str:
 def show_lines(lines: Sequence[str], show: Callable[[str], str]) -> list[str]:
     """Make each line printable by `show`, which is `tidy` or cleans as much.
 
-    One call cleans all lines, unless an escape sequence may begin in one and end in another.
+    One call of `show` gets all lines, which is faster. If there is an escape sequence, each line
+    gets its own call, because a sequence that begins in one line may end in another.
     """
     text = "".join([f"{line}\n" for line in lines])
     if _ESCAPE_BEGIN.search(text):
@@ -103,14 +108,18 @@ def show_lines(lines: Sequence[str], show: Callable[[str], str]) -> list[str]:
 
 
 def clean_output(text: str) -> str:
-    """The output of a command without terminal control. Of a line that was overwritten, the last
-    state stays.
+    """The output of a command without terminal control. Of a line that was overwritten, only what
+    was written last stays.
     """
-    return tidy(_CARRIAGE_RETURNS.sub("", text) if "\r" in text else text)
+    if "\r" in text:
+        text = _CARRIAGE_RETURNS.sub("", text)
+    return tidy(text)
 
 
 def wrap(runs: Sequence[Run], width: int, *, keeps_spaces: bool = False) -> list[StyledLine]:
-    """Wrap prose between words; long words, Chinese and Japanese are broken anywhere."""
+    """Wrap text into lines of at most `width` cells, between words. Words that are too long, Chinese
+    and Japanese are broken anywhere. The spaces at a break are left out, unless it `keeps_spaces`.
+    """
     width = max(1, width)
     lines: list[StyledLine] = []
     for paragraph in _paragraphs(runs):
@@ -119,11 +128,8 @@ def wrap(runs: Sequence[Run], width: int, *, keeps_spaces: bool = False) -> list
             lines.append(StyledLine([Segment(*run) for run in paragraph]))
             continue
         for start, end, joint in _split_paragraph(text, width, keeps_spaces):
-            lines.append(
-                StyledLine(
-                    [Segment(*run) for run in _slice_runs(paragraph, start, end)], joint=joint
-                )
-            )
+            segments = [Segment(*run) for run in _slice_runs(paragraph, start, end)]
+            lines.append(StyledLine(segments, joint=joint))
     return lines
 
 
@@ -134,21 +140,24 @@ class GrowingText:
         self._width = width
         self._margin = (margin, style)
         self._done: list[StyledLine] = []
+        """All lines but the last, which can change no more."""
         self._last = StyledLine([])
         self._start = 0
+        """Where the last line begins in the text."""
 
     def lines(self, text: str) -> list[StyledLine]:
         """The lines of `text`, which must begin with the text of the last call."""
-        lines = wrap([(text[self._start :], self._margin[1])], self._width)
-        self._start = len(text.rstrip(" ")) - len(lines[-1].text.rstrip(" "))
-        lines[0].joint = self._last.joint
-        *done, self._last = indent(lines, self._margin, self._margin)
+        _, style = self._margin
+        new_lines = wrap([(text[self._start :], style)], self._width)
+        self._start = len(text.rstrip(" ")) - len(new_lines[-1].text.rstrip(" "))
+        new_lines[0].joint = self._last.joint
+        *done, self._last = indent(new_lines, self._margin, self._margin)
         self._done += done
         return [*self._done, self._last]
 
 
 def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
-    """Wrap text and keep its spaces; words that are wider than `width` are broken."""
+    """Wrap text as `wrap` does, but keep all its spaces, as in code."""
     return wrap(runs, width, keeps_spaces=True)
 
 
@@ -158,7 +167,7 @@ def count_fold_lines(text: str, width: int) -> int:
 
 
 def fold_places(text: str, width: int) -> Iterator[tuple[int, int, str]]:
-    """Where each line of `fold` starts and ends, and its joint."""
+    """Where each line of `fold` starts and ends in a text without line breaks, and its joint."""
     width = max(1, width)
     cells = len(text) if text.isascii() else cell_len(text)
     if cells <= width:
@@ -169,13 +178,16 @@ def fold_places(text: str, width: int) -> Iterator[tuple[int, int, str]]:
 def indent(
     lines: Iterable[StyledLine], first: Run, rest: Run, decoration: bool = True
 ) -> list[StyledLine]:
-    """Put `first` before the first line and `rest` before the others. Without `decoration` (list
-    markers), copying keeps these prefixes.
+    """Put `first` before the first line and `rest` before the others. They are decoration, which
+    copying leaves out. Without `decoration`, as for the marker of a list, copying keeps them,
+    except before a line that was wrapped or has decoration already.
     """
     with_margin = []
     for number, line in enumerate(lines):
-        text, style = rest if number else first
-        gutter = line.gutter + len(text) if decoration or line.gutter or line.joint != "\n" else 0
+        text, style = first if number == 0 else rest
+        is_wrapped = line.joint != "\n"
+        is_left_out = decoration or line.gutter > 0 or is_wrapped
+        gutter = line.gutter + len(text) if is_left_out else 0
         with_margin.append(
             StyledLine([Segment(text, style), *line.segments], gutter, line.joint, line.filling)
         )
@@ -193,27 +205,35 @@ def pad(lines: Iterable[StyledLine], width: int, style: Style) -> list[StyledLin
 
 
 def crop(text: str, width: int) -> str:
-    """Cut `text` to one line of at most `width` cells, with `…` at the end if it is cut."""
+    """Make one line of `text`, and cut it to at most `width` cells. If it is cut, it ends with `…`;
+    without any width it is empty.
+    """
     text = " ".join(text.split("\n"))
     if cell_len(text) <= width:
         return text
-    return _take_cells(text, max(0, width - 1)).rstrip() + "…" if width > 0 else ""
+    if width <= 0:
+        return ""
+    return _take_cells(text, width - 1).rstrip() + "…"
 
 
 def text_to_copy(lines: Iterable[StyledLine]) -> str:
-    """The text of these lines for copying: unwrapped, without decoration."""
-    parts: list[str] = []
+    """The text of these lines for copying: without decoration, and without the line breaks of
+    wrapping. Spaces before a line break are left out.
+    """
+    pieces: list[str] = []
     for line in lines:
-        text = line.text
-        text = text[line.gutter : len(text) - line.filling]
-        if parts and line.joint == "\n":
-            parts[-1] = parts[-1].rstrip(" ")
-        parts.append(text if not parts else line.joint + text)
-    return "".join(parts).rstrip(" ")
+        text = line.text[line.gutter : len(line.text) - line.filling]
+        if not pieces:
+            pieces.append(text)
+            continue
+        if line.joint == "\n":
+            pieces[-1] = pieces[-1].rstrip(" ")
+        pieces.append(line.joint + text)
+    return "".join(pieces).rstrip(" ")
 
 
 def _paragraphs(runs: Sequence[Run]) -> Iterator[list[Run]]:
-    """The runs between line breaks."""
+    """Yield the runs of each paragraph: what is between two line breaks."""
     paragraph: list[Run] = []
     for text, style in runs:
         first, *others = text.split("\n")
@@ -225,17 +245,19 @@ def _paragraphs(runs: Sequence[Run]) -> Iterator[list[Run]]:
 
 
 def _slice_runs(runs: Sequence[Run], start: int, end: int) -> Iterator[Run]:
-    """The characters from `start` to before `end`."""
+    """Yield the characters from `start` to before `end`, both counted over all runs."""
     for text, style in runs:
-        if end > 0 and (part := text[max(0, start) : end]):
-            yield part, style
-        start, end = start - len(text), end - len(text)
+        if end > 0 and (piece := text[max(0, start) : end]):
+            yield piece, style
+        start, end = start - len(text), end - len(text)  # counted from the next run on
 
 
 def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tuple[int, int, str]]:
-    """Start, end and joint of each line of a paragraph that is too wide.
+    """Yield start, end and joint of each line of a paragraph that is too wide.
 
-    With `keeps_spaces`, a word that is wider than a line is broken where it stands, as in code.
+    An atom (a word, a run of spaces, or a wide character) that does not fit into the line begins
+    the next one, and is cut if it is wider than a line. With `keeps_spaces`, spaces and such wide
+    words are cut where the line is full, as in code.
     """
     if keeps_spaces and (text.isascii() or _NARROW.fullmatch(text)):
         yield from _split_narrow_code(text, width)
@@ -243,11 +265,12 @@ def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tupl
     start = end = used_cells = 0  # of the line that is filled now
     joint = "\n"
     for atom in _WORDS_AND_SPACES.finditer(text):
-        if atom[1] and not keeps_spaces:
+        is_spaces = atom[1] is not None
+        if is_spaces and not keeps_spaces:
             continue
         used_cells += cell_len(text[end : atom.end()])  # with the spaces before it
         if used_cells > width:
-            begins_new_line = not keeps_spaces or (not atom[1] and cell_len(atom[0]) <= width)
+            begins_new_line = not keeps_spaces or (not is_spaces and cell_len(atom[0]) <= width)
             if begins_new_line:
                 if end > start:
                     yield start, end, joint
@@ -264,15 +287,18 @@ def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tupl
 
 
 def _split_narrow_code(text: str, width: int) -> Iterator[tuple[int, int, str]]:
-    """Split code of which each character takes one cell; ten times as fast as the general way."""
+    """The same as `_split_paragraph` with its spaces, for code of which each character takes one
+    cell: ten times as fast.
+    """
     start, joint = 0, "\n"
     while len(text) - start > width:
         limit = start + width
-        word = text.rfind(" ", start, limit) + 1
-        if text[limit] == " " or not word or _word_end(text, limit) - word > width:
-            word = limit
-        yield start, word, joint
-        start, joint = word, ""
+        end = limit
+        last_word = text.rfind(" ", start, limit) + 1  # 0: there is no space in the line
+        if last_word and text[limit] != " " and _word_end(text, limit) - last_word <= width:
+            end = last_word  # it does not fit into this line, but into the next one
+        yield start, end, joint
+        start, joint = end, ""
     yield start, len(text), joint
 
 
@@ -282,8 +308,8 @@ def _word_end(text: str, start: int) -> int:
 
 
 def _take_cells(text: str, cells: int, at_least_one: bool = False) -> str:
-    """The start of a text that fits into so many cells. Emoji of several characters are not split,
-    except in a very long word.
+    """The start of a text that fits into so many cells; with `at_least_one` its first character even
+    if that is too wide. Emoji of several characters are not split, except in a very long word.
     """
     text = text[: 16 * max(cells, 1)]  # a word of 20,000 letters took 0.5 s
     if text.isascii():
@@ -298,22 +324,27 @@ def _take_cells(text: str, cells: int, at_least_one: bool = False) -> str:
 
 
 def selected_text(lines: Iterable[tuple[int, StyledLine]], selection: Selection) -> str:
-    """The selected text of numbered lines, without line breaks that come from wrapping."""
+    """The selected text of these lines, each with its number in the transcript. Decoration and line
+    breaks that come from wrapping are left out.
+    """
     selected_lines = []
     for number, line in lines:
         first, last = selection.get_span(number) or (0, 0)
         text = line.text[: len(line.text) - line.filling]
-        text = text if last == -1 else text[:last]
+        if last != -1:  # -1: the selection goes to the end of the line
+            text = text[:last]
         selected_lines.append(StyledLine([Segment(text)], max(first, line.gutter), line.joint))
     return text_to_copy(selected_lines)
 
 
 def mark_span(line: StyledLine, span: tuple[int, int], style: Style) -> StyledLine:
-    """Draw the characters of `span` in another style; -1 is the end of the line."""
-    end = len(line.text) if span[1] == -1 else span[1]
-    segments = [
-        Segment(text, style) for text, style in restyle_spans(line.runs, [(span[0], end)], style)
-    ]
+    """The line with another style added to the characters of `span`, from its first number to before
+    its second one; -1 there is the end of the line.
+    """
+    start, end = span
+    if end == -1:
+        end = len(line.text)
+    segments = [Segment(*run) for run in restyle_spans(line.runs, [(start, end)], style)]
     return StyledLine(segments, line.gutter, line.joint, line.filling)
 
 
@@ -323,7 +354,9 @@ def restyle_spans(
     inside: Style,
     outside: Style | None = None,
 ) -> Iterator[Run]:
-    """Add a style to the characters in `spans`, and another one to the rest."""
+    """Yield the runs with the style `inside` added to the characters in `spans`, which are counted
+    over all runs, and `outside` added to the others.
+    """
     offset = 0
     for text, style in runs:
         outside_style = style + outside if outside else style
@@ -331,25 +364,30 @@ def restyle_spans(
         touching_spans = [span for span in spans if span[0] < end and span[1] > offset]
         if touching_spans:
             inside_style = style + inside
-            for part, is_inside in _cut_at(text, offset, touching_spans):
-                yield part, inside_style if is_inside else outside_style
+            for piece, is_inside in _cut_at(text, offset, touching_spans):
+                yield piece, inside_style if is_inside else outside_style
         else:
             yield text, outside_style
         offset = end
 
 
 def _cut_at(text: str, offset: int, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
-    """The parts of a text that begins at `offset`, and whether each is in one of the spans."""
-    ends = {max(0, min(len(text), cut - offset)) for span in spans for cut in span}
-    for start, end in pairwise(sorted({0, len(text), *ends})):
+    """Cut a text where a span starts or ends. Yields each piece, with whether it is in a span. The
+    text begins at `offset`, from which the spans are not counted.
+    """
+    cuts = {0, len(text)}
+    for span in spans:
+        cuts.update(max(0, min(len(text), place - offset)) for place in span)
+    for start, end in pairwise(sorted(cuts)):
         yield text[start:end], any(first <= offset + start < last for first, last in spans)
 
 
 def join_fitting(items: Sequence[str], width: int, most: int) -> str:
-    """Join items to at most `most` lines. The first and the last item stay; others are left out if
-    they do not fit.
+    """Join items with dots into at most `most` lines of this width. The first and the last item
+    always stay; those between are left out if there is no room for them.
     """
-    fitting_items = [*items[:1], *items[1:][-1:]]
+    first_and_last = [*items[:1], *items[1:][-1:]]  # one item is not repeated
+    fitting_items = first_and_last
     for item in items[1:-1]:
         longer = [*fitting_items[:-1], item, fitting_items[-1]]
         if len(_fill_lines(longer, width)) <= most:
@@ -358,7 +396,7 @@ def join_fitting(items: Sequence[str], width: int, most: int) -> str:
 
 
 def _fill_lines(items: Sequence[str], width: int) -> list[str]:
-    """Items put into lines, as many in each as fit `width`."""
+    """Join items with dots into lines. An item that does not fit into a line begins the next one."""
     lines = list(items[:1])
     for item in items[1:]:
         if len(lines[-1]) + 3 + len(item) <= width:

@@ -38,15 +38,17 @@ class DrawnPage:
 
 
 class PagedLines(Sequence[StyledLine]):
-    """The lines of pages, one page below the other. A page is drawn when its lines are read;
-    `margin` precedes each line.
+    """The lines of pages, one page below the other. A page is drawn when one of its lines is read.
+    `margin` is put before each line.
     """
 
     def __init__(self, pages: Sequence[LinePage], margin: Run | None = None) -> None:
         self._pages = pages
         self._margin = margin
         self._tops = list(accumulate((page.height for page in pages), initial=0))
+        """The number of the first line of each page; at the end that of all lines."""
         self._drawn: OrderedDict[int, Sequence[StyledLine]] = OrderedDict()
+        """The lines of the pages that were drawn last, by the places of the pages."""
         self._lock = Lock()
         """A thread may draw pages before they are seen."""
 
@@ -79,14 +81,18 @@ class PagedLines(Sequence[StyledLine]):
             self._page(page)
 
     def _pages_with(self, start: int, end: int) -> range:
-        """The pages with the lines from `start` to before `end`, as far as there are any."""
+        """The places of the pages with the lines from `start` to before `end`. Lines that do not
+        exist are left out, so that the range may be empty.
+        """
         start, end = max(0, start), min(end, len(self))
         if start >= end:
             return range(0)
-        return range(self.page_at(start)[0], self.page_at(end - 1)[0] + 1)
+        first_page, _ = self.page_at(start)
+        last_page, _ = self.page_at(end - 1)
+        return range(first_page, last_page + 1)
 
     def page_at(self, number: int) -> tuple[int, int]:
-        """The place of the page with this line, and the place of the line in it."""
+        """The place of the page with the line `number`, and the place of the line in that page."""
         page = bisect_right(self._tops, number) - 1
         return page, number - self._tops[page]
 
@@ -103,7 +109,7 @@ class PagedLines(Sequence[StyledLine]):
         return PagedLines(self._pages, margin)
 
     def below(self, lines: Sequence[StyledLine]) -> PagedLines:
-        """New lines with these on top."""
+        """The same pages below these lines, which get no margin."""
         first, margin = DrawnPage(lines), self._margin
         if margin is None:
             return PagedLines([first, *self._pages])
@@ -114,7 +120,9 @@ class PagedLines(Sequence[StyledLine]):
         return self._page(page)[place]
 
     def _page(self, place: int) -> Sequence[StyledLine]:
-        """The lines of a page, drawn if they are not among those drawn last."""
+        """The lines of the page at this place. They are drawn if they are not kept; the lines of
+        MAX_PAGES pages are, those that were read last.
+        """
         with self._lock:
             lines = self._drawn.get(place)
             if lines is not None:
@@ -139,18 +147,18 @@ class _IndentedPage:
 
 
 def _draw_page(page: LinePage, margin: Run | None, is_colored: bool = True) -> Sequence[StyledLine]:
-    """The lines of a page, indented by the margin."""
+    """The lines of a page, each behind the margin if there is one."""
     lines = page.draw(is_colored=is_colored)
     return lines if margin is None else indent(lines, margin, margin)
 
 
 def put_below(above: Sequence[StyledLine], lines: Sequence[StyledLine]) -> Sequence[StyledLine]:
-    """Both, one below the other, without drawing pages."""
+    """Put `lines` below those of `above`. If `lines` have pages, none of them is drawn for it."""
     return lines.below(above) if isinstance(lines, PagedLines) else [*above, *lines]
 
 
 def put_right_of(margin: Run, lines: Sequence[StyledLine]) -> Sequence[StyledLine]:
-    """The lines behind a margin, without drawing pages."""
+    """Put each line behind a margin. If the lines have pages, none of them is drawn for it."""
     if isinstance(lines, PagedLines):
         return lines.with_margin(margin)
     return indent(lines, margin, margin)

@@ -38,7 +38,12 @@ _CLOCK_SECONDS = 0.25
 
 
 class TranscriptView(LineScroll):
-    """All blocks of a session. Stays at its end unless the user scrolled up."""
+    """All blocks of a session. Stays at its end unless the user scrolled up.
+
+    Args:
+        outputs_key: the key that opens tool outputs, as blocks name it.
+        clock: the seconds that running blocks show.
+    """
 
     class TopReached(Message):
         """The user scrolled to the first line."""
@@ -79,6 +84,7 @@ class TranscriptView(LineScroll):
         self._last_seen: tuple[TranscriptBlock, int] | None = None
         """The last block when the user left the end, and how many of its lines were there."""
         self._is_arranging = False
+        """Whether it changes its own height or position, which is no scroll by the user."""
         self._card: TranscriptBlock | None = None
         """The card that is marked by keys."""
         self._search_text = ""
@@ -87,15 +93,18 @@ class TranscriptView(LineScroll):
         """The last match: a block and the number of its line."""
 
     def add(self, block: TranscriptBlock, *, start: TranscriptBlock | None = None) -> None:
-        """Add a block. If all from `start` on is longer than the screen, scroll to `start`."""
+        """Add a block at the end. `start` is the first block of what is added together: if all from
+        there on is longer than the screen, scroll to its first line instead of the end.
+        """
         self._blocks.add(block)
         self.draw_soon()
         if start is None or not self.following:
             return
         self._draw()
-        if self._blocks.total - self._blocks.top(start) - start.gap > self.size.height:
+        lines_from_start = self._blocks.total - self._blocks.top(start) - start.gap
+        if lines_from_start > self.size.height:
             self._go_to(start, int(start.gap))
-            self._last_seen = (block, 0)
+            self._last_seen = (block, 0)  # none of its lines, so that the hint counts them
 
     def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
         """Put blocks before all others, without moving what is visible."""
@@ -108,14 +117,15 @@ class TranscriptView(LineScroll):
         return self._blocks.blocks
 
     def draw_soon(self) -> None:
-        """Draw all changes together with the next frame, once the widget is mounted."""
+        """Draw all changes with the next frame: MIN_FRAME from now, or later if the last frame was
+        slow. Does nothing before the widget is mounted.
+        """
         if self._frame_timer is None and self.is_mounted:
-            self._frame_timer = self.set_timer(
-                max(MIN_FRAME, self._frame_cost * FRAME_PAUSE_FACTOR), self._draw
-            )
+            pause = max(MIN_FRAME, self._frame_cost * FRAME_PAUSE_FACTOR)
+            self._frame_timer = self.set_timer(pause, self._draw)
 
     def _draw(self) -> None:
-        """Draw what has changed. The next frame waits longer if this one was slow."""
+        """Draw what has changed, measure how long it takes, and keep clocks in blocks going."""
         if self._frame_timer is not None:
             self._frame_timer.stop()
             self._frame_timer = None
@@ -146,6 +156,8 @@ class TranscriptView(LineScroll):
         """Show the messages that wait, below the blocks.
 
         Args:
+            steering: those that the running turn gets.
+            queued: those for later turns.
             starting: the message of a turn that begins, as the transcript will show it.
         """
         self._queued = (tuple(steering), tuple(queued))
@@ -158,10 +170,15 @@ class TranscriptView(LineScroll):
         self._fold(foldable, not all(block.is_open for block in foldable))
 
     def mark_card(self, by: int) -> bool:
-        """Mark the next card, or (-1) the previous one; returns False if there is none."""
+        """Mark the next card (`by` is 1) or the previous one (-1), and scroll to it. Without a marked
+        card the previous one is the last of all. Returns False if no card is marked then: beyond
+        the last one the mark ends, and the end of the transcript is shown.
+        """
         cards = [block for block in self._blocks.blocks if block.foldable]
-        place = cards.index(self._card) + by if self._card in cards else len(cards) + min(by, 0)
-        self._card = cards[max(0, place)] if cards and place < len(cards) else None
+        place = len(cards) if by > 0 else len(cards) - 1
+        if self._card in cards:
+            place = max(0, cards.index(self._card) + by)
+        self._card = cards[place] if 0 <= place < len(cards) else None
         if self._card is None:
             self.follow()
         elif not self._is_visible(self._card):
@@ -170,11 +187,14 @@ class TranscriptView(LineScroll):
         return self._card is not None
 
     def _is_visible(self, block: TranscriptBlock) -> bool:
-        """Whether the first line of a block is on the screen."""
-        return 0 <= self._blocks.top(block) + block.gap - self.scroll_offset.y < self.size.height
+        """Whether the first line of a block, after its gap, is on the screen."""
+        row = self._blocks.top(block) + block.gap - self.scroll_offset.y
+        return 0 <= row < self.size.height
 
     def toggle_card(self) -> bool:
-        """Unfold or fold the marked card, else the last one; returns False if there is none."""
+        """Unfold or fold the marked card; without one, mark the last card first. Returns False if
+        there is no card.
+        """
         if self._card not in self._blocks.blocks and not self.mark_card(-1):
             return False
         if self._card is not None:
@@ -184,52 +204,61 @@ class TranscriptView(LineScroll):
     def open_only(
         self, blocks_to_open: Collection[TranscriptBlock] | None = None
     ) -> frozenset[TranscriptBlock]:
-        """Open only these tool outputs and thinking, or all for None; fold the others. Returns
+        """Open these tool outputs and thinking, or all of them for None, and fold the others. Returns
         those that were open before.
         """
         foldable = frozenset(block for block in self._blocks.blocks if block.foldable)
-        opened = frozenset(block for block in foldable if block.is_open)
-        blocks_to_open = (
-            foldable if blocks_to_open is None else foldable.intersection(blocks_to_open)
-        )
-        self._fold(blocks_to_open - opened, is_open=True)
-        self._fold(opened - blocks_to_open, is_open=False)
-        return opened
+        open_before = frozenset(block for block in foldable if block.is_open)
+        open_after = foldable
+        if blocks_to_open is not None:
+            open_after = foldable.intersection(blocks_to_open)
+        self._fold(open_after - open_before, is_open=True)
+        self._fold(open_before - open_after, is_open=False)
+        return open_before
 
     def follow(self) -> None:
         self.following = True
         self._arrange()
 
     def go_to(self, prompts: int) -> None:
-        """Scroll to a message of the user, counted from the end: 1 is the last."""
+        """Scroll to a message of the user, of which `prompts` is the number from the end: 1 is the
+        last. Does nothing if there are fewer.
+        """
         self._draw()  # new blocks do not have a height yet
-        if 0 < prompts <= len(prompts_shown := self._prompts()):
-            self._go_to(prompts_shown[-prompts], 0)
+        messages = self._prompts()
+        if 0 < prompts <= len(messages):
+            self._go_to(messages[-prompts], 0)
 
     def _prompts(self) -> list[UserMessage]:
         return [block for block in self._blocks.blocks if isinstance(block, UserMessage)]
 
     def go_to_next_prompt(self, by: int) -> None:
-        """Scroll to the next message of the user, or (-1) to the previous one."""
+        """Scroll to the next message of the user below the top of the screen (`by` is 1), or to the
+        previous one above it (-1). If there is none, scroll to the end or to the beginning.
+        """
         top = self.scroll_offset.y
-        beyond = [
-            prompt
-            for prompt in self._prompts()
-            if (self._blocks.top(prompt) + prompt.gap - top) * by > 0
-        ]
-        if beyond:
-            prompt = beyond[0 if by > 0 else -1]
-            self._go_to(prompt, int(prompt.gap))
+        below: list[UserMessage] = []
+        above: list[UserMessage] = []
+        for message in self._prompts():
+            first_line = self._blocks.top(message) + message.gap
+            if first_line > top:
+                below.append(message)
+            elif first_line < top:
+                above.append(message)
+        if by > 0 and below:
+            self._go_to(below[0], int(below[0].gap))
         elif by > 0:
             self.follow()
+        elif above:
+            self._go_to(above[-1], int(above[-1].gap))
         else:
             self.action_scroll_home()
 
     def find(self, text: str, by: int) -> bool:
-        """Mark all matches of `text`, and scroll to the next one, or (-1) to the previous one.
+        """Mark all matches of `text`, and scroll to the next one below (`by` is 1) or above (-1).
 
-        Starts at the last match, else at the last visible line. Returns False if there is no match.
-        An empty text ends the search.
+        Starts at the last match, else at the last visible line. Returns False if there is no match
+        in that direction. An empty text ends the search.
         """
         self._search_text = text.lower()
         if not text:
@@ -238,13 +267,13 @@ class TranscriptView(LineScroll):
             return False
         blocks = self._blocks.blocks
         last_visible = self._blocks.block_at(self.scroll_offset.y + self.size.height)
-        last, line = self._match or last_visible or (None, 0)
-        place = blocks.index(last) if last in blocks else len(blocks)
+        start_block, start_line = self._match or last_visible or (None, 0)
+        place = blocks.index(start_block) if start_block in blocks else len(blocks)
         searched = blocks[place:] if by >= 0 else list(reversed(blocks[: place + 1]))
         for block in searched:
             matches = self._matches(block)
-            if block is last:
-                matches = [match for match in matches if (match - line) * by > 0]
+            if block is start_block:
+                matches = [line for line in matches if (line - start_line) * by > 0]
             if matches:
                 self._show_match(block, matches[0 if by > 0 else -1])
                 return True
@@ -256,8 +285,8 @@ class TranscriptView(LineScroll):
         self._go_to(block, line, above=self.size.height // 3)
 
     def _matches(self, block: TranscriptBlock) -> list[int]:
-        """The lines of a block that contain the searched text; its first line if the match is
-        wrapped.
+        """The numbers of the lines of a block that contain the searched text. If a wrapped line has
+        it in two parts, this is the first line of the block. Empty without a match.
         """
         source = block.as_markdown().lower()
         if not all(word in source for word in self._search_text.split()):
@@ -266,9 +295,13 @@ class TranscriptView(LineScroll):
         matches = [
             number for number, line in enumerate(lines) if self._search_text in line.text.lower()
         ]
-        return matches or ([0] if self._search_text in text_to_copy(lines).lower() else [])
+        if matches:
+            return matches
+        is_in_wrapped_line = self._search_text in text_to_copy(lines).lower()
+        return [0] if is_in_wrapped_line else []
 
     def _go_to(self, block: TranscriptBlock, line: int, above: int = 0) -> None:
+        """Leave the end, and scroll to a line of a block, which has `above` lines over it then."""
         self._remember_end()
         self.following = False
         self._return_to((block, line), above)
@@ -294,19 +327,18 @@ class TranscriptView(LineScroll):
         self._restyle()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Follow new lines again at the end. While the user scrolls up, draw ahead, and at the top
-        ask for earlier messages. A scroll by `_arrange` itself changes nothing.
+        """After a scroll by the user, follow new lines if the end is reached. Scrolling up also draws
+        the blocks above ahead of time; at the top, earlier messages are asked for.
         """
         super().watch_scroll_y(old_value, new_value)
-        if not self._is_arranging:
-            self.following = round(new_value) >= self.max_scroll_y
-            self._arrange()
-            if new_value < old_value:
-                self.call_after_refresh(
-                    self._blocks.draw_ahead, self.scroll_offset.y, self.size.height
-                )
-            if round(new_value) == 0:
-                self.post_message(self.TopReached())
+        if self._is_arranging:
+            return
+        self.following = round(new_value) >= self.max_scroll_y
+        self._arrange()
+        if new_value < old_value:
+            self.call_after_refresh(self._blocks.draw_ahead, self.scroll_offset.y, self.size.height)
+        if round(new_value) == 0:
+            self.post_message(self.TopReached())
 
     def step(self, lines: int) -> None:
         if lines < 0 and self.scroll_offset.y == 0:
@@ -314,23 +346,28 @@ class TranscriptView(LineScroll):
         super().step(lines)
 
     def on_click(self, event: events.Click) -> None:
-        """Go to the end for a click on the hint, show the queue for one on a queued message, and
-        unfold or fold a card.
+        """Go to the end for a click on the hint in the last row, show the queue for one on a queued
+        message above it, and unfold or fold the card that is clicked elsewhere.
         """
         if self.text_selection is not None or event.button != 1:
             return
-        below = self.size.height - 1 - event.y
-        if self._hint() and below == 0:
+        rows_below = self.size.height - 1 - event.y
+        hint_rows = 1 if self._hint() else 0
+        if rows_below < hint_rows:
             self.follow()
-        elif below < bool(self._hint()) + len(self._queued_in_sight()):
+            return
+        if rows_below < hint_rows + len(self._queued_in_sight()):
             self.post_message(self.QueueClicked())
-        elif (place := self._blocks.block_at(event.y + self.scroll_offset.y)) is not None:
-            block, _line = place
-            if block.foldable:
-                self._fold([block], not block.is_open, keep=block)
+            return
+        place = self._blocks.block_at(event.y + self.scroll_offset.y)
+        if place is not None and place[0].foldable:
+            block = place[0]
+            self._fold([block], not block.is_open, keep=block)
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
-        """The selected text without decoration; the whole transcript as Markdown."""
+        """The selected text without decoration; if all is selected, the transcript as Markdown. Both
+        have a line break as their end.
+        """
         if selection.start is None and selection.end is None:
             return self.as_markdown(), "\n"
         start = selection.start.y if selection.start else 0
@@ -351,9 +388,13 @@ class TranscriptView(LineScroll):
     def _strip(
         self, y: int, number: int, size: Size, selection: Selection | None
     ) -> tuple[Strip, bool]:
-        """A visible row, which shows the line `number`; and whether a selection may begin there."""
+        """The row `y` of the widget, which shows the line `number` of the transcript or what is drawn
+        over it; and whether a selection may begin there.
+        """
         width, base = size.width, self._palette.text
-        if y >= size.height - MAX_QUEUED_IN_SIGHT - 1 and (overlay := self._overlay_strip(y)):
+        may_be_covered = y >= size.height - MAX_QUEUED_IN_SIGHT - 1
+        overlay = self._overlay_strip(y) if may_be_covered else None
+        if overlay is not None:
             return overlay, False
         line = self._blocks.line(number)
         if line is None:
@@ -361,8 +402,10 @@ class TranscriptView(LineScroll):
         if self._search_text and self._search_text in line.text.lower():
             return self._render_matches(line), False
         if self._is_head_of_card(number):
-            rest = Strip(line.segments).crop_extend(0, width, base).crop(cell_len(MARGIN), width)
-            return Strip.join([Strip([Segment("❯ ", self._palette.accent)]), rest]), False
+            without_margin = Strip(line.segments).crop_extend(0, width, base)
+            without_margin = without_margin.crop(cell_len(MARGIN), width)
+            mark = Strip([Segment("❯ ", self._palette.accent)])
+            return Strip.join([mark, without_margin]), False
         if selection is not None and (span := selection.get_span(number)) is not None:
             line = mark_span(line, span, self._selection_style())
         return self._cached_strip(line, width), True
@@ -378,7 +421,7 @@ class TranscriptView(LineScroll):
         return strip
 
     def _render_below(self, number: int) -> Strip:
-        """A line of the footer, or an empty one."""
+        """The line `number` below the blocks: one of the footer, or an empty one."""
         segments = self._footer[number].segments if 0 <= number < len(self._footer) else []
         return Strip(segments).crop_extend(0, self.size.width, self._palette.text)
 
@@ -390,25 +433,30 @@ class TranscriptView(LineScroll):
         return Strip(line.segments).crop_extend(0, self.size.width, self._palette.text)
 
     def _is_head_of_card(self, number: int) -> bool:
-        """Whether the line is the first one of the selected card, after its gap."""
+        """Whether the line is the first one of the marked card, after its gap."""
         card = self._card
         return card is not None and self._blocks.block_at(number) == (card, int(card.gap))
 
     def _overlay_strip(self, y: int) -> Strip | None:
-        """The row that is drawn over a last line while the user reads above: queued messages, then
-        the number of new lines. None: the line of the transcript is shown.
+        """What is drawn over the row `y` while the user reads above: the last rows show the queued
+        messages, and below them the hint with the number of new lines. None: nothing is.
         """
         palette, hint, queued = self._palette, self._hint(), self._queued_in_sight()
-        row = y - (self.size.height - len(queued) - bool(hint))
+        hint_rows = 1 if hint else 0
+        row = y - (self.size.height - len(queued) - hint_rows)
         if row < 0:
             return None
         if row < len(queued):
             return Strip(queued[row].segments).crop_extend(0, self.size.width, palette.text)
-        hint_strip = Strip([Segment(hint, palette.user_bar)]) if hint else None
-        return hint_strip.crop_extend(0, self.size.width, palette.user_bar) if hint_strip else None
+        if not hint:
+            return None
+        hint_strip = Strip([Segment(hint, palette.user_bar)])
+        return hint_strip.crop_extend(0, self.size.width, palette.user_bar)
 
     def _queued_in_sight(self) -> Sequence[StyledLine]:
-        """The queued messages, if their own place below the last line is out of sight."""
+        """The lines of the queued messages that are drawn over the transcript, because their own
+        place at its end is out of sight. If there are too many, the last line counts the others.
+        """
         if self.following or not self._queue_rows or self.screen.has_class("-reading"):
             return ()
         room = max(1, min(MAX_QUEUED_IN_SIGHT, self.size.height // 3))
@@ -427,7 +475,9 @@ class TranscriptView(LineScroll):
             self.draw_soon()
 
     def _arrange(self, changed: int | None = None) -> None:
-        """Update size and position, and draw again from the line `changed` on."""
+        """Update the footer, the height of what is scrolled, and the position, which is the end or
+        else stays at the same line. Draw again from the line `changed` on, or all for None.
+        """
         height = self.size.height
         top = self.scroll_offset.y
         self._queue_rows = queued_lines(*self._queued, self.size.width, self._palette)
@@ -437,13 +487,13 @@ class TranscriptView(LineScroll):
             self._remember_end()
             top = max(0, self._blocks.total + len(self._footer) - height)
         else:
-            top += self._blocks.settle(top, height)
+            top += self._blocks.settle(top, height)  # by what the blocks above have grown
         self._resize_content()
         if top != self.scroll_offset.y:
             self._jump(top)
         else:
-            first = 0 if changed is None else min(height, max(0, changed - top))
-            self.refresh(Region(0, first, self.size.width, height - first))
+            first_row = 0 if changed is None else min(height, max(0, changed - top))
+            self.refresh(Region(0, first_row, self.size.width, height - first_row))
 
     def _starting_lines(self) -> Sequence[StyledLine]:
         """The message of a turn that begins, with the gap that it will have."""
@@ -464,6 +514,7 @@ class TranscriptView(LineScroll):
             self._is_arranging = False
 
     def _jump(self, top: int) -> None:
+        """Scroll so that this line is on top, without the reactions to a scroll by the user."""
         self._is_arranging = True
         self.scroll_to(y=top, animate=False, force=True)
         self._is_arranging = False
@@ -473,28 +524,33 @@ class TranscriptView(LineScroll):
         self._restyle()
 
     def _restyle(self) -> None:
-        """Draw all again for a new width or theme, at about the same words."""
-        place, is_all_seen = self._blocks.block_at(self.scroll_offset.y), not self._hint()
+        """Draw all again for a new width or theme. About the same words stay on top, though a long
+        answer has more lines in a narrow window. If there were no new lines to hint at, there are
+        none afterwards.
+        """
+        place = self._blocks.block_at(self.scroll_offset.y)
+        was_all_seen = not self._hint()
         old_height = place[0].height if place is not None else 0
         # Before the first layout the widget has no width; the width of the screen is close enough.
         self._blocks.restyle(self.size.width or self.app.size.width, self._palette)
-        # A long answer has more lines in a narrow window: stay at about the same words.
         if place is not None:
             block, line = place
             self._blocks.settle(self._blocks.top(block), 1)
             place = block, line * block.height // old_height
         self._return_to(place)
-        if is_all_seen:
+        if was_all_seen:
             self._blocks.settle_end(1)
             self._remember_end()
 
     def _return_to(self, place: tuple[TranscriptBlock, int] | None, above: int = 0) -> None:
-        """Scroll so that this line of this block is on top again, below `above` other lines."""
+        """Scroll to a place (a block, and the number of its line), so that `above` lines are over it.
+        None, or while the end is followed: only arrange the lines again.
+        """
         if place is not None and not self.following:
-            block, within = place
+            block, line = place
             self._blocks.settle(self._blocks.top(block), self.size.height)
             self._resize_content()
-            top = self._blocks.top(block) + min(within, block.height - 1) - above
+            top = self._blocks.top(block) + min(line, block.height - 1) - above
             self._jump(max(0, min(top, self.max_scroll_y)))
         self._arrange()
 
@@ -504,15 +560,20 @@ class TranscriptView(LineScroll):
         is_open: bool,
         keep: TranscriptBlock | None = None,
     ) -> None:
-        """Open or fold blocks, without moving `keep`, or else the line on top."""
+        """Open or fold blocks. The block `keep` stays where it is on the screen, also if the end was
+        followed; without it, the line on top does. At the end, new lines are followed.
+        """
         top = self.scroll_offset.y
-        place = self._blocks.block_at(top) if keep is None else (keep, top - self._blocks.top(keep))
+        place = self._blocks.block_at(top)
+        if keep is not None:
+            place = keep, top - self._blocks.top(keep)
         self._blocks.fold(blocks, is_open)
         if keep is not None:
             self._remember_end()
             self.following = False
         self._return_to(place)
-        self.following = self.following or self.scroll_offset.y >= self.max_scroll_y
+        is_at_end = self.scroll_offset.y >= self.max_scroll_y
+        self.following = self.following or is_at_end
 
     def _remember_end(self) -> None:
         """Remember how far the user has seen the transcript."""
@@ -520,14 +581,15 @@ class TranscriptView(LineScroll):
         self._last_seen = (blocks[-1], blocks[-1].height) if blocks else None
 
     def _hint(self) -> str:
-        """The number of new lines below, if the user is not at the end."""
+        """The text that counts the lines below which the user has not seen; empty if there are none,
+        and while the end is followed.
+        """
         if self.following or self._last_seen is None:
             return ""
-        block, lines = self._last_seen
-        read_lines = max(
-            self._blocks.top(block) + lines, self.scroll_offset.y + self.size.height - 1
-        )
-        new_lines = self._blocks.total - read_lines
-        return (
-            crop(f"  ↓ {plural(new_lines, 'new line')}", self.size.width) if new_lines > 0 else ""
-        )
+        block, seen_of_block = self._last_seen
+        seen_at_end = self._blocks.top(block) + seen_of_block
+        seen_here = self.scroll_offset.y + self.size.height - 1  # the hint covers the last row
+        new_lines = self._blocks.total - max(seen_at_end, seen_here)
+        if new_lines <= 0:
+            return ""
+        return crop(f"  ↓ {plural(new_lines, 'new line')}", self.size.width)

@@ -52,7 +52,11 @@ class TranscriptReader(Horizontal, can_focus=True):
     """The line below the transcript. Its keys are those of `less`: scroll, search, go from message
     to message.
 
-    `show_earlier` reads earlier messages from disk; it returns False if there are none.
+    Args:
+        show_earlier: reads earlier messages from disk and shows them; returns False if there are
+            none.
+        closed: called when the reader is closed.
+        closing_keys: more keys that close it.
     """
 
     def __init__(
@@ -79,7 +83,9 @@ class TranscriptReader(Horizontal, can_focus=True):
         return self.screen.has_class("-reading")
 
     def open(self, words: str = "") -> None:
-        """Show the transcript on the whole screen, with all outputs open; go to the last match."""
+        """Show the transcript on the whole screen, with all outputs open. With `words`, search them
+        upwards.
+        """
         if not self.is_open:
             self.screen.add_class("-reading")
             self._opened_before = self._transcript.open_only()
@@ -99,7 +105,9 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._after_close()
 
     async def _on_key(self, event: events.Key) -> None:
-        """Search, move and close. Other text is ignored."""
+        """Handle a key: search, move, show the transcript elsewhere, or close. Other text is ignored,
+        and other keys are left to the app.
+        """
         key = event.key
         if self.has_class("-searching"):
             if key in ("escape", "ctrl+c"):
@@ -147,7 +155,9 @@ class TranscriptReader(Horizontal, can_focus=True):
         self.run_worker(self._go_to_match(by), exclusive=True)
 
     async def _show_outside(self, show: Callable[[App[Any], str], Awaitable[None]]) -> None:
-        """Show the whole transcript in the terminal that is lent."""
+        """Give the whole transcript, also what is not read from disk yet, to `show`, which uses the
+        terminal meanwhile.
+        """
         while await self._show_earlier():
             pass
         try:
@@ -156,12 +166,14 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._hint.show_message(str(error), "-failed")
 
     async def _go_to_match(self, by: int) -> None:
-        """Search the transcript; up (-1), also messages that are not read from disk yet."""
-        while not (is_there := self._transcript.find(self._words, by)):
-            if by > 0 or not await self._show_earlier():
-                break
+        """Go to the next match below (`by` is 1) or above (-1), or say that there is none. Above, it
+        also reads messages from disk until one of them matches.
+        """
+        is_found = self._transcript.find(self._words, by)
+        while not is_found and by < 0 and await self._show_earlier():
+            is_found = self._transcript.find(self._words, by)
         self._show_keys(_FOUND_KEYS)
-        if not is_there:
+        if not is_found:
             self._hint.show_message(f"No match for `{self._words}`.", "-failed")
 
     def _show_keys(self, keys: Keys) -> None:

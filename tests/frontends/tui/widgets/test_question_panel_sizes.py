@@ -9,7 +9,8 @@ from textual.screen import Screen
 
 from ouro.display import Diff, Display, FileChange, Question
 from ouro.events import PermissionAsked, Permit, QuestionAsked, ToolStarted
-from ouro.frontends.tui.blocks.diff import PAGE_ROWS, _Hunk
+from ouro.frontends.tui.blocks.diff import PAGE_ROWS
+from ouro.frontends.tui.blocks.hunk_rows import HunkRows
 from ouro.tools.file_tool import display_of, file_change
 
 
@@ -217,17 +218,17 @@ async def test_a_question_about_a_long_file_draws_what_is_seen():
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("g")
-        with counted_calls(_Hunk._row) as counts:
+        with counted_calls(HunkRows._row) as counts:
             await pilot.press("enter")
             panel = await asked(pilot)
             await until(pilot, lambda: "5 + value_4 = 'one of many'" in screen_text(pilot.app))
-        assert counts["_Hunk._row"] <= 4 * PAGE_ROWS
+        assert counts["HunkRows._row"] <= 4 * PAGE_ROWS
         keys = panel.query_one(".question--keys")
         await until(pilot, lambda: "5001 lines" in str(keys.content))
-        with counted_calls(_Hunk._row) as counts:
+        with counted_calls(HunkRows._row) as counts:
             panel.query_one(".question--body").action_scroll_end()
             await until(pilot, lambda: "value_4999" in screen_text(pilot.app))
-        assert counts["_Hunk._row"] <= 4 * PAGE_ROWS
+        assert counts["HunkRows._row"] <= 4 * PAGE_ROWS
 
 
 async def test_a_low_terminal_shows_the_first_changed_line_of_an_edit():

@@ -1,0 +1,389 @@
+"""HunkRows: the lines of one hunk with their signs, numbers and colours, in one column or two."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain, zip_longest
+
+from rich.segment import Segment
+from rich.style import Style
+
+from ouro.frontends.tui.blocks.code import MAX_LINE, highlight, language_of
+from ouro.frontends.tui.blocks.file_diff import HunkLines, LineRun, Pair, Span, find_changed_words
+from ouro.frontends.tui.blocks.lines import (
+    Run,
+    StyledLine,
+    count_fold_lines,
+    fold,
+    fold_places,
+    indent,
+    pad,
+    restyle_spans,
+)
+from ouro.frontends.tui.blocks.palette import Palette
+
+LEAD = 32
+"""Lines before a page where the search for the beginning of a statement starts."""
+MAX_LEAD = 80
+"""Maximum lines before a page that are lexed for its colours: a text or comment may begin there."""
+_Side = dict[int, list[Run]]
+"""The lines of a file before a change, or those after it: their runs by their numbers."""
+
+
+class HunkRows(ABC):
+    """The rows of a hunk: lines of the screen before they are wrapped. They are drawn only when they
+    are seen; before, their number and heights are known.
+    """
+
+    def __init__(self, lines: HunkLines, path: str, width: int, palette: Palette) -> None:
+        """`path` is the name of the file, which decides about its colours."""
+        self._path, self._width, self._palette = path, width, palette
+        self._olds = list(chain.from_iterable(run.olds for run in lines.runs))
+        self._news = list(chain.from_iterable(run.news for run in lines.runs))
+        self._old_start = next((run.old_number for run in lines.runs if run.olds), 0)
+        self._new_start = next((run.new_number for run in lines.runs if run.news), 0)
+        last = max(self._old_start + len(self._olds), self._new_start + len(self._news)) - 1
+        self._digits = len(str(last))
+        self._lines = lines
+        self.row_count = 0
+        self._extra: dict[int, int] = {}
+        """The lines that a row takes after its first one, by its number. Most rows have none, and are
+        not in here.
+        """
+        for run in lines.runs:
+            self._extra.update(self._extra_lines(run))
+            self.row_count += self._count_rows(run)
+        self._tall_rows = list(self._extra)
+        self._places_of_lines: dict[str, list[tuple[int, int, str]]] = {}
+        """By a long text: where each of its wrapped lines starts and ends, and its joint."""
+
+    def height(self, start: int, end: int) -> int:
+        """The number of lines of the rows from `start` to before `end`."""
+        first = bisect_left(self._tall_rows, start)
+        last = bisect_left(self._tall_rows, end)
+        return end - start + sum(self._extra[row] for row in self._tall_rows[first:last])
+
+    def find_long_row(self, start: int, end: int) -> int:
+        """The first row from `start` to before `end` with a text longer than MAX_LINE; `end` if there
+        is none.
+        """
+        first, last = bisect_left(self._tall_rows, start), bisect_left(self._tall_rows, end)
+        return next((row for row in self._tall_rows[first:last] if self._is_long(row)), end)
+
+    @abstractmethod
+    def _is_long(self, row: int) -> bool:
+        """Whether a text of the row is longer than MAX_LINE; such a text has no colours."""
+
+    @abstractmethod
+    def draw_part(self, row: int, first: int, last: int) -> list[StyledLine]:
+        """The lines of a row from `first` to before `last`."""
+
+    def _part(
+        self, sign: str, number: int, text: str, width: int, lines: tuple[int, int]
+    ) -> list[StyledLine]:
+        """Some lines of a text with its sign and number, wrapped to `width`, without the colours of
+        syntax: from the first number of `lines` to before the second.
+        """
+        first, last = lines
+        if text not in self._places_of_lines:
+            self._places_of_lines[text] = list(fold_places(text, self._room(width)))
+        style = self._line_style(sign)
+        shown = [
+            StyledLine([Segment(text[start:end], style)], joint=joint)
+            for start, end, joint in self._places_of_lines[text][first:last]
+        ]
+        return self._numbered(shown, sign, number, width, has_start=first == 0)
+
+    def _line_style(self, sign: str) -> Style:
+        """The style of a text without colours of its syntax: that of text, on the background of added
+        or removed lines.
+        """
+        changed = {"+": self._palette.added, "-": self._palette.removed}.get(sign)
+        text = self._palette.text
+        return text if changed is None else text + Style(bgcolor=changed.bgcolor)
+
+    @abstractmethod
+    def _count_rows(self, run: LineRun) -> int:
+        """The number of rows of these lines."""
+
+    @abstractmethod
+    def _extra_lines(self, run: LineRun) -> dict[int, int]:
+        """The entries of `_extra` for the rows of `run`, in their order. The first of these rows has
+        the number `row_count`.
+        """
+
+    @abstractmethod
+    def source(self, row: int) -> tuple[str, int]:
+        """The sign of a row (`+`, `-` or a space), and the number of its line in the file."""
+
+    @abstractmethod
+    def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
+        """The lines of the rows from `start` to before `end`. Without `is_colored` they have neither
+        the colours of syntax nor marked words.
+        """
+
+    def _room(self, width: int) -> int:
+        """The cells of a column of this width that are left for text: beside number and sign."""
+        return width - self._digits - 3
+
+    def _sides(
+        self, olds: Iterable[Pair], news: Iterable[Pair], is_colored: bool
+    ) -> tuple[_Side, _Side]:
+        """The old lines of the pairs `olds`, and the new lines of the pairs `news`. The lines of each
+        side must follow one another in the file.
+        """
+        old_numbers = [pair.old_number for pair in olds if pair.old_number]
+        new_numbers = [pair.new_number for pair in news if pair.new_number]
+        color = self._color if is_colored else self._plain
+        return (
+            color(self._olds, self._old_start, old_numbers),
+            color(self._news, self._new_start, new_numbers),
+        )
+
+    def _plain(self, texts: Sequence[str], start: int, numbers: Sequence[int]) -> _Side:
+        return {number: [(texts[number - start], self._palette.text)] for number in numbers}
+
+    def _color(self, texts: Sequence[str], start: int, numbers: Sequence[int]) -> _Side:
+        """The lines with these numbers in the colours of their syntax; the first of `texts` has the
+        number `start`. Lexing begins before them, where a statement begins.
+        """
+        if not numbers:
+            return {}
+        first, last = numbers[0] - start, numbers[-1] - start
+        lexed_from = _find_lead(texts, first)
+        code = "\n".join(texts[lexed_from : last + 1])
+        language = language_of(self._path)  # not needed before: it takes long for a new name
+        runs = highlight(code, language, self._palette, self._palette.text)
+        return dict(enumerate(runs[first - lexed_from :], numbers[0]))
+
+    def _mark_words(self, pairs: Sequence[Pair], olds: _Side, news: _Side) -> None:
+        """Change `olds` and `news`: their changed lines get the background of removed and added lines,
+        and changed words stand out in them.
+        """
+        palette = self._palette
+        removed = _marking(palette.removed, palette.removed_word)
+        added = _marking(palette.added, palette.added_word)
+        for pair in pairs:
+            if pair.is_same:
+                continue
+            old_spans: list[Span] = []
+            new_spans: list[Span] = []
+            if pair.old and pair.new:
+                old_spans, new_spans = find_changed_words(pair.old, pair.new)
+            _mark(olds, pair.old_number, old_spans, removed)
+            _mark(news, pair.new_number, new_spans, added)
+
+    def _row(self, sign: str, number: int, side: _Side, width: int) -> list[StyledLine]:
+        """The line `number` of a side with its sign and number, wrapped to `width`."""
+        code = fold(side[number], self._room(width))
+        return self._numbered(code, sign, number, width, has_start=True)
+
+    def _numbered(
+        self, code: list[StyledLine], sign: str, number: int, width: int, *, has_start: bool
+    ) -> list[StyledLine]:
+        """Put number and sign before the wrapped lines of one text, and fill them to `width`. Only the
+        first line has them, and only if the lines include the start of the text (`has_start`).
+        """
+        palette, digits = self._palette, self._digits
+        style, tone = {
+            "+": (palette.added, palette.success),
+            "-": (palette.removed, palette.error),
+            " ": (palette.text, palette.muted),
+        }[sign]
+        dim = Style(color=palette.muted.color, bgcolor=style.bgcolor)
+        no_sign, no_number = ("  ", dim), (" " * (digits + 1), dim)
+        first_sign, first_number = no_sign, no_number
+        if has_start:
+            first_sign = (f"{sign} ", dim + Style(color=tone.color, bold=True))
+            first_number = (f"{number:>{digits}} ", dim)
+        signed = indent(code, first_sign, no_sign)
+        numbered = indent(signed, first_number, no_number)
+        return pad(numbered, width, style)
+
+
+def _find_lead(texts: Sequence[str], first: int) -> int:
+    """Where to begin lexing for the line `first`: at the first line, from LEAD lines before it on,
+    that begins with a letter, as a statement does. If there is none, from MAX_LEAD lines before it
+    on; if there is none either, at `first`.
+    """
+    for lines_before in (LEAD, MAX_LEAD):
+        lead = max(0, first - lines_before)
+        while 0 < lead < first and not texts[lead][:1].isalpha():
+            lead += 1
+        if lead < first:
+            break
+    return lead
+
+
+def _marking(line: Style, word: Style) -> tuple[Style, Style]:
+    """The style of a changed word, and that of the rest of its line. Both are put over the colours of
+    syntax, which the rest of the line keeps.
+    """
+    strong = Style(color=word.color, bgcolor=word.bgcolor, bold=True)
+    return strong, Style(bgcolor=line.bgcolor)
+
+
+def _mark(
+    side: _Side, number: int, spans: Sequence[tuple[int, int]], marking: tuple[Style, Style]
+) -> None:
+    """Change the line `number` of a side, if the side has it: the words in `spans` get the first style
+    of `marking`, the rest of the line the second one.
+    """
+    if number in side:
+        side[number] = list(restyle_spans(side[number], spans, *marking))
+
+
+class OneColumnRows(HunkRows):
+    """A hunk in one column: of changed lines first the old ones, then the new ones."""
+
+    def __init__(self, lines: HunkLines, path: str, width: int, palette: Palette) -> None:
+        super().__init__(lines, path, width, palette)
+        counts = map(self._count_rows, lines.runs)
+        self._run_starts = list(accumulate(counts, initial=0))
+
+    def _count_rows(self, run: LineRun) -> int:
+        return len(run.news) if run.is_same else len(run.olds) + len(run.news)
+
+    def _extra_lines(self, run: LineRun) -> dict[int, int]:
+        texts = run.news if run.is_same else [*run.olds, *run.news]
+        return _count_extra_lines(texts, self._room(self._width), self.row_count)
+
+    def _is_long(self, row: int) -> bool:
+        sign, pair = self._row_at(row)
+        return len(_text_of(sign, pair)) > MAX_LINE
+
+    def draw_part(self, row: int, first: int, last: int) -> list[StyledLine]:
+        sign, pair = self._row_at(row)
+        number = pair.old_number if sign == "-" else pair.new_number
+        return self._part(sign, number, _text_of(sign, pair), self._width, (first, last))
+
+    def _rows(self, start: int, end: int) -> list[tuple[str, Pair]]:
+        """What `_row_at` returns, for the rows from `start` to before `end`."""
+        return [self._row_at(row) for row in range(start, end)]
+
+    def _row_at(self, row: int) -> tuple[str, Pair]:
+        """The sign of a row (`-`, `+` or a space), and the pair of which it shows one line."""
+        run_number = bisect_right(self._run_starts, row) - 1
+        run = self._lines.runs[run_number]
+        row_in_run = row - self._run_starts[run_number]
+        if run.is_same:
+            return " ", run.pair(row_in_run)
+        if row_in_run < len(run.olds):
+            return "-", run.pair(row_in_run)
+        return "+", run.pair(row_in_run - len(run.olds))
+
+    def source(self, row: int) -> tuple[str, int]:
+        sign, pair = self._row_at(row)
+        return sign, pair.old_number if sign == "-" else pair.new_number
+
+    def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
+        rows = self._rows(start, end)
+        olds, news = self._sides(
+            (pair for sign, pair in rows if sign == "-"),
+            (pair for sign, pair in rows if sign != "-"),
+            is_colored,
+        )
+        if is_colored:
+            self._mark_words([pair for _, pair in rows], olds, news)
+        lines: list[StyledLine] = []
+        for sign, pair in rows:
+            is_old = sign == "-"
+            number = pair.old_number if is_old else pair.new_number
+            lines += self._row(sign, number, olds if is_old else news, self._width)
+        return lines
+
+
+def _text_of(sign: str, pair: Pair) -> str:
+    return (pair.old if sign == "-" else pair.new) or ""
+
+
+def _count_extra_lines(texts: Sequence[str], width: int, row: int) -> dict[int, int]:
+    """How many lines each text takes in `width` cells after its first one, by the number of its row;
+    a text of one line is left out. The first text has the number `row`, and the others follow.
+    """
+    # A character takes at most two cells, so that shorter texts need no look at their characters.
+    always_fits = width // 2
+    if not texts or max(map(len, texts)) <= always_fits:
+        return {}
+    extra = {}
+    for number, text in enumerate(texts, row):
+        if len(text) > always_fits and (lines := count_fold_lines(text, width)) > 1:
+            extra[number] = lines - 1
+    return extra
+
+
+class TwoColumnRows(HunkRows):
+    """A hunk in two columns: the old lines on the left, the new ones on the right."""
+
+    def __init__(self, lines: HunkLines, path: str, width: int, palette: Palette) -> None:
+        self._half = (width - 1) // 2
+        super().__init__(lines, path, width, palette)
+
+    def _count_rows(self, run: LineRun) -> int:
+        return len(run)
+
+    def _extra_lines(self, run: LineRun) -> dict[int, int]:
+        room = self._room(self._half)
+        extra = _count_extra_lines(run.olds, room, self.row_count)
+        for row, lines in _count_extra_lines(run.news, room, self.row_count).items():
+            extra[row] = max(lines, extra.get(row, 0))
+        return dict(sorted(extra.items()))
+
+    def source(self, row: int) -> tuple[str, int]:
+        pair = self._lines[row]
+        if pair.is_same:
+            return " ", pair.new_number
+        return ("+", pair.new_number) if pair.new_number else ("-", pair.old_number)
+
+    def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
+        pairs = self._lines[start:end]
+        olds, news = self._sides(pairs, pairs, is_colored)
+        if is_colored:
+            self._mark_words(pairs, olds, news)
+        lines: list[StyledLine] = []
+        for pair in pairs:
+            lines += self._pair_lines(pair, olds, news)
+        return lines
+
+    def _pair_lines(self, pair: Pair, olds: _Side, news: _Side) -> Iterator[StyledLine]:
+        """The lines of a pair, with the old line on the left and the new one on the right."""
+        left = self._column(" " if pair.is_same else "-", pair.old_number, olds)
+        right = self._column(" " if pair.is_same else "+", pair.new_number, news)
+        return self._side_by_side(left, right)
+
+    def _side_by_side(
+        self, left: Sequence[StyledLine], right: Sequence[StyledLine]
+    ) -> Iterator[StyledLine]:
+        """Yield the lines of a row, with a vertical line between both sides. The side with fewer lines
+        is filled with blank ones.
+        """
+        palette = self._palette
+        blank = StyledLine([Segment(" " * self._half, palette.text)])
+        for left_line, right_line in zip_longest(left, right, fillvalue=blank):
+            segments = [*left_line.segments, Segment("│", palette.muted), *right_line.segments]
+            # Only the right column is copied, the file as it is now: all before it is decoration.
+            yield StyledLine(
+                segments,
+                gutter=len(left_line.text) + 1 + right_line.gutter,
+                joint=right_line.joint,
+                filling=right_line.filling,
+            )
+
+    def _is_long(self, row: int) -> bool:
+        pair = self._lines[row]
+        return max(len(pair.old or ""), len(pair.new or "")) > MAX_LINE
+
+    def draw_part(self, row: int, first: int, last: int) -> list[StyledLine]:
+        pair, lines = self._lines[row], (first, last)
+        before, after = (" ", " ") if pair.is_same else ("-", "+")
+        left = right = list[StyledLine]()
+        if pair.old is not None:
+            left = self._part(before, pair.old_number, pair.old, self._half, lines)
+        if pair.new is not None:
+            right = self._part(after, pair.new_number, pair.new, self._half, lines)
+        return list(self._side_by_side(left, right))
+
+    def _column(self, sign: str, number: int, side: _Side) -> list[StyledLine]:
+        return self._row(sign, number, side, self._half) if number else []
