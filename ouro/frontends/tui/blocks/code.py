@@ -17,7 +17,9 @@ from ouro.frontends.tui.blocks.palette import Palette
 CHUNK_LINES = 40
 """So many lines are coloured together. If the text grows, only its last chunk is coloured again."""
 MAX_LINE = 2_000
+"""Characters of a line, up to which it has colours."""
 MAX_CHUNKS_IN_STRING = 10
+"""A long string or comment is cut after so many chunks, though the next one begins inside of it."""
 _GLOB = re.compile(r"[*?\[]")
 """What makes a pattern of file names more than a name."""
 
@@ -31,31 +33,36 @@ class Code:
         self._width = width
         self._palette = palette
         self._start = 0
+        """Where the first chunk that is not finished begins in the code."""
         self._done: list[StyledLine] = []
+        """The lines of the finished chunks."""
 
     def lines(self, code: str) -> list[StyledLine]:
         """The lines of `code`, which must begin with the code of the last call."""
         rest = code[self._start :]
         while (size := _chunk_size(rest, self._language)) > 0:
-            self._done += self._draw(rest[: size - 1])
+            self._done += self._draw(rest[: size - 1])  # without its last newline
             self._start += size
             rest = rest[size:]
         return [*self._done, *self._draw(rest)]
 
     def _draw(self, text: str) -> list[StyledLine]:
-        """The lines of a part of the code, with its colours, on the background of code."""
-        inner = max(1, self._width - 2)
+        """The lines of a chunk in the colours of its syntax. The background of code fills the width;
+        the margin before it has none.
+        """
+        text_width = max(1, self._width - 2)
         space = (" ", self._palette.code)
         lines: list[StyledLine] = []
         for row in highlight(text, self._language, self._palette, self._palette.code):
-            lines += fold(row, inner)
+            lines += fold(row, text_width)
         padded = pad(indent(lines, space, space), self._width, self._palette.code)
-        return indent(padded, self._margin, self._margin) if self._margin[0] else padded
+        has_margin = self._margin[0] != ""
+        return indent(padded, self._margin, self._margin) if has_margin else padded
 
 
 def highlight(code: str, language: str, palette: Palette, base: Style) -> list[list[Run]]:
-    """The lines of `code`, each as runs in syntax colours over `base`. If the language is unknown,
-    they have no colours.
+    """The lines of `code`, each as runs in the colours of the syntax over the style `base`. They have
+    only `base` if the language is not known, or if any line is longer than MAX_LINE.
     """
     lexer = _lexer(language)
     if lexer is None or any(len(line) > MAX_LINE for line in code.split("\n")):
@@ -84,13 +91,15 @@ def _style_of(kind: object, palette: Palette) -> Style:
 
 @lru_cache(maxsize=256)
 def language_of(path: str) -> str:
-    """The name of the language of a file, for a lexer; empty if it is not known."""
+    """The name of the language of a file, for a lexer; empty if it is not known. Most are found by
+    their suffix; Pygments, which is slow, is asked for names that other patterns may match.
+    """
     name = PurePath(path).name
     table = _language_table()
-    if name not in table.names and not any(fnmatchcase(name, glob) for glob in table.globs):
-        suffix = PurePath(path).suffix
-        if suffix in table.by_suffix:
-            return table.by_suffix[suffix]
+    has_other_pattern = name in table.names or any(fnmatchcase(name, glob) for glob in table.globs)
+    suffix = PurePath(path).suffix
+    if not has_other_pattern and suffix in table.by_suffix:
+        return table.by_suffix[suffix]
     from pygments.lexers import get_lexer_for_filename  # type: ignore[import-untyped]
     from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
@@ -113,8 +122,10 @@ class _LanguageTable(NamedTuple):
 
 @cache
 def _language_table() -> _LanguageTable:
-    """The names that lexers claim. Pygments itself makes a regular expression of each of its
-    thousand patterns, which takes 66 ms, to look up the first name.
+    """Read from the lexers which names of files they claim.
+
+    To look up the first name, Pygments makes a regular expression of each of its thousand patterns,
+    which takes 66 ms; this table does without.
     """
     from pygments.lexers import get_all_lexers
 
@@ -151,7 +162,8 @@ def _lexer(language: str) -> Any:
 
 
 def _chunk_size(code: str, language: str) -> int:
-    """The length of the first chunk with its last newline; 0 if it is not complete yet.
+    """The length of the first chunk of the code with its last newline; 0 if the chunk is not complete
+    yet. It has CHUNK_LINES lines, or a multiple of them.
 
     A chunk ends outside of strings and comments, so that the next one can be lexed separately. Its
     end depends only on its own text, so that code is always cut in the same way, independent of the
@@ -159,8 +171,9 @@ def _chunk_size(code: str, language: str) -> int:
     """
     if code.count("\n") <= CHUNK_LINES:
         return 0
-    ends = [match.end() for match in re.finditer("\n", code)]
-    for chunks, end in enumerate(ends[CHUNK_LINES - 1 : -1 : CHUNK_LINES], 1):
+    line_ends = [match.end() for match in re.finditer("\n", code)]
+    possible_ends = line_ends[CHUNK_LINES - 1 : -1 : CHUNK_LINES]
+    for chunks, end in enumerate(possible_ends, 1):
         if chunks == MAX_CHUNKS_IN_STRING or not _is_inside_string(code[:end], language):
             return end
     return 0
@@ -171,7 +184,7 @@ def _is_inside_string(code: str, language: str) -> bool:
     lexer = _lexer(language)
     if lexer is None:
         return False
-    last: Any = ""
+    kind_of_last_token: Any = ""
     for _, kind, _value in lexer.get_tokens_unprocessed(code):
-        last = kind
-    return str(last).startswith(("Token.Literal.String", "Token.Comment.Multiline"))
+        kind_of_last_token = kind
+    return str(kind_of_last_token).startswith(("Token.Literal.String", "Token.Comment.Multiline"))

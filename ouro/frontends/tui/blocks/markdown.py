@@ -42,17 +42,20 @@ _LINKING_VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "ALACR
 
 @lru_cache(maxsize=2)
 def parser(*, only_blocks: bool = False) -> MarkdownIt:
-    """Make a parser for CommonMark with tables and strikethrough; HTML is text, and link references
-    are not resolved.
+    """Make a parser for CommonMark with tables and strikethrough; HTML is text. With `only_blocks` it
+    does not parse what is inside of paragraphs, headings and cells.
 
-    With references, a line could change text that was shown long before it.
+    Link references are not resolved, because a line could then change text that was shown long
+    before it.
     """
     from markdown_it import MarkdownIt
 
-    rules = MarkdownIt("commonmark", {"html": False, "maxNesting": 20}).enable(
-        ["table", "strikethrough"]
-    )
-    return rules.disable(["reference", *(["inline", "text_join"] if only_blocks else [])])
+    rules = MarkdownIt("commonmark", {"html": False, "maxNesting": 20})
+    rules.enable(["table", "strikethrough"])
+    rules.disable(["reference"])
+    if only_blocks:
+        rules.disable(["inline", "text_join"])
+    return rules
 
 
 def warm_up(palette: Palette) -> None:
@@ -67,13 +70,19 @@ def markdown_lines(
     number: int | None = None,
     before: StyledLine | None = None,
 ) -> list[StyledLine]:
-    """Draw Markdown as lines.
+    """Draw Markdown as lines of at most `width` cells.
 
-    `number` replaces the first number of an ordered list at its start. A paragraph continues the
-    line `before`.
+    Args:
+        number: the number of the first item, if the source begins with an ordered list; None: the
+            number that is written there.
+        before: a line that the paragraph at the beginning continues. It is wrapped again with the
+            paragraph, so that the result replaces it.
     """
-    runs = [*before.runs, (" " if source.startswith(" ") else "", palette.text)] if before else []
-    lines = _Drawing(palette, number, runs).blocks(parser().parse(source), width)
+    runs_before: list[Run] = []
+    if before is not None:
+        space = " " if source.startswith(" ") else ""  # the parser drops it
+        runs_before = [*before.runs, (space, palette.text)]
+    lines = _Drawing(palette, number, runs_before).blocks(parser().parse(source), width)
     if before is not None:
         lines[0].joint = before.joint
     return lines
@@ -81,20 +90,23 @@ def markdown_lines(
 
 @cache
 def terminal_shows_links() -> bool:
-    """Whether the terminal is known to open OSC 8 links. Inside of tmux it is not known."""
-    if "TMUX" in os.environ or "STY" in os.environ:
+    """Whether the terminal is known to open OSC 8 links. Inside of tmux and screen it is not known,
+    because they hide the terminal.
+    """
+    is_in_multiplexer = "TMUX" in os.environ or "STY" in os.environ
+    if is_in_multiplexer:
         return False
+    if os.environ.get("TERM_PROGRAM") in _LINKING_PROGRAMS:
+        return True
+    if any(name in os.environ for name in _LINKING_VARIABLES):
+        return True
     vte = os.environ.get("VTE_VERSION", "")
-    return (
-        os.environ.get("TERM_PROGRAM") in _LINKING_PROGRAMS
-        or any(name in os.environ for name in _LINKING_VARIABLES)
-        or (vte.isdigit() and int(vte) >= 5000)  # VTE 0.50
-    )
+    return vte.isdigit() and int(vte) >= 5000  # VTE 0.50
 
 
 def _needs_address(text: str, target: str) -> bool:
-    """Whether a link shows its address: where no click opens it, and where its text looks like
-    another address.
+    """Whether a link shows its address behind its text: if no click opens it, or if its text looks
+    like another address, which may deceive. A text that is the address itself is enough.
     """
     if target.removeprefix("mailto:") == text:
         return False
@@ -103,7 +115,9 @@ def _needs_address(text: str, target: str) -> bool:
 
 
 class _Drawing:
-    """Draws the tokens of a Markdown text as lines."""
+    """Draws the tokens of a Markdown text as lines. `number` and `before` are those of
+    `markdown_lines`.
+    """
 
     def __init__(self, palette: Palette, number: int | None, before: Sequence[Run]) -> None:
         self._palette = palette
@@ -118,10 +132,11 @@ class _Drawing:
         position = 0
         while position < len(tokens):
             end = _block_end(tokens, position)
-            drawn = self._block(tokens[position:end], max(1, width))
-            if lines and drawn and not (tight and tokens[position].type.endswith("list_open")):
+            block_lines = self._block(tokens[position:end], max(1, width))
+            is_tight_list = tight and tokens[position].type.endswith("list_open")
+            if lines and block_lines and not is_tight_list:
                 lines.append(StyledLine([]))
-            lines += drawn
+            lines += block_lines
             position = end
         return lines
 
@@ -133,9 +148,10 @@ class _Drawing:
                 return wrap([*self._before, *self._inline(tokens[1], palette.text)], prose_width)
             case "heading_open":
                 styles = {"h1": palette.heading + Style(underline=True), "h2": palette.heading}
-                # The beginning of a long paragraph was drawn as text before a line `---` made it a
-                # heading.
-                style = palette.text if self._before else styles.get(tokens[0].tag, palette.strong)
+                style = styles.get(tokens[0].tag, palette.strong)
+                if self._before:
+                    # A line `---` makes a heading of a paragraph. Its beginning was drawn as text.
+                    style = palette.text
                 return wrap([*self._before, *self._inline(tokens[1], style)], prose_width)
             case "fence" | "code_block":
                 language = tokens[0].info.strip().partition(" ")[0]
@@ -156,42 +172,49 @@ class _Drawing:
                 return []
 
     def _list(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
-        """The lines of a list. Blank lines between its items stay."""
+        """The lines of a list. Where the source has a blank line between two items, one is shown."""
         lines: list[StyledLine] = []
-        number, self._number = self._number, None
+        number, self._number = self._number, None  # only the first list begins with it
         if number is None and tokens[0].type == "ordered_list_open":
             number = int(tokens[0].attrs.get("start", 1))
-        position, bottom = 1, 0
+        position = 1
+        end_of_last_item = 0  # a line of the source
         while position < len(tokens) - 1:
             end = _block_end(tokens, position)
             item = tokens[position:end]
-            if lines and item[0].map and item[0].map[0] > bottom:
+            if lines and item[0].map and item[0].map[0] > end_of_last_item:
                 lines.append(StyledLine([]))
-            lines += self._item(item, width, f"{number}. " if number is not None else "• ")
-            bottom = _last_line(item)
-            number = None if number is None else number + 1
+            if number is None:
+                lines += self._item(item, width, "• ")
+            else:
+                lines += self._item(item, width, f"{number}. ")
+                number += 1
+            end_of_last_item = _last_line(item)
             position = end
         return lines
 
     def _item(self, tokens: Sequence[Token], width: int, marker: str) -> list[StyledLine]:
-        """The lines of a list item behind its marker; `[ ]` and `[x]` become boxes."""
+        """The lines of a list item behind its marker. `[ ]` and `[x]` at its beginning become boxes,
+        which replace a dot.
+        """
         palette = self._palette
         words = tokens[2].children if tokens[1].type == "paragraph_open" else None
         if words and (box := _CHECK_BOX.match(words[0].content)):
             words[0].content = words[0].content[box.end() :]
             marker = marker.removeprefix("• ") + ("☐ " if box[1] == " " else "☑ ")
-        tight = all(
-            token.hidden
+        own_paragraphs = [
+            token
             for token in tokens[1:-1]
             if token.type == "paragraph_open" and token.level == tokens[0].level + 1
-        )
-        lines = self.blocks(tokens[1:-1], width - len(marker), tight) or [StyledLine([])]
-        return indent(
-            lines, (marker, palette.accent), (" " * len(marker), palette.text), decoration=False
-        )
+        ]
+        is_tight = all(token.hidden for token in own_paragraphs)
+        lines = self.blocks(tokens[1:-1], width - len(marker), is_tight) or [StyledLine([])]
+        first_margin = (marker, palette.accent)
+        margin = (" " * len(marker), palette.text)
+        return indent(lines, first_margin, margin, decoration=False)
 
     def _table(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
-        """The lines of a table."""
+        """The lines of a table. The text of a cell is in the token after that which opens the cell."""
         rows: list[list[list[Run]]] = []
         alignments: list[str] = []
         styles = {"th_open": self._palette.strong, "td_open": self._palette.text}
@@ -214,8 +237,10 @@ class _Inline:
     def __init__(self, palette: Palette, base: Style) -> None:
         self._palette = palette
         self._styles = [base]
+        """The styles of the open markup, the innermost last."""
         self._runs: list[Run] = []
         self._links: list[tuple[str, int]] = []
+        """The address of each open link, and the number of runs before its text."""
 
     def runs(self, tokens: Sequence[Token]) -> list[Run]:
         for token in tokens:
@@ -259,7 +284,9 @@ class _Inline:
                 self._styles.pop()
 
     def _end_link(self) -> None:
-        """End a link. Its address is written behind it if the text does not show it."""
+        """End a link. Its address is written behind its text if the text does not show it; without a
+        text the address is the text.
+        """
         style = self._styles.pop()
         target, start = self._links.pop()
         text = "".join(text for text, _ in self._runs[start:])
@@ -269,12 +296,17 @@ class _Inline:
             self._add_run(f" ({target})", self._palette.muted)
 
     def _add_run(self, text: str, style: Style | None = None) -> None:
-        if text := text if text == "\n" else clean(text):
+        """Add a text, unless it is empty; None: in the style of the markup that is open."""
+        if text != "\n":
+            text = clean(text)
+        if text:
             self._runs.append((text, style or self._styles[-1]))
 
 
 def _last_line(tokens: Sequence[Token]) -> int:
-    """The last line with text; the lines of a container include blank ones after it."""
+    """The number of the line of the source behind the last one with text. Lists and quotes do not
+    count: their lines include blank ones after them.
+    """
     last = 0
     for token in tokens:
         if token.map and token.nesting >= 0 and token.type not in _CONTAINERS:
@@ -300,33 +332,38 @@ _BETWEEN = " │ "
 def table_lines(
     rows: Sequence[Sequence[Cell]], alignments: Sequence[str], width: int, palette: Palette
 ) -> list[StyledLine]:
-    """Draw a table, whose first row is its heading. An alignment is `left`, `right`, `center` or
-    empty.
+    """Draw a table, whose first row is its heading. An alignment of a column is `left`, `right`,
+    `center` or empty.
+
+    If the columns do not fit, each row becomes a record: its cells one below the other, each behind
+    the heading of its column.
     """
     widths = _column_widths(rows, width - len(_BETWEEN) * (len(rows[0]) - 1))
     lines: list[StyledLine] = []
     if widths is not None:
+        rule = "─┼─".join("─" * column for column in widths)
         lines += _row_lines(rows[0], widths, alignments, palette)
-        lines.append(
-            StyledLine([Segment("─┼─".join("─" * column for column in widths), palette.muted)])
-        )
+        lines.append(StyledLine([Segment(rule, palette.muted)]))
         for row in rows[1:]:
             lines += _row_lines(row, widths, alignments, palette)
         return lines
-    for row in rows[1:] or rows[:1]:  # too narrow for columns: one record below the other
-        lines += [StyledLine([])] if lines else []
+    records = rows[1:] or rows[:1]
+    for row in records:
+        if lines:
+            lines.append(StyledLine([]))
         for heading, cell in zip(rows[0], row, strict=False):
             lines += wrap([*heading, (": ", palette.strong), *cell], width)
     return lines
 
 
 def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | None:
-    """The width of each column; the widest shrink if needed. None if the columns do not fit."""
-    widths = [
-        max(1, *(sum(cell_len(text) for text, _ in cell) for cell in column))
-        for column in zip(*rows, strict=True)
-    ]
-    widths = [min(width, max(room, MIN_COLUMN)) for width in widths]
+    """The width of each column: that of its widest cell. If the columns do not fit into `room`, the
+    widest ones shrink to MIN_COLUMN; None if that is not enough.
+    """
+    widths = []
+    for column in zip(*rows, strict=True):
+        cell_widths = [sum(cell_len(text) for text, _ in cell) for cell in column]
+        widths.append(min(max(1, *cell_widths), max(room, MIN_COLUMN)))
     while sum(widths) > room:
         widest = max(range(len(widths)), key=widths.__getitem__)
         if widths[widest] <= MIN_COLUMN:
@@ -340,17 +377,18 @@ def _row_lines(
 ) -> list[StyledLine]:
     """A row of a table as lines: each cell is wrapped and aligned in its column."""
     lines = []
-    for cells in zip_longest(*map(wrap, row, widths)):
+    no_line = StyledLine([])
+    for cell_lines in zip_longest(*map(wrap, row, widths), fillvalue=no_line):
         segments: list[Segment] = []
-        for line, width, side in zip(cells, widths, alignments, strict=True):
-            missing = max(0, width - (line.cells if line else 0))
-            left_blanks = {"right": missing, "center": missing // 2}.get(side, 0)
-            segments += [Segment(_BETWEEN, palette.muted)] if segments else []
-            segments += [Segment(" " * left_blanks, palette.text)] if left_blanks else []
-            segments += [
-                *(line.segments if line else []),
-                Segment(" " * (missing - left_blanks), palette.text),
-            ]
+        for line, width, alignment in zip(cell_lines, widths, alignments, strict=True):
+            blanks = max(0, width - line.cells)
+            blanks_before = {"right": blanks, "center": blanks // 2}.get(alignment, 0)
+            if segments:
+                segments.append(Segment(_BETWEEN, palette.muted))
+            if blanks_before:
+                segments.append(Segment(" " * blanks_before, palette.text))
+            segments += line.segments
+            segments.append(Segment(" " * (blanks - blanks_before), palette.text))
         lines.append(StyledLine(segments))
     return lines
 
@@ -373,7 +411,7 @@ class MarkdownPiece:
     number: int | None = None
     """Its number, if it is an item of an ordered list."""
     marker: str = ""
-    """Identifies the list that it is an item of."""
+    """Kind and marker of the list that it is an item of, such as `bullet_list_open-`; else empty."""
     is_open: bool = False
     """Whether it is a fence without its end."""
     continues: bool = False
@@ -381,12 +419,17 @@ class MarkdownPiece:
 
     @property
     def code(self) -> tuple[str, str] | None:
-        """Language and code of a fence; None for other pieces."""
+        """Language and code of a fence; None for other pieces, and for an indented fence, whose lines
+        lose their indent.
+        """
         if self.kind != "fence" or self.source.startswith(" "):
             return None
         head, _, body = self.source.partition("\n")
-        body = body.removesuffix("\n") if self.is_open else body.rstrip().rpartition("\n")[0]
-        return head.lstrip("`~").strip().partition(" ")[0], body
+        language = head.lstrip("`~").strip().partition(" ")[0]
+        if self.is_open:
+            return language, body.removesuffix("\n")
+        without_end_of_fence = body.rstrip().rpartition("\n")[0]
+        return language, without_end_of_fence
 
 
 class MarkdownPieces:
@@ -394,22 +437,28 @@ class MarkdownPieces:
 
     def __init__(self) -> None:
         self.finished: list[MarkdownPiece] = []
-        self._start = self._seen = 0
+        """The pieces that later text cannot change."""
+        self._start = 0
+        """Where the text after the finished pieces begins."""
+        self._seen = 0
+        """Where the text after the last complete line that was parsed begins."""
 
     def settle(self, text: str) -> list[MarkdownPiece]:
-        """Move pieces that are final to `finished`; returns the others, usually one. `text` must
-        begin with the text of the last call.
+        """Add pieces that are final now to `finished`; returns the others, usually one. `text` is all
+        of the text so far; it must begin with the text of the last call.
         """
-        end = text.rfind("\n", self._seen) + 1
-        if end and not _is_open_fence(text[self._start :]):
-            self._finish([*self._pieces_of(text[self._start : end])][:-1])
-            self._seen = end
+        end_of_lines = text.rfind("\n", self._seen) + 1
+        if end_of_lines and not _is_open_fence(text[self._start :]):
+            pieces = list(self._pieces_of(text[self._start : end_of_lines]))
+            self._finish(pieces[:-1])
+            self._seen = end_of_lines
         rest = text[self._start :]
         if _is_open_fence(rest):  # also where the fence has only now become the first piece
             return [MarkdownPiece(rest, "fence", bool(self.finished), is_open=True)]
         # A dash is mostly the first of a list: with it, the paragraph above would be a heading for
         # a moment.
-        pieces = [*self._pieces_of(_LAST_DASH.sub("", rest))]
+        pieces = list(self._pieces_of(_LAST_DASH.sub("", rest)))
+        # A part of a paragraph is final if another part continues it.
         final = max((place for place, piece in enumerate(pieces) if piece.continues), default=0)
         self._finish(pieces[:final])
         return pieces[final:]
@@ -419,58 +468,65 @@ class MarkdownPieces:
         self._start += sum(len(piece.source) for piece in pieces)
 
     def _pieces_of(self, text: str) -> Iterator[MarkdownPiece]:
-        """The pieces of the open text; together they are the text."""
+        """Yield the pieces of a text that follows the finished pieces. Their sources together are the
+        text, so that each has the blank lines after it.
+        """
         starts = _piece_starts(parser(only_blocks=True).parse(text))
         if not starts:
             return
-        offsets = list(accumulate((len(row) + 1 for row in text.split("\n")), initial=0))
-        before = self.finished[-1] if self.finished else None
-        for place, (line, token, item) in enumerate(starts):
-            begin = offsets[line] if place else 0
-            end = offsets[starts[place + 1][0]] if place + 1 < len(starts) else len(text)
+        line_offsets = list(accumulate((len(row) + 1 for row in text.split("\n")), initial=0))
+        begins = [0, *(line_offsets[line] for line, _, _ in starts[1:])]
+        ends = [*begins[1:], len(text)]
+        piece = self.finished[-1] if self.finished else None
+        for begin, end, (_, token, item) in zip(begins, ends, starts, strict=True):
             for source in _paragraph_parts(text[begin:end], token):
-                before = _make_piece(source, token, item, before)
-                yield before
+                piece = _make_piece(source, token, item, before=piece)
+                yield piece
 
 
 def _is_open_fence(text: str) -> bool:
     """Whether a text begins with a code fence, of which the first line is complete and the end has
     not come yet.
     """
-    match = _FENCE_BEGIN.match(text)
-    head = text.find("\n")
-    if match is None or head < 0 or (match[1][0] == "`" and "`" in text[match.end() : head]):
+    opening = _FENCE_BEGIN.match(text)
+    end_of_head = text.find("\n")
+    if opening is None or end_of_head < 0:
         return False
-    return not any(
-        closing[1].startswith(match[1]) for closing in _FENCE_END.finditer(text, head + 1)
-    )
+    mark = opening[1]
+    is_inline_code = mark[0] == "`" and "`" in text[opening.end() : end_of_head]
+    if is_inline_code:
+        return False
+    closings = _FENCE_END.finditer(text, end_of_head + 1)
+    return not any(closing[1].startswith(mark) for closing in closings)
 
 
 def _piece_starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
-    """Where the pieces begin: the line, the first token, and the token of the list item if the
-    piece is one.
+    """Where the pieces begin. For each: the number of its line, the token of its top-level block, and
+    the token of the list item if the block is a list, of which each item is a piece.
     """
     starts: list[tuple[int, Token, Token | None]] = []
-    top: Token | None = None
+    block: Token | None = None
     for token in tokens:
         if token.nesting < 0 or token.map is None:
             continue
         if token.level == 0:
-            top = token
+            block = token
             if not token.type.endswith("_list_open"):
                 starts.append((token.map[0], token, None))
-        elif top is not None and token.level == 1 and token.type == "list_item_open":
-            starts.append((token.map[0], top, token))
+        elif block is not None and token.level == 1 and token.type == "list_item_open":
+            starts.append((token.map[0], block, token))
     return starts
 
 
 def _make_piece(
     source: str, token: Token, item: Token | None, before: MarkdownPiece | None
 ) -> MarkdownPiece:
-    """A piece after the piece `before`, with its number in a list and whether a blank line is
-    between them.
+    """A piece of the block `token`, or of its list item `item`, after the piece `before`. It knows its
+    number in an ordered list, whether it continues a paragraph, and whether a blank line precedes it.
     """
-    number = int(item.info or 1) if item is not None and token.type == "ordered_list_open" else None
+    number: int | None = None
+    if item is not None and token.type == "ordered_list_open":
+        number = int(item.info or 1)
     marker = f"{token.type}{item.markup}" if item is not None else ""
     if before is None:
         return MarkdownPiece(source, token.type, False, number, marker)
@@ -482,7 +538,9 @@ def _make_piece(
 
 
 def _has_gap(before: MarkdownPiece, token: Token, marker: str) -> bool:
-    """Whether there is a blank line between two pieces."""
+    """Whether a blank line is shown between the piece `before` and the next, which is of the block
+    `token` and the list `marker`.
+    """
     if token.type in _KINDS_WITH_GAP or before.kind in _KINDS_WITH_GAP:
         return True
     is_other_list = "" not in (marker, before.marker) and before.marker != marker
@@ -515,8 +573,10 @@ def _paragraph_parts(source: str, token: Token) -> Iterator[str]:
     other source is one part.
     """
     start = 0
-    # A table and a heading without `#` were a paragraph until their second line came.
-    if token.type in ("paragraph_open", "heading_open", "table_open") and "#" not in token.markup:
+    # A table and a heading without `#` were a paragraph, and may have been cut, until their second
+    # line came.
+    was_paragraph = token.type in ("paragraph_open", "heading_open", "table_open")
+    if was_paragraph and "#" not in token.markup:
         while part := _CLOSED_MARKUP.match(source, start):
             yield part[0]
             start = part.end()

@@ -1,4 +1,4 @@
-"""Messages: user messages, answers, thinking and notices as blocks."""
+"""Blocks of text: user messages, answers, thinking, notices and queued messages."""
 
 from __future__ import annotations
 
@@ -44,28 +44,28 @@ class UserMessage(TranscriptBlock):
     """A message of the user; a long one, such as a paste, is folded to its beginning."""
 
     def __init__(self, text: str, images: Sequence[str] = (), key: str = "Ctrl+O") -> None:
+        """`images`: the names of the attached images; `key`: the key that unfolds the block."""
         super().__init__()
         self.text = tidy(text)
         self._images = tuple(tidy(name) for name in images)
         self._key = key
         self._more_lines = max(0, self.text.count("\n") + 1 - MAX_MESSAGE_LINES)
-        self._head = "\n".join(self.text.split("\n", MAX_MESSAGE_LINES)[:MAX_MESSAGE_LINES])[
-            :MAX_MESSAGE_CHARACTERS
-        ]
+        first_lines = self.text.split("\n", MAX_MESSAGE_LINES)[:MAX_MESSAGE_LINES]
+        self._head = "\n".join(first_lines)[:MAX_MESSAGE_CHARACTERS]
         self.foldable = len(self._head) < len(self.text)
 
     @property
     def _visible_text(self) -> str:
-        """The whole text, or its beginning while the block is folded."""
+        """The whole text; while the block is folded its beginning, and a line that says how much more
+        there is.
+        """
         if self.is_open or not self.foldable:
             return self.text
-        rest = len(self.text) - len(self._head)
-        size = (
-            plural(self._more_lines, "more line")
-            if self._more_lines
-            else plural(rest, "more character")
-        )
-        return f"{self._head}\n… {size} · {self._key}"
+        if self._more_lines:
+            size_of_rest = plural(self._more_lines, "more line")
+        else:
+            size_of_rest = plural(len(self.text) - len(self._head), "more character")
+        return f"{self._head}\n… {size_of_rest} · {self._key}"
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         image_lines = [f"[image: {name}]" for name in self._images]
@@ -82,18 +82,21 @@ class UserMessage(TranscriptBlock):
 
 
 class StreamedBlock(TranscriptBlock):
-    """A block whose text arrives in pieces; each is cleaned once."""
+    """A block whose text arrives in pieces. Each piece is cleaned once, except its end, which may be
+    the beginning of an escape sequence.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self._cleaned = self._unfinished = ""
-        StreamedBlock.append(self, text)
+        StreamedBlock.append(self, text)  # not that of a subclass, which is not made yet
 
     @property
     def text(self) -> str:
         return self._cleaned + clean(self._unfinished)
 
     def append(self, text: str) -> None:
+        """Add a piece at the end of the text."""
         cleaned, self._unfinished = clean_start(self._unfinished + text)
         # Always four spaces per tab: the result must not depend on how the text was cut into
         # pieces.
@@ -108,7 +111,9 @@ class AnswerBlock(StreamedBlock):
         super().__init__(text)
         self._pieces = MarkdownPieces()
         self._finished: list[StyledLine] = []
+        """The lines of the finished pieces."""
         self._drawn_pieces = 0
+        """How many finished pieces these lines are of."""
         self._code: Code | None = None
         """Draws the first piece that is not finished, if it is a fence."""
 
@@ -117,18 +122,22 @@ class AnswerBlock(StreamedBlock):
         self._finished, self._drawn_pieces, self._code = [], 0, None
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        """Draw the pieces that are new or still open; finished ones are kept."""
-        open_pieces = self._pieces.settle(self.text)
+        """The lines of all pieces. Of the finished ones, those that were drawn before are kept; the
+        others are drawn each time.
+        """
+        unfinished_pieces = self._pieces.settle(self.text)
         text_width = width - 2 * len(MARGIN)
         for piece in self._pieces.finished[self._drawn_pieces :]:
             self._add_piece(self._finished, piece, text_width, palette, self._code)
-            self._code = None
+            self._code = None  # it has drawn the first of them while that grew
         self._drawn_pieces = len(self._pieces.finished)
         lines = list(self._finished)
-        for number, piece in enumerate(open_pieces):
+        for number, piece in enumerate(unfinished_pieces):
             if piece.is_open and piece.code is not None and self._code is None:
-                self._code = Code(piece.code[0], text_width, palette, MARGIN)
-            self._add_piece(lines, piece, text_width, palette, None if number else self._code)
+                language, _ = piece.code
+                self._code = Code(language, text_width, palette, MARGIN)
+            code = self._code if number == 0 else None
+            self._add_piece(lines, piece, text_width, palette, code)
         return lines
 
     def as_markdown(self) -> str:
@@ -142,19 +151,25 @@ class AnswerBlock(StreamedBlock):
         palette: Palette,
         code: Code | None,
     ) -> None:
-        """Draw a piece below `lines`. `code` has drawn the beginning of it, if it is a code block
-        that grew.
+        """Draw a piece and add its lines to `lines`, after a blank one if it has a gap. A piece that
+        continues a paragraph also replaces the last of `lines`.
+
+        `code` draws the piece if it is a code block; it may have drawn the beginning before.
         """
         if code is not None and piece.code is not None:
-            new_lines = code.lines(piece.code[1])
+            _, text = piece.code
+            new_lines = code.lines(text)
         else:
-            space = (MARGIN, palette.text)
-            last = lines.pop() if piece.continues else None
-            before = last and replace(last, segments=last.segments[1:])  # without the margin
-            new_lines = indent(
-                markdown_lines(piece.source, width, palette, piece.number, before), space, space
-            )
-        lines += [StyledLine([]), *new_lines] if piece.gap and new_lines else new_lines
+            margin = (MARGIN, palette.text)
+            line_before = None
+            if piece.continues:
+                last = lines.pop()
+                line_before = replace(last, segments=last.segments[1:])  # without the margin
+            text_lines = markdown_lines(piece.source, width, palette, piece.number, line_before)
+            new_lines = indent(text_lines, margin, margin)
+        if piece.gap and new_lines:
+            lines.append(StyledLine([]))
+        lines += new_lines
 
 
 class ThinkingBlock(StreamedBlock):
@@ -170,7 +185,9 @@ class ThinkingBlock(StreamedBlock):
         self._clock = clock
         self._key = key
         self._since: float | None = None
+        """When the first text came; None: none was streamed."""
         self._seconds: float | None = None
+        """How long the model thought; None: it has not ended, or it is not known."""
         self._growing_text: GrowingText | None = None
 
     def append(self, text: str) -> None:
@@ -180,6 +197,7 @@ class ThinkingBlock(StreamedBlock):
         super().append(text)
 
     def close(self) -> None:
+        """Stop the clock: the thinking has ended."""
         if self._since is not None and self._seconds is None:
             self._seconds = self._clock() - self._since
         self.is_moving = False
@@ -190,13 +208,11 @@ class ThinkingBlock(StreamedBlock):
         self._growing_text = None
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        """A line with how long the model thought, and the text below it if it is open."""
-        head = crop(f"{'▾' if self.is_open else '▸'} {self._summary()}", width - len(MARGIN) - 1)
-        lines = [
-            StyledLine(
-                [Segment(MARGIN, palette.text), Segment(head, palette.muted)], gutter=len(MARGIN)
-            )
-        ]
+        """A line with how long the model thought, and if it is open the text below it."""
+        sign = "▾" if self.is_open else "▸"
+        head = crop(f"{sign} {self._summary()}", width - len(MARGIN) - 1)
+        segments = [Segment(MARGIN, palette.text), Segment(head, palette.muted)]
+        lines = [StyledLine(segments, gutter=len(MARGIN))]
         if self.is_open:
             if self._growing_text is None:
                 self._growing_text = GrowingText(width - 6, palette.muted, MARGIN + "│ ")
@@ -204,14 +220,15 @@ class ThinkingBlock(StreamedBlock):
         return lines
 
     def as_markdown(self) -> str:
-        return (
-            "\n".join(f"> {line}" for line in self.text.strip("\n").split("\n"))
-            if self.is_open
-            else ""
-        )
+        """The thinking as a quote; empty if it is folded."""
+        if not self.is_open:
+            return ""
+        return "\n".join(f"> {line}" for line in self.text.strip("\n").split("\n"))
 
     def _summary(self) -> str:
-        """The line of the block: how long the model thinks or thought, and how many words."""
+        """The text of the first line: how long the model thinks or thought, how many words, and while
+        it is folded the key that opens it.
+        """
         size = plural(len(self.text.split()), "word")
         if self.is_moving and self._since is not None:
             return f"Thinking… {format_duration(self._clock() - self._since)} · {size}"
@@ -228,9 +245,8 @@ class NoticeBlock(TranscriptBlock):
         self._level = level
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        style = {"info": palette.muted, "warning": palette.warning, "error": palette.error}[
-            self._level
-        ]
+        styles = {"info": palette.muted, "warning": palette.warning, "error": palette.error}
+        style = styles[self._level]
         sign, word = _LEVEL_SIGNS[self._level]
         lines = _notice_lines(word + self.text, width - 4, style, palette)
         return indent(lines, (f"{sign} ", style), (MARGIN, palette.text))
@@ -251,7 +267,7 @@ class TypedCommand(NoticeBlock):
 
 
 class RetryBlock(NoticeBlock):
-    """A failed model call, and the seconds until the next attempt."""
+    """A notice of a failed model call, with a clock of the seconds until the next attempt."""
 
     is_moving = True
 
@@ -271,8 +287,8 @@ class RetryBlock(NoticeBlock):
 def queued_lines(
     steering: Sequence[str], queued: Sequence[str], width: int, palette: Palette
 ) -> list[StyledLine]:
-    """The lines for messages that wait: first those that steer the turn, then those for the next
-    turn.
+    """The lines for messages that wait, each cut to one line: first those that steer the turn, then
+    those for the next turn. A blank line is above them; without messages there are no lines.
     """
     lines: list[StyledLine] = [StyledLine([])] if steering or queued else []
     for mark, texts in ((f"{MARGIN}→ steers: ", steering), (f"{MARGIN}{QUEUED_MARK}", queued)):
@@ -288,19 +304,24 @@ def queued_lines(
 
 
 def _notice_lines(text: str, width: int, base: Style, palette: Palette) -> list[StyledLine]:
-    """Wrap a notice. Code between backticks has the style of code, as in an answer."""
+    """Wrap a notice. Code between backticks has the style of code, as in an answer. Lines that begin
+    with a space are quoted text, which keeps its spaces and backticks.
+    """
     code = base + Style(color=palette.code.color, bgcolor=palette.code.bgcolor)
     lines: list[StyledLine] = []
     for row in text.split("\n"):
         is_quoted = row.startswith(" ")
-        lines += (
-            fold([(row, base)], width) if is_quoted else wrap(code_runs(row, base, code), width)
-        )
+        if is_quoted:
+            lines += fold([(row, base)], width)
+        else:
+            lines += wrap(code_runs(row, base, code), width)
     return lines
 
 
 def fold_or_wrap(text: str, width: int, base: Style) -> list[StyledLine]:
-    """Wrap prose, but keep the spaces of lines that begin with a space."""
+    """Wrap each line of a text. One that begins with a space keeps all its spaces, as code; any other
+    is prose.
+    """
     lines: list[StyledLine] = []
     for row in text.split("\n"):
         lines += fold([(row, base)], width) if row.startswith(" ") else wrap([(row, base)], width)
@@ -313,7 +334,9 @@ def spinner_sign(seconds: float) -> str:
 
 
 def format_duration(seconds: float, *, tenths: bool = True) -> str:
-    """Seconds: `0.4 s`, `12 s`, `3 min 20 s`."""
+    """A duration as text: `0.4 s` below ten seconds (without `tenths`: `0 s`), then `12 s`, and from
+    a minute on `3 min 20 s`.
+    """
     if tenths and seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)

@@ -73,14 +73,13 @@ def _style(
 
 
 def _changed_word(base: Color, tone: Color, text: Color) -> Style:
-    """The style of changed words in a diff: a background of `tone`, or text in `tone` if it cannot
-    be mixed.
+    """The style of changed words in a diff: on a background of `tone`. Where colours cannot be mixed
+    for it, among the terminal's 16, the words themselves are in `tone`.
     """
-    return (
-        _style(base, tone, bold=True)
-        if base.ansi is not None
-        else _style(_blend(base, tone, 0.42), text, bold=True)
-    )
+    has_only_ansi_colors = base.ansi is not None
+    if has_only_ansi_colors:
+        return _style(base, tone, bold=True)
+    return _style(_blend(base, tone, 0.42), text, bold=True)
 
 
 def _color(variables: Mapping[str, str], name: str, default: str) -> Color:
@@ -88,8 +87,8 @@ def _color(variables: Mapping[str, str], name: str, default: str) -> Color:
 
 
 def _blend(back: Color, front: Color, share: float) -> Color:
-    """Mix `share` of `front` into `back`. The terminal's 16 colours cannot be mixed, so one of the
-    two is returned then.
+    """Mix `share` of `front` into `back`, from 0 to 1. The terminal's 16 colours cannot be mixed: with
+    one of them, the result is the colour with the greater share.
     """
     if back.ansi is not None or front.ansi is not None:
         return back if share < 0.5 else front

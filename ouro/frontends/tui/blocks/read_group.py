@@ -1,4 +1,4 @@
-"""ReadGroup: reads and searches that follow one another, as one line once they are done."""
+"""ReadGroup: calls that read and search one after the other, as one line once they are done."""
 
 from __future__ import annotations
 
@@ -56,16 +56,17 @@ class ReadGroup(TranscriptBlock):
 
     def estimate(self, width: int) -> int:
         folded_cards, other_cards = self._parts()
-        return bool(folded_cards) + sum(card.estimate(width) for card in other_cards)
+        folded_lines = 1 if folded_cards else 0
+        return folded_lines + sum(card.estimate(width) for card in other_cards)
 
     def as_markdown(self) -> str:
         return "\n\n".join(card.as_markdown() for card in self._cards)
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         folded_cards, other_cards = self._parts()
-        lines: Sequence[StyledLine] = (
-            [_folded_line(folded_cards, width, palette)] if folded_cards else []
-        )
+        lines: Sequence[StyledLine] = []
+        if folded_cards:
+            lines = [_folded_line(folded_cards, width, palette)]
         for card in other_cards:
             if card.is_moving:  # its clock has moved
                 card.forget()
@@ -73,7 +74,9 @@ class ReadGroup(TranscriptBlock):
         return lines
 
     def _parts(self) -> tuple[list[ToolCard], list[ToolCard]]:
-        """The cards that become one line together, and the other cards."""
+        """The cards that become one line together, and the other cards. If the group is unfolded, or
+        fewer than two cards are done, all are others.
+        """
         done = [card for card in self._cards if card.state == "done"]
         if self.is_open or len(done) < 2:
             return [], self._cards
@@ -81,16 +84,18 @@ class ReadGroup(TranscriptBlock):
 
 
 def _folded_line(cards: Sequence[ToolCard], width: int, palette: Palette) -> StyledLine:
-    """One line for several calls: how many files were read and searches made, and their names."""
+    """One line for several calls: how many files were read and searches made, then the names of the
+    files and the titles of the searches, as far as there is room. A file counts once.
+    """
     titles = [card.title for card in cards]
-    files = dict.fromkeys(
-        _LINE_RANGE.sub("", title).removeprefix(_READ_VERB)
-        for title in titles
-        if title.startswith(_READ_VERB)
-    )
+    reads = [title for title in titles if title.startswith(_READ_VERB)]
     searches = [title for title in titles if not title.startswith(_READ_VERB)]
-    counts = [f"read {plural(len(files), 'file')}"] if files else []
-    counts += [plural(len(searches), "search", "searches")] if searches else []
+    files = dict.fromkeys(_LINE_RANGE.sub("", title).removeprefix(_READ_VERB) for title in reads)
+    counts = []
+    if files:
+        counts.append(f"read {plural(len(files), 'file')}")
+    if searches:
+        counts.append(plural(len(searches), "search", "searches"))
     room = max(8, width - len(MARGIN) - 3)  # the last column belongs to the scroll bar
     head = crop(", ".join(counts), room)
     names = [file.rstrip("/").rpartition("/")[2] or file for file in files]

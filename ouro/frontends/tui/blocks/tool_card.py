@@ -27,6 +27,8 @@ from ouro.utils.text import byte_size, plural
 
 MAX_LINES = 2_000
 """Maximum lines that are drawn of one body."""
+MAX_DIFF_SIZE = 30
+"""Maximum lines that a diff is estimated to have."""
 
 
 def body_lines(
@@ -37,11 +39,12 @@ def body_lines(
     *,
     has_names: bool = True,
 ) -> Sequence[StyledLine]:
-    """The lines of a body. A diff is drawn by pages, as they are taken; of others the first
-    MAX_LINES are drawn, and a note if there are more.
+    """The lines of a body. All of a diff are there, and drawn when they are taken. Of any other body
+    there are the first MAX_LINES, and a note if it has more.
 
-    `show` makes text that can be printed of the lines of a changed file. Without `has_names` a
-    diff has no line with the name of each file.
+    Args:
+        show: makes the lines of a changed file printable.
+        has_names: whether a diff has a line with the name of each file.
     """
     files = _files_of(body, show)
     if files is not None or isinstance(body, Diff):
@@ -54,9 +57,9 @@ def body_lines(
 
 
 def _files_of(body: Body | None, show: Callable[[str], str] = tidy) -> list[FileDiff] | None:
-    """The files of a diff; None if the body is none, or a text that is no unified diff.
+    """The files of a body that is a diff; None for any other body, or if there is none.
 
-    `show` makes text that can be printed of the lines of a `Diff`; `file_diffs` does it for a text.
+    `show` makes the lines of a `Diff` printable; for a text `file_diffs` does so.
     """
     if isinstance(body, Diff):
         return changed_files(body, show)
@@ -83,7 +86,7 @@ def _body_lines(
 
 
 def preview_size(body: Body, failed: bool) -> int:
-    """How many lines of a body a folded card shows."""
+    """How many lines of a body a folded card shows; 0: none, only the line of the card."""
     match body:
         case Diff() | Plain(language="diff"):
             return 24
@@ -94,12 +97,12 @@ def preview_size(body: Body, failed: bool) -> int:
         case Picture():
             return 1
         case Plain():
-            return 6 if failed else 0
+            return 6 if failed else 0  # the summary in the first line is enough
 
 
 def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[StyledLine], int]:
-    """The last lines of a command's output, and how many of its rows are not or only partly among
-    them.
+    """At most `most` lines from the end of a command's output, and the number of its rows that are
+    not, or only partly, among them. A row is a line before it is wrapped.
     """
     rows = clean_output(text).rstrip("\n").split("\n")
     lines_shown: list[StyledLine] = []
@@ -109,18 +112,21 @@ def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[Sty
         if lines_shown and len(lines_shown) + len(lines) > most:
             break
         lines_shown = [*lines[-most:], *lines_shown]
-        whole_rows += len(lines) <= most
+        if len(lines) <= most:
+            whole_rows += 1
     return lines_shown, len(rows) - whole_rows
 
 
 def text_size(body: Body) -> int:
-    """About how many lines a body has, without drawing it."""
-    if isinstance(body, Diff):  # without comparing the files
-        return min(
-            30,
-            sum((change.after or change.before or "").count("\n") + 2 for change in body.changes),
-        )
-    return body_text(body).count("\n") + 1
+    """About how many lines a body has, without drawing it. For a diff it is at most MAX_DIFF_SIZE:
+    to know how much of its files changed, they would have to be compared.
+    """
+    if not isinstance(body, Diff):
+        return body_text(body).count("\n") + 1
+    size = 0
+    for change in body.changes:
+        size += (change.after or change.before or "").count("\n") + 2
+    return min(MAX_DIFF_SIZE, size)
 
 
 def body_text(body: Body) -> str:
@@ -149,17 +155,17 @@ def _plain_lines(body: Plain, width: int, palette: Palette) -> Iterator[StyledLi
 
 
 def _command_lines(body: CommandOutput, width: int, palette: Palette) -> Iterator[StyledLine]:
-    """A command, the end of its output, and its exit code if it failed."""
+    """A command, the end of its output, and its exit code if it failed: MAX_LINES in all."""
     command = fold([(tidy(body.command), palette.strong)], width - 2)
     head = indent(command, ("$ ", palette.accent), ("  ", palette.accent))
     yield from head
-    room = max(1, MAX_LINES - len(head) - 2)  # for the lines before and after the output
-    lines, before = last_lines(body.output, room, width, palette.text) if body.output else ([], 0)
-    if before:
-        yield StyledLine(
-            [Segment(crop(f"… {plural(before, 'line')} before", width), palette.muted)]
-        )
-    yield from lines
+    if body.output:
+        room = max(1, MAX_LINES - len(head) - 2)  # for the lines before and after the output
+        lines, rows_before = last_lines(body.output, room, width, palette.text)
+        if rows_before:
+            note = crop(f"… {plural(rows_before, 'line')} before", width)
+            yield StyledLine([Segment(note, palette.muted)])
+        yield from lines
     if body.exit_code:
         yield StyledLine([Segment(crop(f"exit code {body.exit_code}", width), palette.error)])
 
@@ -177,6 +183,7 @@ _STATE_SIGNS = {"pending": "·", "waiting": "?", "failed": "✗", "stopped": "�
 _STATE_WORDS = {"pending": "waiting", "waiting": "waiting for approval", "stopped": "stopped"}
 _STATE_COLORS = {"pending": "muted", "waiting": "warning", "failed": "error", "stopped": "warning"}
 MAX_OUTPUT = 64_000
+"""Characters that are kept of what a running call prints: the last ones."""
 RUNNING_LINES = 5
 """Lines of its output that the folded card of a running call shows."""
 _BODY_MARGIN = MARGIN * 2
@@ -196,6 +203,13 @@ class ToolCard(TranscriptBlock):
         key: str = "Ctrl+O",
         tool: str = "",
     ) -> None:
+        """Make the card of a call that begins now.
+
+        Args:
+            title: what the call does; it may be replaced by `rename`.
+            key: the key that unfolds the card.
+            tool: the name of the tool, which decides about sign, colour and verb.
+        """
         super().__init__()
         self._tool = tool
         self._kind = OTHER
@@ -219,6 +233,7 @@ class ToolCard(TranscriptBlock):
         return self._seconds is not None
 
     def append(self, text: str) -> None:
+        """Add what the running call has printed."""
         self._output = (self._output + text)[-MAX_OUTPUT:]
         self.invalidate()
 
@@ -241,7 +256,9 @@ class ToolCard(TranscriptBlock):
         self.title = tidy(spoken(self._tool, title))
 
     def note(self, figures: str, activity: str, state: State) -> None:
-        """Show what a running call has used in its first line, and what it does below."""
+        """Show the figures of a running call in its first line, and add a new activity to its output
+        below. An empty activity, or that of before, adds nothing. Does nothing after the end.
+        """
         if self._has_ended:
             return
         if activity not in ("", self._activity):
@@ -251,27 +268,29 @@ class ToolCard(TranscriptBlock):
         self.set_state(state)
 
     def finish(self, display: Display, failed: bool, seconds: float | None = None) -> None:
-        """Show the result. `seconds` None: the time since the card was created."""
+        """Show the result of the call, which took so many seconds; None: since the card was made."""
         self._display = display
         self._seconds = self._clock() - self._since if seconds is None else seconds
         self._end("failed" if failed else "done")
 
     def stop(self) -> None:
+        """Show that the call was stopped, if it has no result yet."""
         if not self._has_ended:
             self._seconds = self._clock() - self._since
             self._end("stopped")
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         """The first line, and the body or the output so far below it. If the title names the only
-        changed file, the numbers of its lines are in the first line, too.
+        changed file, the numbers of its changed lines are in the first line, and no line below
+        repeats its name.
         """
-        inside = width - len(_BODY_MARGIN) - 1
-        space = (_BODY_MARGIN, palette.text)
+        inner_width = width - len(_BODY_MARGIN) - 1
+        margin = (_BODY_MARGIN, palette.text)
         files = _files_of(self._body)
         is_named = self._title_names_file(files)
-        lines = self._lines_below_head(inside, palette, has_names=not is_named)
+        lines = self._lines_below_head(inner_width, palette, has_names=not is_named)
         figures = diff_figures(files[0], palette) if files and is_named else []
-        return put_below([self._head_line(width, palette, figures)], put_right_of(space, lines))
+        return put_below([self._head_line(width, palette, figures)], put_right_of(margin, lines))
 
     def _title_names_file(self, files: Sequence[FileDiff] | None) -> bool:
         """Whether the title ends with the name of the only changed file."""
@@ -281,12 +300,16 @@ class ToolCard(TranscriptBlock):
         body = self._body
         if body is None:
             return 1
-        shown = MAX_LINES if self.is_open else preview_size(body, self.state == "failed")
-        return 1 + min(text_size(body), shown + 1 if shown else 0)
+        max_lines = MAX_LINES if self.is_open else preview_size(body, self.state == "failed")
+        if max_lines == 0:
+            return 1
+        return 1 + min(text_size(body), max_lines + 1)  # with the line that counts the others
 
     def as_markdown(self) -> str:
+        head = f"`{self.title}`"
+        if self._display is not None:
+            head += f": {tidy(self._display.summary)}"
         body = self._body
-        head = f"`{self.title}`" + (f": {tidy(self._display.summary)}" if self._display else "")
         return head if body is None else f"{head}\n\n```\n{body_text(body)}\n```"
 
     @property
@@ -299,13 +322,14 @@ class ToolCard(TranscriptBlock):
         self.invalidate()
 
     def _head_line(self, width: int, palette: Palette, figures: Sequence[Segment]) -> StyledLine:
-        """The first line of the card: its sign and title, and as much of the summary, figures and
-        time as fits.
+        """The first line of the card: sign, title, summary, duration and figures. If they do not fit,
+        the duration is left out for the figures of a diff, and then title and summary are cut.
         """
         seconds = self._clock() - self._since if self._seconds is None else self._seconds
-        summary = self._summary("".join(figure.text for figure in figures))
+        figures_text = "".join(figure.text for figure in figures)
+        summary = self._summary(figures_text)
         room = max(8, width - len(MARGIN) - 3)  # the last column belongs to the scroll bar
-        room = max(8, room - sum(cell_len(figure.text) for figure in figures))
+        room = max(8, room - cell_len(figures_text))
         duration = format_duration(seconds) if seconds >= 0.1 else ""
         if figures and cell_len(f"{self.title} · {summary} · {duration}") > room:
             duration = ""  # what has changed is more important
@@ -326,21 +350,24 @@ class ToolCard(TranscriptBlock):
         )
 
     def _summary(self, figures: str) -> str:
-        """The text after the title in the first line; empty if the card shows the same elsewhere."""
+        """The text after the title in the first line: the summary of the result, or before there is
+        one the state. What the line shows already, in the title or the `figures` of a diff, is left
+        out, and so is what the text below begins with.
+        """
         if self._display is None:
             return _STATE_WORDS.get(self.state, self._figures)
         summary = tidy(self._display.summary)
         body = self._body
         if self.state == "failed" and isinstance(body, Plain) and body.text.startswith(summary):
-            return ""  # the text below begins with it
-        if figures.strip() and summary.startswith(f"{figures.strip()} · "):
-            return summary.removeprefix(f"{figures.strip()} · ")  # the verdict of a judge
-        is_named = any(
-            summary.startswith(f"{words},") and figures.strip().startswith(f"({mark})")
-            for words, mark in (("new file", "new"), ("deleted", "deleted"))
-        )
-        is_in_title = summary == figures.strip() or self.title.endswith(f" {summary}")
-        return "" if is_in_title or is_named else summary
+            return ""
+        figures = figures.strip()
+        if figures and summary.startswith(f"{figures} · "):
+            return summary.removeprefix(f"{figures} · ")  # the verdict of a judge
+        if summary == figures or self.title.endswith(f" {summary}"):
+            return ""
+        says_new = summary.startswith("new file,") and figures.startswith("(new)")
+        says_deleted = summary.startswith("deleted,") and figures.startswith("(deleted)")
+        return "" if says_new or says_deleted else summary
 
     def _lines_below_head(
         self, width: int, palette: Palette, *, has_names: bool
@@ -368,30 +395,34 @@ class ToolCard(TranscriptBlock):
         self, body: Body, width: int, palette: Palette, *, has_names: bool
     ) -> Sequence[StyledLine]:
         """What a folded card shows of its body: the end of a command's output, the beginning of
-        anything else, and how many lines are left out.
+        anything else, and how many lines are left out. Nothing, if its kind has no preview.
         """
         max_lines = preview_size(body, self.state == "failed")
         if isinstance(body, CommandOutput):
             return self._tail(body.output, max_lines, width, palette) if body.output.strip() else []
-        lines = body_lines(body, width, palette, has_names=has_names) if max_lines else []
+        if max_lines == 0:
+            return []
+        lines = body_lines(body, width, palette, has_names=has_names)
         if len(lines) <= max_lines + 1:  # the line `1 more line` would need the same place
             return lines
-        return [
-            *lines[:max_lines],
-            *self._omission_lines(len(lines) - max_lines, "more", width, palette),
-        ]
+        omission = self._omission_lines(len(lines) - max_lines, "more", width, palette)
+        return [*lines[:max_lines], *omission]
 
     def _tail(self, output: str, most: int, width: int, palette: Palette) -> list[StyledLine]:
-        """The end of an output, and a line that names how many lines are before it."""
-        lines, before = last_lines(output, most + 1, width, palette.muted)
-        if before:
-            lines, before = last_lines(output, most, width, palette.muted)
-        return [*self._omission_lines(before, "before", width, palette), *lines]
+        """The last lines of an output, after a line that says how many are before them. All fit into
+        `most` + 1 lines, so that an output of one line more than `most` is shown whole.
+        """
+        lines, rows_before = last_lines(output, most + 1, width, palette.muted)
+        if rows_before:
+            lines, rows_before = last_lines(output, most, width, palette.muted)
+        return [*self._omission_lines(rows_before, "before", width, palette), *lines]
 
     def _omission_lines(
         self, count: int, where: str, width: int, palette: Palette
     ) -> list[StyledLine]:
-        """The line that names how many lines are left out; none if it is 0."""
+        """The line that says how many lines are left out, and with which key they are seen; as a list,
+        which is empty if the count is 0.
+        """
         if not count:
             return []
         words = f"… {plural(count, 'line')} {where} · {self._key}"
@@ -399,9 +430,9 @@ class ToolCard(TranscriptBlock):
 
 
 class DisplayBlock(TranscriptBlock):
-    """A display without a card and not folded, for questions and commands.
+    """The whole body of a display, without a card, for questions and commands.
 
-    `show` makes text that can be printed of the lines of a changed file.
+    `show` makes the lines of a changed file printable.
     """
 
     def __init__(self, display: Display, show: Callable[[str], str] = tidy) -> None:

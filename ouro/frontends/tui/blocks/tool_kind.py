@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 
 class ToolKind(NamedTuple):
+    """How the cards of tools of one kind look."""
+
     sign: str
     color: str
     """The name of a style of the Palette."""
@@ -72,8 +74,11 @@ def kind_of(tool: str, title: str = "") -> ToolKind:
 
 
 def spoken(tool: str, title: str) -> str:
-    """The title with the verb that users say. A line of the user has no verb."""
-    before, verb = _TITLE_VERBS.get(tool, ("", "call " if tool.startswith(_MCP_PREFIX) else ""))
-    if title == tool or not title.startswith(before):
+    """The title of a call with the verb that users say, instead of the name of the tool. A title
+    without that name, such as a shell line of the user, and one that is only the name, stay.
+    """
+    default_verb = "call " if tool.startswith(_MCP_PREFIX) else ""
+    name_in_title, verb = _TITLE_VERBS.get(tool, ("", default_verb))
+    if title == tool or not title.startswith(name_in_title):
         return title
-    return verb + title.removeprefix(before)
+    return verb + title.removeprefix(name_in_title)
