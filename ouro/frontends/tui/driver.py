@@ -61,9 +61,12 @@ class TerminalDriver(LinuxDriver):
         self._loop = asyncio.get_running_loop()
         self._frame = frame
         self._held_output: list[str] | None = []
+        """Output that waits until `take_over`; None from then on."""
         self.is_lent = False
         """Whether another program has the terminal."""
-        self._is_resuming = self._is_continued = False
+        self._is_continued = False
+        """Whether a signal has continued the process, and the terminal was not taken since."""
+        self._is_resuming = False
         self.can_be_continued = True
         """Whether a shell can continue this program; known after the first Ctrl+Z."""
         self.listens = Event()
@@ -140,6 +143,7 @@ class TerminalDriver(LinuxDriver):
         super().stop_application_mode()
 
     def close(self) -> None:
+        """Give up the terminal. What is written afterwards is dropped."""
         super().close()
         self.is_lent, self._writer_thread = True, None
 
@@ -173,31 +177,36 @@ class TerminalDriver(LinuxDriver):
 
     def _take_keys_of_frame(self, keys: KeyReader) -> None:
         """Pass on the keys that the first frame has read, and the theme that fits the terminal."""
-        typed, rest = self._frame.take_keys()
+        typed, incomplete_character = self._frame.take_keys()
         # The terminal may have answered after the app was created.
         if (theme := self._frame.settings.theme) in THEMES:
             self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)
         for pressed_at, text in typed:
             self._process(keys.feed(text), pressed_at)
-        self._process(keys.read(rest))  # the beginning of a character
+        self._process(keys.read(incomplete_character))
         self._loop.call_soon_threadsafe(self._app.call_later, self._take_over_after_keys)
 
     def _process(self, messages: Iterable[Message], time: float | None = None) -> None:
-        """Pass events to the app; `time` is that of a key which was read before, by the first
-        frame.
+        """Pass events to the app. With `time` they get that time: the first frame read their keys
+        earlier.
         """
         for event in messages:
-            event.time = event.time if time is None else time
+            if time is not None:
+                event.time = time
             self.process_message(event)
 
     def _use_theme(self, answer: re.Match[str]) -> str:
-        """Use the theme for the background that the terminal has reported."""
+        """Use the theme for the background that the terminal has reported. Returns the text to read
+        instead of the answer, which is empty.
+        """
         theme = theme_for(answer["background"])
         self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)
         return ""
 
     def _take_over_after_keys(self) -> None:
-        """Take over when the widgets have handled and drawn the keys that the first frame has read."""
+        """Call `take_over` after the widget with the focus has handled the keys that the first frame
+        has read, and the screen has drawn them.
+        """
         screen = self._app.screen
         (self._app.focused or screen).call_later(screen.call_after_refresh, self.take_over)
 
@@ -246,27 +255,29 @@ class KeyReader:
         self._on_background = on_background
 
     def wait(self) -> float | None:
-        """Seconds to wait for the rest of what is held; then it counts as keys. None: nothing is
-        held.
+        """Seconds to wait for more input before `release`, because a part is held that may be the
+        beginning of a sequence. None: nothing is held.
         """
         return _ESCAPE_WAIT if self._splitter.holds else self._parser.wait()
 
     def read(self, data: bytes) -> list[Message]:
-        """The events of bytes, as `feed` returns them for a text."""
+        """The events of bytes from the terminal, as `feed` returns them for a text."""
         return self.feed(self._decode(data))
 
     def feed(self, text: str) -> list[Message]:
-        """The events of a text, with those that had to wait for it."""
+        """The events that are complete with this text, which may end held input. The end of the text
+        is held if it may be the beginning of a longer sequence.
+        """
         return self._events(self._splitter.feed(text))
 
     def release(self) -> list[Message]:
-        """The events of the held input, after nothing followed it in time."""
+        """The events of the held input, if nothing has followed it in time: it is keys then."""
         held_text = self._splitter.release()
         return self._events([(False, held_text)] if held_text else [])
 
     def _events(self, pieces: list[tuple[bool, str]]) -> list[Message]:
-        """Pastes, keys and answers of the terminal as events of Textual; `pieces` says which texts
-        are pastes.
+        """The events of Textual for pieces of input; each piece says whether it is a paste. Answers
+        of the terminal are taken out of the others.
         """
         events: list[Message] = []
         for is_paste, text in pieces:
@@ -296,8 +307,8 @@ _BEGINS_SEQUENCE = ("[", "]", "O", "P")
 
 
 class KeyParser(XTermParser):
-    """Textual's parser, with all keys with Alt (ESC and a character), and with xterm's
-    modifyOtherKeys, and with all characters that are text.
+    """Textual's parser, which also knows all keys with Alt (ESC and a character), the keys of xterm's
+    modifyOtherKeys, and all characters that are text.
 
     For ESC p, Textual's own waits 0.1 s and returns a key with a character, which the prompt would
     insert.
@@ -313,31 +324,37 @@ class KeyParser(XTermParser):
         return max(0.0, self._timeout_time - get_time())
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[Key]:
-        """The keys of a sequence, also of those that Textual does not know."""
-        escaped = _escaped_character(sequence, alt=alt)
+        """The keys of a sequence. One that Textual does not know is written as the kitty protocol
+        writes it, which Textual knows.
+        """
+        character_after_escape = _escaped_character(sequence, alt=alt)
         if (alt_key := self._ALT_KEY.fullmatch(sequence)) and sequence not in ANSI_SEQUENCES_KEYS:
             sequence = f"\x1b[{ord(alt_key[1])};3u"
-        elif match := self._MODIFIED_KEY.fullmatch(sequence):
-            sequence = f"\x1b[{match[2]};{match[1]}u"
+        elif modified_key := self._MODIFIED_KEY.fullmatch(sequence):
+            sequence = f"\x1b[{modified_key[2]};{modified_key[1]}u"
         keys = super()._sequence_to_key_events(sequence, alt)
-        if escaped:
-            return [EscapedKey(key.key, key.character, escaped) for key in keys]
-        if not _is_unprintable_text(sequence):
-            return keys
-        return [TextKey(key.key, key.character) for key in keys]
+        if character_after_escape:
+            return [EscapedKey(key.key, key.character, character_after_escape) for key in keys]
+        if _is_unprintable_text(sequence):
+            return [TextKey(key.key, key.character) for key in keys]
+        return keys
 
 
 def _escaped_character(sequence: str, *, alt: bool) -> str:
-    """The printable character that came right after Esc; empty if there is none.
+    """The printable character that came right after Esc; empty if the sequence is anything else.
 
-    Args:
-        alt: the parser has taken the Esc off the sequence already: it was not known.
+    With `alt` the parser has already taken the Esc off the sequence, because it did not know the
+    two together.
     """
-    if not alt:
-        escape, sequence = sequence[:1], sequence[1:]
-        if escape != "\x1b" or sequence in _BEGINS_SEQUENCE:
+    if alt:
+        after_escape = sequence
+    else:
+        after_escape = sequence.removeprefix("\x1b")
+        has_escape = after_escape != sequence
+        if not has_escape or after_escape in _BEGINS_SEQUENCE:
             return ""
-    return sequence if len(sequence) == 1 and sequence.isprintable() else ""
+    is_character = len(after_escape) == 1 and after_escape.isprintable()
+    return after_escape if is_character else ""
 
 
 class _TerminalOutput:
@@ -359,8 +376,8 @@ _PASTE_BEGIN, _PASTE_END = "\x1b[200~", "\x1b[201~"
 
 
 def _partial_mark(text: str, mark: str) -> str:
-    """The part of a mark with which a text ends, because the rest has not come yet; empty if there
-    is none.
+    """The beginning of `mark` with which a text ends, so that the rest of the mark may still come;
+    empty if it ends with no part of it. A text with the whole mark is not expected.
     """
     for size in range(len(mark) - 1, 0, -1):
         if text.endswith(mark[:size]):
@@ -376,6 +393,7 @@ class PasteSplitter:
 
     def __init__(self) -> None:
         self._held = ""
+        """The end of the input, if it may be the first part of a mark of a paste."""
         self._paste_parts: list[str] | None = None
         """The parts of the paste that is being read; None outside of a paste."""
 
@@ -385,8 +403,8 @@ class PasteSplitter:
         return bool(self._held) and self._paste_parts is None
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
-        """Read a further text; returns what is complete now, as pairs of (whether it is a paste,
-        text).
+        """Read a further text. Returns what is complete now, as pairs: whether it is a paste, and the
+        text. The beginning of a paste waits for its end, and of a mark for its rest.
         """
         pieces: list[tuple[bool, str]] = []
         rest, self._held = self._held + text, ""

@@ -67,6 +67,7 @@ _JOINED_CHARACTERS = re.compile(
 """Characters that may be one sign together with their neighbour: accents, joiners, flags, colours
 of skin, and the scripts of India and Southeast Asia.
 """
+# The actions and keys that LineEditor knows. Textual names the keys.
 _EDITOR_ACTIONS = {"send", "newline", "clear", "leave", "help", "delete_left"}
 _EDITOR_KEYS = {"enter", "ctrl+j", "ctrl+c", "ctrl+d", "backspace", "question_mark"}
 _ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
@@ -76,16 +77,20 @@ _LEAVE_SCREEN = (
 )
 """Also resets what Textual may have set: mouse, focus and paste reports, keyboard protocol."""
 _LFLAG, _IFLAG, _CC = 3, 0, 6
+"""Places of the local flags, the input flags and the control characters in what `tcgetattr` returns.
+"""
 
 
 def has_usual_keys(keys: Mapping[str, str | Sequence[str]]) -> bool:
-    """Whether `tui.keys` does not change keys that LineEditor handles."""
-    named = {
-        key for chosen in keys.values() for key in ([chosen] if isinstance(chosen, str) else chosen)
-    }
-    return _EDITOR_ACTIONS.isdisjoint(keys) and all(
-        len(key) > 1 and key not in _EDITOR_KEYS for key in named
-    )
+    """Whether `tui.keys` leaves LineEditor its keys: it gives no other keys to the actions of the
+    editor, and no key of the editor, nor a character, to another action.
+    """
+    if not _EDITOR_ACTIONS.isdisjoint(keys):
+        return False
+    chosen_keys: list[str] = []
+    for one_or_more in keys.values():
+        chosen_keys += [one_or_more] if isinstance(one_or_more, str) else one_or_more
+    return all(len(key) > 1 and key not in _EDITOR_KEYS for key in chosen_keys)
 
 
 def pasted_text(pasted: str) -> str:
@@ -113,13 +118,16 @@ class LineEditor:
         self.cleared_at = float("-inf")
         """The time when Ctrl+C was last pressed on empty input."""
         self._keys: list[tuple[float, str]] = []
+        """The time and the input of each key, for Textual."""
         self.entered: list[str] = []
         """All messages that were entered."""
         self._messages: list[tuple[str, int]] = []
+        """The entered messages that were not taken, each with the number of keys up to its Enter."""
         self._incomplete = ""
         """The beginning of a token that is not complete yet."""
         self._pasted_at = float("-inf")
         self._has_paste = False
+        """Whether the text in the prompt has a paste."""
 
     def feed(self, typed: str, now: float) -> None:
         """Handle input from the terminal, which came at the time `now`."""
@@ -135,24 +143,27 @@ class LineEditor:
             self._press(match, now)
 
     def take_message(self) -> str:
-        """Take the first entered message out of the keys; returns it.
+        """Take the first entered message, and the keys that typed it; returns it.
 
-        It is empty if there is none, or if the message needs Textual: a command, or a file name
-        that Enter may complete.
+        It is empty, and nothing is taken, if there is no message, or if the first one needs Textual:
+        a command, or a file name that Enter may complete.
         """
         if not self._messages:
             return ""
-        message, count = self._messages[0]
-        if message.startswith(("/", "#", "!")) or "@" in message:
+        message, key_count = self._messages[0]
+        needs_textual = message.startswith(("/", "#", "!")) or "@" in message
+        if needs_textual:
             return ""
         del self._messages[0]
-        self._keys = self._keys[count:]
-        self._messages = [(text, end - count) for text, end in self._messages]
+        self._keys = self._keys[key_count:]
+        self._messages = [(text, end - key_count) for text, end in self._messages]
         return message
 
     def take_keys(self) -> list[tuple[float, str]]:
-        """Take all keys; returns the time and the input of each."""
-        keys = [*self._keys, *([(time.monotonic(), self._incomplete)] if self._incomplete else [])]
+        """Take all keys, and what is not complete yet; returns the time and the input of each."""
+        keys = self._keys
+        if self._incomplete:
+            keys = [*keys, (time.monotonic(), self._incomplete)]
         self._keys, self._messages, self._incomplete = [], [], ""
         return keys
 
@@ -161,21 +172,24 @@ class LineEditor:
         Ctrl+C counts.
         """
         key, paste, text = match[0], match["paste"], match["text"]
-        is_pasted = now - self._pasted_at < PASTE_GAP
+        belongs_to_paste = now - self._pasted_at < PASTE_GAP
         if key == "\x03":
             self._interrupt(now)
         elif not self.understands:
             pass
-        elif paste is not None or is_pasted:
+        elif paste is not None or belongs_to_paste:
             self._pasted_at, self._has_paste = now, True
-            self.text += pasted_text(paste or text or (key if key in "\r\n" else ""))
-        elif text and (self.text or not text.startswith("?")):
+            line_break = key if key in "\r\n" else ""
+            self.text += pasted_text(paste or text or line_break)
+        elif text and (self.text or not text.startswith("?")):  # `?` alone opens the help
             self.text += text
         else:
             self._press_control(key)
 
     def _interrupt(self, now: float) -> None:
-        """Ctrl+C empties the prompt; the second one on an empty prompt leaves."""
+        """Handle Ctrl+C: it empties the prompt. On an empty prompt, or one that Textual must handle,
+        the second one within SECOND_CTRL_C leaves.
+        """
         if self.text and self.understands:
             self.text = ""
             return
@@ -184,7 +198,9 @@ class LineEditor:
         self.cleared_at = now
 
     def _press_control(self, key: str) -> None:
-        """Handle a control character. Any other than these ends the editing."""
+        """Handle a key that is not text: Enter, Ctrl+J, Backspace or Ctrl+D. Any other is not
+        understood, and so ends the editing.
+        """
         if key == "\r":
             self._enter()
         elif key == "\n":
@@ -204,11 +220,14 @@ class LineEditor:
         return not self._has_paste and not _JOINED_CHARACTERS.search(self.text[-2:])
 
     def _enter(self) -> None:
-        """Enter the text as a message, or begin a new line after a backslash."""
+        """Enter the text as a message. A backslash at its end becomes a new line instead, and an empty
+        text stays.
+        """
         if self.text.endswith("\\"):
             self.text = self.text[:-1] + "\n"
             return
-        if message := self.text.strip():
+        message = self.text.strip()
+        if message:
             self._messages.append((message, len(self._keys)))
             self.entered.append(message)
             self.text, self._has_paste = "", False
@@ -245,13 +264,12 @@ class FirstFrame:
 
     @property
     def settings(self) -> ScreenSettings:
-        """The settings. After the terminal has answered, `auto` is replaced by the theme that fits
-        it.
+        """The settings. After the terminal has answered, the theme `auto` is replaced by the one that
+        fits its background.
         """
-        is_known = self._settings.theme == "auto" and self._editor.theme
-        return (
-            replace_fields(self._settings, theme=self._editor.theme) if is_known else self._settings
-        )
+        if self._settings.theme == "auto" and self._editor.theme:
+            return replace_fields(self._settings, theme=self._editor.theme)
+        return self._settings
 
     @property
     def entered(self) -> Sequence[str]:
@@ -270,13 +288,13 @@ class FirstFrame:
         """
         if not self._is_stopped:
             self._stop_drawing()
-            os.write(self._write_end, b"x")
+            os.write(self._write_end, b"x")  # ends the thread
             self._thread.join()
             os.close(self._write_end)
             os.close(self._readable)
-        rest, _ = self._decoder.getstate()
+        incomplete_character, _ = self._decoder.getstate()
         self._decoder.reset()
-        return self._editor.take_keys(), rest
+        return self._editor.take_keys(), incomplete_character
 
     def restore(self) -> None:
         """Leave the alternate screen and restore the modes of the terminal. May be called twice."""
@@ -293,7 +311,9 @@ class FirstFrame:
 
     def _read(self, typed: bytes) -> None:
         """Read keys and show what is typed, until the keys are taken, the user quits or the
-        terminal is gone.
+        terminal is gone. The thread runs this.
+
+        `typed` is what came before. If the user quits, the process gets a SIGINT.
         """
         while True:
             with self._lock:
@@ -324,7 +344,7 @@ class FirstFrame:
 
 
 def can_draw() -> bool:
-    """Whether this is a terminal that a full screen can be drawn on."""
+    """Whether all three standard streams are a terminal that a full screen can be drawn on."""
     streams = (sys.__stdin__, sys.__stdout__, sys.__stderr__)
     try:
         return os.environ.get("TERM", "dumb") not in ("", "dumb") and all(
@@ -346,16 +366,16 @@ def draw(settings: ScreenSettings) -> FirstFrame:
     except termios.error as error:
         raise OSError(*error.args) from error
     try:
-        width, height = (
-            size or usual for size, usual in zip(os.get_terminal_size(1), (80, 24), strict=True)
-        )
-        return FirstFrame(settings, (width, height), attributes, typed)
+        width, height = os.get_terminal_size(1)
+        size = (width or 80, height or 24)  # 0: the terminal does not know it
+        return FirstFrame(settings, size, attributes, typed)
     except OSError:
         _restore(attributes)
         raise
 
 
 def _write(text: str) -> None:
+    """Write a text to the terminal, which may take it in parts."""
     data = text.encode(errors="replace")
     while data:
         data = data[os.write(1, data) :]
@@ -373,13 +393,15 @@ def _restore_modes(attributes: list[Any]) -> None:
 
 
 def _restore_at_signals(frame: FirstFrame) -> None:
-    """Restore the terminal on signals until the full screen handles them: nothing else is open yet.
+    """From now on, restore the terminal and end at a signal that ends programs, until the full screen
+    handles it. Nothing else is open yet, so the process ends at once.
 
     Python's own handler of SIGINT is not enough: a KeyboardInterrupt in a weakref callback of an
     import is lost.
     """
 
     def end(number: int, _: object) -> None:
+        """End with the exit code of the signal, or with 0 if the user has quit."""
         frame.restore()
         os._exit(0 if frame.has_left else 128 + number)
 
@@ -388,9 +410,10 @@ def _restore_at_signals(frame: FirstFrame) -> None:
 
 
 def _make_raw(attributes: list[Any]) -> bytes:
-    """Let the terminal send single keys, without echo and signals. Returns what was typed before.
+    """Let the terminal send single keys, without echo and signals, and Enter as a carriage return.
 
-    Before, the terminal has turned Enter into a line feed.
+    Returns what was typed before. Until now the terminal has sent Enter as a line feed, so each line
+    feed in it is replaced.
     """
     changed = [*attributes[:_CC], list(attributes[_CC])]
     changed[_LFLAG] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
@@ -415,24 +438,29 @@ class _FrameText:
         self._prompt_width = max(0, width - (6 if self._has_box else 2))
 
     def rows(self, editor: LineEditor) -> dict[int, str]:
-        """Every line, with what was typed so far."""
+        """The text of each row of the screen, with the messages that were entered and the text that
+        is in the prompt. What has no room on a small terminal is left out.
+        """
         width, height = self._width, self._height
-        base, prompt = self._style("text"), height - (3 if self._has_box else 2)
         rows = dict.fromkeys(range(height), " " * width)
+        header_height = 0
         if height >= HEADER_FROM_HEIGHT:
+            header_height = 2 if height >= ROOMY_FROM_HEIGHT else 1
             rows[0] = self._header()
         if height >= 2:
-            asks = time.monotonic() - editor.cleared_at < SECOND_CTRL_C
-            rows[height - 1] = self._status(QUIT_HINT if asks else OPENING_TEXT)
+            asks_to_quit = time.monotonic() - editor.cleared_at < SECOND_CTRL_C
+            rows[height - 1] = self._status(QUIT_HINT if asks_to_quit else OPENING_TEXT)
+        prompt = height - (3 if self._has_box else 2)
         if width >= 8 and prompt >= 0:
-            header = 2 if height >= ROOMY_FROM_HEIGHT else 1 if height >= HEADER_FROM_HEIGHT else 0
-            for row, message in zip(range(header + 1, prompt - 1), editor.entered, strict=False):
+            message_rows = range(header_height + 1, prompt - 1)
+            for row, message in zip(message_rows, editor.entered, strict=False):
                 rows[row] = self._message(message)
             rows[prompt] = self._prompt(editor.text)
             if self._has_box:
                 edge = self._style("border")
                 rows[prompt - 1] = edge + "╭" + "─" * (width - 2) + "╮"
                 rows[prompt + 1] = edge + "╰" + "─" * (width - 2) + "╯"
+        base = self._style("text")
         return {row: base + text for row, text in rows.items()}
 
     def _style(self, name: str, background: str = "background") -> str:
@@ -443,47 +471,50 @@ class _FrameText:
         return f"\x1b[38;{_color_code(colors[name])};48;{_color_code(colors[background])}m"
 
     def _status(self, text: str) -> str:
-        return self._style("text" if text == QUIT_HINT else "muted") + f" {text}"[
-            : self._width
-        ].ljust(self._width)
+        """The last line of the screen."""
+        style = self._style("text" if text == QUIT_HINT else "muted")
+        return style + f" {text}"[: self._width].ljust(self._width)
 
     def _header(self) -> str:
+        """The first line of the screen: the name in bold, the version and the folder."""
         width = self._width
-        name = f" ouro {self._settings.version}".rstrip()[:width]
-        rest = f" · {clean(self._settings.folder)}"[: max(0, width - len(name) - 1)]
+        name_and_version = f" ouro {self._settings.version}".rstrip()[:width]
+        name, version = name_and_version[:5], name_and_version[5:]
+        room = max(0, width - len(name_and_version) - 1)
+        folder = f" · {clean(self._settings.folder)}"[:room]
+        blanks = " " * (width - len(name_and_version) - len(folder))
         bold, muted = "\x1b[1m" + self._style("accent"), "\x1b[0m" + self._style("muted")
-        return bold + name[:5] + muted + name[5:] + rest + " " * (width - len(name) - len(rest))
+        return bold + name + muted + version + folder + blanks
 
     def _message(self, message: str) -> str:
-        """A queued message, as the transcript will show it."""
-        text, width = _fit(
-            " ".join(message.split()), max(1, self._width - len(QUEUED_MARK) - 3), from_end=False
-        )
+        """A queued message in one line, as the transcript will show it."""
+        room = max(1, self._width - len(QUEUED_MARK) - 3)
+        text, width = _fit(" ".join(message.split()), room, from_end=False)
         padding = " " * max(0, self._width - len(QUEUED_MARK) - 2 - width)
         return f"{self._style('warning')}  {QUEUED_MARK}{self._style('muted')}{text}{padding}"
 
     def _prompt(self, typed: str) -> str:
-        """The line of the prompt with the cursor: the end of what was typed, or a hint if there is
-        nothing.
+        """The line of the prompt: the end of what was typed with the cursor behind it, or if nothing
+        was typed a hint with the cursor on its first character.
         """
+        cursor_style = self._style("background", "text")
         if typed:
             text, width = _fit(typed.rpartition("\n")[2], self._prompt_width - 1)
-            line = self._style("text") + text + self._style("background", "text") + " "
-            line += self._style("text") + " " * (self._prompt_width - width - 1)
+            blanks = " " * (self._prompt_width - width - 1)
+            line = self._style("text") + text + cursor_style + " " + self._style("text") + blanks
         else:
             hint = placeholder(self._prompt_width).ljust(self._prompt_width)
-            line = (
-                (self._style("background", "text") + hint[:1] if self._prompt_width else "")
-                + self._style("faint")
-                + hint[1:]
-            )
+            cursor = cursor_style + hint[:1] if self._prompt_width else ""
+            line = cursor + self._style("faint") + hint[1:]
         edge = self._style("border")
         line = self._style("accent") + "❯ " + line
         return f"{edge}│ {line}{edge} │" if self._has_box else line
 
 
 def _fit(text: str, columns: int, *, from_end: bool = True) -> tuple[str, int]:
-    """The part of a text that fits, from its end or its beginning, and its width in columns."""
+    """The part of a text that fits into so many columns, from its end or its beginning, and the
+    width of that part.
+    """
     text = clean(text)
     if text.isascii():
         text = text[-columns:] if from_end else text[:columns]
@@ -492,22 +523,32 @@ def _fit(text: str, columns: int, *, from_end: bool = True) -> tuple[str, int]:
 
     width, fitting = 0, []
     for character in reversed(text) if from_end else text:
-        width += 0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1
-        if width > columns:
-            width -= 2 if east_asian_width(character) in "WF" else 1
+        size = 2 if east_asian_width(character) in "WF" else 1
+        if combining(character):
+            size = 0
+        if width + size > columns:
             break
+        width += size
         fitting.append(character)
     return "".join(reversed(fitting) if from_end else fitting), width
 
 
 def _color_code(color: str) -> str:
-    """The code of the terminal for a colour `#rrggbb`: the exact colour, or the nearest of 256."""
-    red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
+    """The numbers of SGR for a colour `#rrggbb`: of the exact colour if the terminal has it, else of
+    the one of its 256 colours that rich chooses, too.
+    """
+    red, green, blue = (int(color[place : place + 2], 16) for place in (1, 3, 5))
     if has_true_color():
         return f"2;{red};{green};{blue}"
     _, light, saturation = colorsys.rgb_to_hls(red / 255, green / 255, blue / 255)
-    if saturation < 0.15:  # as in rich: near grey uses the grey ramp
+    if saturation < 0.15:  # black, one of the 24 greys, or white
         grey = round(light * 25)
-        return f"5;{16 if grey == 0 else 231 if grey == 25 else 231 + grey}"
-    six = [round(part / 95 if part < 95 else 1 + (part - 95) / 40) for part in (red, green, blue)]
-    return f"5;{16 + 36 * six[0] + 6 * six[1] + six[2]}"
+        number = {0: 16, 25: 231}.get(grey, 231 + grey)
+        return f"5;{number}"
+    red_step, green_step, blue_step = map(_color_step, (red, green, blue))
+    return f"5;{16 + 36 * red_step + 6 * green_step + blue_step}"
+
+
+def _color_step(value: int) -> int:
+    """The nearest of the six steps that the 256 colours have of red, green and blue: 0, 95, 135 …"""
+    return round(value / 95 if value < 95 else 1 + (value - 95) / 40)

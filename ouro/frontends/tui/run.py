@@ -50,7 +50,8 @@ class SessionStart:
     """Opens the session and sends the first message while Textual is still being imported.
 
     Args:
-        message: a first message of the command line.
+        request: which session is opened at the start.
+        message: a first message of the command line; empty if there is none.
         take_message: returns the first message that was typed, each only once; empty if
             there is none.
     """
@@ -75,41 +76,39 @@ class SessionStart:
         self._begun_turn: AsyncGenerator[Event, None] | None = None
 
     async def begin(self) -> None:
-        """Open a session and send the first message. Does nothing if the user must be asked for a
-        session.
+        """Open a session and, if it is a new one that is open within OPEN_TIMEOUT, send the first
+        message, unless that is a command. Does nothing if the user must be asked for a session.
         """
         if self.request.resume == PICK:
             return
         opening = self._opening = asyncio.ensure_future(self._open_session(self.request))
         await asyncio.wait([opening], timeout=OPEN_TIMEOUT)
-        if (
-            not opening.done()
-            or opening.cancelled()
-            or opening.exception()
-            or opening.result().resumed is not None
-        ):
-            return
-        if self.message.startswith(("/", "#", "!")):
+        is_open = opening.done() and not opening.cancelled() and not opening.exception()
+        if not is_open:
+            return  # `open` waits for it, or raises its error
+        session = opening.result()
+        is_command = self.message.startswith(("/", "#", "!"))
+        if session.resumed is not None or is_command:
             return
         if not self.message:
             self.message = self.typed_message = self._take_message()
-        if self.message:
-            events = opening.result().send(self.message)
-            self.sent_message, self.message = self.message, ""
-            first_events = []
-            # The first event comes when the message is on disk, the second when the answer begins.
-            for timeout in (
-                OPEN_TIMEOUT,
-                SEND_TIMEOUT,
-            ):
-                first_events.append(asyncio.ensure_future(anext(events)))
-                await asyncio.wait(first_events[-1:], timeout=timeout)
-                if not first_events[-1].done():
-                    break
-            self._begun_turn = _join_events(first_events, events)
+        if not self.message:
+            return
+        events = session.send(self.message)
+        self.sent_message, self.message = self.message, ""
+        first_events = []
+        # The first event comes when the message is on disk, the second when the answer begins.
+        for timeout in (OPEN_TIMEOUT, SEND_TIMEOUT):
+            first_events.append(asyncio.ensure_future(anext(events)))
+            await asyncio.wait(first_events[-1:], timeout=timeout)
+            if not first_events[-1].done():
+                break
+        self._begun_turn = _join_events(first_events, events)
 
     async def open(self, request: OpenRequest) -> Session:
-        """Open a session. The first call returns the one that `begin` has opened."""
+        """Open a session. The first call returns the one that `begin` has opened, or begun to open,
+        whatever its request is.
+        """
         opening, self._opening = self._opening, None
         return await (opening or self._open_session(request))
 
@@ -121,7 +120,9 @@ class SessionStart:
         return turn
 
     async def close(self) -> None:
-        """Close the session, unless it was taken by `open`."""
+        """Close the session that `begin` has opened, and end its turn, unless `open` was called: then
+        they belong to the caller.
+        """
         opening, self._opening = self._opening, None
         if opening is None:
             return
@@ -136,7 +137,7 @@ class SessionStart:
 async def _join_events(
     first_events: Sequence[asyncio.Future[Event]], events: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events that were requested already, then the rest of `events`."""
+    """Yield the events of `first_events`, which were requested already, then the rest of `events`."""
     async with aclosing(events):
         for first_event in first_events:
             try:
@@ -162,11 +163,12 @@ def run_tui(
     """Run the full screen, from the first frame on; returns the exit code.
 
     Args:
-        may_leave: whether the terminal may go back to its shell with this exit code while the index
-            of memory is brought up to date. Without it, the shell waits for that.
-        app_kind: imports another class of the app.
+        first_message: the message of the command line; empty if there is none.
         save_theme: writes a theme into the settings.
         open_catalog: returns the session catalog, to pick a session before one is open.
+        app_kind: imports and returns another class of the app.
+        may_leave: returns whether the terminal may go back to its shell with this exit code while
+            the index of memory is brought up to date. Without it, the shell waits for that.
 
     Raises:
         ConfigError: `tui.keys` or `tui.status` name an unknown action or item.
@@ -181,7 +183,8 @@ def run_tui(
         gc.freeze()  # modules are never freed: the garbage collector need not visit them
         shorten_collections()
         driver = partial(TerminalDriver, frame=frame, output=terminal)
-        app = (app_kind() if app_kind else OuroApp)(
+        app_class = app_kind() if app_kind else OuroApp
+        app = app_class(
             start,
             frame.settings,
             save_theme=save_theme,
@@ -190,7 +193,7 @@ def run_tui(
         )
         if request.resume != PICK:  # the session picker reads the keys as a search
             # Visible until Textual has read their keys.
-            app.conversation.transcript.set_queued((), frame.entered)
+            app.conversation.transcript.set_queued(steering=(), queued=frame.entered)
         return app
 
     start = SessionStart(open_session, request, first_message, frame.take_message)
@@ -209,8 +212,8 @@ def run_tui(
 
 
 def _end_in_terminal(app: OuroApp, frame: FirstFrame) -> int:
-    """Print the end of the transcript, or go on to the demo or the session that the user has
-    chosen; returns the exit code.
+    """After the app, run the demo or attach to the background session, if the user has chosen that;
+    else print the end of the transcript. Returns the exit code.
     """
     frame.restore_modes()
     if isinstance(app.failure, DemoRequested):
@@ -222,16 +225,17 @@ def _end_in_terminal(app: OuroApp, frame: FirstFrame) -> int:
 
 
 def _exit_code(app: OuroApp) -> int:
+    """The exit code of an app that has ended; 0 if it hosts the session in the background."""
     if app.hosting is not None:
         return 0
     return app.return_value if app.return_value is not None else app.return_code or 0
 
 
 def _run_to_the_end(program: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end, and return its result. Other tasks are left as they are.
+    """Run a coroutine in a new loop to its end, and return its result. Tasks that are not done then
+    stay as they are, because the process ends.
 
-    The process ends then: `asyncio.run` would cancel the tasks of all widgets, which took a third
-    of the exit.
+    `asyncio.run` would cancel the tasks of all widgets, which took a third of the exit.
     """
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -247,13 +251,14 @@ async def _run(
     terminal: TextIO,
     may_leave: Callable[[int], bool] | None,
 ) -> OuroApp | int:
-    """Run the app to its end. Returns it, or the exit code if a signal came before there was an
-    app.
+    """Run the app to its end, and close the session. Returns the app, or the exit code if a signal
+    came before there was an app.
 
-    If the user leaves the session to the background, it is hosted here afterwards.
+    If the user leaves the session to the background, it is hosted here until it ends.
     """
     app: OuroApp | None = None
-    loop, code = asyncio.get_running_loop(), 0
+    loop = asyncio.get_running_loop()
+    code = 0
     opening = asyncio.ensure_future(start.begin())
 
     def force_end() -> None:
@@ -309,7 +314,10 @@ def _leave_terminal(
     terminal: TextIO,
     may_leave: Callable[[int], bool] | None,
 ) -> None:
-    """Let the launcher end, so that the shell has its terminal again, if nothing is left to show."""
+    """Print the end of the transcript, and let the launcher end, so that the shell has its terminal
+    again while this process goes on. Does nothing without a launcher, after a failure, whose error
+    must be shown, and if `may_leave` forbids it.
+    """
     launcher, code = current_launcher(), _exit_code(app)
     if launcher is None or may_leave is None or app.failure is not None or not may_leave(code):
         return
@@ -339,13 +347,14 @@ def _warm_up() -> None:
 
 def _print_end(app: OuroApp) -> None:
     """Print an error, or the end of the transcript and how to continue, after the screen is closed."""
-    session = app.turns.session
     try:
         if app.failure is not None:
             print(clean(str(app.failure)), file=sys.stderr)  # noqa: T201 (the screen is closed)
-        elif session is not None and (
-            tail := app.conversation.transcript.tail(TAIL_LINES).strip("\n")
-        ):
+            return
+        if app.turns.session is None:
+            return
+        tail = app.conversation.transcript.tail(TAIL_LINES).strip("\n")
+        if tail:
             hint = app.end_hint
             print(f"{tail}\n\n{hint}" if hint else tail)  # noqa: T201
             sys.stdout.flush()
@@ -356,8 +365,8 @@ def _print_end(app: OuroApp) -> None:
 
 @contextmanager
 def _standard_error_in_log() -> Iterator[TextIO]:
-    """Write what libraries print on standard error into the log. Yields the stream of the terminal
-    that it was.
+    """Within this context, write what libraries print on standard error into the log; if the log
+    cannot be opened, nowhere. Yields a stream to the terminal that standard error was.
     """
     terminal = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
     try:
