@@ -6,7 +6,7 @@ import pytest
 from fakes.entered_functions import counted_calls
 
 from ouro.display import Diff, Display, FileChange, Plain
-from ouro.frontends.tui.blocks import diff
+from ouro.frontends.tui.blocks import hunk_rows
 from ouro.frontends.tui.blocks.code import highlight
 from ouro.frontends.tui.blocks.diff import PAGE_ROWS
 from ouro.frontends.tui.blocks.file_diff import LineRun, file_diffs, find_changed_words
@@ -253,7 +253,7 @@ def test_a_long_line_is_drawn_in_parts_as_it_would_be_in_one(width, monkeypatch)
     text = "".join(f"word {'x' * (n % 90)} 字 " for n in range(300))
     files = (FileChange("a.txt", f"a\n{text}\nb\n", f"a\n{text}!\nc\n"),)
     parts = list(body_lines(Diff(files), width, PALETTE))
-    monkeypatch.setattr(diff, "MAX_LINE", 10**9)
+    monkeypatch.setattr(hunk_rows, "MAX_LINE", 10**9)
     whole = list(body_lines(Diff(files), width, PALETTE))
     assert [line.text for line in parts] == [line.text for line in whole]
     assert [line.joint for line in parts] == [line.joint for line in whole]
