@@ -65,6 +65,7 @@ class ReplFrontEnd(FrontEnd):
         self._printer.say(text, level)
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
+        """Print the choices with their numbers, and ask for one; None for an empty line."""
         values = [choice.value for choice in choices]
         self._printer.choices(title, [choice_line(choice, current) for choice in choices])
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
@@ -77,8 +78,8 @@ class ReplFrontEnd(FrontEnd):
         return await self._repl.reader.edit(text)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
-        """Print the end of the transcript, and put the draft into the prompt. Images of the draft
-        are lost.
+        """Print the end of the transcript, and put the draft into the prompt, or print it if the
+        prompt cannot be filled. Images of the draft are lost.
         """
         self._replay(list(self.session.scrollback.shown_events()))
         self.redraw()
@@ -96,8 +97,8 @@ class ReplFrontEnd(FrontEnd):
         return await ask_session(self._printer, self._questions, session_catalog, only)
 
     async def begin(self, request: OpenRequest) -> bool:
-        """Open the first session; returns False when the user cancels. Raises OuroError if it
-        cannot be opened.
+        """Open the first session, and at the first start of ouro welcome the user. Returns False if
+        the user cancels. Raises OuroError if it cannot be opened.
         """
         greets = is_first_start() and sys.stdin.isatty()
         session = await self._open(request)
@@ -106,12 +107,15 @@ class ReplFrontEnd(FrontEnd):
         return session is not None
 
     async def open(self, request: OpenRequest) -> None:
+        """Open another session and close this one. If the user cancels, this one stays."""
         previous = self.session
         if await self._open(request) is not None:
             await previous.close()
 
     async def go_to(self, message: int) -> None:
-        """Print the transcript from this message on; it is read from the disk if it must be."""
+        """Print the transcript from the message of this number on, which is read from disk if it must
+        be. If there is no such message, print the error and the end of the transcript.
+        """
         try:
             position = await self.session.scrollback.reach(message)
         except OuroError as error:
@@ -121,19 +125,19 @@ class ReplFrontEnd(FrontEnd):
         events = list(self.session.scrollback.shown_events())
         if position.is_left:
             self.say(LEFT_BRANCH, "warning")
-        first_event = _prompt_indexes(events)[-position.prompts]
-        self._printer.replay(events[first_event:])
+        index_of_message = _prompt_indexes(events)[-position.prompts]
+        self._printer.replay(events[index_of_message:])
 
     async def send(self, text: str) -> None:
         self._turns.say(Draft(text))
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show events like a turn. Outside of the queue they run in the background; a command that
-        was itself queued waits for their end.
+        """Show events like those of a turn. Waits for their end only if the queue is busy, because the
+        command that calls this was queued; else they run in the background.
         """
         if self._turns.running:
             self.say("Runs when the turn has ended.")
-        if self._turns.busy:  # the command itself was queued
+        if self._turns.busy:
             await self._turns.run(events)
         else:
             self._turns.start(events)
@@ -151,10 +155,11 @@ class ReplFrontEnd(FrontEnd):
         return self._repl.toggle_vim()
 
     def copy(self, text: str) -> str:
-        """Copy with a program, else by an escape sequence; returns how it was done. Raises
-        UsageError if neither can be used.
+        """Copy with a program, else by an escape sequence (OSC 52). Returns how it was done, as a text
+        for the user. Raises UsageError if neither can be used.
         """
-        if program_note := copy_with_program(text):
+        program_note = copy_with_program(text)
+        if program_note:
             return program_note
         if self._printer.plain:
             raise UsageError("This terminal has no clipboard access. Use /export to write a file.")
@@ -176,8 +181,8 @@ class ReplFrontEnd(FrontEnd):
         return await self.choose(title, choices)
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
-        """Let the user pick one of these sessions; None if they cancel. Before a session is open
-        and without a catalog, a new session begins.
+        """Let the user pick one of the sessions with these ids (empty: of all); None if they cancel.
+        Without an open session and a catalog, return the request of a new session.
         """
         if self._turns.session is not None:
             catalog = self._turns.session.session_catalog
@@ -193,13 +198,12 @@ class ReplFrontEnd(FrontEnd):
         return await set_up_and_test(self)
 
     async def _open(self, request: OpenRequest) -> Session | None:
-        """Open a session and print the end of its transcript; None if the user cancels."""
-        # With piped input no user can answer: the error is raised.
+        """Open a session, and print its transcript from the requested message on, or its end; returns
+        None if the user cancels. With piped input nothing is asked, and an error is raised instead.
+        """
+        who_is_asked = self if sys.stdin.isatty() else None
         session = await open_interactively(
-            self._open_session,
-            request,
-            self if sys.stdin.isatty() else None,
-            keeps=self._turns.session is not None,
+            self._open_session, request, who_is_asked, keeps=self._turns.session is not None
         )
         if session is None:
             return None
@@ -215,11 +219,9 @@ class ReplFrontEnd(FrontEnd):
     def _replay(self, events: Sequence[Event]) -> None:
         """Print the last turns of a transcript, and how many messages are before them."""
         starts = _prompt_indexes(events)
-        if len(starts) > REPLAYED_TURNS:
-            self.say(
-                f"{len(starts) - REPLAYED_TURNS} earlier messages are not shown. Use /export to write"
-                " all."
-            )
+        left_out = len(starts) - REPLAYED_TURNS
+        if left_out > 0:
+            self.say(f"{left_out} earlier messages are not shown. Use /export to write all.")
             events = events[starts[-REPLAYED_TURNS] :]
         self._printer.replay(events)
 

@@ -89,9 +89,12 @@ class LineQuestions:
         return next(unanswered, None)
 
     async def ask(self, label: str, parse: Callable[[str], T], *, secret: bool = False) -> T:
-        """Ask after the questions before it; returns what `parse` makes of the typed line.
+        """Ask a question after those that were asked before; returns what `parse` makes of the typed
+        line. If `parse` raises NotUnderstood, the line is no answer and the question stays open.
 
-        `parse` raises NotUnderstood if the line is no answer. The question then stays open.
+        Args:
+            label: the text before the cursor.
+            secret: whether the typed text is not shown.
         """
         question = OpenQuestion(label, parse, asyncio.get_running_loop().create_future(), secret)
         self._unanswered.append(question)
@@ -105,7 +108,7 @@ class LineQuestions:
             self._on_change()
 
     async def wait_for_question(self, *work: Awaitable[Any]) -> None:
-        """Wait until all the work is done, or a question is asked."""
+        """Wait until all the work is done, or the next question is asked. The work itself goes on."""
         self._question_added.clear()
         question_added = asyncio.ensure_future(self._question_added.wait())
         done = asyncio.gather(*(asyncio.shield(item) for item in work), return_exceptions=True)
@@ -117,8 +120,8 @@ class LineQuestions:
             await asyncio.gather(question_added, done, return_exceptions=True)
 
     def take(self, line: str) -> str:
-        """Answer the open question with a line. Returns a hint if the line is no answer; empty if
-        it is one, or no question is open.
+        """Answer the open question with a line. Returns a hint for the user if the line is no answer;
+        empty if it is one, or if no question is open.
         """
         question = self.open
         if question is None:
@@ -131,8 +134,8 @@ class LineQuestions:
 
 
 def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
-    """The permit that a line means: a letter or word of a choice, and a text for the model after
-    it. Raises NotUnderstood if the line means none.
+    """The permit that a line means: a letter or word of a choice, and after it a text for the model.
+    `choices` are those that the question offers. Raises NotUnderstood if the line means none of them.
     """
     match = _PERMIT_ANSWER.match(line.strip())
     if match is None:
@@ -141,45 +144,52 @@ def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
             " after the letter goes to the model."
         )
     letter, comment = match[1][0].lower(), (match[2] or "").strip()
-    if letter == "n" and comment:  # the agent continues with what the user says
+    if letter == "n" and comment:  # not `stop`: the agent continues with what the user says
         return Permit("no", comment)
-    choice = next((choice for choice in _CHOICES_BY_LETTER[letter] if choice in choices), None)
-    if choice is None:
-        raise NotUnderstood("There is no rule for this call. Type y (yes) or n (no).")
-    return Permit(choice, comment)
+    for choice in _CHOICES_BY_LETTER[letter]:
+        if choice in choices:
+            return Permit(choice, comment)
+    raise NotUnderstood("There is no rule for this call. Type y (yes) or n (no).")
 
 
 def parse_reply(line: str, question: Question) -> Reply:
-    """The reply that a line means: numbers of choices, or words. An empty line means no answer.
-    Raises NotUnderstood for a number that is no choice.
+    """The reply that a line means: the choices of which it has the numbers, or if it is anything else
+    the line itself. An empty line is a reply without answers.
+
+    Raises NotUnderstood for a number that is no choice, and for several numbers if only one may be
+    chosen.
     """
-    words = line.split("," if "," in line else None)
-    is_words = not words or not all(word.strip().isdigit() for word in words)
-    if is_words:
-        return Reply((line.strip(),) if line.strip() else ())
+    text = line.strip()
+    if not text:
+        return Reply(())
+    words = text.split("," if "," in text else None)
+    if not all(word.strip().isdigit() for word in words):
+        return Reply((text,))
     numbers = [int(word) for word in words]
     if len(numbers) > 1 and not question.several:
         raise NotUnderstood("Choose only one.")
     choices = question.choices
     if not choices:
-        return Reply((line.strip(),))
+        return Reply((text,))
     if min(numbers) < 1 or max(numbers) > len(choices):
         raise NotUnderstood(f"Type a number from 1 to {len(choices)}, or your own answer.")
     return Reply(tuple(choices[number - 1] for number in numbers))
 
 
 def parse_choice(line: str, values: Sequence[str]) -> str | None:
-    """The value that a line names by its number or its beginning; None for an empty line. Raises
-    NotUnderstood if it names none or several.
+    """The value that a line names by its number from 1, by itself, or by its beginning; None for an
+    empty line. Raises NotUnderstood if the line names none, or the beginning of several.
     """
     text = line.strip()
     if not text:
         return None
     if text.isdigit() and 1 <= int(text) <= len(values):
         return values[int(text) - 1]
-    starting = [value for value in values if value.startswith(text)]
-    if text in values or len(starting) == 1:
-        return text if text in values else starting[0]
+    if text in values:
+        return text
+    values_that_begin_so = [value for value in values if value.startswith(text)]
+    if len(values_that_begin_so) == 1:
+        return values_that_begin_so[0]
     raise NotUnderstood(f"Type a number from 1 to {len(values)}, or an empty line to cancel.")
 
 
@@ -195,7 +205,9 @@ class TurnQuestions:
         self._question_tasks: dict[str, asyncio.Task[None]] = {}
 
     def take(self, event: Event, session: Session) -> bool:
-        """Start or end a question, if the event is one; returns True when one starts."""
+        """Print and ask a question if the event is one, or end a question that is closed. Returns
+        whether a question was asked.
+        """
         if isinstance(event, QuestionClosed):
             if task := self._question_tasks.pop(event.question_id, None):
                 task.cancel()
@@ -276,8 +288,8 @@ class TurnQuestions:
 
 
 def parse_part(line: str, parts: list[Part]) -> tuple[Part, str]:
-    """The part with which to resume, and a message. A number is a choice of the part. Any other
-    text is a message, for which the full session is resumed.
+    """The part with which to resume, and a message, of which a line has one: the number of a part, or
+    any other text, which is a message. With a message, or an empty line, the part is `full`.
     """
     text = line.strip()
     if text.isdigit() and 1 <= int(text) <= len(parts):

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from ouro.frontends.plain.repl import Repl
 
 
+_LOCAL_FLAGS = 3
+"""The place of the local flags in the attributes of a terminal."""
+
+
 class LineReader:
     """Reads lines where nothing can be drawn: TERM=dumb, pipes, screen readers. The terminal echoes
     the keys.
@@ -34,7 +38,7 @@ class LineReader:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """Handle Ctrl+C as long as the block runs; then the terminal echoes keys again."""
+        """In this context Ctrl+C is handled; at its end the terminal echoes keys again."""
         with handle_signals(lambda _number: self._interrupt(), signal.SIGINT):
             try:
                 yield
@@ -45,7 +49,9 @@ class LineReader:
         self._pipe.write(text)
 
     async def read(self) -> str | None:
-        """The next line, continued while it ends in a backslash; None at the end of the input."""
+        """The next line; a line that ends with a backslash continues in the next one. None at the end
+        of the input.
+        """
         lines: list[str] = []
         while (line := await self._read_line()) is not None:
             lines.append(line.removesuffix("\\"))
@@ -71,7 +77,9 @@ class LineReader:
         return False
 
     def redraw(self) -> None:
-        """Print the prompt once when a line is expected; with piped input, only for questions."""
+        """Print the label of the prompt, if a line is expected and it is not printed already. With
+        piped input a line is expected only for questions.
+        """
         label = self._repl.label()
         is_expected = self._repl.is_asking() or (sys.stdin.isatty() and not self._repl.turns.busy)
         if not self._has_ended and label != self._shown_prompt and is_expected:
@@ -80,7 +88,7 @@ class LineReader:
             _set_echo(not self._repl.is_secret())
 
     async def _read_line(self) -> str | None:
-        """The next line; None at the end of the input, or when Ctrl+C ends ouro."""
+        """The next line of the input; None at its end, or when Ctrl+C ends ouro."""
         if self._has_ended:
             return None
         self._lines = self._lines or read_lines(sys.stdin.fileno())
@@ -105,14 +113,14 @@ class LineReader:
 
 
 def _set_echo(is_on: bool) -> None:
-    """Let the terminal print typed keys, or not, for a secret."""
+    """Let the terminal print what is typed; with False, as for a secret, not."""
     if not sys.stdin.isatty():
         return
     import termios
 
     attributes = termios.tcgetattr(sys.stdin)
     if is_on:
-        attributes[3] |= termios.ECHO
+        attributes[_LOCAL_FLAGS] |= termios.ECHO
     else:
-        attributes[3] &= ~termios.ECHO
+        attributes[_LOCAL_FLAGS] &= ~termios.ECHO
     termios.tcsetattr(sys.stdin, termios.TCSADRAIN, attributes)

@@ -1,4 +1,4 @@
-"""Printer: events as text in the terminal's scrollback."""
+"""Printer: prints events as text into the terminal's scrollback."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ _CODE_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 class MarkdownBlocks:
     """Splits streamed Markdown into blocks.
 
-    A block ends at a blank line before a line that is not indented, and outside a code fence.
+    A new block begins with a line of text that follows a blank line, is not indented, and is
+    outside of a code fence.
     """
 
     def __init__(self) -> None:
         self._block_lines: list[str] = []
         self._incomplete_line = ""
         self._fence = ""
+        """The mark that began the open code fence, such as three backquotes; empty outside of one."""
 
     def add(self, piece: str) -> list[str]:
         """Add a piece; returns the blocks that are complete now."""
@@ -47,19 +49,23 @@ class MarkdownBlocks:
         return complete_blocks
 
     def _begins_block(self, line: str) -> bool:
+        """Whether a line is the first of a new block, so that the one before is complete."""
         is_outside = not self._fence
         is_after_blank = bool(self._block_lines) and not self._block_lines[-1].strip()
         is_text = bool(line.strip()) and not line[0].isspace()
         return is_outside and is_after_blank and is_text
 
     def _note_fence(self, line: str) -> None:
-        """Note whether the lines after this one are inside of a code fence."""
+        """If this line begins or ends a code fence, note so for the lines after it. A fence ends with
+        a mark that is at least as long as that which began it, and nothing behind it.
+        """
         match = _CODE_FENCE.match(line)
         if match is None:
             return
+        mark, text_behind = match[1], match[2].strip()
         if not self._fence:
-            self._fence = match[1]
-        elif match[1].startswith(self._fence) and not match[2].strip():
+            self._fence = mark
+        elif mark.startswith(self._fence) and not text_behind:
             self._fence = ""
 
     def finish(self) -> list[str]:
@@ -73,8 +79,11 @@ class MarkdownBlocks:
         self._block_lines, self._incomplete_line, self._fence = [], "", ""
 
     def _take_block(self) -> list[str]:
-        """Remove the collected lines and return them as a block; empty if they are blank."""
-        block, self._block_lines = "\n".join(self._block_lines).strip("\n"), []
+        """Remove the collected lines; returns them as a list of one block, or of none if all are
+        blank.
+        """
+        block = "\n".join(self._block_lines).strip("\n")
+        self._block_lines = []
         return [block] if block.strip() else []
 
 
@@ -118,9 +127,12 @@ class Printer(NoticePrinter):
 
     @property
     def activity(self) -> str:
-        """What the model does now: the newest tool call, else `thinking`; empty if it is unknown."""
+        """What the model does now: the title of the newest tool call or the state of a compaction, else
+        `thinking`; empty if it is unknown.
+        """
         if self._titles:
-            return one_line(next(reversed(self._titles.values())), 40)
+            newest_title = next(reversed(self._titles.values()))
+            return one_line(newest_title, 40)
         return "thinking" if self._thinking_since is not None else ""
 
     def event(self, event: Event) -> None:
@@ -137,7 +149,8 @@ class Printer(NoticePrinter):
                 self._end_thought()
                 self._print_blocks(self._blocks.finish())
             case events.ToolRunning(call_id) if call_id in self._titles:
-                self._titles[call_id] = title = self._titles.pop(call_id)  # the newest
+                title = self._titles.pop(call_id)
+                self._titles[call_id] = title  # now the newest, for `activity`
                 if self.plain:
                     self.line(f"… {one_line(title)}")
             case events.ToolFinished():
@@ -170,27 +183,32 @@ class Printer(NoticePrinter):
         self.line(f"› {first}{note}", "bold")
 
     def _print_result(self, event: events.ToolFinished) -> None:
-        """Print how a tool call ended. A diff that its permission question showed is left out."""
+        """Print how a tool call ended, and its body. A diff is left out if the permission question of
+        the call has shown it.
+        """
         mark, style = ("✗", "red") if event.failed else ("✓", "green")
         title, result = self._finish_call(event)
         self.line_with_mark(mark, style, title, result)
         body = event.display.body
-        if event.call_id not in self.calls_with_shown_diff or not isinstance(body, Diff):
+        was_shown = isinstance(body, Diff) and event.call_id in self.calls_with_shown_diff
+        if not was_shown:
             self._print_body(body, FAILED_LINES if event.failed else OUTPUT_LINES, DIFF_LINES)
 
     def _note_compaction(self, event: events.Compacting) -> None:
-        """Print that a compaction begins; its progress becomes the activity."""
+        """Print once that a compaction begins. Its title, which `activity` shows, has its progress: the
+        part, and the characters that the model has written.
+        """
         if _COMPACTION not in self._titles:
             self.say("Compacting the session …")
         part = f"part {event.part} of {event.parts}, " if event.parts > 1 else ""
         self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
 
     def _finish_parts_of(self, event: Event) -> None:
-        """Finish or discard what this event ends: a compaction, an answer that is retried, or the
-        turn.
+        """Finish or drop what this event ends: a compaction, an answer that is retried, or the turn
+        with its last answer and all calls.
         """
         match event:
-            case events.Notice() | events.Compacted():
+            case events.Notice() | events.Compacted():  # a notice: nothing was compacted
                 self._titles.pop(_COMPACTION, None)
             case events.Retrying():
                 self._blocks.discard()
@@ -210,29 +228,27 @@ class Printer(NoticePrinter):
                 self.event(event)
 
     def markdown(self, text: str) -> None:
-        """Print a Markdown text, with a blank line before and after it."""
+        """Print a Markdown text, with a blank line before and after it. On a plain terminal its source
+        is printed.
+        """
         text = clean(text)
         self.write("" if self._ends_with_gap else "\n")
         self._ends_with_gap = True
         if self.plain:
             self.write(f"{text}\n\n")
             return
-        from markdown_it import MarkdownIt
-
         # Imported late: a plain terminal does not need rich.
-        from rich.markdown import (
-            Heading,
-            Markdown,
-        )
+        from markdown_it import MarkdownIt
+        from rich.markdown import Heading, Markdown
 
         Heading.LEVEL_ALIGN["h1"] = "left"
         document = Markdown("", code_theme="ansi_dark", hyperlinks=False)
         # Rich's own parser reads HTML, and leaves it out: `<str>` of `list<str>` would be missing.
-        document.parsed = (
-            MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).parse(text)
-        )
+        parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+        document.parsed = parser.parse(text)
         lines = [line.rstrip(" ") for line in self._as_ansi(document).split("\n")]
         text_rows = [row for row, line in enumerate(lines) if _COLOUR_CODE.sub("", line).strip()]
+        # Without the blank lines that rich puts around a document.
         printed_lines = lines[text_rows[0] : text_rows[-1] + 1] if text_rows else []
         self.write("\n".join([*printed_lines, "", ""]))
 
@@ -249,7 +265,7 @@ class Printer(NoticePrinter):
             self.line(f"  {number}. {one_line(label)}")
 
     def line(self, text: str, style: str = "") -> None:
-        """Print a text that has no control characters."""
+        """Print a line in a style. The text must have no control characters: they are not removed."""
         self._print_runs((text, style))
 
     def question_body(self, display: Display) -> None:
@@ -261,7 +277,9 @@ class Printer(NoticePrinter):
             self._print_body(display.body, QUESTION_LINES, QUESTION_LINES)
 
     def line_with_mark(self, mark: str, style: str, title: str, detail: str) -> None:
-        """Print a mark, a title and a detail; the title is cut so that they fit one line."""
+        """Print a mark in a style, a title, and a detail, which may be empty. The title is cut, though
+        not below MIN_TITLE, so that all fits into one line; a plain terminal gets all of it.
+        """
         detail_text = f"  {detail}" if detail else ""
         if not self.plain:
             from rich.text import Text
@@ -282,7 +300,10 @@ class Printer(NoticePrinter):
             self.line(f"  … {len(rows) - max_rows} more lines", "dim")
 
     def _print_body(self, body: Body | None, max_lines: int, max_diff_lines: int) -> None:
-        """Print the body of a tool call, shortened. A plain text is printed only for a question."""
+        """Print the body of a tool call: at most `max_lines` from the end of an output, and
+        `max_diff_lines` from the beginning of a diff. A plain text, which the agent has read, is
+        printed only for a question (`max_lines` is QUESTION_LINES).
+        """
         match body:
             case None:
                 pass
@@ -304,7 +325,7 @@ class Printer(NoticePrinter):
                 assert_never(body)
 
     def _print_tail(self, text: str, limit: int) -> None:
-        """Print the last lines of a text, and how many are before them."""
+        """Print the last `limit` lines of a text, and if it has more, how many are before them."""
         lines = clean(text).rstrip().splitlines()
         if len(lines) > limit:
             self.line(f"  … {len(lines) - limit} lines before", "dim")
@@ -312,7 +333,7 @@ class Printer(NoticePrinter):
             self.line(f"  {line}", "dim")
 
     def _print_runs(self, *runs: tuple[str, str]) -> None:
-        """Print one line that consists of texts, each with its style."""
+        """Print one line that consists of texts, each with its style of rich."""
         self._ends_with_gap = False
         if self.plain:
             self.write("".join(text for text, _ in runs).rstrip() + "\n")
@@ -322,7 +343,7 @@ class Printer(NoticePrinter):
         self.write(self._as_ansi(Text.assemble(*runs, overflow="fold")))
 
     def _as_ansi(self, renderable: Any) -> str:
-        """The codes with which a terminal of this width shows a text or a document of Rich."""
+        """What to write so that a terminal of the present width shows a text or document of rich."""
         from rich.console import Console
         from rich.theme import Theme
 
@@ -345,12 +366,13 @@ class Printer(NoticePrinter):
             self.markdown(block)
 
     def _end_thought(self) -> None:
-        """End the model's thinking, and print how long it took unless it was short."""
-        if self._thinking_since is not None:
-            seconds = time.monotonic() - self._thinking_since
-            self._thinking_since = None
-            if seconds >= MIN_THINKING_SECONDS:
-                self.line(f"· thought for {seconds:.0f} s", "dim")
+        """End the model's thinking, if it thinks, and print how long it took, unless it was short."""
+        if self._thinking_since is None:
+            return
+        seconds = time.monotonic() - self._thinking_since
+        self._thinking_since = None
+        if seconds >= MIN_THINKING_SECONDS:
+            self.line(f"· thought for {seconds:.0f} s", "dim")
 
 
 def _width() -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.application import Application, get_app, in_terminal, run_in_terminal
@@ -66,10 +66,13 @@ class PromptReader:
     """
 
     def __init__(self, repl: Repl, echo: Callable[[str], None]) -> None:
+        """`echo` prints a submitted text above the prompt."""
         self._repl = repl
         self._echo = echo
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        """The submitted texts that were not read; None: the prompt has ended."""
         self._running: asyncio.Task[str] | None = None
+        """The prompt of prompt_toolkit, from the first `read` on."""
         self._draft: Document | None = None
         """The unsent message, while a question is asked."""
         self._was_asking = False
@@ -105,24 +108,30 @@ class PromptReader:
         self._prompt.app.before_render += self._set_key_wait
 
     def _set_key_wait(self, app: Application[str]) -> None:
-        """Let Esc act at once where it interrupts or is a key of Vim; else it may begin a key that
-        is typed as Esc and a letter.
+        """Set how long an Esc waits for a next key. Where it interrupts or is a key of Vim, it acts at
+        once; else it may begin a key that the user types as Esc and a letter.
         """
         acts_at_once = self._repl.turns.busy or self._prompt.editing_mode is EditingMode.VI
         app.timeoutlen = ESCAPE_SECONDS if acts_at_once else TYPED_ALT_SECONDS
 
     @property
     def unsent(self) -> str:
-        """The text that is not sent yet. What is typed as an answer to a question does not count."""
-        hidden = self._draft.text if self._draft is not None else ""
-        return hidden if self._repl.is_asking() else self._prompt.default_buffer.text or hidden
+        """The message that is not sent yet: the text in the prompt, or the draft that a question hides.
+        What is typed as an answer to a question does not count.
+        """
+        hidden_draft = self._draft.text if self._draft is not None else ""
+        if self._repl.is_asking():
+            return hidden_draft
+        return self._prompt.default_buffer.text or hidden_draft
 
     def in_use(self) -> AbstractContextManager[None]:
-        """Print above the prompt also what other code prints, as long as the block runs."""
+        """In this context, what other code prints is also printed above the prompt."""
         return patch_stdout(raw=True)
 
     async def read(self) -> str | None:
-        """The next line or message; None when the user ends the prompt."""
+        """The next submitted text; None when the user has ended the prompt. The first call shows the
+        prompt, which runs until `close`.
+        """
         if self._running is None:
             self._running = asyncio.create_task(self._prompt.prompt_async(handle_sigint=False))
             self._running.add_done_callback(lambda _: self._lines.put_nowait(None))
@@ -132,13 +141,16 @@ class PromptReader:
         """Remove the prompt, and print the output that still waits."""
         if self._running is not None:
             self._running.cancel()
-            await asyncio.gather(
-                self._running, *filter(None, (self._flushing,)), return_exceptions=True
-            )
+            tasks: list[asyncio.Task[Any]] = [self._running]
+            if self._flushing is not None:
+                tasks.append(self._flushing)
+            await asyncio.gather(*tasks, return_exceptions=True)
         self._print_pending()
 
     def write(self, text: str) -> None:
-        """Print a text above the prompt, soon and together with later texts."""
+        """Print a text above the prompt, within FLUSH_SECONDS and together with later texts. Without
+        a prompt it is printed at once.
+        """
         self._pending.append(text)
         if not self._prompt.app.is_running:
             self._print_pending()
@@ -160,12 +172,12 @@ class PromptReader:
         self._pipe.write(text)
 
     def _submit(self, buffer: Buffer) -> None:
-        """Pass the typed text to `read`, print it above the prompt, and empty the prompt. Answers
-        are not added to the history.
+        """Pass the typed text to `read`, print it above the prompt (a secret as dots), and empty the
+        prompt. Answers are not added to the history.
         """
         text, is_answer = buffer.text, self._repl.is_asking()
-        visible = "•" * len(text) if self._repl.is_secret() else text
-        self._echo(self._repl.label() + visible.replace("\n", f"\n{CONTINUATION}"))
+        visible_text = "•" * len(text) if self._repl.is_secret() else text
+        self._echo(self._repl.label() + visible_text.replace("\n", f"\n{CONTINUATION}"))
         buffer.reset(append_to_history=not is_answer)
         self._lines.put_nowait(text)
 
@@ -190,17 +202,19 @@ class PromptReader:
         return True
 
     def redraw(self) -> None:
-        """Draw the prompt again. While a question is open the draft is hidden, so that none of its
-        keys answers the question.
+        """Draw the prompt again. When a question was asked, hide the draft, so that it is not sent as
+        the answer; after the answer show it again.
         """
         if not self._prompt.app.is_running:
             return
         buffer, is_asking = self._prompt.default_buffer, self._repl.is_asking()
-        if is_asking and not self._was_asking:
+        question_was_asked = is_asking and not self._was_asking
+        question_has_ended = self._was_asking and not is_asking
+        if question_was_asked:
             self._draft = buffer.document
             buffer.reset()
-        elif self._was_asking and not is_asking and self._draft is not None:
-            if not buffer.text:
+        elif question_has_ended and self._draft is not None:
+            if not buffer.text:  # else the user has begun another message
                 buffer.document = self._draft
             self._draft = None
         self._was_asking = is_asking
@@ -213,7 +227,9 @@ class _Input(Vt100Input):
     stays_raw = False
 
     def cooked_mode(self) -> AbstractContextManager[None]:
-        """Switch to line mode for editors and the shell, but not while ouro itself prints."""
+        """The context in which prompt_toolkit lets other programs have the terminal, in line mode. It
+        also uses it for what ouro prints: then the terminal stays in raw mode.
+        """
         return nullcontext() if self.stays_raw else super().cooked_mode()
 
 
@@ -242,9 +258,12 @@ class _Completer(Completer):
     def get_completions(
         self, document: Document, _complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """The commands for a `/` word at the beginning, or the files for an `@` word."""
+        """The commands for a text that is only a `/` word, or the files for an `@` word before the
+        cursor.
+        """
         before = document.text_before_cursor
-        if before.startswith("/") and " " not in before and "\n" not in before:
+        is_command = before.startswith("/") and " " not in before and "\n" not in before
+        if is_command:
             return self._commands(before)
         word = typed_mention(before.rpartition("\n")[2])
         return self._mentions(word) if word else ()
@@ -270,7 +289,10 @@ class _Completer(Completer):
 
 
 def _key_bindings(repl: Repl, submit: Callable[[Buffer], None]) -> KeyBindings:
-    """The keys that act at once, beside those of prompt_toolkit."""
+    """The keys of ouro, in addition to those of prompt_toolkit.
+
+    `submit` gets the buffer whose text is entered.
+    """
     keys = KeyBindings()
     is_empty = Condition(lambda: not get_app().current_buffer.text)
     is_busy = Condition(lambda: repl.turns.busy)
@@ -292,6 +314,7 @@ def _key_bindings(repl: Repl, submit: Callable[[Buffer], None]) -> KeyBindings:
 
     @keys.add("c-c")
     def _interrupt(event: KeyPressEvent) -> None:
+        """Clear the text, unless a turn runs; else interrupt. The second time at rest, end the prompt."""
         if event.current_buffer.text and not repl.turns.busy:
             event.current_buffer.reset()
         elif repl.interrupt():
@@ -309,7 +332,9 @@ def _key_bindings(repl: Repl, submit: Callable[[Buffer], None]) -> KeyBindings:
 
     @keys.add("up", filter=is_empty & Condition(lambda: bool(repl.turns.waiting)))
     def _unqueue(event: KeyPressEvent) -> None:
-        if draft := repl.turns.withdraw():
+        """Take the newest queued message out of the queue, to edit it."""
+        draft = repl.turns.withdraw()
+        if draft is not None:
             event.current_buffer.insert_text(draft.text)
 
     @keys.add("s-tab")

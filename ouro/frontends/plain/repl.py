@@ -1,4 +1,4 @@
-"""The plain prompt: a session in the terminal's own scrollback."""
+"""Repl: the plain prompt, which shows a session in the terminal's own scrollback."""
 
 from __future__ import annotations
 
@@ -87,15 +87,17 @@ async def run_repl(
 
 def is_plain() -> bool:
     """Whether nothing can be drawn: the terminal is dumb, or input or output is not a terminal."""
-    return os.environ.get("TERM", "dumb") in ("dumb", "") or not (
-        sys.stdin.isatty() and sys.stdout.isatty()
-    )
+    is_dumb = os.environ.get("TERM", "dumb") in ("dumb", "")
+    return is_dumb or not (sys.stdin.isatty() and sys.stdout.isatty())
 
 
 class Repl(TurnObserver):
     """Reads lines and passes each to the open question, a command, the shell or the agent.
 
     The line readers call it for the label, the status line and the actions of their keys.
+
+    Args:
+        plain: whether nothing can be drawn; then the terminal itself edits the line.
     """
 
     def __init__(
@@ -109,9 +111,8 @@ class Repl(TurnObserver):
         self._settings = settings
         self._printer = Printer(self._write, plain=plain)
         self._questions = LineQuestions(self.redraw)
-        edit = self._edit
-        self._turn_questions = TurnQuestions(self._questions, self._printer, edit)
-        self._background_questions = TurnQuestions(self._questions, self._printer, edit)
+        self._turn_questions = TurnQuestions(self._questions, self._printer, self._edit)
+        self._background_questions = TurnQuestions(self._questions, self._printer, self._edit)
         self.turns = self._make_turns()
         self._resume_offer: asyncio.Task[None] | None = None
         """Prints the resume card and asks with which part to resume."""
@@ -127,13 +128,17 @@ class Repl(TurnObserver):
         self._work: set[asyncio.Task[None]] = set()
         """Lines that are carried out, and the opening of the session."""
         self._order_lock = asyncio.Lock()
+        """Held by the line that is carried out, so that the next one waits."""
         self._reading: asyncio.Task[str | None] | None = None
+        """Waits for the next line."""
         self._exit_code: int | None = None
         """Set when the user leaves."""
         self._failure: Exception | None = None
         """Why no session could be opened."""
         self._ctrl_c_at = -SECOND_CTRL_C
+        """When Ctrl+C was last pressed at rest."""
         self._detached_host: DetachedHost | None = None
+        """Hosts the session after the user has left it to the background."""
 
     def _make_turns(self) -> TurnQueue:
         return TurnQueue(self, holds_after_interrupt=True)
@@ -163,26 +168,26 @@ class Repl(TurnObserver):
             self._ring(self.turns.seconds)
 
     def show_background(self, event: Event) -> None:
-        """Print a background event. Questions are skipped for piped input: its lines are not
-        answers to them.
+        """Print an event of the background, and ask its question. With piped input, whose lines are
+        no answers to it, a permission is refused, and any other question is not asked.
         """
+        session, has_user = self._front_end.session, sys.stdin.isatty()
         is_question = isinstance(event, PermissionAsked | QuestionAsked)
-        if isinstance(event, PermissionAsked) and not sys.stdin.isatty():
-            self._front_end.session.answer(
-                event.question_id, Permit("no", "the input is not a terminal")
-            )
-        if not is_question or sys.stdin.isatty():
+        if isinstance(event, PermissionAsked) and not has_user:
+            session.answer(event.question_id, Permit("no", "the input is not a terminal"))
+        if has_user or not is_question:
             self._printer.event(event)
-            self._background_questions.take(event, self._front_end.session)
+            self._background_questions.take(event, session)
         self.redraw()
 
     def turn_ended(self, outcome: Outcome, seconds: float) -> None:
         """Close the questions of the turn, and ring the bell after a long one. After an interrupt
-        the queue waits, so a notice names what is in it.
+        queued messages wait for the user, so a notice says how to edit and to send them.
         """
         self._turn_questions.close()
         self._ring(seconds)
-        if outcome == "interrupted" and (queued := len(self.turns.waiting)):
+        queued = len(self.turns.waiting)
+        if outcome == "interrupted" and queued:
             newest, all_of_them = ("it", "it") if queued == 1 else ("the newest", "them")
             self._printer.say(
                 f"{plural(queued, 'message')} queued. Up edits {newest}; the next message sends"
@@ -202,12 +207,14 @@ class Repl(TurnObserver):
         return await dispatch(self._front_end, text)
 
     def _ring(self, seconds: float) -> None:
+        """Ring the bell after a turn that took so long, unless the settings forbid it (0)."""
         if 0 < self._settings.notify_seconds < seconds and not self._printer.plain:
             self._write("\a")
 
     # What the front end needs
 
     def redraw(self) -> None:
+        """Show the prompt, unless a line is being carried out that asks nothing."""
         if not self._work or self._questions.open is not None:
             self.reader.redraw()
 
@@ -220,13 +227,14 @@ class Repl(TurnObserver):
             self._resume_offer = asyncio.create_task(self._offer_resume(session, session.resumed))
 
     def _restore_draft(self, session: Session) -> None:
-        """Put the text that was left unsent into the prompt. Where that cannot be done, it is
-        dropped.
+        """Put the text that a killed ouro left for this session or folder into the prompt, before
+        what is typed there. It is dropped if the reader cannot fill its prompt.
         """
         saved_draft = self.draft.begin(session)
-        if saved_draft and self.reader.fill(
-            "\n".join(filter(None, [saved_draft, self.reader.unsent]))
-        ):
+        if not saved_draft:
+            return
+        whole_draft = "\n".join(filter(None, [saved_draft, self.reader.unsent]))
+        if self.reader.fill(whole_draft):
             self._printer.say("Your unsent text of last time is back.")
 
     @property
@@ -243,6 +251,7 @@ class Repl(TurnObserver):
         return self.reader.toggle_vim()
 
     def leave(self, code: int = 0) -> None:
+        """Stop reading lines; `run` then ends with this exit code."""
         self._exit_code = code
         if self._reading is not None:
             self._reading.cancel()
@@ -278,11 +287,12 @@ class Repl(TurnObserver):
         return f" {busy}{waiting}{self._status(self._front_end.session)}"
 
     def _status(self, session: Session) -> str:
-        """The items of the status line, then the last output of the user's status command. The
-        command is started again.
+        """The items of the status line, then the last output of the user's status command, if there
+        is one: it replaces the items that it can show itself. The command is started again.
         """
         names, script_line = self._settings.status, ""
-        if (script := session.extensions.status_script) is not None:
+        script = session.extensions.status_script
+        if script is not None:
             script.update(script_state(session), on_end=self._warn)
             script_line = script.line
         if script_line:
@@ -303,23 +313,25 @@ class Repl(TurnObserver):
         return question is not None and question.secret
 
     def interrupt(self) -> bool:
-        """Handle Ctrl+C: end the turn, else a question or command. Returns True if ouro shall end:
-        at the second time at rest.
+        """Handle Ctrl+C: end the turn, else a question or command. Returns True if ouro shall end,
+        because nothing ran, and this is the second time within SECOND_CTRL_C.
         """
-        is_open = self.turns.session is not None  # else ouro cannot continue without this work
-        if self.turns.interrupt() or (is_open and self._cancel_work()):
+        if self.turns.interrupt():
             return False
-        now = time.monotonic()
-        if now - self._ctrl_c_at < SECOND_CTRL_C:
+        is_open = self.turns.session is not None  # else the work is what opens the session
+        if is_open and self._cancel_work():
+            return False
+        pressed_at = time.monotonic()
+        if pressed_at - self._ctrl_c_at < SECOND_CTRL_C:
             return True
-        self._ctrl_c_at = now
+        self._ctrl_c_at = pressed_at
         self._printer.say("Press Ctrl+C again to quit.")
         return False
 
     def queue(self, text: str) -> None:
-        self._printer.say(
-            f"Queued for the next turn: {text.splitlines()[0] if text.strip() else ''}"
-        )
+        """Queue a message for the next turn, and print its first line."""
+        first_line = text.splitlines()[0] if text.strip() else ""
+        self._printer.say(f"Queued for the next turn: {first_line}")
         self.turns.queue(Draft(text))
 
     def cycle_mode(self) -> None:
@@ -327,15 +339,19 @@ class Repl(TurnObserver):
             set_mode(self._front_end, next_mode(self._front_end.session.status().mode))
 
     async def cycle_effort(self) -> None:
+        """Use the next effort. Does nothing without a session, or if its model does not think."""
         session = self.turns.session
-        if session is not None and (status := session.status()).can_think:
+        if session is None:
+            return
+        status = session.status()
+        if status.can_think:
             await session.set_model(effort=next_effort(status.effort))
 
     # Lines
 
     async def _open_first_session(self, request: OpenRequest, first_message: str) -> None:
-        """Open the first session and send the first message. If no session is open then, ouro
-        leaves; `run` raises the error.
+        """Open the first session, then run or send the first message. If no session could be opened,
+        leave; `run` raises the error.
         """
         try:
             is_open = await self._front_end.begin(request)
@@ -369,7 +385,7 @@ class Repl(TurnObserver):
         await note_offer(session)
 
     async def _read_lines(self) -> None:
-        """Handle typed lines until the input ends or the user leaves."""
+        """Handle typed lines until the input ends or `leave` is called, which cancels the reading."""
         while not self._is_leaving():
             self._reading = asyncio.ensure_future(self._next_line())
             try:
@@ -387,18 +403,19 @@ class Repl(TurnObserver):
 
         A line of piped input is read only when the line before it is done, or asks a question.
         """
-        while (
-            not sys.stdin.isatty()
-            and self._questions.open is None
-            and (self._work or self.turns.busy)
-        ):
+        if sys.stdin.isatty():
+            return await self.reader.read()
+        while self._questions.open is None and (self._work or self.turns.busy):
             await self._questions.wait_for_question(self.turns.idle(), *self._work)
         return await self.reader.read()
 
     def _take_line(self, line: str) -> None:
-        """Answer the open question with a line, or carry it out in the background."""
+        """Answer the open question with a line, or carry the line out in the background. An empty line
+        without a question does nothing.
+        """
         if self._questions.open is not None:
-            if hint := self._questions.take(line):
+            hint = self._questions.take(line)
+            if hint:
                 self._printer.say(hint, "warning")
             self.redraw()
         elif line.strip():
@@ -407,7 +424,9 @@ class Repl(TurnObserver):
             self.redraw()
 
     async def _carry_out(self, line: str) -> None:
-        """Run a slash command, or send the line as a message."""
+        """Run a slash command, or send the line as a message. What is sent is not printed again when
+        its turn begins, except a shell line.
+        """
         if line.startswith("!"):
             await self._front_end.send(line)
         elif not await dispatch(self._front_end, line):
@@ -415,7 +434,9 @@ class Repl(TurnObserver):
             await self._front_end.send(line)
 
     def _run_in_order(self, work: Awaitable[None]) -> None:
-        """Run lines one after another, without blocking the reader: a command may ask a question."""
+        """Start `work` as a task, which begins when the works before it are done. The reader goes on
+        meanwhile, because a command may ask a question.
+        """
 
         async def run_after_others() -> None:
             async with self._order_lock:
@@ -426,9 +447,12 @@ class Repl(TurnObserver):
         task.add_done_callback(self._finish_work)
 
     def _finish_work(self, task: asyncio.Task[None]) -> None:
-        """Forget a line that was carried out; its error is reported like an unexpected one."""
+        """Forget a line that was carried out. If it raised an error, which a command does not do when
+        it merely fails, the handler of the loop reports it.
+        """
         self._work.discard(task)
-        if not task.cancelled() and (error := task.exception()):
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "a command failed", "exception": error}
             )
@@ -437,6 +461,9 @@ class Repl(TurnObserver):
     async def _offer_resume(self, session: Session, resumed: Resumed) -> None:
         """Print the resume card once the lines typed before are done, and ask with which part to
         resume. A message instead of a number resumes the full session.
+
+        Does nothing if the user is busy by then. A short card, and one that no user can answer, is
+        one line without a question.
         """
         try:
             card = await resumed.card()
@@ -449,13 +476,13 @@ class Repl(TurnObserver):
         if not card.is_long or not sys.stdin.isatty():
             self._printer.say(card_line(card, now()))
             return
-        for name, words in card_lines(card, now()):
-            self._printer.say(f"{name:<11} {words}")
+        for name, text in card_lines(card, now()):
+            self._printer.say(f"{name:<11} {text}")
         choices = card_choices(card)
         if len(choices) == 1:
             return
         question = "Resume with which part? Type a number, or your message."
-        self._printer.choices(question, [words for _, words in choices])
+        self._printer.choices(question, [label for _, label in choices])
         parts = [part for part, _ in choices]
         part, message = await self._questions.ask("> ", lambda line: parse_part(line, parts))
         if part != "full":
@@ -468,7 +495,7 @@ class Repl(TurnObserver):
         return self._resume_offer is not None and self._resume_offer.cancel()
 
     def _cancel_work(self) -> bool:
-        """Stop what runs in the background; returns whether anything did."""
+        """Stop the lines that are carried out, and the resume card; returns whether there was any."""
         for task in tuple(self._work):
             task.cancel()
         return self._cancel_offer() or bool(self._work)
@@ -480,8 +507,8 @@ class Repl(TurnObserver):
         return self._exit_code is not None
 
     async def _finish(self) -> None:
-        """Close the session and the prompt. A session that continues in the background is left to
-        this process instead.
+        """Stop all work, close the prompt and then the session. If the user has left the session to
+        the background, close only the prompt, and host the session until it ends.
         """
         if self._detached_host is not None:
             await self._leave_to_background(self._detached_host)

@@ -32,7 +32,10 @@ _CHOICE_BY_NUMBER = re.compile(r"(?:(copy|look)\s+)?(\d{1,3})")
 async def ask_session(
     printer: Printer, questions: LineQuestions, catalog: SessionCatalog, only: Collection[str] = ()
 ) -> OpenRequest | None:
-    """Print the list, and ask until the user opens a session; None if they enter an empty line."""
+    """Print the sessions, and ask until the user opens one, or a copy of it; None if they enter an
+    empty line. Until then they can search, and preview sessions. `only` has the ids of the sessions
+    to list; empty: all.
+    """
     matches = SessionMatches(await catalog.sessions(), catalog.is_here, only)
     await _search(catalog, matches, "")
     printed_matches = _print_matches(printer, matches)
@@ -72,8 +75,8 @@ async def _search(catalog: SessionCatalog, matches: SessionMatches, words: str) 
 
 
 def _print_matches(printer: Printer, matches: SessionMatches) -> Sequence[SessionMatch]:
-    """Print the first matches with their numbers, and what the user can type. Returns the printed
-    matches.
+    """Print the first MAX_LISTED matches with their numbers, how many there are, and what the user
+    can type. Returns the printed matches.
     """
     all_matches = matches.matches()
     printed_matches = all_matches[:MAX_LISTED]
@@ -98,8 +101,8 @@ async def _print_preview(printer: Printer, catalog: SessionCatalog, info: Sessio
     except (OuroError, OSError) as error:
         printer.say(str(error), "warning")
         return
-    for who, words in preview_lines(preview, 80):
-        printer.say(f"{who}: {words}" if who else words)
+    for speaker, text in preview_lines(preview, 80):
+        printer.say(f"{speaker}: {text}" if speaker else text)
 
 
 def _match_line(match: SessionMatch) -> str:
