@@ -1,4 +1,4 @@
-"""Keymap: the keys of each action; `tui.keys` changes them."""
+"""Keymap: the actions of the full screen and their keys, which `tui.keys` changes."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class KeyAction:
 
 
 def _edit_action(name: str, keys: str, help_text: str, run: str) -> KeyAction:
+    """An action that edits the text of the prompt; `keys` are written with blanks between them."""
     return KeyAction(name, tuple(keys.split()), help_text, "edit", run)
 
 
@@ -244,25 +245,25 @@ class Keymap:
     """
 
     def __init__(self, changes: Mapping[str, str | Sequence[str]] | None = None) -> None:
+        """`changes`: the keys that the user gives to an action, by its name; one key is a text."""
         self._keys = {action.name: tuple(map(_normalize, action.keys)) for action in ACTIONS}
         for name, keys in (changes or {}).items():
             if name not in self._keys:
                 near = difflib.get_close_matches(name, self._keys, 1)
-                hint = (
-                    f"Did you mean `{near[0]}`?"
-                    if near
-                    else f"Actions: {', '.join(sorted(self._keys))}."
-                )
+                hint = f"Actions: {', '.join(sorted(self._keys))}."
+                if near:
+                    hint = f"Did you mean `{near[0]}`?"
                 raise ConfigError(f"tui.keys: unknown action `{name}`.", hint)
-            self._keys[name] = tuple(
-                _check_key(name, key) for key in ([keys] if isinstance(keys, str) else keys)
-            )
+            key_list = [keys] if isinstance(keys, str) else keys
+            self._keys[name] = tuple(_check_key(name, key) for key in key_list)
         self._yield_keys(set(changes or {}))
         self._refuse_clashes(set(changes or {}))
 
     @property
     def unreachable(self) -> tuple[str, ...]:
-        """A warning for each key of an action of the app that the prompt keeps to itself."""
+        """A warning for each key of an action of the app that never reaches the app, because the prompt
+        uses it: a key that types a character, or two keys one after the other.
+        """
         warnings: list[str] = []
         for action in (item for item in ACTIONS if item.place == "app"):
             for key in self._keys[action.name]:
@@ -288,22 +289,26 @@ class Keymap:
         }
 
     def sections(self) -> list[tuple[str, list[tuple[str, str]]]]:
-        """The keys and what they do, grouped by place."""
+        """The sections of the help: the title of each place, and the keys of its actions as they are
+        shown, with what they do. The keys that edit the text of the prompt are left out.
+        """
         sections: dict[str, list[tuple[str, str]]] = {title: [] for title in _PLACE_TITLES.values()}
         for action in ACTIONS:
-            if (title := _PLACE_TITLES.get(action.place)) and (keys := self._keys[action.name]):
+            title, keys = _PLACE_TITLES.get(action.place), self._keys[action.name]
+            if title is not None and keys:
                 sections[title].append((", ".join(map(format_key, keys)), action.help))
         return list(sections.items())
 
     def help_of_place(self, place: Place) -> list[tuple[str, str]]:
-        """The keys of one place as they are shown, and what they do."""
-        actions = [action for action in ACTIONS if action.place == place]
-        keys = [(self._keys[action.name], action.help) for action in actions]
-        return [
-            (" ".join(map(format_key, action_keys)), help_text)
-            for action_keys, help_text in keys
-            if action_keys
-        ]
+        """The keys of the actions of one place as they are shown, and what they do. An action without
+        a key is left out.
+        """
+        lines: list[tuple[str, str]] = []
+        for action in ACTIONS:
+            keys = self._keys[action.name]
+            if action.place == place and keys:
+                lines.append((" ".join(map(format_key, keys)), action.help))
+        return lines
 
     def keys(self, name: str) -> tuple[str, ...]:
         """The keys of an action, as Textual names them."""
@@ -314,18 +319,18 @@ class Keymap:
         return format_key(self._keys[name][0]) if self._keys[name] else ""
 
     def _yield_keys(self, changed: set[str]) -> None:
-        """Take from newer actions the keys that the user gives to others, so that older settings
-        stay valid.
+        """Take from newer actions the keys that the user gives to others (`changed`), so that settings
+        stay valid that were written before there were these actions.
         """
-        wanted = set[str]()
+        chosen_keys = set[str]()
         for name in changed:
-            wanted.update(self._keys[name])
+            chosen_keys.update(self._keys[name])
         for name in _NEWER_ACTIONS - changed:
-            self._keys[name] = tuple(key for key in self._keys[name] if key not in wanted)
+            self._keys[name] = tuple(key for key in self._keys[name] if key not in chosen_keys)
 
     def _refuse_clashes(self, changed: set[str]) -> None:
-        """Raises ConfigError if the user's changes give one key to two actions in one place. The
-        prompt and a question are two places.
+        """Raises ConfigError if the user's changes give one key to two actions that are used in the
+        same place. The prompt and a question are two places, and each list is one.
         """
         lists: tuple[tuple[Place, ...], ...] = (
             ("sessions",),
@@ -360,35 +365,38 @@ def _format_part(part: str) -> str:
 
 
 def _normalize(key: str) -> str:
-    """The name that Textual has for a key which the user wrote."""
-    parts = []
+    """The name that Textual has for a key, or for a chord of two, which the user wrote. Modifiers are
+    sorted, and all is in lower case, except a letter alone: `U` is another key than `u`.
+    """
+    steps = []
     for step in key.strip().split():
         *modifiers, last = step.split("+") if len(step) > 1 else [step]
-        last = (
-            "." if last == "period" else last if len(last) == 1 and not modifiers else last.lower()
-        )
+        is_character_alone = len(last) == 1 and not modifiers
+        if not is_character_alone:
+            last = last.lower()
+        if last == "period":  # Textual calls it `full_stop`
+            last = "."
         name = _character_to_key(last) if len(last) == 1 else last
-        parts.append("+".join([*sorted(modifier.lower() for modifier in modifiers), name]))
-    return " ".join(parts)
+        steps.append("+".join([*sorted(modifier.lower() for modifier in modifiers), name]))
+    return " ".join(steps)
 
 
 def _is_typed(key: str) -> bool:
-    """Whether a key types a character."""
+    """Whether a key types a character: one without modifiers, or with Shift alone."""
     *modifiers, last = key.split("+")
     is_character = len(last) == 1 or last == "space" or last in map(_character_to_key, punctuation)
     return is_character and not {*modifiers} - {"shift"}
 
 
 def _check_key(name: str, key: object) -> str:
-    """The name that Textual has for a key. Raises ConfigError if there is no such key."""
+    """The name that Textual has for a key or chord which the user gave to the action `name`. Raises
+    ConfigError if there is no such key.
+    """
     text = _normalize(key) if isinstance(key, str) else ""
-    for part in text.split() or [""]:
-        *modifiers, last = part.split("+")
-        if (
-            not last
-            or (len(last) > 1 and last not in _KEY_NAMES)
-            or not _MODIFIERS.issuperset(modifiers)
-        ):
+    for step in text.split() or [""]:
+        *modifiers, last = step.split("+")
+        is_known = len(last) == 1 or last in _KEY_NAMES
+        if not is_known or not _MODIFIERS.issuperset(modifiers):
             raise ConfigError(
                 f"tui.keys: `{name}` has the unknown key {key!r}.",
                 "Write `ctrl+g`, `alt+enter`, `f2`, or `ctrl+x ctrl+e` for two keys one after the"

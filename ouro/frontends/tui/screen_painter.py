@@ -48,10 +48,10 @@ _PLAIN = CellLook("", "", "", "")
 
 
 class ScreenRow:
-    """The text and the look of each cell of a row.
+    """The text and the look of each cell of a row of the screen.
 
-    A text that takes several cells is in the first of them, and the others are empty. None is an
-    unknown text.
+    A text that takes several cells is in the first of them, and the others are empty. None means
+    that it is not known what the cell shows.
     """
 
     __slots__ = ("looks", "texts")
@@ -68,20 +68,22 @@ class ScreenRow:
         return ScreenRow(self.texts.copy(), self.looks.copy())
 
     def put_strip(self, x: int, strip: Strip, looks: Callable[[Style | None], CellLook]) -> None:
-        """Set the cells from `x` on to a piece of a row of Textual."""
+        """Set the cells from `x` on to a strip, which is a piece of a row in Textual. `looks` returns
+        the look of a style.
+        """
         for text, style, control in strip:
             if text and not control:
                 x = self.put(x, text, looks(style))
 
     def put(self, x: int, text: str, look: CellLook) -> int:
-        """Set the cells from `x` on; returns the cell after them. Text that does not fit is left
-        out.
+        """Set the cells from `x` on to a text; returns the cell after it. What does not fit into the
+        row is left out: of simple text the end, of any other all.
         """
         room = len(self.texts) - x
         if _ONE_CELL_EACH.fullmatch(text):
-            fitting = text[: max(room, 0)]
-            self.texts[x : x + len(fitting)] = fitting
-            self.looks[x : x + len(fitting)] = [look] * len(fitting)
+            characters = text[: max(room, 0)]
+            self.texts[x : x + len(characters)] = characters
+            self.looks[x : x + len(characters)] = [look] * len(characters)
             return x + len(text)
         size = cell_len(text)
         if 0 < size <= room:
@@ -91,7 +93,7 @@ class ScreenRow:
 
     @property
     def is_even(self) -> bool:
-        """Whether each text takes one cell in every terminal."""
+        """Whether each text is one character, which takes one cell in every terminal."""
         return all(text is None or len(text) == 1 for text in self.texts)
 
     def shows(self, other: ScreenRow) -> bool:
@@ -115,8 +117,8 @@ class ScreenPainter:
     def paint(
         self, update: CompositorUpdate, size: tuple[int, int], console: Console
     ) -> str | None:
-        """The codes that show an update of Textual on a terminal of this width and height. None:
-        the kind of the update is unknown.
+        """What to write to a terminal of this width and height, so that it shows an update of Textual.
+        None: the kind of the update is unknown.
         """
         pieces = _pieces_of(update)
         if pieces is None:
@@ -130,15 +132,16 @@ class ScreenPainter:
         for y, x, strip in pieces:
             if not 0 <= y < height:
                 continue
-            write_row = changed.get(y) or changed.setdefault(y, self._rows[y].copy())
-            write_row.put_strip(x, strip, looks)
+            if y not in changed:
+                changed[y] = self._rows[y].copy()
+            changed[y].put_strip(x, strip, looks)
         return self._write(changed)
 
     def _write(self, changed: dict[int, ScreenRow]) -> str:
-        """The codes that show these rows. Rows that the terminal can scroll are moved first."""
-        changed = {
-            y: write_row for y, write_row in changed.items() if not write_row.shows(self._rows[y])
-        }
+        """What to write so that the terminal shows these rows, by their numbers. If many rows have only
+        moved, the terminal scrolls them first.
+        """
+        changed = {y: row for y, row in changed.items() if not row.shows(self._rows[y])}
         writer = _Writer()
         if len(changed) >= _MIN_SCROLLED:
             self._scroll(changed, writer)
@@ -148,42 +151,45 @@ class ScreenPainter:
         return writer.end()
 
     def _scroll(self, changed: dict[int, ScreenRow], writer: _Writer) -> None:
-        """Let the terminal scroll, if an update has only moved most of its rows up or down."""
-        shift = self._shift(changed)
-        if not shift:
+        """If an update has moved many rows up or down by the same number, let the terminal scroll the
+        region with them. Rows that then differ from what they should show are added to `changed`.
+        """
+        shift = self._find_shift(changed)
+        if shift == 0:
             return
-        moved = [y for y, write_row in changed.items() if self._is_moved(y, write_row, shift)]
+        moved = [y for y, row in changed.items() if self._is_moved(y, row, shift)]
         first, last = min(moved), max(moved)
         top, bottom = min(first, first + shift), max(last, last + shift)
         for y in range(top, bottom + 1):  # rows that should stay are moved, too
             changed.setdefault(y, self._rows[y])
         writer.scroll(top, bottom, shift)
-        blank = [ScreenRow.unknown(self._size[0]) for _ in range(abs(shift))]
+        new_rows = [ScreenRow.unknown(self._size[0]) for _ in range(abs(shift))]
         rows = self._rows[top : bottom + 1]
-        self._rows[top : bottom + 1] = (
-            [*rows[shift:], *blank] if shift > 0 else [*blank, *rows[:shift]]
-        )
+        if shift > 0:
+            self._rows[top : bottom + 1] = [*rows[shift:], *new_rows]
+        else:
+            self._rows[top : bottom + 1] = [*new_rows, *rows[:shift]]
 
-    def _shift(self, changed: Mapping[int, ScreenRow]) -> int:
-        """By how many rows most of the changed rows have moved up; negative if down, and 0 if too
-        few have moved.
+    def _find_shift(self, changed: Mapping[int, ScreenRow]) -> int:
+        """By how many rows most of the changed rows have moved up; negative if they have moved down,
+        and 0 if fewer than _MIN_SCROLLED have moved by the same number.
         """
-        positions: dict[str, list[int]] = {}
-        for y, write_row in enumerate(self._rows):
-            positions.setdefault(_content(write_row), []).append(y)
+        places_of_text: dict[str, list[int]] = {}
+        for y, row in enumerate(self._rows):
+            places_of_text.setdefault(_text_of(row), []).append(y)
         votes: Counter[int] = Counter()
-        for y, write_row in changed.items():
-            content = _content(write_row)
-            if content.strip():
-                votes.update(old_y - y for old_y in positions.get(content, ()))
-        votes.pop(0, None)
+        for y, row in changed.items():
+            text = _text_of(row)
+            if text.strip():
+                votes.update(old_y - y for old_y in places_of_text.get(text, ()))
+        votes.pop(0, None)  # these have not moved
         [(shift, count)] = votes.most_common(1) or [(0, 0)]
         return shift if count >= _MIN_SCROLLED else 0
 
-    def _is_moved(self, y: int, write_row: ScreenRow, shift: int) -> bool:
-        """Whether the row is on the screen already, `shift` rows below."""
+    def _is_moved(self, y: int, row: ScreenRow, shift: int) -> bool:
+        """Whether the text of the row `y` is on the screen now `shift` rows below it."""
         is_inside = 0 <= y + shift < len(self._rows)
-        return is_inside and _content(self._rows[y + shift]) == _content(write_row)
+        return is_inside and _text_of(self._rows[y + shift]) == _text_of(row)
 
 
 class PaintedUpdate(CompositorUpdate):
@@ -197,7 +203,9 @@ class PaintedUpdate(CompositorUpdate):
         self._screen_size = size
 
     def render_segments(self, console: Console) -> str:
-        """The codes that paint what differs; Textual's own if the painter cannot."""
+        """What the painter writes for this update; what Textual writes, if the painter does not know
+        this kind of update.
+        """
         painted = self._painter.paint(self._update, self._screen_size, console)
         if painted is None:
             self._painter.forget()
@@ -215,30 +223,37 @@ class _Writer:
         self._look: CellLook | None = None
 
     def end(self) -> str:
+        """All that was written, with the usual look at its end."""
         if self._look is not None:
             self._set_look(_PLAIN)
         return "".join(self._out)
 
     def scroll(self, top: int, bottom: int, shift: int) -> None:
-        """Scroll the rows from `top` to `bottom` up by `shift`, or down. New rows have no color."""
+        """Scroll the rows from `top` to `bottom` up by `shift`, or down if it is negative. The new rows
+        are blank, without a color.
+        """
         self._set_look(_PLAIN)
-        moves = f"\x1b[{bottom + 1}H" + "\n" * shift if shift > 0 else f"\x1b[{top + 1}H"
-        moves += "\x1bM" * -shift
+        line_feeds_in_last_row = f"\x1b[{bottom + 1}H" + "\n" * shift
+        reverse_line_feeds_in_first_row = f"\x1b[{top + 1}H" + "\x1bM" * -shift
+        moves = line_feeds_in_last_row if shift > 0 else reverse_line_feeds_in_first_row
         self._out.append(f"\x1b[{top + 1};{bottom + 1}r{moves}\x1b[r")
 
     def write_row(self, y: int, old: ScreenRow, new: ScreenRow) -> None:
-        """Move to each run of cells that differs, and write it."""
+        """Write what differs of the row `y`. If not all its texts take one cell in every terminal,
+        write all of it, because terminals may differ in where they show the rest.
+        """
         is_even = old.is_even and new.is_even
-        for number, (x, end) in enumerate(_changed_runs(old, new) if is_even else _known_runs(new)):
-            if number:
+        runs = _changed_runs(old, new) if is_even else _known_runs(new)
+        for number, (x, end) in enumerate(runs):
+            if number > 0:
                 self._out.append(f"\x1b[{x + 1}G")
             else:
                 self._out.append(f"\x1b[{y + 1};{x + 1}H" if x else f"\x1b[{y + 1}H")
             self._write_cells(new, x, end)
 
-    def _write_cells(self, write_row: ScreenRow, x: int, end: int) -> None:
-        """Write cells, with a change of the look where it differs."""
-        texts, looks = write_row.texts, write_row.looks
+    def _write_cells(self, row: ScreenRow, x: int, end: int) -> None:
+        """Write the cells from `x` to before `end`, and change the look before those where it differs."""
+        texts, looks = row.texts, row.looks
         while x < end:
             look, begin = looks[x], x
             while x < end and looks[x] is look:
@@ -247,61 +262,68 @@ class _Writer:
             self._out.extend(filter(None, texts[begin:x]))
 
     def _set_look(self, look: CellLook) -> None:
+        """Change the look of the terminal, unless it has this one already."""
         if look is not self._look:
             self._out.append(_change_of_look(self._look, look))
             self._look = look
 
 
 def _changed_runs(old: ScreenRow, new: ScreenRow) -> Iterator[tuple[int, int]]:
-    """The first cell and the cell after the last one of each run of changed cells."""
+    """Yield the runs of cells that differ, each as its first cell and the cell after its last one.
+    Cells of which it is not known what they should show are in no run.
+    """
     width = len(new.texts)
-    same = [
-        a == b and c is d
-        for a, b, c, d in zip(old.texts, new.texts, old.looks, new.looks, strict=True)
+    are_same = [
+        old_text == new_text and old_look is new_look
+        for old_text, new_text, old_look, new_look in zip(
+            old.texts, new.texts, old.looks, new.looks, strict=True
+        )
     ]
     x = 0
     while x < width:
-        if same[x] or new.texts[x] is None:
+        if are_same[x] or new.texts[x] is None:
             x += 1
             continue
-        begin, x = x, _end_of_run(same, new, x)
-        yield begin, x
+        end = _end_of_run(are_same, new, x)
+        yield x, end
+        x = end
 
 
-def _end_of_run(same: Sequence[bool], new: ScreenRow, x: int) -> int:
-    """The cell after the last changed one of a run that begins before `x`. Short gaps of unchanged
-    cells belong to the run.
+def _end_of_run(are_same: Sequence[bool], new: ScreenRow, start: int) -> int:
+    """The cell after the last changed one of the run that begins at `start`. Gaps of at most _MAX_GAP
+    unchanged cells belong to the run; an unknown cell ends it.
     """
-    width, gap, end = len(same), 0, x + 1
+    width, gap, end = len(are_same), 0, start + 1
+    x = start
     while x < width and gap <= _MAX_GAP and new.texts[x] is not None:
-        gap = gap + 1 if same[x] else 0
+        gap = gap + 1 if are_same[x] else 0
         x += 1
-        if not gap:
+        if gap == 0:
             end = x
     return end
 
 
-def _known_runs(write_row: ScreenRow) -> Iterator[tuple[int, int]]:
-    """The runs of known cells of a whole row, as the first cell and the cell after the last one.
+def _known_runs(row: ScreenRow) -> Iterator[tuple[int, int]]:
+    """Yield the runs of known cells of a row, each as its first cell and the cell after its last one.
 
     Terminals differ in the width of some characters, and then show later ones in another place. So
     all of such a row is written from left to right, as Textual does.
     """
     x = 0
-    for is_known, cells in groupby(write_row.texts, lambda text: text is not None):
+    for is_known, cells in groupby(row.texts, lambda text: text is not None):
         size = len(list(cells))
         if is_known:
             yield x, x + size
         x += size
 
 
-def _content(write_row: ScreenRow) -> str:
+def _text_of(row: ScreenRow) -> str:
     """The text of a row without its last cell, which belongs to the scrollbar."""
-    return "".join(filter(None, write_row.texts[:-1]))
+    return "".join(filter(None, row.texts[:-1]))
 
 
 def _pieces_of(update: CompositorUpdate) -> Iterator[tuple[int, int, Strip]] | None:
-    """The pieces of an update, each with its row and column. None: the kind of the update is
+    """The strips of an update, each with its row and its first cell. None: the kind of the update is
     unknown.
     """
     if isinstance(update, LayoutUpdate):
@@ -312,7 +334,7 @@ def _pieces_of(update: CompositorUpdate) -> Iterator[tuple[int, int, Strip]] | N
 
 
 def _pieces_of_lines(update: LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
-    """The pieces of an update of whole rows."""
+    """Yield the strips of an update of whole rows; see `_pieces_of`."""
     for y, line in enumerate(update.strips, update.region.y):
         x = update.region.x
         for strip in line:
@@ -321,7 +343,9 @@ def _pieces_of_lines(update: LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
 
 
 def _pieces_of_chops(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
-    """The pieces of an update of parts of rows."""
+    """Yield the strips of an update of parts of rows; see `_pieces_of`. A strip that goes beyond the
+    end of the span that has changed is cut there.
+    """
     for y, begin, end in update.spans:
         for chop_end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
             if strip is None or x > end or chop_end <= begin:
@@ -332,7 +356,9 @@ def _pieces_of_chops(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
 
 @lru_cache(8)
 def _make_look_of(colors: ColorSystem | None) -> Callable[[Style | None], CellLook]:
-    """The function that returns the look of a style, with its own cache."""
+    """Returns a function that returns the look of a style for a terminal with these colors. None:
+    without colors, all looks are plain.
+    """
 
     @lru_cache(4096)
     def look_of(style: Style | None) -> CellLook:
@@ -351,7 +377,7 @@ def _unique_look(attributes: str, color: str, background: str, link: str) -> Cel
 
 
 def _split_codes(codes: str) -> tuple[str, str, str]:
-    """Split codes of SGR into those of attributes, of the color and of the background."""
+    """Split codes of SGR (`1;38;5;12`) into those of attributes, of the color and of the background."""
     codes_by_kind: dict[str, list[str]] = {"": [], "3": [], "4": []}
     for code in _SGR_CODE.findall(codes):
         codes_by_kind[_kind_of_code(code.partition(";")[0])].append(code)
@@ -359,7 +385,9 @@ def _split_codes(codes: str) -> tuple[str, str, str]:
 
 
 def _kind_of_code(number: str) -> str:
-    """The kind of an SGR code: `3` sets the color, `4` the background; empty for an attribute."""
+    """The kind of the SGR code that begins with this number: `3` for the color, `4` for the
+    background, and empty for an attribute.
+    """
     if len(number) == 1:
         return ""
     if number.startswith(("4", "10")):
@@ -369,13 +397,13 @@ def _kind_of_code(number: str) -> str:
 
 @lru_cache(4096)
 def _change_of_look(old: CellLook | None, new: CellLook) -> str:
-    """The codes that change the look of the terminal from one to another; `old` is None if it is
-    unknown.
+    """What to write to change the look of the terminal from one to another; `old` is None if the look
+    of the terminal is not known. It never has an open link then.
     """
     link = ""
     if new.link != (old.link if old else ""):
         link = f"\x1b]8;;{new.link}\x1b\\"
-    if old is None or old.attributes != new.attributes:
+    if old is None or old.attributes != new.attributes:  # attributes can only be reset together
         codes = ["0", new.attributes, new.color, new.background]
         return f"{link}\x1b[{';'.join(filter(None, codes))}m"
     codes = []

@@ -37,8 +37,8 @@ _COMPACTION_TITLE = "compact the session"
 
 
 def blocks_of(earlier: Iterable[Event], like: TranscriptView) -> list[TranscriptBlock]:
-    """Make the blocks of these events, for a place above the transcript `like`, whose keys they
-    name.
+    """Make the blocks of earlier events, to put them above those of the transcript `like`. They name
+    the keys of that transcript, and use its clock.
     """
     view = TranscriptView(
         outputs_key=like.outputs_key,
@@ -58,6 +58,7 @@ class TranscriptWriter:
         self._streamed_blocks: list[AnswerBlock | ThinkingBlock] = []
         """The streamed blocks of the running model call."""
         self._cards: dict[str, ToolCard] = {}
+        """The cards of calls that have not ended, by the ids of the calls."""
         self._asked_calls: dict[str, str] = {}
         """The call that each open question is about, by the id of the question."""
         self._retry_notice: NoticeBlock | None = None
@@ -142,7 +143,9 @@ class TranscriptWriter:
     def show_queue(
         self, steering: Sequence[str], queued: Sequence[str], starting: Draft | None
     ) -> None:
-        """Show what waits, and the message of a turn that has not shown it yet."""
+        """Show the messages that wait: for the running turn (`steering`), for later turns (`queued`),
+        and the one of a turn that begins, whose event has not come yet (`starting`).
+        """
         message = self._make_message(starting.text, starting.images) if starting else None
         self._transcript.set_queued(steering, queued, message)
 
@@ -151,16 +154,18 @@ class TranscriptWriter:
         return UserMessage(text, names, self._transcript.outputs_key)
 
     def _show_core(self, event: events.CoreChanged) -> None:
-        """Show a change of the core, with its diff unless that was shown."""
+        """Show a change of the core of memory, with its diff, unless a tool call has shown that."""
         text, level, body = self._memory.notice(event)
         self._transcript.add(NoticeBlock(text, level))
         if body is not None:
             self._transcript.add(DisplayBlock(event.display))
 
     def _show_compacting(self, event: events.Compacting) -> None:
+        """Show that a compaction runs. If it has several parts, add a line when a part begins."""
         card = self._get_card(_COMPACTION, _COMPACTION_TITLE)
         card.set_state("running")
-        if event.parts > 1 and not event.written:
+        begins_part = event.written == 0
+        if event.parts > 1 and begins_part:
             card.append(f"part {event.part} of {event.parts}\n")
 
     def _show_subagent(self, event: events.SubagentProgress) -> None:
@@ -177,25 +182,27 @@ class TranscriptWriter:
         card.note(" · ".join(filter(None, (activity, figures))), event.activity, state)
 
     def _add_notice(self, event: Event, hint: str = "") -> None:
-        if notice := notice_of(event):
-            self._transcript.add(NoticeBlock(notice[0] + hint, notice[1]))
+        """Show the notice of an event, if it has one, with the hint behind its text."""
+        notice = notice_of(event)
+        if notice is not None:
+            text, level = notice
+            self._transcript.add(NoticeBlock(text + hint, level))
 
     def _stream(self, kind: type[AnswerBlock] | type[ThinkingBlock], text: str) -> None:
-        """Append text to the last block of its kind, or begin a block."""
+        """Append text to the last streamed block if it is of this kind, else begin a block."""
         block = self._streamed_blocks[-1] if self._streamed_blocks else None
         if not isinstance(block, kind):
             self._close_streams()
             view = self._transcript
-            block = (
-                AnswerBlock()
-                if kind is AnswerBlock
-                else ThinkingBlock(clock=view.clock, key=view.outputs_key)
-            )
+            block = AnswerBlock()
+            if kind is ThinkingBlock:
+                block = ThinkingBlock(clock=view.clock, key=view.outputs_key)
             self._streamed_blocks.append(block)
             view.add(block)
         block.append(text)
 
     def _close_streams(self) -> None:
+        """Stop the clocks of the streamed thinking."""
         for block in self._streamed_blocks:
             if isinstance(block, ThinkingBlock):
                 block.close()
@@ -209,15 +216,15 @@ class TranscriptWriter:
             self._retry_notice = None
 
     def _show_reply(self, message: Message) -> None:
-        """Show the whole answer if what was streamed differs from it. Nothing may have been
-        streamed, or a part of the text turned out to be thinking or a call.
+        """Compare the complete answer with what was streamed, and if they differ, show it instead:
+        nothing may have been streamed, or a part of the text turned out to be thinking or a call.
         """
-        streamed = (
-            _streamed_text(self._streamed_blocks, AnswerBlock),
-            _streamed_text(self._streamed_blocks, ThinkingBlock),
-        )
         thinking = "".join(part.text for part in message.parts_of(Thinking))
-        if streamed != tuple("".join(text.split()) for text in (message.text, thinking)):
+        streamed_answer = _streamed_text(self._streamed_blocks, AnswerBlock)
+        streamed_thinking = _streamed_text(self._streamed_blocks, ThinkingBlock)
+        has_same_answer = streamed_answer == _without_spaces(message.text)
+        has_same_thinking = streamed_thinking == _without_spaces(thinking)
+        if not (has_same_answer and has_same_thinking):
             self._transcript.discard(*self._streamed_blocks)
             self._show_message(message)
 
@@ -229,7 +236,7 @@ class TranscriptWriter:
                 self._transcript.add(ThinkingBlock(part.text, key=self._transcript.outputs_key))
 
     def _get_card(self, call_id: str, title: str = "tool", tool: str = "") -> ToolCard:
-        """The card of a tool call. If there is none, it is added to the transcript."""
+        """The card of a tool call. If there is none, one with this title is added to the transcript."""
         if call_id not in self._cards:
             view = self._transcript
             card = ToolCard(title, view.clock, view.outputs_key, tool)
@@ -262,11 +269,17 @@ class TranscriptWriter:
         failed: bool = False,
         seconds: float | None = None,
     ) -> None:
-        """Show the result on the card of a call. The call has ended, so its card is not kept."""
+        """Show the result on the card of a call, and forget the card, because the call has ended.
+
+        Args:
+            title: the name of the tool, for a call without a card.
+            seconds: how long the call took; None: since its card was made.
+        """
         self._get_card(call_id, title or "tool", title).finish(display, failed, seconds)
         del self._cards[call_id]
 
     def _stop_cards(self, call_ids: Iterable[str]) -> None:
+        """Show on the cards of these calls that they were stopped, and forget the cards."""
         for call_id in call_ids:
             if (card := self._cards.pop(call_id, None)) is not None:
                 card.stop()
@@ -280,6 +293,10 @@ def _receipt_hint(event: events.NotesRecalled, view: TranscriptView) -> str:
 
 
 def _streamed_text(blocks: Iterable[StreamedBlock], kind: type[StreamedBlock]) -> str:
-    """The text of all blocks of a kind, without spaces."""
-    text = "".join(block.text for block in blocks if isinstance(block, kind))
+    """The text of all blocks of a kind, without white space."""
+    return _without_spaces("".join(block.text for block in blocks if isinstance(block, kind)))
+
+
+def _without_spaces(text: str) -> str:
+    """The text without white space, in which a streamed answer may differ from the complete one."""
     return "".join(text.split())

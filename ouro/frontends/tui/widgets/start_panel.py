@@ -1,4 +1,4 @@
-"""StartPanel: what a user wants to know before the first message, above the prompt."""
+"""StartPanel: a panel above the prompt before the first message: facts, last sessions, and a tip."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _AGE_WIDTH = 11
 
 
 class StartPanel(Widget):
-    """Folder, model, memory, the last sessions here, and a tip; gone with the first message.
+    """Folder, model, memory, the last sessions here, and a tip; it closes with the first message.
 
     The prompt keeps the focus. On empty input Down or Tab marks a session, Enter resumes it.
     """
@@ -70,22 +70,28 @@ class StartPanel(Widget):
         return self.is_open and self._place >= 0
 
     def show(self, session: Session, sessions: Sequence[SessionInfo]) -> None:
-        """Show a new session and the saved ones, the last used first."""
+        """Show the facts of a new session, a tip, and the first MAX_SESSIONS of `sessions` (the last
+        used first) that have messages and are of this folder.
+        """
         self._facts = session_facts(session)
-        here = session.session_catalog.is_here
+        is_here = session.session_catalog.is_here
         self._sessions = [
             info
             for info in sessions
-            if info.messages and info.id != session.id and here(info.project)
+            if info.messages and info.id != session.id and is_here(info.project)
         ][:MAX_SESSIONS]
-        self._tip = TIPS[sum(session.id.encode()) % len(TIPS)]
+        self._tip = TIPS[sum(session.id.encode()) % len(TIPS)]  # another one for each session
         self._place = -1
         self.display = True
         self.refresh(layout=True)
 
     def update(self, session: Session) -> None:
-        """Show the facts again, because a command may have changed the model, the mode or memory."""
-        facts = session_facts(session) if self.is_open else self._facts
+        """Show the facts again, because a command may have changed the model, the mode or memory. Does
+        nothing while the panel is closed.
+        """
+        if not self.is_open:
+            return
+        facts = session_facts(session)
         if facts != self._facts:
             self._facts = facts
             self.refresh(layout=True)
@@ -110,10 +116,12 @@ class StartPanel(Widget):
         self.display = False
 
     def move(self, by: int) -> bool:
-        """Mark the next session, or (-1) the previous one; above the first, none is marked. Returns
-        False if the panel does not use the key.
+        """Mark the next session (`by` is 1) or the previous one (-1); above the first, none is marked.
+        Returns False if the panel cannot use the key: it is closed, has no sessions, or there is
+        nothing above.
         """
-        if not self.is_open or not self._sessions or (by < 0 and self._place < 0):
+        has_none_above = by < 0 and self._place < 0
+        if not self.is_open or not self._sessions or has_none_above:
             return False
         self._place = min(self._place + by, len(self._sessions) - 1)
         self.refresh()
@@ -134,7 +142,9 @@ class StartPanel(Widget):
             self._choose(self._place)
 
     def on_click(self, event: events.Click) -> None:
-        if (place := event.style.meta.get("place")) is not None:
+        """Choose the session that was clicked: its text has its place as `meta`."""
+        place = event.style.meta.get("place")
+        if place is not None:
             self._choose(place)
 
     def _choose(self, place: int) -> None:
@@ -147,33 +157,38 @@ class StartPanel(Widget):
         return len(self._rows(width))
 
     def _rows(self, width: int) -> list[Content]:
-        """The facts, the last sessions and the tip; none if there is no room."""
+        """The facts, what can be imported, the last sessions and the tip, cut to this width. Empty if
+        the panel is closed, or the terminal too low.
+        """
         if not self.is_open or not self.has_room:
             return []
-        offer_rows = [("import", _offer_text(self._offer, self._import_key))] if self._offer else []
-        facts = [*self._facts, *offer_rows, ("tip", self._tip)]
-        rows = [
-            Content.assemble((f"{name:<{_NAME_WIDTH}}", "$muted"), words) for name, words in facts
-        ]
+        facts = list(self._facts)
+        if self._offer is not None:
+            facts.append(("import", _offer_text(self._offer, self._import_key)))
+        rows = [_fact_row(name, text) for name, text in facts]
         if self._sessions:
             keys = "↓ marks one · Enter resumes it"
-            rows[-1:-1] = [
-                Content.assemble(("sessions ", "$muted"), (keys, "$faint")),
-                *map(self._session_row, range(len(self._sessions))),
-            ]
+            rows.append(Content.assemble(("sessions ", "$muted"), (keys, "$faint")))
+            rows += [self._session_row(place) for place in range(len(self._sessions))]
+        rows.append(_fact_row("tip", self._tip))
         return [row.truncate(max(1, width), ellipsis=True) for row in rows]
 
     def _session_row(self, place: int) -> Content:
-        """A session with its age; `place` is its number in the list."""
-        info, is_marked = self._sessions[place], place == self._place
-        age = format_age(info.updated_at, self.clock())
-        row = Content.assemble(
-            "❯ " if is_marked else "  ",
-            (f"{age:<{_AGE_WIDTH}}", "" if is_marked else "$muted"),
-            session_title(info),
-        )
-        row = row.stylize("$mark bold") if is_marked else row
+        """The row of the session at this place of the list: its age and title, with a sign if it is
+        marked.
+        """
+        info = self._sessions[place]
+        title = session_title(info)
+        age = f"{format_age(info.updated_at, self.clock()):<{_AGE_WIDTH}}"
+        if place == self._place:
+            row = Content.assemble("❯ ", age, title).stylize("$mark bold")
+        else:
+            row = Content.assemble("  ", (age, "$muted"), title)
         return row.stylize(Style.from_meta({"place": place}))
+
+
+def _fact_row(name: str, text: str) -> Content:
+    return Content.assemble((f"{name:<{_NAME_WIDTH}}", "$muted"), text)
 
 
 def session_facts(session: Session) -> list[tuple[str, str]]:
@@ -195,11 +210,13 @@ def _offer_text(offer: AgentMemory, key: str) -> str:
 
 
 def _memory_text(session: Session) -> str:
-    """How much of long-term memory is in use, and what waits for approval."""
+    """How many lines of long-term memory are in each request, and how many changes wait for approval."""
     if session.memory.manager is None:
         return "off for this session"
     receipt = session.memory.receipt()
-    loaded = sum(line.state == "loaded" for line in receipt.lines)
-    in_use = f"{plural(loaded, 'line')} in each request" if loaded else "nothing remembered yet"
+    loaded_lines = [line for line in receipt.lines if line.state == "loaded"]
+    in_use = "nothing remembered yet"
+    if loaded_lines:
+        in_use = f"{plural(len(loaded_lines), 'line')} in each request"
     waiting = f"{len(receipt.waiting)} waiting for approval" if receipt.waiting else ""
     return " · ".join(filter(None, [in_use, waiting, "/memory shows it"]))

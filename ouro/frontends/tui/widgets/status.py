@@ -1,4 +1,4 @@
-"""Header, TodoPanel, StatusLine and ResumePanel: the state of the session."""
+"""Header, TodoPanel, StatusLine and ResumePanel: widgets that show the state of the session."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ _ITEM_SEPARATOR, _CHOICE_GAP = " · ", "   "
 MAX_TODOS = 7
 """Todos that are shown at once."""
 _ITEMS_TO_DROP = ("sandbox", "tokens", "memories", "cost", "branch", "context", "model")
+"""The items of the status line that are left out if there is no room, the first one first."""
 _WORD_STYLES = {
     "ask": "$secondary",
     "edit": "$success",
@@ -62,18 +63,16 @@ class Header(Widget):
         self._settings = settings
 
     def render(self) -> Content:
-        """The version and folder at the left, the title of the session at the right if there is
-        room.
+        """The version and folder at the left, and at the right the title of the session, unless there
+        is room for no more than three cells of it.
         """
         where = f" {self._settings.version}".rstrip() + f" · {clean(self._settings.folder)}"
-        line = Content.assemble(("ouro", "$mark bold"), where).truncate(self.size.width)
-        room = self.size.width - line.cell_length
+        left = Content.assemble(("ouro", "$mark bold"), where).truncate(self.size.width)
+        room = self.size.width - left.cell_length
         title = Content(clean(self.session_title)).truncate(max(0, room - 3), ellipsis=True)
-        return (
-            Content.assemble(line, " " * (room - title.cell_length), title)
-            if title.cell_length > 3
-            else line
-        )
+        if title.cell_length <= 3:
+            return left
+        return Content.assemble(left, " " * (room - title.cell_length), title)
 
 
 class TodoPanel(Static):
@@ -93,19 +92,16 @@ class TodoPanel(Static):
 
     def watch_todos(self) -> None:
         """Show the todos around the first open one; the panel closes when all are done."""
-        current = next(
-            (place for place, todo in enumerate(self.todos) if todo.state != "done"), None
-        )
-        self.set_class(self._is_wanted and current is not None, "-open")
-        done = sum(todo.state == "done" for todo in self.todos)
+        open_places = [place for place, todo in enumerate(self.todos) if todo.state != "done"]
+        self.set_class(self._is_wanted and bool(open_places), "-open")
+        done = len(self.todos) - len(open_places)
         self.border_title = f"plan {done}/{len(self.todos)}"
-        first = max(0, min((current or 0) - 2, len(self.todos) - MAX_TODOS))
-        rows = [
-            Content.styled(
-                f"{todo.mark} {clean(todo.text)}".replace("\n", " "), _TODO_STYLES[todo.state]
-            )
-            for todo in self.todos[first : first + MAX_TODOS]
-        ]
+        first_open = open_places[0] if open_places else 0
+        first = max(0, min(first_open - 2, len(self.todos) - MAX_TODOS))
+        rows = []
+        for todo in self.todos[first : first + MAX_TODOS]:
+            text = f"{todo.mark} {clean(todo.text)}".replace("\n", " ")
+            rows.append(Content.styled(text, _TODO_STYLES[todo.state]))
         self.update(Content("\n").join(rows))
 
 
@@ -126,15 +122,17 @@ class StatusLine(Widget):
         self._timer: Timer | None = None
 
     def show_message(self, text: str, level: Level = "info", seconds: float = 4.0) -> None:
-        """Show a message instead of the state of the session, for some seconds."""
+        """Show a message instead of the state of the session, for some seconds. A new message ends the
+        one before.
+        """
         if self._timer is not None:
             self._timer.stop()
         self._level, self.message = level, text
         self._timer = self.set_timer(seconds, lambda: setattr(self, "message", ""))
 
     def render(self) -> Content:
-        """A message, else the state of the session with what the status command of the user
-        printed.
+        """The message if there is one, else the items of the session; with a status command of the user
+        fewer items, and the line that it printed.
         """
         width = max(0, self.size.width)
         if self.message:
@@ -144,32 +142,39 @@ class StatusLine(Widget):
         else:
             queued = f"{self.queued} queued" if self.queued else ""
             texts = {**status_items(self.status), "queued": queued}
-            line = self._with_script(texts) if self.script else self._fit(texts, width)
+            line = self._with_script(texts) if self.script else self._fit_items(texts, width)
         return line.truncate(width, ellipsis=True)
 
     def _with_script(self, texts: dict[str, str]) -> Content:
         """The items that the user's status command cannot know or must not hide, then the line that
-        it printed.
+        it printed. `texts` has the text of each item; that of an item with nothing to show is empty.
         """
         items = [item for item in self._items if item in ITEMS_WITH_SCRIPT and texts[item]]
         item_texts = [Content.styled(texts[item], _item_style(item, texts[item])) for item in items]
         return Content(_ITEM_SEPARATOR).join([*item_texts, _ansi_content(self.script)])
 
-    def _fit(self, texts: dict[str, str], width: int) -> Content:
-        """The items that fit into the line. The least important ones are left out first."""
+    def _fit_items(self, texts: dict[str, str], width: int) -> Content:
+        """The items that fit into the line. While they are too long, the least important one is left
+        out; what cannot be left out may still be too long.
+        """
         items = [item for item in self._items if texts[item]]
-        for dropped in ("", *_ITEMS_TO_DROP):
-            items = [item for item in items if item != dropped]
-            line = Content(_ITEM_SEPARATOR).join(
-                Content.styled(texts[item], _item_style(item, texts[item])) for item in items
-            )
+        line = _join_items(items, texts)
+        for least_important in _ITEMS_TO_DROP:
             if line.cell_length <= width:
                 break
+            items = [item for item in items if item != least_important]
+            line = _join_items(items, texts)
         return line
 
 
+def _join_items(items: Sequence[str], texts: dict[str, str]) -> Content:
+    """The texts of these items in their styles, with dots between them."""
+    styled = [Content.styled(texts[item], _item_style(item, texts[item])) for item in items]
+    return Content(_ITEM_SEPARATOR).join(styled)
+
+
 def _ansi_content(line: str) -> Content:
-    """A line with codes of colours."""
+    """A line, which may have the terminal's codes of colours, as content of Textual."""
     if "\x1b" not in line:
         return Content(line)
     from rich.text import Text  # few have a script
@@ -178,9 +183,11 @@ def _ansi_content(line: str) -> Content:
 
 
 def _item_style(item: str, text: str) -> str:
+    """The style of an item: that of the mode, or of a warning; empty for any other."""
     if item == "mode":
         return _WORD_STYLES[text]
-    return "$warning" if item == "saved" or text.startswith("! ") else ""
+    warns = item == "saved" or text.startswith("! ")  # `saved` is shown only if nothing is saved
+    return "$warning" if warns else ""
 
 
 class ResumePanel(Widget):
@@ -209,11 +216,9 @@ class ResumePanel(Widget):
         """Show the card of a resumed session, with its first part marked."""
         self._card, self._choices, self._place = card, card_choices(card), 0
         self.border_title = f"resumed: {session_title(card.info)}"
-        keys = (
-            "Tab next · Enter takes it · Esc closes"
-            if len(self._choices) > 1
-            else "Enter · Esc closes"
-        )
+        keys = "Enter · Esc closes"
+        if len(self._choices) > 1:
+            keys = "Tab next · Enter takes it · Esc closes"
         self.border_subtitle = f"{keys} · or type a message"
         self.display = True
         self.refresh(layout=True)
@@ -232,11 +237,14 @@ class ResumePanel(Widget):
             self._choose(self._place)
 
     def on_click(self, event: events.Click) -> None:
-        if (place := event.style.meta.get("place")) is not None:
+        """Choose the choice that was clicked: its text has its place as `meta`."""
+        place = event.style.meta.get("place")
+        if place is not None:
             self._choose(place)
 
     def _choose(self, place: int) -> None:
-        self.post_message(self.Chosen(self._choices[place][0]))
+        part, _ = self._choices[place]
+        self.post_message(self.Chosen(part))
         self.close()
 
     def render(self) -> Content:
@@ -246,25 +254,25 @@ class ResumePanel(Widget):
         return len(self._rows(width))
 
     def _rows(self, width: int) -> list[Content]:
-        """The facts and choices of the card; on a low terminal fewer facts."""
+        """The facts and choices of the card, cut to this width. A low terminal has room for one fact:
+        what the first call to the model costs.
+        """
         if self._card is None:
             return []
         facts = card_lines(self._card, self.clock())
         if self.app.size.height < HEADER_FROM_HEIGHT:
-            facts = [fact for fact in facts if fact[0] == "first call"]
-        rows = [Content.assemble((f"{name:<12}", "$muted"), words) for name, words in facts]
-        return [
-            row.truncate(max(1, width), ellipsis=True) for row in (*rows, *self._choice_rows(width))
-        ]
+            facts = [(name, text) for name, text in facts if name == "first call"]
+        rows = [Content.assemble((f"{name:<12}", "$muted"), text) for name, text in facts]
+        rows += self._choice_rows(width)
+        return [row.truncate(max(1, width), ellipsis=True) for row in rows]
 
     def _choice_rows(self, width: int) -> list[Content]:
         """The choices, as many in a row as fit."""
         rows = [Content()]
-        for place, (_part, words) in enumerate(self._choices):
-            is_marked = place == self._place
-            choice = Content.styled(
-                f"{'❯' if is_marked else ' '} {words}", "$mark bold" if is_marked else ""
-            )
+        for place, (_part, label) in enumerate(self._choices):
+            choice = Content(f"  {label}")
+            if place == self._place:
+                choice = Content.styled(f"❯ {label}", "$mark bold")
             choice = choice.stylize(Style.from_meta({"place": place}))
             if rows[-1] and rows[-1].cell_length + len(_CHOICE_GAP) + choice.cell_length > width:
                 rows.append(Content())
