@@ -1,4 +1,4 @@
-"""OuroApp: the full screen; KeyActions: what its keys do."""
+"""OuroApp: the full screen of a session; KeyActions: what its keys do."""
 
 from __future__ import annotations
 
@@ -73,7 +73,17 @@ class OuroApp(App[int], inherit_bindings=False):
         open_catalog: OpenCatalog | None = None,
         driver_class: Any = None,
     ) -> None:
-        super().__init__(driver_class=driver_class, ansi_color=settings.theme == ANSI or None)
+        """Make the app.
+
+        Args:
+            start: opens the first session.
+            save_theme: writes a theme into the settings.
+            open_catalog: returns the session catalog, to pick a session before one is open.
+            driver_class: makes the driver; None: that of Textual.
+        """
+        # None: Textual decides by its own settings.
+        ansi_color = True if settings.theme == ANSI else None
+        super().__init__(driver_class=driver_class, ansi_color=ansi_color)
         self.hosting: DetachedHost | None = None
         """The host of the session, after the user has left it to the background."""
         self.has_left_terminal = False
@@ -97,14 +107,11 @@ class OuroApp(App[int], inherit_bindings=False):
         )
         self._actions = self._make_actions()
         for key, name in keymap.actions_of("app").items():
-            in_sheets = name in ("suspend_process", "redraw")
+            acts_in_sheets = name in ("suspend_process", "redraw")
             action = name if name == "suspend_process" else f"press('{name}')"
-            self._bindings.bind(key, action, show=False, priority=in_sheets)
+            self._bindings.bind(key, action, show=False, priority=acts_in_sheets)
         # For questions; the prompt handles the key first if it has the focus.
-        for name in (
-            "clear",
-            "leave",
-        ):
+        for name in ("clear", "leave"):
             for key in keymap.keys(name):
                 self.bind(key, f"press('{name}')", show=False)
         for name, colors in THEMES.items():
@@ -155,6 +162,7 @@ class OuroApp(App[int], inherit_bindings=False):
         self.refresh(repaint=True, layout=True)
 
     def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        """Write an update of the screen by the painter, which writes only what differs."""
         if isinstance(renderable, CompositorUpdate):
             renderable = PaintedUpdate(renderable, self.painter, self.size)
         super()._display(screen, renderable)
@@ -166,24 +174,24 @@ class OuroApp(App[int], inherit_bindings=False):
             self.conversation.status.show_message(_NO_SHELL, "warning")
 
     def on_resize(self, event: events.Resize) -> None:
-        """Draw all again if the size is the same as before: the terminal was smaller for a moment,
-        and has lost what did not fit.
+        """Draw all again if the size is the same as before: then the terminal was another size for a
+        moment, and may have lost what did not fit. For another size Textual draws all.
         """
         if self._size is not None and event.size == self.screen.size:
             self.call_later(self.paint_all)
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key):  # also when it has bubbled up, before its action runs
+        """Note the time of a key, before its action runs; also of one that has bubbled up."""
+        if isinstance(event, events.Key):
             self.pressed_at = event.time
         await super().on_event(event)
 
     async def _close_all(self) -> None:
-        """Close the widgets only if the process continues: as the host of the session, and in
-        tests.
-
-        To close each widget took half of the exit, so otherwise they are left as they are.
+        """Close the widgets if the process continues: as the host of the session, and in tests, which
+        have another driver. Else they are left as they are: to close each took half of the exit.
         """
-        if self.hosting is not None or not isinstance(self._driver, TerminalDriver):
+        is_in_test = not isinstance(self._driver, TerminalDriver)
+        if self.hosting is not None or is_in_test:
             await super()._close_all()
 
     def on_unmount(self) -> None:
@@ -195,12 +203,15 @@ class OuroApp(App[int], inherit_bindings=False):
             self._driver.listens.set()
 
     def on_app_focus(self) -> None:
+        """Note that the terminal reports its focus; Textual itself notes whether it has it."""
         self.conversation.reports_focus = True
 
     on_app_blur = on_app_focus
 
     async def _open_session(self) -> None:
-        """Open the first session, and show warnings about keys."""
+        """Open the first session, show warnings about keys, and give the prompt the focus if nothing
+        has it.
+        """
         await self.front_end.open(self._start.request)
         for warning in self.front_end.keymap.unreachable:
             self.front_end.say(warning, "warning")
@@ -213,14 +224,18 @@ class OuroApp(App[int], inherit_bindings=False):
         self.exit(error.exit_code)
 
     async def action_press(self, name: str) -> None:
-        """Do what a key does: scroll, run a slash command, or call an action of KeyActions. One
-        that waits for the user runs beside the keys that follow.
+        """Do what the action `name` of a key does: scroll, run a slash command, or call the method of
+        KeyActions. The keys that follow wait for it, unless the method is a coroutine function: those
+        may wait for the user.
         """
         if name in SCROLLS:
             self._actions.scroll(name)
-        elif name in _KEY_COMMANDS:
+            return
+        if name in _KEY_COMMANDS:
             self.turns.say(Draft(_KEY_COMMANDS[name]))
-        elif inspect.iscoroutinefunction(action := getattr(self._actions, name)):
+            return
+        action = getattr(self._actions, name)
+        if inspect.iscoroutinefunction(action):
             self.attempt_later(action)
         else:
             await self._attempt(action)
@@ -253,18 +268,22 @@ class OuroApp(App[int], inherit_bindings=False):
         self.run_worker(self.front_end.open(OpenRequest(message.session_id)))
 
     def copy(self, text: str) -> str:
-        """Copy to the clipboard through the terminal and through a program; returns what is known
-        of it: `with wl-copy`.
+        """Copy to the clipboard through the terminal and through a program. Returns how it was copied,
+        as a text for the user: with which program, or that it was sent to the terminal.
         """
         self.copy_to_clipboard(text)  # OSC 52
         return clipboard.copy_with_program(text) or clipboard.SENT_TO_TERMINAL
 
     @on(events.TextSelected)
     def _copy_selection(self) -> None:
-        if selected := self.screen.get_selected_text():
-            report = self.copy(selected)
-            words = f"copied {report}" if report.startswith("with") else report
-            self.conversation.status.show_message(words, seconds=2.0)
+        """Copy the text that the mouse has selected, and show how it was copied."""
+        selected_text = self.screen.get_selected_text()
+        if not selected_text:
+            return
+        report = self.copy(selected_text)
+        if report.startswith("with"):
+            report = f"copied {report}"
+        self.conversation.status.show_message(report, seconds=2.0)
 
     @on(events.Print)
     def _log_print(self, event: events.Print) -> None:
@@ -272,7 +291,9 @@ class OuroApp(App[int], inherit_bindings=False):
             log.info("printed: %s", event.text.rstrip())
 
     async def _run_command(self, text: str) -> bool:
-        """Run a slash command; returns False if the text is not one."""
+        """Run a slash command; returns False if the text is not one. Until it ends, or shows something,
+        the front end knows its text.
+        """
         from ouro.commands.slash import dispatch  # too heavy to import before the first frame
 
         self.front_end.typed_command = text
@@ -283,21 +304,26 @@ class OuroApp(App[int], inherit_bindings=False):
 
 
 class KeyActions:
-    """The actions of keys that the app carries out; the name of each method is that of its action."""
+    """The actions of keys that the app carries out. The keymap calls each method by its name."""
 
     def __init__(self, app: OuroApp) -> None:
         self._app = app
         self._conversation = app.conversation
         self._turns = app.turns
         self._front_end = app.front_end
-        self._unfolded_at = self._interrupted_at = float("-inf")
+        self._unfolded_at = float("-inf")
+        """When the key that unfolds tool outputs was last pressed."""
+        self._interrupted_at = float("-inf")
+        """When Esc has last stopped something."""
         self.redraw = app.paint_all
         self.card_previous = partial(self._mark_card, -1)
         self.card_next = partial(self._mark_card, 1)
 
     @property
     def _panel(self) -> ResumePanel | StartPanel:
-        """The panel above the prompt. On empty input, the keys of the prompt are for it."""
+        """The panel above the prompt, which may be closed. On empty input, the keys that send and queue
+        are for it.
+        """
         conversation = self._conversation
         return conversation.resume if conversation.resume.is_open else conversation.start
 
@@ -308,49 +334,56 @@ class KeyActions:
         self._panel.mark_next()
 
     def clear(self) -> None:
-        """Interrupt the turn, or empty the queue. If there is nothing to stop, the second time
-        quits.
+        """Interrupt what runs, if anything does. Pressed again while the hint about it is shown, quit.
+        The hint is not shown if an interrupt has put queued messages into the prompt: the next time
+        the key clears them.
         """
         status = self._conversation.status
         if QUIT_HINT in status.message:
             self._app.exit(0)
             return
-        notes = ["interrupted"] if self._conversation.interrupt() else []
-        # Otherwise the key clears the queue.
-        quit_note = [] if self._conversation.prompt.text else [QUIT_HINT]
-        status.show_message(" · ".join([*notes, *quit_note]), seconds=SECOND_CTRL_C)
+        notes = []
+        if self._conversation.interrupt():
+            notes.append("interrupted")
+        if not self._conversation.prompt.text:
+            notes.append(QUIT_HINT)
+        status.show_message(" · ".join(notes), seconds=SECOND_CTRL_C)
 
     def leave(self) -> None:
-        """Quit, if the prompt is empty. If a background task runs, `/exit` asks the user first."""
+        """Quit, unless the prompt has text or a sheet is open. If a task runs in the background, `/exit`
+        asks the user first.
+        """
         session = self._conversation.session
         if self._conversation.prompt.text or self._app.screen is not self._conversation:
             return
-        if session is not None and any(
-            task.is_running and task.outlives_turn for task in session.background.list()
-        ):
-            self._turns.say(Draft("/exit"))  # the command asks the user
+        tasks = session.background.list() if session is not None else ()
+        if any(task.is_running and task.outlives_turn for task in tasks):
+            self._turns.say(Draft("/exit"))
         else:
             self._app.exit(0)
 
     def interrupt(self) -> None:
-        """Do what Esc does: dismiss the agent's question, else interrupt the turn, else close the
-        panel above the prompt. `rewind` must know when it stopped something.
+        """Do the first of these that is possible: dismiss the agent's question, interrupt the turn,
+        remove the mark of the start panel, close the resume panel. This is what Esc does.
+
+        The time is noted, except for the mark and if nothing was possible, because `rewind` must know
+        whether an Esc has just stopped something.
         """
-        panel = self._conversation.questions.panel
-        if panel is not None and panel.dismiss_question():
-            pass
-        elif not self._conversation.interrupt():
-            if self._conversation.start.is_marked:
-                self._conversation.start.unmark()
-                return
-            if not self._conversation.resume.is_open:
-                return
+        question = self._conversation.questions.panel
+        was_dismissed = question is not None and question.dismiss_question()
+        has_stopped = was_dismissed or self._conversation.interrupt()
+        if not has_stopped and self._conversation.start.is_marked:
+            self._conversation.start.unmark()
+            return
+        if not has_stopped and not self._conversation.resume.is_open:
+            return
+        if not has_stopped:
             self._conversation.resume.close()
         self._interrupted_at = time.monotonic()
 
     def rewind(self) -> None:
-        """Do what Esc Esc does: rewind. If the first Esc has just stopped something, the second one
-        is an interrupt too.
+        """Rewind, which is what Esc Esc does. While a turn runs, or soon after an Esc has stopped
+        something, interrupt instead: the user presses Esc again to stop more.
         """
         if self._turns.running or time.monotonic() - self._interrupted_at < SECOND_ESCAPE:
             self.interrupt()
@@ -358,8 +391,8 @@ class KeyActions:
             self._turns.say(Draft("/rewind"))
 
     def mode(self) -> Awaitable[None]:
-        """Use the next mode. The next key waits for it: a message after it must be sent in that
-        mode.
+        """Use the next mode. This is not a coroutine function, so that the next key waits for it: a
+        message that is sent after it must be sent in that mode.
         """
         return self._front_end.changes.apply(self._use_next_mode)
 
@@ -401,7 +434,9 @@ class KeyActions:
             await run_choice(self._app, choice)
 
     async def next_model(self, step: int = 1) -> None:
-        """Use the next favorite model. Raises UsageError if there is none."""
+        """Use the next favorite model, or with -1 the previous one. Raises UsageError if there is
+        none.
+        """
         await self._front_end.changes.apply(partial(self._use_favorite, step))
 
     async def _use_favorite(self, step: int, session: Session) -> None:
@@ -415,14 +450,14 @@ class KeyActions:
         await self.next_model(-1)
 
     def outputs(self) -> None:
-        """Unfold or fold the tool outputs. The second time within a second, the whole transcript
-        opens.
+        """Unfold or fold the tool outputs. If the key was pressed twice within SECOND_PRESS, also open
+        the whole transcript.
         """
         now = self._app.pressed_at  # not the time of handling: a busy screen handles keys late
-        twice = now - self._unfolded_at < SECOND_PRESS
+        was_just_pressed = now - self._unfolded_at < SECOND_PRESS
         self._unfolded_at = now
         self._conversation.transcript.toggle_outputs()
-        if twice:
+        if was_just_pressed:
             self.transcript()
 
     def transcript(self) -> None:
@@ -430,11 +465,17 @@ class KeyActions:
         self._conversation.reader.open()
 
     def _mark_card(self, by: int) -> None:
-        if not self._conversation.transcript.mark_card(by) and by < 0:
+        """Mark the next tool call, or with -1 the previous one. Raises UsageError if there is none to
+        mark above; below the last one, the mark only ends.
+        """
+        is_marked = self._conversation.transcript.mark_card(by)
+        if not is_marked and by < 0:
             raise UsageError(_NO_CARDS)
 
     def card(self) -> None:
-        """Unfold or fold one tool call, or one thinking."""
+        """Unfold or fold the marked tool call or thinking, else the last one. Raises UsageError if there
+        is none.
+        """
         if not self._conversation.transcript.toggle_card():
             raise UsageError(_NO_CARDS)
 
@@ -449,18 +490,21 @@ class KeyActions:
         await self._front_end.show_queue()
 
     def jobs(self) -> None:
-        """Move the running command to the background; if none runs, show what is there."""
-        if moved := self._front_end.session.background.move_running():
+        """Move the running commands to the background; if none runs, show what is there."""
+        background = self._front_end.session.background
+        moved = background.move_running()
+        if moved:
             subject = "The command goes" if moved == 1 else f"{moved} commands go"
             self._conversation.status.show_message(f"{subject} on in the background: /tasks")
             return
         from ouro.frontends.tui.screens.list_sheets import TasksSheet  # rarely used
 
-        session = self._front_end.session
-        self._app.push_screen(TasksSheet(session.background.list, session.background.kill))
+        self._app.push_screen(TasksSheet(background.list, background.kill))
 
     async def terminal(self) -> None:
-        """Type into the program that was started last in a terminal."""
+        """Open a sheet to type into the program that was started last in a terminal. Raises UsageError
+        if there is none.
+        """
         from ouro.frontends.tui.screens.pty_screen import PtySheet  # rarely used
 
         job = self._front_end.session.background.last_terminal()
@@ -469,7 +513,7 @@ class KeyActions:
         self._app.push_screen(PtySheet(job.command, job.pty))
 
     def import_memory(self) -> None:
-        """Import what the start panel offers."""
+        """Import what the start panel offers. Raises UsageError if it offers nothing."""
         from ouro.commands.memory_offer import import_lines  # used once a folder
 
         offer = self._conversation.start.take_offer()
@@ -488,13 +532,13 @@ class KeyActions:
         from ouro.commands.info import help_text  # too heavy to import before the first frame
 
         keymap = self._front_end.keymap
-        self._app.push_screen(
-            HelpSheet(keymap, help_text(self._conversation.session, keymap.sections()))
-        )
+        text = help_text(self._conversation.session, keymap.sections())
+        self._app.push_screen(HelpSheet(keymap, text))
 
     async def search_history(self) -> None:
-        """Let the user pick an entry of the prompt history, which replaces the text of the prompt.
-        Raises UsageError if the history is empty.
+        """Let the user pick an entry of the prompt history, the newest first. It replaces the text of
+        the prompt, of which the first line is searched for at first. Raises UsageError if the history
+        is empty.
         """
         prompt = self._conversation.prompt
         entries = [
@@ -503,28 +547,33 @@ class KeyActions:
         ]
         if not entries:
             raise UsageError("The prompt history is empty.")
-        entry = await show_sheet(
-            self._app, Picker("Search history", entries, search=prompt.text.split("\n")[0])
-        )
+        first_line = prompt.text.split("\n")[0]
+        entry = await show_sheet(self._app, Picker("Search history", entries, search=first_line))
         if entry is not None:
             prompt.fill(entry)
 
     async def editor(self) -> None:
+        """Let the user edit the text of the prompt, with its long pastes, in an editor."""
         prompt = self._conversation.prompt
-        prompt.fill(
-            await editor_and_pager.edit(self._app, prompt.attachments.expand_text(prompt.text))
-        )
+        edited_text = await editor_and_pager.edit(self._app, prompt.whole_text)
+        prompt.fill(edited_text)
 
     async def paste_image(self) -> None:
+        """Attach the image on the clipboard. Raises UsageError if there is none."""
         image = await clipboard.clipboard_image()
         if image is None:
             raise UsageError("There is no image on the clipboard.")
-        self._conversation.prompt.put(self._conversation.prompt.attachments.add_image(image) + " ")
+        prompt = self._conversation.prompt
+        prompt.put(prompt.attachments.add_image(image) + " ")
 
     def scroll(self, where: str) -> None:
-        """Scroll the body of the open question, else the transcript."""
-        panel = self._conversation.questions.panel
-        if panel is not None and panel.scrolls and where in ("page_up", "page_down"):
-            panel.scroll_body(-1 if where == "page_up" else 1)
-        elif not self._conversation.prompt.go_to_end(where):
+        """Do what an action of SCROLLS does: scroll the text of the open question by a page, or move the
+        cursor of a long message to its start or end, or else scroll the transcript.
+        """
+        question = self._conversation.questions.panel
+        if question is not None and question.scrolls and where in ("page_up", "page_down"):
+            question.scroll_body(-1 if where == "page_up" else 1)
+            return
+        has_moved_cursor = self._conversation.prompt.go_to_end(where)
+        if not has_moved_cursor:
             getattr(self._conversation.transcript, f"action_{SCROLLS[where]}")()

@@ -63,6 +63,7 @@ def _make_block(markdown: str) -> TranscriptBlock:
 async def _choose_matching(
     app: OuroApp, title: str, choices: Sequence[Choice], words: str
 ) -> str | None:
+    """Let the user choose from a list that is searched for these words at first."""
     return await show_sheet(app, Picker(title, choices, search=words))
 
 
@@ -79,7 +80,9 @@ class SessionChanges:
         self._waiting: list[Callable[[Session], Awaitable[None]]] = []
 
     async def apply(self, change: Callable[[Session], Awaitable[None]]) -> None:
-        """Make a change. Raises UsageError if the open session refuses it."""
+        """Make a change in the open session, or as soon as one is open, and say so. Raises UsageError if
+        the open session refuses it.
+        """
         if self._turns.session is not None:
             await change(self._turns.session)
             return
@@ -96,7 +99,12 @@ class SessionChanges:
 
 
 class ScreenFrontEnd:
-    """What commands can do on the full screen, and the opening of sessions."""
+    """What commands can do on the full screen, and the opening of sessions.
+
+    Args:
+        open_catalog: returns the session catalog, to pick a session before one is open.
+        save_theme: writes a theme into the settings.
+    """
 
     has_user = True
 
@@ -143,23 +151,28 @@ class ScreenFrontEnd:
         return self.keymap.sections()
 
     async def use_theme(self, name: str) -> None:
-        """Use a theme, and save it for the next start. Without a name the user picks one, which is
-        shown while it is marked. Raises UsageError if there is no such theme.
+        """Use a theme, and save it for the next start. With an empty name the user picks one; the marked
+        one is shown meanwhile, and the theme of before if the user cancels. Themes that the user has
+        written since the start are read before.
+
+        Raises:
+            UsageError: there is no such theme.
         """
         for problem in await asyncio.to_thread(add_own_themes):
             self.say(problem, "warning")
-        for name_of_theme in THEMES.keys() - self._app.available_themes.keys():
-            self._app.register_theme(make_theme(name_of_theme, THEMES[name_of_theme]))
-        themes, previous_theme = (*THEMES, "auto"), self._app.theme
+        for new_theme in THEMES.keys() - self._app.available_themes.keys():
+            self._app.register_theme(make_theme(new_theme, THEMES[new_theme]))
+        theme_names = (*THEMES, "auto")
         if not name:
-            choices = [Choice(theme, theme) for theme in themes]
+            previous_theme = self._app.theme
+            choices = [Choice(theme_name, theme_name) for theme_name in theme_names]
             picker = Picker("Which colours?", choices, previous_theme, preview=self._show_theme)
             name = await show_sheet(self._app, picker) or ""
             if not name:
                 self._show_theme(previous_theme)
                 return
-        if name not in themes:
-            raise UsageError(f"There is no theme `{name}`. There are: {', '.join(themes)}.")
+        if name not in theme_names:
+            raise UsageError(f"There is no theme `{name}`. There are: {', '.join(theme_names)}.")
         self._show_theme(name)
         if self._save_theme is not None:
             self._save_theme(name)
@@ -171,11 +184,15 @@ class ScreenFrontEnd:
             self._app.theme = name
 
     def show(self, markdown: str, page: str = "") -> None:
+        """Show the output of a command: on a sheet with the title `page`, or without a title in the
+        transcript, from the typed command on.
+        """
         if page:
             self._app.push_screen(HelpSheet(self.keymap, markdown, page))
             return
         answer = _make_block(markdown)
-        self._conversation.transcript.add(answer, start=self._show_typed_command() or answer)
+        typed_command = self._show_typed_command()
+        self._conversation.transcript.add(answer, start=typed_command or answer)
 
     def say(self, text: str, level: Level = "info") -> None:
         self._show_typed_command()
@@ -204,30 +221,27 @@ class ScreenFrontEnd:
     async def choose_rewind(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
     ) -> RewindChoice | None:
-        """Show the messages to rewind to, or with `redo` what can be redone; None if the user
-        cancels. With `undo` the files are ticked, too.
+        """Let the user choose a message to rewind to, or with `redo` which of its scopes to redo; None
+        if the user cancels. With `undo` the files are ticked at first, too.
         """
         # Too heavy before the first frame.
-        from ouro.frontends.tui.screens.list_sheets import (
-            RedoSheet,
-            RewindSheet,
-        )
+        from ouro.frontends.tui.screens.list_sheets import RedoSheet, RewindSheet
 
         if redo is not None:
             return await show_sheet(self._app, RedoSheet(redo))
-        return await show_sheet(
-            self._app, RewindSheet(self.session.rewind, self.keymap, with_files=undo)
-        )
+        sheet = RewindSheet(self.session.rewind, self.keymap, with_files=undo)
+        return await show_sheet(self._app, sheet)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
-        """Show the transcript again, with a draft in the prompt. Text that is in the prompt is
-        stashed.
+        """Show the transcript again, and put the draft and the images into the prompt, whose text of
+        before is stashed. Without both the prompt stays as it is.
         """
         self._conversation.show_again()
         self.typed_command = ""  # the transcript shows the result
         prompt = self._conversation.prompt
-        attachments = [prompt.attachments.add_image(image) for image in images]
-        if text := " ".join(filter(None, [draft, *attachments])):
+        image_names = [prompt.attachments.add_image(image) for image in images]
+        text = " ".join(filter(None, [draft, *image_names]))
+        if text:
             prompt.stash_text()
             prompt.fill(text)
 
@@ -235,14 +249,16 @@ class ScreenFrontEnd:
         self._turns.say(Draft(text))
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
+        """Show events like those of a turn, after the running turn; returns at their end."""
         if self._turns.running:
             self.say("Runs when the turn has ended.")
         self._show_typed_command()
         await self._turns.run(events)
 
     async def browse(self, page: Page) -> bool:
-        """Open the list of what is sent, of the tasks, or a tab of memory. The memory browser may
-        return a session and a message to go to. Returns True: there is a screen.
+        """Let the user browse what is sent to the model, the tasks, or a tab of memory (`newest`: the
+        one with the newest entry), until the sheet is closed. In memory the user may choose a message
+        to go to, also of another session. Always returns True: there is a screen.
         """
         if page == "context":
             from ouro.frontends.tui.screens.list_sheets import ContextSheet  # rarely used
@@ -256,9 +272,8 @@ class ScreenFrontEnd:
         from ouro.commands.slash import SessionContext
         from ouro.frontends.tui.screens.memory_browser import MemoryBrowser  # rarely used
 
-        browser = MemoryBrowser(
-            SessionContext(self), self.keymap, None if page == "newest" else page
-        )
+        tab = None if page == "newest" else page
+        browser = MemoryBrowser(SessionContext(self), self.keymap, tab)
         self._conversation.browser = browser
         try:
             request = await show_sheet(self._app, browser)
@@ -312,7 +327,9 @@ class ScreenFrontEnd:
         await self._conversation.go_to(message)
 
     async def _sync_at_start(self, session: Session) -> None:
-        """Synchronize in the background; one line shows the result."""
+        """Synchronize memory and show the result in one line, or a warning if it fails. Does nothing
+        without long-term memory, and shows no result in another session.
+        """
         # Too heavy before the first frame.
         from ouro.commands.builtin import find_command
         from ouro.commands.render import as_text
@@ -330,13 +347,13 @@ class ScreenFrontEnd:
             self.say(as_text(answer.view))
 
     async def detach(self) -> None:
-        """Let this process continue with the session, without the terminal. Raises UsageError if it
-        cannot.
+        """Let this process continue with the session, without the terminal, and end the app. Raises
+        UsageError if the session cannot be hosted.
         """
         from ouro.frontends.background.detach import begin_hosting  # rarely used
 
         if self._is_detaching:
-            return
+            return  # the command was given twice
         self._is_detaching = True
         try:
             self._app.hosting = await begin_hosting(self.session, self._turns, self._conversation)
@@ -347,8 +364,8 @@ class ScreenFrontEnd:
     # Opening sessions
 
     async def open(self, request: OpenRequest) -> None:
-        """Open another session instead of this one. If that fails, this one stays; if there is none
-        yet, ouro ends.
+        """Open another session instead of the one on the screen, which is closed then. If that fails
+        or the user cancels, the old one stays; if there is none yet, ouro ends.
         """
         await self._turns.finish_turn(timeout=1.0)
         previous = self._turns.session
@@ -385,8 +402,8 @@ class ScreenFrontEnd:
         return await show_sheet(self._app, GuardedPicker(title, choices, esc, ctrl_c))
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
-        """Let the user pick a session. At the start, no choice means a new session, and None that
-        the user quits.
+        """Let the user pick one of the sessions with these ids; empty: of all. None: the user cancels.
+        If no session is open yet, a user who cancels gets a new session, and None means to quit.
         """
         if self._turns.session is not None:
             return await self.pick_session(self._turns.session.session_catalog, only=ids)
@@ -407,7 +424,9 @@ class ScreenFrontEnd:
     async def pick_session(
         self, session_catalog: SessionCatalog, only: Collection[str] = ()
     ) -> OpenRequest | None:
-        """Show the list of sessions; None if the user picks none."""
+        """Let the user pick a session, with `only` one of those with these ids; None if the user
+        cancels. In the list, sessions can also be renamed, tagged, pinned and deleted.
+        """
 
         async def get_catalog() -> SessionCatalog:
             return session_catalog
@@ -422,8 +441,8 @@ class ScreenFrontEnd:
         return await show_sheet(self._app, sheet)
 
     def _label_open(self, session_id: str, tags: Sequence[str], pinned: bool) -> bool:
-        """Tag and pin the session if it is the one on the screen, because only its own writer can
-        do it. Returns whether it is.
+        """Set the tags and the pin of the session, if it is the one on the screen, which only its own
+        writer can change. Returns whether it is.
         """
         session = self._turns.session
         if session is None or session.id != session_id:
@@ -433,7 +452,7 @@ class ScreenFrontEnd:
         return True
 
     def _rename_open(self, session_id: str, title: str) -> bool:
-        """Rename the session if it is the one on the screen, because only its own writer can do it.
+        """Rename the session, if it is the one on the screen, which only its own writer can change.
         Returns whether it is.
         """
         session = self._turns.session
@@ -444,8 +463,9 @@ class ScreenFrontEnd:
         return True
 
     async def _show_session(self, session: Session, message: int) -> None:
-        """Show an opened session, scrolled to a message if it is not 0. Then make the changes that
-        waited for it.
+        """Show an opened session, scrolled to the message of this number if it is not 0. Then make the
+        changes that waited for it, continue the turn that has begun already, and show the resume card
+        of a resumed session.
         """
         turn = self._start.take_turn()
         self._conversation.attach(session, is_new=turn is not None)

@@ -69,11 +69,11 @@ MIN_KEPT_TURNS = 3
 
 
 def _loaded_user_messages(session: Session) -> list[str]:
-    """The messages of the user in a resumed session, as far as they are loaded."""
+    """The messages of the user in a resumed session, as far as they are loaded; else empty."""
     if session.resumed is None:
         return []
-    shown = session.scrollback.shown_events()
-    return [event.text for event in shown if isinstance(event, events.Prompted)]
+    shown_events = session.scrollback.shown_events()
+    return [event.text for event in shown_events if isinstance(event, events.Prompted)]
 
 
 _TERMINAL_HINT_DELAY = 1.0
@@ -181,7 +181,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     # The session
 
     def attach(self, session: Session, *, is_new: bool = False) -> None:
-        """Show this session. With `is_new` it has no transcript that must be shown."""
+        """Show this session, at the first one with the welcome and the start panel. With `is_new` a turn
+        of it has begun already, so that there is neither a transcript nor a start panel to show.
+        """
         self.session = session
         self.prompt_history.use(session.cwd, _loaded_user_messages(session))
         if is_new:
@@ -210,25 +212,27 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
 
     def _unsent_text(self) -> str:
         """All that is unsent: the message that starts a turn, the queue, and the prompt."""
-        starting = self.turns.starting
-        starting_text = [starting.text] if starting else []
-        unsent = [*starting_text, *self.turns.waiting, self.prompt.whole_text]
+        starting_text = self.turns.starting.text if self.turns.starting else ""
+        unsent = [starting_text, *self.turns.waiting, self.prompt.whole_text]
         return "\n".join(filter(None, unsent))
 
     async def _show_start(self, session: Session) -> None:
-        """Show the start panel, unless the user has begun already."""
+        """Show the start panel, unless the user has begun or changed the session meanwhile. If the last
+        sessions cannot be read, it has none.
+        """
         try:
             sessions = await session.session_catalog.sessions()
         except (OuroError, OSError) as error:
             log.warning("the last sessions: %s", error)
             sessions = []
-        has_begun = bool(self.turns.busy or self.turns.waiting or session.rewind.points())
-        if session is self.session and not has_begun and not self._has_sent:
+        has_turns = bool(self.turns.busy or self.turns.waiting or session.rewind.points())
+        has_begun = has_turns or self._has_sent
+        if session is self.session and not has_begun:
             self.start.show(session, sessions)
             await self._offer_import(session)
 
     async def _offer_import(self, session: Session) -> None:
-        """Offer, once for a folder and only where it is seen, to import memory of other agents."""
+        """Offer, once for a folder and only where it is seen, to import the memory of other agents."""
         from ouro.commands.memory_offer import find_offer, note_offer  # used after the first frame
 
         offer = await find_offer(session)
@@ -249,7 +253,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.show_state()
 
     def show_state(self) -> None:
-        """Show the state of the session around the transcript, and again while jobs may end."""
+        """Show the state of the session in the widgets around the transcript. While jobs may end, this
+        is done again after a while.
+        """
         session = self.session
         if session is None:
             return
@@ -274,7 +280,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.show(events.Notice(text, "warning"))
 
     async def go_to(self, message: int) -> None:
-        """Scroll to the message of this number, anywhere in the session."""
+        """Scroll to the message of this number, also one that is not read from disk yet, or is on a
+        branch that was left. If it cannot be read, show the error.
+        """
         if self.session is None:
             return
         try:
@@ -296,8 +304,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.run_worker(self.show_earlier())
 
     async def show_earlier(self) -> bool:
-        """Read a page of earlier messages from disk and show it above; returns False if there is
-        none.
+        """Read a page of earlier messages from disk and show it above; returns whether it did. It does
+        not if there is none, it cannot be read, another page is being read, or there is another session.
         """
         session = self.session
         if session is None or self._is_loading_earlier or not session.scrollback.has_more:
@@ -320,7 +328,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     # What the turn queue reports
 
     def _name_terminal_key(self) -> None:
-        """Name the key that types into the running program, if it has a terminal."""
+        """Name the key that types into the running program, if a turn runs one in a terminal."""
         if self.turns.session is None or not self.turns.running:
             return
         if self.turns.session.background.last_terminal() is not None:
@@ -340,11 +348,10 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         """Write an event into the transcript. A change that the user made in the memory browser is
         written without its diff.
         """
-        is_users = isinstance(event, events.CoreChanged) and event.origin in ("person", "undo")
-        if is_users and self.browser is not None:
-            self.writer.show(replace(event, display=Display("")))
-        else:
-            self.writer.show(event)
+        is_of_user = isinstance(event, events.CoreChanged) and event.origin in ("person", "undo")
+        if is_of_user and self.browser is not None:
+            event = replace(event, display=Display(""))
+        self.writer.show(event)
 
     def show(self, event: Event) -> None:
         """Show an event: in the transcript, and in the widgets around it."""
@@ -401,7 +408,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.ring("ouro is done")
 
     def _return_message(self) -> None:
-        """Put a message back into the prompt if its turn ended before it was shown."""
+        """If a turn ended before its message was shown, return it to the prompt, above the text."""
         draft = self.turns.starting
         if draft is not None:
             text = self.prompt.attachments.restore(draft)
@@ -413,7 +420,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def _show_queue(self) -> None:
         """Show the messages that wait, and save them with the draft."""
         waiting, steering = self.turns.waiting, self.turns.steering
-        queued = waiting[len(steering) :]
+        queued = waiting[len(steering) :]  # those that steer come first
         self.writer.show_queue(steering, queued, self.turns.starting)
         self.status.queued = len(queued)
         self.draft.change()
@@ -430,7 +437,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.prompt.use_editing("vim")
 
     def _watch_jobs_if_any(self) -> None:
-        """Show the state again after a while if a job may end meanwhile: its end is no event."""
+        """Show the state again after JOBS_INTERVAL if a job may end until then: its end is no event."""
         if self._jobs_timer is None and self._may_have_jobs:
             self._jobs_timer = self.set_timer(JOBS_INTERVAL, self._show_jobs)
 
@@ -448,25 +455,24 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         return await self._run_command(text)
 
     def _drop_old_blocks(self) -> None:
-        """Drop blocks far above that the session no longer has in memory; scrolling up reads them
-        again.
+        """If there are MAX_BLOCKS, drop the blocks before the last MIN_KEPT_TURNS messages of the user,
+        also from the session's memory; scrolling up reads them again.
 
-        Cuts before a user message, and only if the last messages of screen and session are the
-        same.
+        Drops nothing while the user reads above, or if screen and session differ in these messages.
         """
         blocks = self.transcript.blocks
         if self.session is None or not self.transcript.following or len(blocks) < MAX_BLOCKS:
             return
-        shown_prompts = [
+        shown_messages = [
             (index, block) for index, block in enumerate(blocks) if isinstance(block, UserMessage)
         ]
-        shown_prompts = shown_prompts[-MIN_KEPT_TURNS:]
-        loaded_prompts = self.session.scrollback.last_prompts(MIN_KEPT_TURNS)
-        loaded_texts = [tidy(text) for _number, text in loaded_prompts]
-        shown_texts = [block.text for _index, block in shown_prompts]
-        if not loaded_prompts or loaded_texts != shown_texts:
+        shown_messages = shown_messages[-MIN_KEPT_TURNS:]
+        loaded_messages = self.session.scrollback.last_prompts(MIN_KEPT_TURNS)
+        loaded_texts = [tidy(text) for _number, text in loaded_messages]
+        shown_texts = [block.text for _index, block in shown_messages]
+        if not loaded_messages or loaded_texts != shown_texts:
             return
-        first_number, first_index = loaded_prompts[0][0], shown_prompts[0][0]
+        (first_number, _), (first_index, _) = loaded_messages[0], shown_messages[0]
         if self.session.scrollback.hide_before(first_number):
             self.transcript.discard(*blocks[:first_index])
 
@@ -487,7 +493,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.run_worker(self._change_plan(message.act, self.session, self.questions.panel))
 
     async def _change_plan(self, act: PlanAct, session: Session, panel: QuestionPanel) -> None:
-        """Let the user edit the plan, which is shown again, or write comments, which answer."""
+        """Let the user edit the plan, which is then shown, or comment on it, which is the answer."""
         from ouro.frontends.tui.screens.plan_sheets import comment_on_plan, edit_plan
 
         try:
@@ -521,7 +527,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     @on(PromptArea.Changed)
     @on(PromptArea.SelectionChanged)
     def _suggest(self) -> None:
-        """Show what completes the text of the prompt, and what it attaches; save it as the draft."""
+        """After a change of the prompt, show what completes its text and what it attaches, save it as
+        the draft, and let memory prepare to recall.
+        """
         if self.prompt.text and QUIT_HINT in self.status.message:
             self.status.message = ""  # the next Ctrl+C is about this text
         if self.prompt.vim_mode in ("", "INSERT"):
@@ -543,7 +551,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             return False
         drafts: list[Draft] = []
         while (draft := self.turns.withdraw()) is not None:
-            drafts.insert(0, draft)
+            drafts.insert(0, draft)  # the newest is withdrawn first
         if drafts:
             texts = [self.prompt.attachments.restore(draft) for draft in drafts]
             if self.prompt.text:
@@ -565,7 +573,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._write(f"\x1b]9;{text}\x07")
 
     def _show_window_title(self, title: str) -> None:
-        """Write the title of the window if it has changed: what the session does, and its title."""
+        """Write the title of the window if it has changed: a mark for a turn or a question, and the
+        title of the session.
+        """
         mark = "● " if self.turns.running else ""
         if self.questions.panel is not None:
             mark = "? "

@@ -44,12 +44,15 @@ _SIGNS = {"added": "+", "deleted": "−", "renamed": "→", "changed": " "}
 
 
 def _title(shown: ShownDiff) -> str:
-    since = shown.since
-    return f"Changes since {since}" if not since.startswith("before ") else "Changes of one turn"
+    """The title of the sheet. A diff since `before …` has the changes of one turn."""
+    is_of_one_turn = shown.since.startswith("before ")
+    return "Changes of one turn" if is_of_one_turn else f"Changes since {shown.since}"
 
 
 def _counts_text(files: Sequence[ParsedFile]) -> str:
-    """`2 files +3 −1`; read once, because each line of a long diff is counted."""
+    """The numbers of files, added and removed lines: `2 files +3 −1`. It takes long for a long diff,
+    because each line is counted.
+    """
     added = sum(parsed.file.added for parsed in files)
     removed = sum(parsed.file.removed for parsed in files)
     counts = plural(len(files), "file")
@@ -60,22 +63,27 @@ class DiffFileList(RowList[ParsedFile], can_focus=False):
     """The files with the number of their changed lines."""
 
     def cells(self, parsed: ParsedFile, is_marked: bool, width: int) -> Iterable[Cell]:
-        """A row of the list: how the file was changed, its name (of a long one the end), and its
-        counts.
+        """A row of the list: the sign of the change, the name of the file (of a long one the end), and
+        at the right its counts.
         """
         file = parsed.file
-        count = f" {file.counts}"
-        room = max(1, width - len(count) - 2)
+        counts = f" {file.counts}"
+        name_width = max(1, width - len(counts) - 2)
         name = clean(file.path).replace("\n", " ")
-        if cell_len(name) > room:
-            name = f"…{name[-(room - 1) :]}"
+        if cell_len(name) > name_width:
+            name = f"…{name[-(name_width - 1) :]}"
+        blanks = " " * max(0, name_width - cell_len(name))
         yield f"{_SIGNS[file.kind]} ", "detail"
         yield name, "marked" if is_marked else ""
-        yield " " * max(0, room - cell_len(name)) + count, "detail"
+        yield blanks + counts, "detail"
 
 
 class DiffViewer(CommentSheet[DiffPlace]):
-    """Its result is the comments as one message."""
+    """The changes of files on the whole screen, with a list of the files if there is room. Its result
+    is the comments as one message; None without comments.
+
+    A key of the keymap calls the method of its action: `next_hunk` calls `_next_hunk`.
+    """
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (FILES_FROM, "-beside")]  # noqa: RUF012 (Textual's own form)
     VERTICAL_BREAKPOINTS = Sheet.VERTICAL_BREAKPOINTS
@@ -126,7 +134,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._mounted_theme = self.app.theme
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        """Leave out the second making of all styles, when it is shown for the first time."""
+        """When it is shown for the first time, do not let Textual make all styles again: it has just
+        made them, unless the theme has changed since.
+        """
         is_first = self.stack_updates == 0
         event.refresh_styles = not is_first or self.app.theme != self._mounted_theme
 
@@ -143,7 +153,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
         yield from super().compose()
 
     def on_resize(self) -> None:
-        """Lay the lines out for the width, which is known from the first resize on."""
+        """Lay the lines out for the new width. The first resize is the first time that there is one;
+        from then on, the screen is painted after MAX_HELD even if its lines are not there.
+        """
         if self._layout_now is not None:
             self.call_after_refresh(self._lay_out_later)  # the lines have their new width then
             return
@@ -151,31 +163,39 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._lay_out_later()
 
     def _show_now(self) -> None:
-        """Paint it for the first time, without waiting for Textual's next frame."""
+        """Paint the screen for the first time, without waiting for Textual's next frame. Does nothing
+        if it was painted already.
+        """
         if self._is_held:
             self._is_held = False
             self.refresh()
             self._on_timer_update()
 
     def _compositor_refresh(self) -> None:
-        """Paint, if the lines are there: Textual would paint it at each step of its opening."""
+        """Paint, but not before `_show_now`: Textual would paint at each step of the opening."""
         if not self._is_held:
             super()._compositor_refresh()
 
     # What is shown
 
     def show_diff(self, shown: ShownDiff, place: DiffPlace | None = None) -> None:
-        """Show changes, at this place or the one that is nearest."""
+        """Show other changes, with the mark at this place or the one that is nearest; None: at the
+        first file.
+        """
         self._shown, self._opens_at = shown, place or DiffPlace(0)
         self._lay_out_later()
 
     @work(group="layout", exclusive=True)
     async def _lay_out_later(self) -> None:
-        # It ends the one that is under way, and does its work, too.
+        """Do `_read_and_lay_out` as a worker. It cancels the one that still runs, whose work it does,
+        too.
+        """
         await self._read_and_lay_out()
 
     async def _read_and_lay_out(self) -> None:
-        """Parse the shown files if they are new, and lay them out again."""
+        """Lay the files out: new ones after parsing them, with the mark where `show_diff` wanted it, and
+        those of before with the mark where it is.
+        """
         shown = self._shown
         if self._files_of is shown:
             await self._lay_out(self._lines.marked or DiffPlace(0))
@@ -188,18 +208,18 @@ class DiffViewer(CommentSheet[DiffPlace]):
         await self._lay_out(self._opens_at)
 
     async def _lay_out(self, place: DiffPlace) -> None:
-        """Lay the files out for the present width in one or two columns, with the mark at this
-        place.
+        """Lay the files out for the present width in one or two columns, and show them with the mark at
+        this place. A thread does the work, with drawing the page that is seen first.
         """
         width, palette = self._lines.text_width, self._lines.palette
-        both = self._wants_two_columns
-        both = width >= SIDE_BY_SIDE_FROM if both is None else both
+        has_two_columns = self._has_two_columns
         files, height = self._files, self._lines.size.height
 
         def lay_out_and_draw() -> tuple[DiffLayout, int]:
-            layout = lay_out(files, width, palette, has_two_columns=both)
+            """The layout, and the line of the mark in it."""
+            layout = lay_out(files, width, palette, has_two_columns=has_two_columns)
             line = _nearest_line(layout, files, place)
-            _ = layout.lines[line : line + height]  # the page that is seen first
+            layout.lines.draw(line, line + height)
             return layout, line
 
         layout, line = await asyncio.to_thread(lay_out_and_draw)
@@ -221,25 +241,32 @@ class DiffViewer(CommentSheet[DiffPlace]):
             self.key_line.show_keys(self._keys())
 
     def _count_text(self, room: int) -> str:
-        """The files, lines and the place of the mark, as far as there is room."""
+        """The place of the mark and the counts; only the counts, or nothing, if there is not enough
+        room.
+        """
         if self._files_of is not self._shown:
             return "reading …"
         place = self._lines.marked
-        at = ""
+        place_text = ""
         if place is not None and self._files:
-            hunks = len(self._files[place.file].file.hunks)
-            at = f"file {place.file + 1}/{len(self._files)}"
-            at += f" · hunk {place.hunk + 1}/{hunks}" if place.hunk >= 0 else ""
-        texts = (" · ".join(filter(None, (at, self._counts))), self._counts)
-        return next((text for text in texts if cell_len(text) <= room), "")
+            place_text = f"file {place.file + 1}/{len(self._files)}"
+            if place.hunk >= 0:
+                hunk_count = len(self._files[place.file].file.hunks)
+                place_text += f" · hunk {place.hunk + 1}/{hunk_count}"
+        for text in (" · ".join(filter(None, (place_text, self._counts))), self._counts):
+            if cell_len(text) <= room:
+                return text
+        return ""
 
     def _keys(self) -> Keys:
         """The keys of the last line; first the one that sends comments, if there are any."""
         key = self._key
-
-        unsent = (key("send_comments"), f"sends {plural(len(self._comments), 'comment')}")
+        send_keys: list[tuple[str, str]] = []
+        if self._comments:
+            comments = plural(len(self._comments), "comment")
+            send_keys = [(key("send_comments"), f"sends {comments}")]
         return [
-            *([unsent] if self._comments else []),
+            *send_keys,
             (f"{key('next_hunk')} {key('previous_hunk')}", "hunks"),
             (key("next_file"), "files"),
             ("Enter", "comments"),
@@ -258,13 +285,13 @@ class DiffViewer(CommentSheet[DiffPlace]):
         return [*self._keymap.help_of_place("diff"), *comments, *MOVE_KEYS, ("Esc q", "close")]
 
     def _key(self, action: str) -> str:
-        """The first key of an action; a letter as one types it."""
+        """The first key of an action as it is shown; a character as it is typed, `u` and not `U`."""
         keys = self._keymap.keys(action)
         return keys[0] if keys and len(keys[0]) == 1 else self._keymap.key_text(action)
 
     def _show_message(self, text: str, kind: MessageKind = "") -> None:
-        """Show a text in the last line until the next key: a question (`-asks`), an error
-        (`-failed`).
+        """Show a text in the last line until the next key. `kind`: a question (`-asks`), an error
+        (`-failed`), or a notice (empty).
         """
         self.key_line.show_message(text, kind)
 
@@ -287,8 +314,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
         await self._go_to_file(self._list.place)
 
     async def _take_key(self, event: events.Key) -> bool:
-        """Act on a key; returns whether it was one of this screen. After a question only `y`
-        agrees, and each other key ends it.
+        """Act on a key; returns whether it was one of this screen. While a question is asked, every key
+        is its answer, and only `y` agrees. While a comment is written, keys are text.
         """
         agreed, self._agreed = self._agreed, None
         if self.key_line.has_message:
@@ -311,31 +338,36 @@ class DiffViewer(CommentSheet[DiffPlace]):
         return True
 
     async def _attempt(self, work: Awaitable[None]) -> None:
-        """Do some work; if it fails, the error is shown in the line of keys."""
+        """Await the work; if it fails, its error is shown in the last line."""
         try:
             await work
         except (OuroError, OSError) as error:
             self._show_message(str(error), "-failed")
 
     async def _next_hunk(self, by: int = 1) -> None:
-        """Go to the next or previous hunk, also of another file."""
+        """Go to the next hunk (`by` is 1) or the previous one (-1), also of another file. A file
+        without hunks counts as one.
+        """
         place = self._lines.marked
         if place is None or self._layout_now is None:
             return
-        starts: list[tuple[int, int]] = []
-        for number, parsed in enumerate(self._files):
-            starts += [(number, hunk) for hunk in range(max(1, len(parsed.file.hunks)))]
-        here = starts.index((place.file, max(0, place.hunk)))
-        if by > 0 and place.hunk < 0:
+        hunks: list[tuple[int, int]] = []
+        for file_number, parsed in enumerate(self._files):
+            hunks += [(file_number, hunk) for hunk in range(max(1, len(parsed.file.hunks)))]
+        here = hunks.index((place.file, max(0, place.hunk)))
+        is_above_first_hunk = place.hunk < 0
+        if by > 0 and is_above_first_hunk:
             here -= 1  # the first hunk of this file is the next
-        number, hunk = starts[max(0, min(len(starts) - 1, here + by))]
-        hunk = hunk if self._files[number].file.hunks else -1
-        await self._lines.go_to(self._layout_now.line_of(number, hunk))
+        file_number, hunk = hunks[max(0, min(len(hunks) - 1, here + by))]
+        if not self._files[file_number].file.hunks:
+            hunk = -1
+        await self._lines.go_to(self._layout_now.line_of(file_number, hunk))
 
     async def _previous_hunk(self) -> None:
         await self._next_hunk(-1)
 
     async def _next_file(self, by: int = 1) -> None:
+        """Go to the next file, or with -1 to the previous one; the first follows the last."""
         place = self._lines.marked
         if place is not None:
             await self._go_to_file((place.file + by) % len(self._files))
@@ -347,14 +379,20 @@ class DiffViewer(CommentSheet[DiffPlace]):
         if self._layout_now is not None and number < len(self._files):
             await self._lines.go_to(self._layout_now.line_of(number))
 
+    @property
+    def _has_two_columns(self) -> bool:
+        """Whether before and after are side by side: by the choice of the user, else by the width."""
+        if self._wants_two_columns is not None:
+            return self._wants_two_columns
+        return self._lines.text_width >= SIDE_BY_SIDE_FROM
+
     async def _side_by_side(self) -> None:
         """Change between one column and two."""
-        wide = self._lines.text_width >= SIDE_BY_SIDE_FROM
-        now = wide if self._wants_two_columns is None else self._wants_two_columns
-        self._wants_two_columns = not now
+        self._wants_two_columns = not self._has_two_columns
         self._lay_out_later()
 
     async def _choose_file(self) -> None:
+        """Let the user choose a file to go to."""
         choices = [
             Choice(str(number), parsed.file.path, parsed.file.counts)
             for number, parsed in enumerate(self._files)
@@ -365,6 +403,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
         await self._go_to_file(int(value))
 
     async def _choose_source(self) -> None:
+        """Let the user choose which changes are shown: those of a turn, of the session, or since a
+        commit. Comments are on lines of the present ones, so they must be sent before.
+        """
         if self._comments:
             self._show_message("Send the comments first, or remove them.", "-failed")
             return
@@ -374,7 +415,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
     async def _choose(
         self, title: str, choices: list[Choice], use: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Let the user choose; keys are handled meanwhile."""
+        """Let the user choose, and call `use` with the value. This is a worker, so that the picker gets
+        the next keys.
+        """
         picker = Picker(title, choices, self._shown.source, search="")
         value = await show_sheet(self.app, picker)
         if value is not None:
@@ -386,7 +429,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
     # Changes
 
     async def _open_there(self) -> None:
-        """Open the file of the mark in the user's editor, at the marked line."""
+        """Open the file of the mark in the user's editor, at the marked line, and then show the changes
+        again.
+        """
         place = self._lines.marked
         if place is None:
             return
@@ -401,7 +446,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
         await self._ask_and_undo(is_whole=True)
 
     async def _ask_and_undo(self, *, is_whole: bool) -> None:
-        """Undo the marked hunk or file; if others have changed the file since, ask before."""
+        """Undo the marked hunk, or with `is_whole` the file. If others have changed the file since, ask
+        before. Above the first hunk, that one is meant; a file without hunks is undone whole.
+        """
         place = self._lines.marked
         if place is None:
             return
@@ -409,11 +456,11 @@ class DiffViewer(CommentSheet[DiffPlace]):
         hunk = "" if is_whole or not file.hunks else file.hunks[max(0, place.hunk)]
 
         async def undo() -> None:
-            """Undo the changes, and show what is left of them."""
-            lines = await self._diff.undo(self._shown, file, hunk)
+            """Undo the changes, and show the diff without them, and messages about the undo."""
+            messages = await self._diff.undo(self._shown, file, hunk)
             await self._read_again()
             redo = self._key("redo_shown")
-            self._show_message(" ".join([*lines, f"{redo} changes it again."]))
+            self._show_message(" ".join([*messages, f"{redo} changes it again."]))
 
         if await self._diff.is_changed_by_others(self._shown, file):
             self._agreed = undo
@@ -427,9 +474,10 @@ class DiffViewer(CommentSheet[DiffPlace]):
             await undo()
 
     async def _redo_shown(self) -> None:
-        lines = await self._diff.redo()
+        """Redo what was undone last, and show the diff again, and messages about the redo."""
+        messages = await self._diff.redo()
         await self._read_again()
-        self._show_message(" ".join(lines))
+        self._show_message(" ".join(messages))
 
     async def _read_again(self) -> None:
         """Show the files as they are now, at the same place; comments stay at their lines."""
@@ -437,16 +485,19 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self.show_diff(await self._diff.read(self._shown.source), place)
 
     def _line_now(self, place: DiffPlace) -> int:
-        """The number of a line in the file as it is now; of a removed line, that of the next."""
+        """The number of a line in the file as it is now. For a removed line it is that of the next line
+        of the hunk that is still there, else of the last one; for a place without a line it is 1.
+        """
         if place.hunk < 0 or not place.sign:
             return 1
         if place.sign != "-":
             return place.number
         pairs = self._files[place.file].shown.hunks[place.hunk]
-        is_below = False
+        has_reached_line = False
         for pair in pairs:
-            is_below = is_below or pair.old_number == place.number
-            if is_below and pair.new_number:
+            if pair.old_number == place.number:
+                has_reached_line = True
+            if has_reached_line and pair.new_number:
                 return pair.new_number
         return max((pair.new_number for pair in pairs), default=1)
 
@@ -458,6 +509,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         return place if place is not None and place.sign else None
 
     def _end_comment(self) -> None:
+        """Close the field, and show the keys for the comments that there are now."""
         super()._end_comment()
         self._show_frame()
 
@@ -465,20 +517,23 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """All comments as one message, each with its line quoted; empty if there are none."""
         if not self._comments:
             return ""
-        since = self._shown.since
-        parts = [f"My comments on the changes since {since}:"]
+        paragraphs = [f"My comments on the changes since {self._shown.since}:"]
         for place, comment in sorted(self._comments.items()):
             parsed = self._files[place.file]
             text = cut(parsed.line_text(place).rstrip(), 200)
             sign = f"{place.sign} " if place.sign != " " else ""
-            parts.append(f"> {parsed.file.path}:{place.number}: {sign}{text}\n\n{comment}")
-        return "\n\n".join(parts)
+            paragraphs.append(f"> {parsed.file.path}:{place.number}: {sign}{text}")
+            paragraphs.append(comment)
+        return "\n\n".join(paragraphs)
 
 
 def _nearest_line(layout: DiffLayout, files: Sequence[ParsedFile], place: DiffPlace) -> int:
-    """The first line of the file and hunk, or of what is there instead after an undo."""
+    """The first line of the file and hunk of a place. If an undo has removed them, it is that of the
+    last hunk of the file, or of the last file; 0 without files.
+    """
     if not files:
         return 0
-    file = min(place.file, len(files) - 1)
-    hunk = min(place.hunk, len(files[file].file.hunks) - 1) if file == place.file else -1
-    return layout.line_of(file, hunk)
+    if place.file >= len(files):
+        return layout.line_of(len(files) - 1)
+    last_hunk = len(files[place.file].file.hunks) - 1
+    return layout.line_of(place.file, min(place.hunk, last_hunk))

@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from ouro.display import NO_FILE
 from ouro.frontends.tui.blocks.diff import DiffLayout, DiffPlace
-from ouro.frontends.tui.blocks.file_diff import FileDiff, read_hunk
+from ouro.frontends.tui.blocks.file_diff import FileDiff, HunkLines, read_hunk
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, mark_span, selected_text
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.widgets.row_list import LineScroll
@@ -31,13 +31,13 @@ MARGIN = "❯ "
 
 
 class ParsedFile(msgspec.Struct, frozen=True):
-    """A file of a diff of git, and what is drawn of it."""
+    """A file of a diff of git, and its lines before and after, as they are drawn."""
 
     file: DiffedFile
     shown: FileDiff
 
     def line_text(self, place: DiffPlace) -> str:
-        """The text of a line; empty for a place without one."""
+        """The text of the line at a place, which is of this file; empty for a place without a line."""
         if place.hunk < 0 or not place.sign:
             return ""
         for pair in self.shown.hunks[place.hunk]:
@@ -53,13 +53,19 @@ def parse_file(file: DiffedFile) -> ParsedFile:
     before, after = file.old_path or file.path, file.path
     before = NO_FILE if file.kind == "added" else before
     after = NO_FILE if file.kind == "deleted" else after
-    hunks = [read_hunk(hunk) for hunk in file.hunks]
-    names, lines = [name for name, _ in hunks], [lines for _, lines in hunks]
-    return ParsedFile(file, FileDiff(before, after, lines, names))
+    names: list[str] = []
+    hunks: list[HunkLines] = []
+    for hunk_text in file.hunks:
+        name, hunk = read_hunk(hunk_text)
+        names.append(name)
+        hunks.append(hunk)
+    return ParsedFile(file, FileDiff(before, after, hunks, names))
 
 
 class DiffLines(LineScroll, can_focus=True):
-    """Up and Down move the mark; `comments` are shown behind their lines."""
+    """The lines of a diff. Keys move the mark from line to line; `comments` are shown at the right of
+    their lines.
+    """
 
     BINDINGS = [  # noqa: RUF012 (Textual's own form)
         Binding("up,k", "move(-1)", show=False),
@@ -84,7 +90,7 @@ class DiffLines(LineScroll, can_focus=True):
         """The text that is shown without lines."""
         self._palette = Palette({})
         self.line = 0
-        """The screen row of the mark."""
+        """The number of the marked line in the layout."""
 
     @property
     def palette(self) -> Palette:
@@ -97,12 +103,15 @@ class DiffLines(LineScroll, can_focus=True):
 
     @property
     def marked(self) -> DiffPlace | None:
-        """The line of a file that is marked; None if there is none."""
-        has_lines = self._layout is not None and len(self._layout.lines) > 0
-        return self._layout.place(self.line) if has_lines and self._layout else None
+        """What is drawn on the marked line; None if there are no lines."""
+        if self._layout is None or len(self._layout.lines) == 0:
+            return None
+        return self._layout.place(self.line)
 
     def show(self, layout: DiffLayout | None, line: int, nothing: str = "") -> None:
-        """Show a layout with this line marked; without lines the text `nothing`."""
+        """Show a layout with this line marked, or the last one if there are fewer. Without lines show
+        the text `nothing`.
+        """
         self._layout, self._nothing = layout, nothing
         count = len(layout.lines) if layout is not None else 0
         self.virtual_size = Size(self.size.width, count)
@@ -113,15 +122,15 @@ class DiffLines(LineScroll, can_focus=True):
         self.set_timer(AHEAD_AFTER, self._draw_ahead)
 
     async def go_to(self, line: int) -> None:
-        """Mark a line, and show what is below it."""
+        """Mark a line, and scroll so that it is near the top, because what is below it is of interest."""
         top = max(0, line - min(2, self.size.height // 4))
         await self._draw(top)
         self.scroll_to(y=top, animate=False, force=True)
         self.move(line - self.line)
 
     async def _draw(self, top: int) -> None:
-        """Draw the page with `top` as its first line before it is seen. A thread does it, so that
-        other keys and frames go between.
+        """Draw the page with `top` as its first line before it is seen; near the end, the last page. A
+        thread does it, so that other keys and frames are handled meanwhile.
         """
         if self._layout is None:
             return
@@ -132,32 +141,36 @@ class DiffLines(LineScroll, can_focus=True):
 
     @work(group="ahead", exclusive=True)
     async def _draw_ahead(self) -> None:
-        """Draw the pages that the next key may show."""
+        """Draw the pages below and above the present one, which the next key may show."""
         top, height = self.scroll_offset.y, self.size.height
         await self._draw(top + height)
         await self._draw(max(0, top - height))
 
     async def action_move(self, by: int) -> None:
-        """Move the mark by some lines, and paint only the two that change."""
+        """Move the mark by so many lines, after drawing the page that is shown then."""
         await self._draw(self._top_with(self._line_after(by)))
         self.move(by)
 
     def _line_after(self, by: int) -> int:
-        """The line that is so many lines below the mark; the last one, if there are fewer."""
+        """The line that is so many lines below the mark, or above it if `by` is negative. It is the
+        last or the first one if there are fewer.
+        """
         count = len(self._layout.lines) if self._layout is not None else 0
         return max(0, min(count - 1, self.line + by))
 
     def move(self, by: int) -> None:
-        line = self._line_after(by)
-        if line == self.line:
+        """Move the mark by so many lines, and paint only the two lines that change."""
+        old_line, new_line = self.line, self._line_after(by)
+        if new_line == old_line:
             return
-        before, self.line = self.line, line
+        self.line = new_line
         self._show_line()
-        for number in (before, line):
+        for number in (old_line, new_line):
             self.refresh(Region(0, number - self.scroll_offset.y, self.size.width, 1))
         self.post_message(self.Marked())
 
     async def action_page(self, by: int) -> None:
+        """Scroll by a page, up for -1, and move the mark by as many lines."""
         lines = by * max(1, self.size.height - 1)
         await self._draw(max(0, self.scroll_offset.y + lines))
         self.step(lines)
@@ -171,7 +184,9 @@ class DiffLines(LineScroll, can_focus=True):
         self._palette = Palette(self.app.theme_variables)
 
     def on_click(self, event: events.Click) -> None:
-        """Mark the line; a click on the marked line picks it. The end of a selection is no click."""
+        """Mark the line that is clicked; a click on the marked line picks it. After a text was selected
+        with the mouse, nothing happens.
+        """
         at = event.get_content_offset(self)
         if at is None or self.text_selection is not None or self._layout is None:
             return
@@ -182,16 +197,18 @@ class DiffLines(LineScroll, can_focus=True):
             self.move(line - self.line)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """The mouse scrolls: the mark stays in sight."""
+        """After a scroll, also by the mouse, move the mark as little as needed to be in sight, and draw
+        the next pages.
+        """
         super().watch_scroll_y(old_value, new_value)
         top, height = round(new_value), max(1, self.size.height)
-        within = max(top, min(self.line, top + height - 1))
-        if within != self.line:
-            self.move(within - self.line)
+        line_in_sight = max(top, min(self.line, top + height - 1))
+        if line_in_sight != self.line:
+            self.move(line_in_sight - self.line)
         self.call_after_refresh(self._draw_ahead)
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
-        """The selected text, without the margins."""
+        """The selected text without the margins, and a line break as its end."""
         lines = self._layout.lines if self._layout is not None else ()
         start = selection.start.y if selection.start else 0
         end = selection.end.y + 1 if selection.end else len(lines)
@@ -199,12 +216,14 @@ class DiffLines(LineScroll, can_focus=True):
         return selected_text(numbered, selection), "\n"
 
     def render_line(self, y: int) -> Strip:
-        """A line of the diff with its selection, and the start of its comment at the right."""
+        """The row `y` of the widget: a line of the diff with what is selected of it, and at the right
+        the start of its comment. Without lines, the first row has the text for that.
+        """
         row, width = y + self.scroll_offset.y, self.scrollable_content_region.width
         base = self._palette.text
         if self._layout is None or row >= len(self._layout.lines):
-            words = crop(f"  {self._nothing}", width) if y == 0 and self._nothing else ""
-            return Strip([Segment(words, self._palette.muted)]).crop_extend(0, width, base)
+            text = crop(f"  {self._nothing}", width) if y == 0 and self._nothing else ""
+            return Strip([Segment(text, self._palette.muted)]).crop_extend(0, width, base)
         line = self._with_margin(self._layout.lines[row], is_marked=row == self.line)
         selection = self.text_selection
         if selection is not None and (span := selection.get_span(row)) is not None:
@@ -212,25 +231,28 @@ class DiffLines(LineScroll, can_focus=True):
         comment = self._comment_at(row)
         strip = Strip(line.segments).crop_extend(0, width, base)
         if comment:
-            words = crop(f"  ← {clean(comment)}", max(1, width - min(12, width // 3)))
-            strip = strip.crop(0, width - cell_len(words))
-            strip = Strip([*strip, Segment(words, self._palette.warning)])
+            width_of_line = min(12, width // 3)  # so much of it is seen in any case
+            note = crop(f"  ← {clean(comment)}", max(1, width - width_of_line))
+            strip = strip.crop(0, width - cell_len(note))
+            strip = Strip([*strip, Segment(note, self._palette.warning)])
         return strip.apply_offsets(0, row)
 
     def _with_margin(self, line: StyledLine, *, is_marked: bool = False) -> StyledLine:
-        """The line behind the mark, or behind spaces."""
+        """The line behind a margin: the mark, or spaces."""
         blank = Segment(" " * len(MARGIN), self._palette.text)
         margin = Segment(MARGIN, self._palette.accent) if is_marked else blank
         gutter = line.gutter + len(MARGIN)
         return StyledLine([margin, *line.segments], gutter, line.joint, line.filling)
 
     def _comment_at(self, row: int) -> str:
-        """The comment for a screen row; empty unless it is the first row of its file line."""
+        """The comment to show on this line of the layout; empty if there is none, or if a line above
+        shows it, because a line of the file that is wrapped takes several.
+        """
         if not self._comments or self._layout is None:
             return ""
         place = self._layout.place(row)
-        is_first = row == 0 or self._layout.place(row - 1) != place
-        return self._comments.get(place, "") if is_first else ""
+        is_continued = row > 0 and self._layout.place(row - 1) == place
+        return "" if is_continued else self._comments.get(place, "")
 
     def _show_line(self) -> None:
         """Scroll so that the marked line is visible."""
@@ -239,7 +261,7 @@ class DiffLines(LineScroll, can_focus=True):
             self.scroll_to(y=top, animate=False, force=True)
 
     def _top_with(self, line: int) -> int:
-        """The first line in sight after the least scroll that shows a line."""
+        """The first line in sight after as little scrolling as needed to show `line`."""
         height = max(1, self.size.height)
         return min(max(self.scroll_offset.y, line - height + 1), line)
 
