@@ -59,7 +59,9 @@ class AgentTable(Widget, can_focus=True):
         self.has_asked = False
         """Whether the sessions were asked once."""
         self._marked = ""
+        """The id of the marked session; empty if none was marked yet."""
         self._first = 0
+        """The place of the first session that is visible."""
 
     @property
     def row(self) -> AgentRow | None:
@@ -70,16 +72,17 @@ class AgentTable(Widget, can_focus=True):
         self._marked = session_id
 
     def show(self, rows: list[AgentRow]) -> None:
-        """Show these sessions. The marked one stays marked at its new place; if it is gone, its
-        neighbour is marked.
+        """Show these sessions. The marked one stays marked at its new place; if it is gone, the one
+        that is at its old place is marked.
         """
-        index = self._marked_index
+        old_index = self._marked_index
         self.rows, self.has_asked = rows, True
         if self.row is None and rows:
-            self._marked = rows[min(index, len(rows) - 1)].id
+            self._marked = rows[min(old_index, len(rows) - 1)].id
         self.refresh(layout=True)
 
     def move(self, by: int) -> None:
+        """Mark the session that is so many below, or the last one; above, if `by` is negative."""
         if self.rows:
             index = max(0, min(len(self.rows) - 1, self._marked_index + by))
             self._marked = self.rows[index].id
@@ -88,7 +91,8 @@ class AgentTable(Widget, can_focus=True):
 
     @property
     def _marked_index(self) -> int:
-        return next((at for at, row in enumerate(self.rows) if row.id == self._marked), 0)
+        """The place of the marked session; 0 if there is none."""
+        return next((place for place, row in enumerate(self.rows) if row.id == self._marked), 0)
 
     def get_content_height(self, _container: Size, _viewport: Size, _width: int) -> int:
         return max(LINES, LINES * len(self.rows))
@@ -104,12 +108,15 @@ class AgentTable(Widget, can_focus=True):
         return Content("\n").join(chain.from_iterable(map(self._lines, visible_rows)))
 
     def on_click(self, event: events.Click) -> None:
+        """Mark the session that was clicked."""
         index = self._first + event.y // LINES
         if 0 <= index < len(self.rows):
             self.move(index - self._marked_index)
 
     def _lines(self, row: AgentRow) -> tuple[Content, Content]:
-        """A session in two lines: what it is, and what it says last."""
+        """A session in two lines: its state, id, folder and title, with cost and age at the right; and
+        below what it says last, or asks.
+        """
         width = max(20, self.size.width)
         is_marked = row.id == self._marked
         age = format_age(row.record.started_at, datetime.now(UTC))
@@ -144,6 +151,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         self._rings = settings.bell_after > 0
         self._watch = AgentWatch()
         self._known_questions: set[str] | None = None
+        """The questions of the last reading, as the ids of session and question; None before it."""
         self._session_to_end = ""
         """The id of the session that ends if the user confirms it; empty without a question."""
         self._reports_focus = False
@@ -191,8 +199,9 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
     # Keys
 
     async def on_key(self, event: events.Key) -> None:
-        """Handle a key of the list: the answer to whether a session ends, an action, or a key for
-        the shown question. Keys typed in its text field are left to that.
+        """Handle a key while the list has the focus: as the answer to whether a session ends, as an
+        action of the list, or as a key for the shown question. In the text field of the question, keys
+        are left to the field.
         """
         if self.panel is not None and self.panel.has_focus_within:
             return
@@ -219,13 +228,14 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             self._say("The question stays open. q leaves the list.")
 
     def on_descendant_focus(self) -> None:
+        """Show the keys for what has the focus now; the panel of a question returns it to the list."""
         if self.panel is not None and self.focused is self.panel:
             self.table.focus()  # Esc in its field; the keys of the list answer, too
         elif not self._session_to_end:
             self._show_foot()
 
     def _open(self) -> None:
-        """Attach to the marked session, or say why it cannot be attached."""
+        """End the app with the marked session as its result, or say why it cannot be attached to."""
         row = self.table.row
         if row is None:
             return
@@ -284,24 +294,26 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
 
     @on(AgentTable.Marked)
     async def _show_question(self) -> None:
-        """Show the question of the marked session instead of the one that is shown."""
+        """Show the question of the marked session, or none if it has none. A question that is shown
+        already stays as it is.
+        """
         row = self.table.row
         question = row.question if row is not None else None
-        question_key = (
-            (row.id, question.question_id) if row is not None and question is not None else None
-        )
+        question_key = None
+        if row is not None and question is not None:
+            question_key = (row.id, question.question_id)
         if question_key == self._shown_question:
             return
         self._shown_question = question_key
         await self._close_panel()
-        if row is not None and question is not None:
+        if question is not None:
             self.panel = make_panel(question, self._answer_keys)
             await self.mount(self.panel, before=self._foot)
         if not self._session_to_end:
             self._show_foot()
 
     async def _close_panel(self) -> None:
-        """Remove the shown question; the list gets its focus."""
+        """Remove the shown question. If it had the focus, the list gets it."""
         if self.panel is None:
             return
         panel, self.panel = self.panel, None
@@ -313,6 +325,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
     # The list
 
     def _poll(self) -> None:
+        """Read the list, unless it is being read."""
         if not self._is_reading:
             self._is_reading = True
             self.run_worker(self._read_once())
@@ -337,15 +350,16 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         await self._show_question()
 
     def _mark_next_question(self) -> None:
-        """Mark the next session that waits, after an answer. If the same session asks again, it
-        stays marked.
+        """After an answer, mark the first session with a question. If the marked session still has
+        one, it stays marked, and the next reading looks again.
         """
         row = self.table.row
-        if not self._is_answered or (row is not None and row.question is not None):
+        marked_has_question = row is not None and row.question is not None
+        if not self._is_answered or marked_has_question:
             return
-        waiting = next((row for row in self.table.rows if row.question is not None), None)
-        if waiting is not None:
-            self.table.mark(waiting.id)
+        rows_with_question = [row for row in self.table.rows if row.question is not None]
+        if rows_with_question:
+            self.table.mark(rows_with_question[0].id)
         self._is_answered = False
 
     def _ring_for(self, rows: list[AgentRow]) -> None:
@@ -353,17 +367,21 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         questions = {
             f"{row.id} {row.question.question_id}" for row in rows if row.question is not None
         }
-        # At the first reading all questions would be new.
-        is_new = self._known_questions is not None and questions - self._known_questions
+        is_first_reading = self._known_questions is None  # then all questions would be new
+        new_questions = questions - (self._known_questions or set())
         self._known_questions = questions
-        if is_new and self._rings and not (self._reports_focus and self.app_focus):
+        if is_first_reading or not new_questions or not self._rings:
+            return
+        user_looks_here = self._reports_focus and self.app_focus
+        if not user_looks_here:
             self.bell()
 
     def _show_head(self, rows: list[AgentRow]) -> None:
+        """Show how many sessions there are, and how many are in each state."""
         counts = Counter(row.state for row in rows)
-        parts = [f"{counts[state]} {state}" for state in MARKS if state in counts]
+        state_texts = [f"{counts[state]} {state}" for state in MARKS if state in counts]
         title = f"ouro · {plural(len(rows), 'background session')}"
-        self._head.update(" · ".join([title, *parts]))
+        self._head.update(" · ".join([title, *state_texts]))
 
     def _show_foot(self) -> None:
         """Show the keys of the list or of the shown question."""

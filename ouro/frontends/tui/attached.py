@@ -21,6 +21,7 @@ class AttachedScreen(ConversationScreen):
     """A conversation whose session runs in another process."""
 
     has_ended = False
+    """Whether the session has ended while it was shown."""
 
     def _make_turns(self) -> TurnQueue:
         return RemoteTurns(self, self)
@@ -52,7 +53,9 @@ class AttachedScreen(ConversationScreen):
         self.show(Notice(text, "warning"))
 
     def run_here(self, text: str) -> bool:
-        """Run a command of the screen; returns False if the session has to run it."""
+        """Start to run a command if it is one of the screen; returns False if the session has to run
+        it.
+        """
         command = find_command(text[1:].partition(" ")[0].lower())
         if command is None or command.name not in SCREEN_COMMANDS:
             return False
@@ -63,7 +66,7 @@ class AttachedScreen(ConversationScreen):
         return True
 
     async def _run_here(self, text: str) -> None:
-        """Run a command of the screen itself."""
+        """Run a command of the screen itself, which the front end shows before its first output."""
         front_end = self._app.front_end
         front_end.typed_command = text
         try:
@@ -95,7 +98,9 @@ class AttachedApp(OuroApp):
 
     @property
     def end_hint(self) -> str:
-        """The line in the terminal after the end, which names how to continue."""
+        """The line in the terminal after the end, which names how to continue; empty if no session was
+        shown.
+        """
         session = self.turns.session
         if session is None:
             return ""
@@ -116,9 +121,7 @@ class AttachedActions(KeyActions):
             self._turns.say(Draft("/tasks"))
 
     def rewind(self) -> None:
-        """Let the session ask for the message to rewind to. While a turn runs, Esc interrupts it
-        instead.
-        """
+        """Let the session ask for the message to rewind to. While a turn runs, interrupt it instead."""
         if self._turns.running:
             self.interrupt()
         else:

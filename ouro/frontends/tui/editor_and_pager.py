@@ -19,12 +19,11 @@ BACK_TO_OURO = "The conversation is in the scrollback above. Enter returns to ou
 
 
 async def edit(app: App[Any], text: str) -> str:
-    """Edit a text in the user's editor; returns the new text. Raises UsageError if there is no
-    editor, or it failed.
+    """Edit a text in the user's editor; returns the new text, without the newline that editors add at
+    its end. Raises UsageError if there is no editor, or it failed.
     """
-    return (await _lend_terminal(app, edit_text("message.md", text, sys.__stdout__))).removesuffix(
-        "\n"
-    )
+    new_text = await _lend_terminal(app, edit_text("message.md", text, sys.__stdout__))
+    return new_text.removesuffix("\n")
 
 
 async def open_file(app: App[Any], path: Path, line: int) -> None:
@@ -35,7 +34,9 @@ async def open_file(app: App[Any], path: Path, line: int) -> None:
 
 
 async def page(app: App[Any], text: str) -> None:
-    """Show a text in the pager. Raises UsageError if there is no pager, or it failed."""
+    """Show a text in the pager: $PAGER, else less or more. Raises UsageError if there is none, or it
+    failed.
+    """
     command = os.environ.get("PAGER") or next(filter(shutil.which, ("less", "more")), "")
     if not command:
         raise UsageError("No pager was found.", "Set PAGER, or use /export.")
@@ -50,7 +51,7 @@ async def print_text(app: App[Any], text: str) -> None:
 
 
 async def _print(text: str) -> str:
-    """Write to the terminal, and wait for a line from it."""
+    """Write to the terminal, and wait for a line from it. The result, for `_lend_terminal`, is empty."""
     output = sys.__stdout__
     if output is not None:
         output.write(text)
@@ -61,8 +62,9 @@ async def _print(text: str) -> str:
 
 
 async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
-    """Give the terminal to the program that `work` runs; returns the result of `work`. The session
-    continues meanwhile.
+    """Give the terminal to the program that `work` runs, until it ends; returns the result of `work`,
+    or raises its error. The session continues meanwhile. Raises UsageError if the terminal cannot run
+    another program.
     """
     outcome: str | BaseException
     try:

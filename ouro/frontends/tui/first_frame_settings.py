@@ -1,8 +1,8 @@
-"""FirstFrameSettings: what the first frame shows of the settings, and its copy for the next start: to
-read it from YAML took a third of the time to the first frame.
+"""FirstFrameSettings: what the first frame shows of the settings, and a copy of it for the next start.
 
-The copy is for one state of `config.yaml` and one version of ouro. It is not used if a variable may
-set something else; without it, or if it is damaged, the settings are read.
+With the copy, a start need not read the settings from YAML, which took a third of the time to the
+first frame. The copy is for one state of `config.yaml` and one version of ouro. It is not used if a
+variable may set something else; without it, or if it is damaged, the settings are read.
 """
 
 from __future__ import annotations
@@ -38,16 +38,18 @@ class FirstFrameSettings:
 
 
 def load_first_frame_settings(version: str) -> FirstFrameSettings:
-    """The settings of the user, from the copy if it is still true. Raises ConfigError for settings
-    that are not valid.
+    """The settings of the user: from the copy if it is still true, else from their files, after which
+    a new copy is written if it can be. Raises ConfigError for settings that are not valid.
     """
     stamp = _make_stamp(version)
-    if stamp and (copy := _read_copy(stamp)) is not None:
+    may_use_copy = stamp != ""
+    copy = _read_copy(stamp) if may_use_copy else None
+    if copy is not None:
         return copy
     from ouro.settings_sources import load_settings  # with YAML: 15 ms
 
     settings = first_frame_settings_of(load_settings())
-    if stamp and _can_be_copied(settings):
+    if may_use_copy and _can_be_copied(settings):
         _write_copy(stamp, settings)
     return settings
 
@@ -61,7 +63,10 @@ def first_frame_settings_of(settings: Settings) -> FirstFrameSettings:
 
 
 def _make_stamp(version: str) -> str:
-    """What must be the same at the next start; empty if a variable may set a setting."""
+    """What must be the same at the next start for the copy to be true: the version, and the state of
+    the file of the settings. It is empty if there can be no copy, because a variable may set a
+    setting, or the file cannot be looked at.
+    """
     if any(name.startswith("OURO_") and name != "OURO_HOME" for name in os.environ):
         return ""
     try:
@@ -78,8 +83,8 @@ def _copy_path() -> Path:
 
 
 def _can_be_copied(settings: FirstFrameSettings) -> bool:
-    """Whether the copy would hold all: an own theme is in another file, and a word of the copy has
-    no space.
+    """Whether a copy can have all of the settings. It cannot if the user has an own theme, which is in
+    another file, or if a name has a space, which separates the words of the copy.
     """
     names = [*settings.status, *settings.keys, *chain.from_iterable(settings.keys.values())]
     is_built_in = settings.theme in (*THEMES, "auto")
@@ -104,7 +109,9 @@ def _write_copy(stamp: str, settings: FirstFrameSettings) -> None:
 
 
 def _with_checksum(stamp: str, body: str) -> str:
-    """A copy: its stamp, and a checksum, by which a damaged one is not taken for settings."""
+    """The text of a copy: in its first line the stamp and a checksum of the body, by which a damaged
+    copy is known, and below it the body.
+    """
     return f"{stamp} {binascii.crc32(body.encode())}\n{body}"
 
 
@@ -112,7 +119,7 @@ def _read_copy(stamp: str) -> FirstFrameSettings | None:
     """The settings of the copy; None if it has another stamp, is damaged, or there is none."""
     try:
         text = _copy_path().read_text(encoding="utf-8")
-        body = text.partition("\n")[2]
+        _first_line, _, body = text.partition("\n")
         if text != _with_checksum(stamp, body):
             return None
         theme, editing, bell_after, syncs, status, *rows = body.split("\n")

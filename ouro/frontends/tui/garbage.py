@@ -1,4 +1,4 @@
-"""Garbage collection that no key waits for: short while the screen changes, long when it is idle."""
+"""IdleCollector: garbage collection that no key waits for: long ones only while ouro is idle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ NEW_OBJECTS = 5_000
 50,000 a key waited for 45 ms.
 """
 NEVER = 10_000
-"""Collections of a generation after which the next older one is collected, too."""
+"""After so many collections of a generation, Python also collects the next older one. In practice it
+never does.
+"""
 IDLE_SECONDS = 1.0
 """Seconds without a key after which nobody waits for the screen."""
 FULL_COLLECTION_EVERY = 20
@@ -20,7 +22,9 @@ FULL_COLLECTION_EVERY = 20
 
 
 def shorten_collections() -> None:
-    """From now on Python collects only new objects by itself."""
+    """From now on Python itself collects only new objects, which is short. IdleCollector does the
+    rest.
+    """
     gc.set_threshold(NEW_OBJECTS, NEVER, NEVER)
 
 
@@ -53,10 +57,14 @@ class IdleCollector:
             self._call_later(IDLE_SECONDS, self._collect_if_idle)
 
     def _collect_if_idle(self) -> None:
-        """Collect if no key was pressed for a moment, else try again later."""
+        """Collect if no key was pressed for IDLE_SECONDS, else look again after as long. One of
+        FULL_COLLECTION_EVERY collections visits all objects.
+        """
         if self._clock() - self._pressed_at() < IDLE_SECONDS:
             self._call_later(IDLE_SECONDS, self._collect_if_idle)
             return
         self._is_scheduled = False
         self._collections += 1
-        self._collect(2 if self._collections % FULL_COLLECTION_EVERY == 0 else 1)
+        is_full = self._collections % FULL_COLLECTION_EVERY == 0
+        oldest_generation = 2 if is_full else 1
+        self._collect(oldest_generation)

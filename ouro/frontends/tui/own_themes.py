@@ -26,7 +26,9 @@ def add_own_themes() -> list[str]:
 
 
 def _read_theme(name: str) -> dict[str, str]:
-    """The colours of a theme file; what it does not set is that of its base. Raises ConfigError."""
+    """The colours of a theme of the user; those that its file does not set are those of its base.
+    Raises ConfigError if the file is not valid.
+    """
     path = get_themes_dir() / f"{name}.yaml"
     shown_path = tilde(path)
     table = read_yaml(path, shown_path)

@@ -33,7 +33,9 @@ _PROMPT_ACTIONS = {"search_history", "editor", "paste_image", "help", "rewind"}
 
 
 async def palette_choices(session: Session, keymap: Keymap) -> list[Choice]:
-    """Everything that the palette offers; each value begins with its kind: `model:sonnet`."""
+    """All choices of the palette. The value of each begins with its kind, which `run_choice` reads:
+    `model:sonnet`.
+    """
     reading = asyncio.gather(
         _session_choices(session),
         _model_choices(session),
@@ -60,11 +62,13 @@ def _built_in_choices(session: Session, keymap: Keymap) -> list[Choice]:
 
 
 def _key_choices(keymap: Keymap) -> Iterator[Choice]:
+    """Yield the actions that have a key and that the app can carry out by their names."""
     for action in ACTIONS:
-        is_offered = action.place == "app" and not action.run
-        if not (is_offered or action.name in _PROMPT_ACTIONS) or not keymap.keys(action.name):
-            continue
-        yield Choice(f"key:{action.name}", action.help, f"key · {keymap.key_text(action.name)}")
+        is_of_app = action.place == "app" and not action.run
+        is_offered = is_of_app or action.name in _PROMPT_ACTIONS
+        if is_offered and keymap.keys(action.name):
+            detail = f"key · {keymap.key_text(action.name)}"
+            yield Choice(f"key:{action.name}", action.help, detail)
 
 
 async def _session_choices(session: Session) -> list[Choice]:
@@ -74,8 +78,8 @@ async def _session_choices(session: Session) -> list[Choice]:
     except (OuroError, OSError) as error:
         log.warning("the palette lists no sessions: %s", error)
         return []
-    here = (info for info in all_sessions if session.session_catalog.is_here(info.project))
-    others = [info for info in here if info.id != session.id]
+    is_here = session.session_catalog.is_here
+    others = [info for info in all_sessions if is_here(info.project) and info.id != session.id]
     return [_session_choice(info) for info in others[:MAX_SESSIONS]]
 
 
@@ -85,7 +89,7 @@ def _session_choice(info: SessionInfo) -> Choice:
 
 
 async def _model_choices(session: Session) -> list[Choice]:
-    """The models that can be used; none if their servers do not answer in time."""
+    """The models that can be used; none if their list cannot be read within MODELS_TIMEOUT."""
     try:
         async with asyncio.timeout(MODELS_TIMEOUT):
             models = await session.models()
@@ -108,8 +112,8 @@ def _file_choices(session: Session) -> list[Choice]:
 
 
 async def run_choice(app: OuroApp, choice: str) -> None:
-    """Carry out a choice of the palette: run a command or key, open a session or page, or insert a
-    file.
+    """Carry out a choice of the palette: run a command or key, use a model, open a session, setting or
+    page, or insert a file. A command that needs an argument is put into the prompt instead.
     """
     kind, _, name = choice.partition(":")
     prompt, front_end = app.conversation.prompt, app.front_end
@@ -133,18 +137,23 @@ async def run_choice(app: OuroApp, choice: str) -> None:
 
 
 def _needs_argument(session: Session, command: str) -> bool:
-    """Whether a command needs an argument, so that the user must type one: `/btw <question>`. A
-    custom command with an optional argument counts too.
+    """Whether the user should type an argument for a command: if it needs one (`/btw <question>`), or
+    if it is a custom command with an optional argument.
     """
-    label = _label_of(matching_commands(session, command.strip().removeprefix("/")), command)
-    return "<" in label or (label.endswith("]") and not _is_built_in(label))
+    choices = matching_commands(session, command.strip().removeprefix("/"))
+    label = _label_of(choices, command)
+    is_needed = "<" in label
+    is_optional = label.endswith("]")
+    return is_needed or (is_optional and not _is_built_in(label))
 
 
 def _label_of(choices: Sequence[Choice], command: str) -> str:
+    """The label of the choice with this value; empty if there is none."""
     return next((choice.label for choice in choices if choice.value == command), "")
 
 
 def _is_built_in(label: str) -> bool:
+    """Whether the command with this label, `/NAME …`, is one of ouro's own."""
     from ouro.commands.builtin import find_command
 
     return find_command(label.split()[0].removeprefix("/")) is not None

@@ -58,9 +58,13 @@ THEMES: dict[str, ThemeColors] = {
 
 
 def theme_for(background: str) -> str:
-    """The theme for a background in the notation of terminals (`rgb:fbfb/fafa/f7f7`)."""
+    """The theme `light` or `dark` for a background in the notation of terminals, which is
+    `rgb:fbfb/fafa/f7f7`. For any other text it is `dark`.
+    """
     match = _RGB_ANSWER.match(background)
-    shares = [int(part, 16) / (16 ** len(part) - 1) for part in match.groups()] if match else [0]
+    if match is None:
+        return "dark"
+    shares = [int(digits, 16) / (16 ** len(digits) - 1) for digits in match.groups()]
     return "light" if sum(shares) / len(shares) > 0.5 else "dark"
 
 
@@ -78,17 +82,17 @@ def has_few_colors() -> bool:
 
 
 def _is_dark(background: str) -> bool:
-    """Whether a background is dark; one that the terminal chooses counts as dark."""
+    """Whether a background `#rrggbb` is dark; one that the terminal chooses counts as dark."""
     if not background.startswith("#"):
         return True
-    return sum(int(background[at : at + 2], 16) for at in (1, 3, 5)) < 3 * 128
+    red, green, blue = (int(background[place : place + 2], 16) for place in (1, 3, 5))
+    return red + green + blue < 3 * 128
 
 
 def make_theme(name: str, colors: ThemeColors) -> Theme:
     """The Textual theme with these colours; `$mark`, `$muted`, `$faint` and `$edge` are ours."""
     from textual.theme import Theme  # the first frame is drawn before Textual is imported
 
-    # Textual's style sheets name these two in every `ansi` theme.
     return Theme(
         name=name,
         dark=_is_dark(colors["background"]),
@@ -117,6 +121,7 @@ def make_theme(name: str, colors: ThemeColors) -> Theme:
             "input-selection-foreground": colors["background"],
             "screen-selection-background": colors["info"],
             "screen-selection-foreground": colors["background"],
+            # Textual's style sheets name these two in every `ansi` theme.
             "ansi-background": colors["background"],
             "ansi-foreground": colors["text"],
         },

@@ -39,12 +39,13 @@ class CommentSheet(Sheet[str | None], Generic[K]):
     def __init__(
         self, frame: SheetFrame, lines: Widget, field: CommentField, comments: dict[K, str]
     ) -> None:
-        """`lines`: the widget with the lines, which shows `comments`."""
+        """`lines` is the widget with the lines, which also shows `comments`, by their lines."""
         super().__init__(frame)
         self._lines_widget = lines
         self._field = field
         self._comments = comments
         self._asked_to_discard = False
+        """Whether the key before was an Esc that would have discarded the comments."""
 
     @property
     @abstractmethod
@@ -56,6 +57,7 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         """All comments as one message."""
 
     def action_send(self) -> None:
+        """Close with the message of all comments, also the one that is being written."""
         if self._field.display:
             self._keep_comment()
         self.dismiss(self._message() or None)
@@ -77,7 +79,9 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         self._keep_comment()
 
     def _take_comment_key(self, key: str) -> bool:
-        """Handle Enter and Delete on a line; returns whether it did so."""
+        """Write or remove a comment, on Enter and Delete; returns whether the key did so. It does not
+        while a comment is written, or if the marked line cannot have one.
+        """
         if self._asked_to_discard:
             self._asked_to_discard = False
             self.key_line.show_keys()

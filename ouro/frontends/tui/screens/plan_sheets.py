@@ -30,8 +30,8 @@ _COMMENT_MARK = "  ← "
 
 
 async def edit_plan(app: App[Any], plan: PlanApproval) -> str:
-    """Let the user change the plan that is asked about; returns the new text, or an empty one if it
-    is unchanged.
+    """Let the user change the plan that is asked about, and save it. Returns the new text; empty if
+    the plan is unchanged.
     """
     old_text = plan.text
     text = await show_sheet(app, TextSheet("The plan", old_text))
@@ -56,6 +56,7 @@ class _PlanLines(RowList[int]):
         self._comments = comments
 
     def cells(self, number: int, is_marked: bool, width: int) -> Iterable[Cell]:
+        """The number of a line, the line, and the comment on it, for which the line is cut."""
         text, comment = self._line_and_comment(number)
         yield f"{number:>3} ", "detail"
         yield cut(text, max(1, self._line_width(width, comment))), "marked" if is_marked else ""
@@ -63,23 +64,27 @@ class _PlanLines(RowList[int]):
             yield f"{_COMMENT_MARK}{comment}", "found"
 
     def cut_line(self) -> str:
-        """The whole marked line with its comment; empty if the list shows all of it."""
+        """The marked line, and below it the comment on it, if the list cannot show all of them; else
+        empty.
+        """
         if self.marked is None:
             return ""
         width = self.scrollable_content_region.width - 2
         text, comment = self._line_and_comment(self.marked)
-        line_width = len(f"{self.marked:>3} {text}{_COMMENT_MARK}{comment}" if comment else text)
-        is_whole = len(text) <= self._line_width(width, comment) and line_width <= width
-        return (
-            "" if is_whole else "\n".join(filter(None, [text.strip(), comment and f"← {comment}"]))
-        )
+        row = f"{self.marked:>3} {text}{_COMMENT_MARK}{comment}" if comment else text
+        is_whole = len(text) <= self._line_width(width, comment) and len(row) <= width
+        if is_whole:
+            return ""
+        note = f"← {comment}" if comment else ""
+        return "\n".join(filter(None, [text.strip(), note]))
 
     def _line_and_comment(self, number: int) -> tuple[str, str]:
+        """The text of the line, and the comment on it, which is empty if there is none."""
         text = clean(self._lines[number - 1]).replace("\t", "  ")
         return text, self._comments.get(number, "")
 
     def _line_width(self, width: int, comment: str) -> int:
-        """How many columns of a line are shown."""
+        """How many columns of a line are shown beside its number: with a comment about half of them."""
         return width // 2 - 6 if comment else width - 4
 
 

@@ -27,7 +27,7 @@ _PYTE_COLORS = {
     "brightbrown": "bright_yellow",
     "bfightmagenta": "bright_magenta",
 }
-"""pyte's names that rich does not know."""
+"""pyte's names of colours that rich does not know."""
 
 
 class ProgramScreen(Protocol):
@@ -127,15 +127,20 @@ class PtyView(Widget, can_focus=True):
         return text
 
     def _code(self, event: events.Key) -> str:
-        """The text that a key sends to the program; empty if it sends nothing."""
-        if code := self._pty.key_codes(event.key):
+        """The text that a key sends to the program; empty if it sends nothing. Alt with a character is
+        sent as Esc and the character.
+        """
+        code = self._pty.key_codes(event.key)
+        if code:
             return code
         key = event.key.removeprefix("alt+")
-        if key != event.key and len(key) == 1:
+        is_alt_character = key != event.key and len(key) == 1
+        if is_alt_character:
             return f"\x1b{key}"
         return event.character or ""
 
     async def _type(self, text: str) -> None:
+        """Type a text into the program; if it does not take it, show a warning."""
         try:
             await self._pty.type(text)
         except ToolError as error:
@@ -171,6 +176,7 @@ class PtySheet(ModalScreen[None]):
         self.dismiss(None)
 
     def _check_program(self) -> None:
+        """Close the sheet if the program has ended, and say whether it hides what is typed."""
         if self._pty.exit_code is not None:
             self.dismiss(None)
             return
@@ -178,7 +184,7 @@ class PtySheet(ModalScreen[None]):
 
 
 def _style(cell: Any, *, is_cursor: bool) -> Style:
-    """The style of a cell of a terminal."""
+    """The style of a cell of a terminal. The cursor reverses its cell."""
     return Style(
         color=_color(cell.fg),
         bgcolor=_color(cell.bg),
@@ -190,15 +196,16 @@ def _style(cell: Any, *, is_cursor: bool) -> Style:
 
 
 def _color(name: str) -> Color | None:
-    """The colour of a terminal as a colour of Rich. None is the default colour, or one that Rich
-    does not know.
+    """The colour that pyte calls `name`, as a colour of rich. None is the default colour, or one that
+    rich does not know.
     """
     if name == "default":
         return None
     name = _PYTE_COLORS.get(name, name)
     is_hex = len(name) == 6 and all(letter in "0123456789abcdef" for letter in name.lower())
-    spec = f"#{name}" if is_hex else name.replace("bright", "bright_", 1)
+    with_underscore = name.replace("bright", "bright_", 1).replace("__", "_")
+    rich_name = f"#{name}" if is_hex else with_underscore
     try:
-        return Color.parse(spec.replace("__", "_"))
+        return Color.parse(rich_name)
     except ColorParseError:
         return None

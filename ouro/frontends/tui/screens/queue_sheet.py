@@ -34,6 +34,7 @@ class _QueueRows(RowList[QueueRow]):
     """The queued messages, one line each."""
 
     def cells(self, row: QueueRow, is_marked: bool, width: int) -> Iterable[Cell]:
+        """The number of a message, an arrow if it steers the turn, and its text in one line."""
         place, text, steers = row
         label = f"{place + 1} {'→ ' if steers else ''}"
         yield label, "detail"
@@ -60,8 +61,11 @@ class QueueSheet(Sheet[None]):
         self.run_worker(self._edit())
 
     def _fill(self) -> None:
-        steering = len(self._queue.steering)
-        rows = [(place, text, place < steering) for place, text in enumerate(self._queue.waiting)]
+        """Show the queue as it is now, if it has changed. The first messages steer the turn."""
+        steering_count = len(self._queue.steering)
+        rows = [
+            (place, text, place < steering_count) for place, text in enumerate(self._queue.waiting)
+        ]
         if rows != self._rows.rows:
             self._rows.show(rows, "No message waits.", keep=False)
             self._rows.styles.height = max(1, len(rows))
@@ -86,19 +90,24 @@ class QueueSheet(Sheet[None]):
         return True
 
     async def _edit(self) -> None:
-        """Edit the marked message in a sheet. One that was delivered meanwhile is not changed."""
+        """Edit the marked message in a sheet. An empty text changes nothing, and neither does an edit
+        of a message that was delivered meanwhile.
+        """
         row = self._rows.marked
         if row is None:
             return
         place, old_text, _ = row
         text = await show_sheet(self.app, TextSheet("Queued message", old_text))
         waiting = self._queue.waiting
-        # Meanwhile it may have been delivered, and the others moved up.
-        if text and text.strip() and old_text in waiting:
-            place = place if waiting[place : place + 1] == (old_text,) else waiting.index(old_text)
-            self._queue.change(place, text.strip())
-            self._show_place(place)
+        if not text or not text.strip() or old_text not in waiting:
+            return
+        has_same_place = waiting[place : place + 1] == (old_text,)
+        if not has_same_place:  # messages before it were delivered
+            place = waiting.index(old_text)
+        self._queue.change(place, text.strip())
+        self._show_place(place)
 
     def _show_place(self, place: int) -> None:
+        """Show the queue again, with the mark at this place."""
         self._fill()
         self._rows.action_move(place - self._rows.place)

@@ -19,6 +19,9 @@ class Layout(Compositor):
         self._last_map: CompositorMap = {}
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
+        """Place all widgets, compared with the last time that this was done and not with a map that was
+        made meanwhile.
+        """
         self._full_map = self._last_map
         result = super().reflow(parent, size)
         self._last_map = self._full_map

@@ -14,7 +14,7 @@ _DISCARD_KEYS: Keys = (("Ctrl+S", "uses it"), ("Esc", "again discards your chang
 
 
 class TextSheet(Sheet[str | None]):
-    """A text for the user to change; the result is None if they discard their changes."""
+    """A text for the user to change. Its result is the text; None if the user discards the changes."""
 
     BINDINGS = [  # noqa: RUF012 (Textual's own form)
         Binding("ctrl+s", "use", show=False, priority=True),
@@ -40,6 +40,7 @@ class TextSheet(Sheet[str | None]):
             self.key_line.show_message(str(error), "-failed")
 
     def action_close(self) -> None:
+        """Close without a result; if the text was changed, only at the second time."""
         if self._area.text == self._old_text or self._asked_to_discard:
             self.dismiss(None)
             return

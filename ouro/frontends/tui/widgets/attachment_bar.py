@@ -38,7 +38,9 @@ class AttachmentBar(Widget):
         self._text = ""
 
     def look_at(self, text: str) -> None:
-        """Show the attachments of a text, once the user has stopped typing for a moment."""
+        """Show the attachments of a text, once the user has stopped typing for _LOOK_DELAY. A text
+        without `@` has none.
+        """
         if "@" not in text:
             self._text, self.chips = "", ()
         elif text != self._text:
@@ -46,6 +48,7 @@ class AttachmentBar(Widget):
             self.run_worker(self._find_attachments(text), exclusive=True)
 
     async def _find_attachments(self, text: str) -> None:
+        """After _LOOK_DELAY, find the attachments of a text, and show them if it is still the text."""
         await asyncio.sleep(_LOOK_DELAY)
         attachments = await self._find(text)
         if text == self._text:
@@ -65,24 +68,28 @@ class AttachmentBar(Widget):
         return Content("\n").join(self._rows(self.size.width))
 
     def _rows(self, width: int) -> list[Content]:
-        """The rows of chips, as many in each as fit; the last one counts those that do not. An
-        attachment with a problem comes first if it would not be seen.
+        """The rows of chips, as many in each as fit; the last one counts those that do not. If an
+        attachment with a problem would not be seen, those with problems come first.
         """
-        rows, hidden = self._fill(self.chips, width)
-        if any(item.problem for item in hidden):
-            rows, _ = self._fill(sorted(self.chips, key=lambda item: not item.problem), width)
+        rows, hidden = self._fill_rows(self.chips, width)
+        if any(chip.problem for chip in hidden):
+            problems_first = sorted(self.chips, key=lambda chip: not chip.problem)
+            rows, _ = self._fill_rows(problems_first, width)
         return rows
 
-    def _fill(
-        self, chips: Sequence[Attachment], width: int
+    def _fill_rows(
+        self, attachments: Sequence[Attachment], width: int
     ) -> tuple[list[Content], Sequence[Attachment]]:
-        """The rows, and the chips that have no room in them."""
+        """The rows of chips in this order, and the attachments that have no room in them, which the
+        last row counts.
+        """
         rows = [Content()]
-        for number, item in enumerate(chips):
-            chip = _chip(item).truncate(max(1, width), ellipsis=True)
-            if rows[-1] and rows[-1].cell_length + len(_GAP) + chip.cell_length > width:
+        for number, attachment in enumerate(attachments):
+            chip = _chip(attachment).truncate(max(1, width), ellipsis=True)
+            row_is_full = rows[-1].cell_length + len(_GAP) + chip.cell_length > width
+            if rows[-1] and row_is_full:
                 if len(rows) == self._max_rows:
-                    hidden = chips[number:]
+                    hidden = attachments[number:]
                     more = Content.styled(f"{_GAP}+{len(hidden)} more", "$muted")
                     room = max(1, width - more.cell_length)
                     rows[-1] = Content.assemble(rows[-1].truncate(room, ellipsis=True), more)
@@ -92,9 +99,10 @@ class AttachmentBar(Widget):
         return rows, ()
 
 
-def _chip(item: Attachment) -> Content:
-    name = clean(item.name)
-    if item.problem:
-        return Content.styled(f"✗ {name}: {clean(item.problem)}", "$warning")
-    size = f" {item.size}" if item.size else ""
+def _chip(attachment: Attachment) -> Content:
+    """An attachment with its size, or with its problem if it has one."""
+    name = clean(attachment.name)
+    if attachment.problem:
+        return Content.styled(f"✗ {name}: {clean(attachment.problem)}", "$warning")
+    size = f" {attachment.size}" if attachment.size else ""
     return Content.assemble((f"@{name}", "$secondary"), (size, "$muted"))

@@ -12,38 +12,41 @@ from ouro.utils.text import byte_size
 
 FOLD_CHARACTERS = 2_000
 FOLD_LINES = 10
+"""A paste with more characters or lines gets a placeholder."""
 _IMAGE_PLACEHOLDER = re.compile(r"\[image \d+: [^\]\n]+\]")
 
 
 @dataclass(slots=True)
 class Placeholders:
-    """The pastes and images behind `[pasted 120 lines]` and `[image 1: PNG, 34 KB]`."""
+    """The pastes and images behind `[pasted 120 lines]` and `[image 1: PNG, 34 KB]`, by these
+    placeholders.
+    """
 
     _pastes: dict[str, str] = field(default_factory=dict)
     _images: dict[str, Image] = field(default_factory=dict)
 
     def fold(self, pasted: str) -> str:
-        """The pasted text without control characters. For a long text, a placeholder is returned
-        that stands for it.
+        """What to put into the prompt for a paste: the text without control characters, or for a long
+        text a placeholder. The same text gets the same placeholder.
         """
         text = pasted_text(pasted)
         lines = len(text.splitlines())
         if len(text) <= FOLD_CHARACTERS and lines <= FOLD_LINES:
             return text
-        if old_placeholder := next(
-            (name for name, old_text in self._pastes.items() if old_text == text), ""
-        ):
-            return old_placeholder
+        for old_placeholder, old_text in self._pastes.items():
+            if old_text == text:
+                return old_placeholder
         size = f"{lines:,} lines" if lines > FOLD_LINES else f"{len(text):,} characters"
-        names = (
-            f"[pasted {size}]",
-            *(f"[pasted {size} #{number}]" for number in range(2, len(self._pastes) + 3)),
-        )
-        placeholder = next(name for name in names if name not in self._pastes)
+        placeholder = f"[pasted {size}]"
+        number = 2
+        while placeholder in self._pastes:  # another paste of the same size
+            placeholder = f"[pasted {size} #{number}]"
+            number += 1
         self._pastes[placeholder] = text
         return placeholder
 
     def add_image(self, image: Image) -> str:
+        """Attach an image; returns its placeholder for the prompt."""
         kind = image.media_type.rpartition("/")[2].upper()
         placeholder = f"[image {len(self._images) + 1}: {kind}, {byte_size(len(image.data))}]"
         self._images[placeholder] = image
@@ -55,13 +58,17 @@ class Placeholders:
         return Draft(text, tuple(image for name, image in self._images.items() if name in text))
 
     def expand_text(self, text: str) -> str:
+        """The text with the pastes instead of their placeholders; those of images stay."""
         for name, pasted in self._pastes.items():
             text = text.replace(name, pasted)
         return text
 
     def restore(self, draft: Draft) -> str:
-        """Return the text of a withdrawn draft; its placeholders refer to its images again."""
-        self._images |= zip(_IMAGE_PLACEHOLDER.findall(draft.text), draft.images, strict=False)
+        """Attach the images of a withdrawn draft again, whose text has their placeholders in the same
+        order. Returns that text.
+        """
+        placeholders = _IMAGE_PLACEHOLDER.findall(draft.text)
+        self._images |= zip(placeholders, draft.images, strict=False)
         return draft.text
 
     def placeholders(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""VimKeys: the modes of Vim in the prompt."""
+"""VimKeys: the keys and modes of Vim in the prompt."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ class VimKeys:
         self._recall = recall
         self._editor = VimEditor(copy=copy)
         self._shown: Selection | None = None
-        """What is selected since the last key."""
+        """The selection of the prompt after the last key."""
 
     @property
     def shown_mode(self) -> str:
+        """The mode, with the keys of a command that is not complete."""
         return f"{self._editor.mode.upper()} {self._editor.pending}".strip()
 
     @property
@@ -59,7 +60,10 @@ class VimKeys:
         self._editor.begin_insert()
 
     def handle(self, event: events.Key) -> bool:
-        """Handle a key; returns False if it keeps its usual meaning."""
+        """Handle a key as Vim does; returns False if it keeps its usual meaning: in the insert mode all
+        but Esc do, and keys that Vim does not know, an Esc that ends nothing, and on empty input those
+        that begin a command. At the first and last line, `k` and `j` go to the history.
+        """
         editor = self._editor
         if editor.mode == "insert":
             if event.key != "escape":
@@ -80,9 +84,11 @@ class VimKeys:
         return True
 
     def _take_over_changes(self) -> None:
-        """Use what has changed the prompt since the last key, such as the mouse or the history.
+        """If the prompt was changed since the last key, such as by the mouse or the history, give its
+        text and cursor to the editor.
 
-        A selection ends behind the cursor of Vim, so that without a change the editor is right.
+        This must not be done without a change: a selection ends behind the cursor of Vim, so that the
+        cursor of the prompt is not that of the editor.
         """
         editor, area = self._editor, self._area
         if (area.text, area.selection) != (editor.text, self._shown):
@@ -93,11 +99,13 @@ class VimKeys:
         return not self._area.text and key in ("/", "?", "!", "#")
 
     def _is_at_edge(self, key: str) -> bool:
-        row = self._area.cursor_location[0]
-        return row == (self._area.document.line_count - 1 if key == "j" else 0)
+        """Whether the cursor is in the last line for `j`, or in the first one for `k`."""
+        row, _ = self._area.cursor_location
+        last_row = self._area.document.line_count - 1
+        return row == (last_row if key == "j" else 0)
 
     def _show(self) -> None:
-        """Bring the prompt to the state of the editor."""
+        """Put the text and the selection of the editor into the prompt."""
         editor, area = self._editor, self._area
         if area.text != editor.text:
             area.replace(editor.text, (0, 0), area.document.end)
@@ -114,5 +122,6 @@ class VimKeys:
         return Selection(start, end) if forwards else Selection(end, start)
 
     def _location(self, offset: int) -> tuple[int, int]:
+        """The row and the column of a place in the text, both from 0."""
         before = self._editor.text[:offset]
         return before.count("\n"), len(before) - before.rfind("\n") - 1
