@@ -289,10 +289,7 @@ class _Completer(Completer):
 
 
 def _key_bindings(repl: Repl, submit: Callable[[Buffer], None]) -> KeyBindings:
-    """The keys of ouro, in addition to those of prompt_toolkit.
-
-    `submit` gets the buffer whose text is entered.
-    """
+    """The keys of ouro, in addition to those of prompt_toolkit. `submit` gets the entered buffer."""
     keys = KeyBindings()
     is_empty = Condition(lambda: not get_app().current_buffer.text)
     is_busy = Condition(lambda: repl.turns.busy)

@@ -251,10 +251,8 @@ async def _run(
     terminal: TextIO,
     may_leave: Callable[[int], bool] | None,
 ) -> OuroApp | int:
-    """Run the app to its end, and close the session. Returns the app, or the exit code if a signal
-    came before there was an app.
-
-    If the user leaves the session to the background, it is hosted here until it ends.
+    """Run the app to its end, and close the session, or host it here until it ends, if the user leaves
+    it to the background. Returns the app, or the exit code if a signal came before there was an app.
     """
     app: OuroApp | None = None
     loop = asyncio.get_running_loop()

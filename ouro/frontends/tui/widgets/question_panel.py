@@ -277,7 +277,7 @@ class QuestionPanel(Vertical, can_focus=True):
         least = max(1, min(2, room - 1) // len(bodies)) if height < BOX_FROM_HEIGHT else 2
         hint = ""
         for body in bodies:
-            # On a short terminal a text gets all rows but those of the choices, else at most a third.
+            # A text gets all rows but those of the choices; on a higher terminal at most a third.
             if height < ALL_AROUND_FROM_HEIGHT:
                 rows = room - choices
             else:
