@@ -214,7 +214,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             self._pass_to_panel(self.panel, event)
 
     def _pass_to_panel(self, panel: QuestionPanel, event: events.Key) -> None:
-        """Let a key answer or scroll the question."""
+        """Let a key of the list scroll the question, or answer it."""
         if event.key in ("pageup", "pagedown"):
             panel.scroll_body(1 if event.key == "pagedown" else -1)
         else:

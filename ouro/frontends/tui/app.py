@@ -440,6 +440,7 @@ class KeyActions:
         await self._front_end.changes.apply(partial(self._use_favorite, step))
 
     async def _use_favorite(self, step: int, session: Session) -> None:
+        """Use the favorite model that is `step` places after the present one, and name it."""
         from ouro.commands.models import use_favorite  # too heavy to import before the first frame
 
         name = await use_favorite(session, step)

@@ -109,8 +109,11 @@ class TerminalDriver(LinuxDriver):
             self.resume_application_mode()
 
     def resume_application_mode(self) -> None:
-        """Use the terminal again, once. The shell continues all processes of the job, and the
-        launcher continues this one: Python handles the second signal in the midst of the first.
+        """Use the terminal again after the process was continued.
+
+        There may be two signals, of the shell, which continues all processes of the job, and of the
+        launcher. Python handles the second one in the midst of the first: that call only notes it, and
+        the loop of the first call looks again.
         """
         self._is_continued = True
         while self._is_continued and not self._is_resuming:
@@ -136,6 +139,7 @@ class TerminalDriver(LinuxDriver):
         self.attrs_before = self._frame.attributes
 
     def stop_application_mode(self) -> None:
+        """Give the terminal back, after writing the output that is still held."""
         if self._held_output is not None:
             self._frame.take_keys()  # the program ended before there was a prompt
         self.take_over()
@@ -143,7 +147,9 @@ class TerminalDriver(LinuxDriver):
         super().stop_application_mode()
 
     def close(self) -> None:
-        """Give up the terminal. What is written afterwards is dropped."""
+        """Give up the terminal. What is written afterwards is dropped, as while another program has
+        it.
+        """
         super().close()
         self.is_lent, self._writer_thread = True, None
 

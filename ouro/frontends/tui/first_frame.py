@@ -241,6 +241,13 @@ class FirstFrame:
     def __init__(
         self, settings: ScreenSettings, size: tuple[int, int], attributes: list[Any], typed: bytes
     ) -> None:
+        """Draw the frame, and start the thread. From now on signals restore the terminal.
+
+        Args:
+            size: the columns and rows of the terminal.
+            attributes: the modes of the terminal before it was made raw.
+            typed: what was typed before.
+        """
         self.attributes = attributes
         """The terminal's original modes, which will be restored."""
         self.has_left = False
@@ -253,7 +260,8 @@ class FirstFrame:
         self._decoder = getincrementaldecoder("utf-8")(errors="replace")
         self._lock = threading.Lock()
         self._is_stopped = False
-        self._readable, self._write_end = os.pipe()
+        """Whether nothing is drawn any more."""
+        self._readable, self._write_end = os.pipe()  # ends the thread
         _restore_at_signals(self)
         _write(_ENTER_SCREEN + (ASK_BACKGROUND if settings.theme == "auto" else ""))
         self._draw()

@@ -55,6 +55,7 @@ def load_first_frame_settings(version: str) -> FirstFrameSettings:
 
 
 def first_frame_settings_of(settings: Settings) -> FirstFrameSettings:
+    """Those of all settings that the first frame needs."""
     tui = settings.tui
     syncs = settings.memory.sync in ("start", "both")
     return FirstFrameSettings(

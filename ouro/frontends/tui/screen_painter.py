@@ -390,9 +390,10 @@ def _kind_of_code(number: str) -> str:
     """
     if len(number) == 1:
         return ""
-    if number.startswith(("4", "10")):
+    if number.startswith(("4", "10")):  # 40 to 49, and 100 to 107 for bright colors
         return "4"
-    return "3" if number.startswith(("3", "9")) else ""
+    sets_color = number.startswith(("3", "9"))  # 30 to 39, and 90 to 97
+    return "3" if sets_color else ""
 
 
 @lru_cache(4096)

@@ -229,6 +229,7 @@ class TranscriptWriter:
             self._show_message(message)
 
     def _show_message(self, message: Message) -> None:
+        """Show the texts and thinking of a complete message, each as a block, in their order."""
         for part in message.parts:
             if isinstance(part, Text) and part.text.strip():
                 self._transcript.add(AnswerBlock(part.text))

@@ -279,19 +279,19 @@ class OneColumnRows(HunkRows):
         return sign, pair.old_number if sign == "-" else pair.new_number
 
     def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
+        """The lines of the rows from `start` to before `end`, one row below the other."""
         rows = self._rows(start, end)
-        olds, news = self._sides(
-            (pair for sign, pair in rows if sign == "-"),
-            (pair for sign, pair in rows if sign != "-"),
-            is_colored,
-        )
+        removed = [pair for sign, pair in rows if sign == "-"]
+        added_or_same = [pair for sign, pair in rows if sign != "-"]
+        olds, news = self._sides(removed, added_or_same, is_colored)
         if is_colored:
             self._mark_words([pair for _, pair in rows], olds, news)
         lines: list[StyledLine] = []
         for sign, pair in rows:
-            is_old = sign == "-"
-            number = pair.old_number if is_old else pair.new_number
-            lines += self._row(sign, number, olds if is_old else news, self._width)
+            if sign == "-":
+                lines += self._row(sign, pair.old_number, olds, self._width)
+            else:
+                lines += self._row(sign, pair.new_number, news, self._width)
         return lines
 
 
@@ -325,6 +325,7 @@ class TwoColumnRows(HunkRows):
         return len(run)
 
     def _extra_lines(self, run: LineRun) -> dict[int, int]:
+        """The extra lines of each row: those of its longer side."""
         room = self._room(self._half)
         extra = _count_extra_lines(run.olds, room, self.row_count)
         for row, lines in _count_extra_lines(run.news, room, self.row_count).items():
@@ -338,6 +339,7 @@ class TwoColumnRows(HunkRows):
         return ("+", pair.new_number) if pair.new_number else ("-", pair.old_number)
 
     def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
+        """The lines of the rows from `start` to before `end`, with both sides in each line."""
         pairs = self._lines[start:end]
         olds, news = self._sides(pairs, pairs, is_colored)
         if is_colored:
@@ -376,14 +378,17 @@ class TwoColumnRows(HunkRows):
         return max(len(pair.old or ""), len(pair.new or "")) > MAX_LINE
 
     def draw_part(self, row: int, first: int, last: int) -> list[StyledLine]:
+        """The lines of a row from `first` to before `last`, with both sides in each line."""
         pair, lines = self._lines[row], (first, last)
-        before, after = (" ", " ") if pair.is_same else ("-", "+")
-        left = right = list[StyledLine]()
+        old_sign, new_sign = (" ", " ") if pair.is_same else ("-", "+")
+        left: list[StyledLine] = []
+        right: list[StyledLine] = []
         if pair.old is not None:
-            left = self._part(before, pair.old_number, pair.old, self._half, lines)
+            left = self._part(old_sign, pair.old_number, pair.old, self._half, lines)
         if pair.new is not None:
-            right = self._part(after, pair.new_number, pair.new, self._half, lines)
+            right = self._part(new_sign, pair.new_number, pair.new, self._half, lines)
         return list(self._side_by_side(left, right))
 
     def _column(self, sign: str, number: int, side: _Side) -> list[StyledLine]:
+        """The lines of one side of a pair; none if the pair has no line there (the number is 0)."""
         return self._row(sign, number, side, self._half) if number else []

@@ -63,6 +63,7 @@ class ReadGroup(TranscriptBlock):
         return "\n\n".join(card.as_markdown() for card in self._cards)
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+        """The line of the cards that are folded together, and below it the other cards."""
         folded_cards, other_cards = self._parts()
         lines: Sequence[StyledLine] = []
         if folded_cards:

@@ -297,6 +297,7 @@ class ToolCard(TranscriptBlock):
         return files is not None and len(files) == 1 and self.title.endswith(files[0].after)
 
     def estimate(self, _: int) -> int:
+        """The approximate number of lines of the card, as it is folded or unfolded now."""
         body = self._body
         if body is None:
             return 1
@@ -306,6 +307,7 @@ class ToolCard(TranscriptBlock):
         return 1 + min(text_size(body), max_lines + 1)  # with the line that counts the others
 
     def as_markdown(self) -> str:
+        """The title and the summary, and the body as a block of code, if there is one."""
         head = f"`{self.title}`"
         if self._display is not None:
             head += f": {tidy(self._display.summary)}"
@@ -446,6 +448,7 @@ class DisplayBlock(TranscriptBlock):
         return _files_of(self._display.body, self._show)
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+        """The whole body behind a margin; of a diff, the files are read only once."""
         body = self._display.body
         if body is None:
             return []

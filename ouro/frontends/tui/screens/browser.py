@@ -72,6 +72,7 @@ class Page:
     """The text beside or below the list, as lines with styles and links."""
 
     def __init__(self, title: str = "", detail: str = "") -> None:
+        """Make a page with a title and a line of details below it; without a title it is empty."""
         self.lines: list[PageLine] = []
         if title:
             self.add(title, "title")

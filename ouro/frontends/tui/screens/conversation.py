@@ -386,6 +386,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
                 pass
 
     def turn_began(self) -> None:
+        """Show that a turn runs; the panels for the time before it close."""
         self.show_state()
         self.resume.close()
         self.start.close()

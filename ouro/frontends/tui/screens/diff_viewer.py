@@ -141,15 +141,16 @@ class DiffViewer(CommentSheet[DiffPlace]):
         event.refresh_styles = not is_first or self.app.theme != self._mounted_theme
 
     def compose(self) -> ComposeResult:
-        # Textual sets these classes after the first layout, and then makes all styles and places
-        # a second time.
+        """Set the classes for the size of the screen before the widgets are made. Textual sets them
+        only after the first layout, and then makes all styles and places a second time.
+        """
         width, height = self.app.size
         for size, breakpoints in (
             (width, self.HORIZONTAL_BREAKPOINTS),
             (height, self.VERTICAL_BREAKPOINTS),
         ):
-            names = [name for least, name in breakpoints if least <= size]
-            self.set_class(True, names[-1])
+            fitting_classes = [name for min_size, name in breakpoints if min_size <= size]
+            self.add_class(fitting_classes[-1])
         yield from super().compose()
 
     def on_resize(self) -> None:

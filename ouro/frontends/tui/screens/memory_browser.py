@@ -216,6 +216,7 @@ class MemoryBrowser(Browser):
         return True
 
     async def _open(self) -> None:
+        """In the list, move the focus to the page of the marked row; in the page, follow its link."""
         if self._page_view.has_focus:
             await self._follow()
         elif self._list.marked is not None:

@@ -137,14 +137,17 @@ class PromptArea(TextArea, inherit_bindings=False):
 
     def _draw_at_once(self) -> None:
         """Draw the change of a key now: Textual's next frame comes up to 17 ms later, and also
-        draws the answer.
+        draws the answer. If Textual must lay the screen out first, or a sheet covers it, it is left to
+        that frame.
         """
         screen = self.screen
-        if screen is self.app.screen and not screen._layout_required and not self.app._batch_count:
-            screen._compositor.update_widgets({self})
-            self.app._display(
-                screen, screen._compositor.render_update(screen_stack=self.app._background_screens)
-            )
+        is_on_top = screen is self.app.screen
+        must_wait = screen._layout_required or self.app._batch_count > 0
+        if not is_on_top or must_wait:
+            return
+        screen._compositor.update_widgets({self})
+        update = screen._compositor.render_update(screen_stack=self.app._background_screens)
+        self.app._display(screen, update)
 
     async def _on_key(self, event: events.Key) -> None:
         """Handle a key, and draw its effect as soon as it is there. A key that is not handled is left
@@ -463,7 +466,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         return (row, before[-1]) if before else super().get_cursor_left_location()
 
     def get_cursor_right_location(self) -> tuple[int, int]:
-        """The same to the right."""
+        """One character to the right, or as Textual does at the end of a line. A joined emoji, a flag
+        and a placeholder count as one character.
+        """
         row, column = self.cursor_location
         after = [edge for edge in self._character_edges(row) if edge > column]
         return (row, after[0]) if after else super().get_cursor_right_location()

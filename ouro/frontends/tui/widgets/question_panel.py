@@ -384,31 +384,24 @@ class PermissionPanel(QuestionPanel):
     FIELD_KEYS = "↑↓ Enter sends · Esc back"
 
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
-        details = {"always": f"rule {escape_invisible(asked.rule)}"}
-        lines = [
-            (
-                f"{PERMIT_LABELS[name]} ({keymap.key_text(_KEYS[name]).lower()})",
-                details.get(name, ""),
-            )
-            for name in asked.choices
-        ]
+        labels_and_details: list[tuple[str, str]] = []
+        for choice in asked.choices:
+            label = f"{PERMIT_LABELS[choice]} ({keymap.key_text(_KEYS[choice]).lower()})"
+            detail = f"rule {escape_invisible(asked.rule)}" if choice == "always" else ""
+            labels_and_details.append((label, detail))
         amount, body = _body(asked.display)
-        title = Static(
-            f"Allow?  {escape_invisible(asked.call.name)}", classes="question--title", markup=False
-        )
+        title_text = f"Allow?  {escape_invisible(asked.call.name)}"
+        title = Static(title_text, classes="question--title", markup=False)
+        size = Static(amount, classes="question--size", markup=False)
+        reason_text = code_content(escape_invisible(asked.reason))
+        reason = Static(reason_text, classes="question--why", markup=False)
         super().__init__(
             asked.question_id,
             keymap,
-            Horizontal(
-                title,
-                Static(amount, classes="question--size", markup=False),
-                classes="question--head",
-            ),
+            Horizontal(title, size, classes="question--head"),
             body,
-            Static(
-                code_content(escape_invisible(asked.reason)), classes="question--why", markup=False
-            ),
-            options=ChoiceList(lines),
+            reason,
+            options=ChoiceList(labels_and_details),
             hint="comment for the agent",
             keys=f"↑↓ Enter · {keymap.key_text('comment')} adds a comment · Esc interrupts",
         )
@@ -417,6 +410,7 @@ class PermissionPanel(QuestionPanel):
         self._shows_change = False
         """Whether a low terminal has shown the first change."""
         self._refusal: PermitChoice = "stop" if "stop" in asked.choices else "no"
+        """What the key that refuses chooses."""
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
         """The function to call for a key; None if it is not an answer. The key of a choice that is
@@ -492,14 +486,14 @@ _DONE = "done"
 class AskPanel(QuestionPanel):
     def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
         question = self._question = asked.question
-        last = [(_OTHER, "")] + ([(_DONE, "Enter")] if question.several else [])
+        last_lines = [(_OTHER, ""), (_DONE, "Enter")] if question.several else [(_OTHER, "")]
         above: list[Widget] = [text_body(code_content(clean(question.text)), "question--asked")]
         # The agent and MCP servers write Markdown; ouro's own questions are plain text.
         if question.details and (asked.of_turn or question.details.startswith("```")):
             above.append(_block_body(AnswerBlock(question.details)))
         elif question.details:
             above.append(text_body(code_content(clean(question.details))))
-        choices = [*((choice, "") for choice in question.choices), *last]
+        lines = [*((choice, "") for choice in question.choices), *last_lines]
         keys = "a digit, or ↑↓ Enter"
         if question.several:
             keys = "digits tick · Enter on the last line sends"
@@ -509,7 +503,7 @@ class AskPanel(QuestionPanel):
             asked.question_id,
             keymap,
             *above,
-            options=ChoiceList(choices, question.several),
+            options=ChoiceList(lines, question.several),
             hint="your answer",
             keys=f"{keys} · Esc: no answer",
         )

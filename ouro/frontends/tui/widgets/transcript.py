@@ -341,6 +341,7 @@ class TranscriptView(LineScroll):
             self.post_message(self.TopReached())
 
     def step(self, lines: int) -> None:
+        """Scroll by so many lines, up if negative. At the top, this asks for earlier messages."""
         if lines < 0 and self.scroll_offset.y == 0:
             self.post_message(self.TopReached())
         super().step(lines)
@@ -375,6 +376,7 @@ class TranscriptView(LineScroll):
         return selected_text(self._blocks.lines(start, end), selection), "\n"
 
     def _rows(self, visible: Region) -> list[Strip]:
+        """The visible rows, without the places that `render_line` adds for a selection."""
         # Read once: Textual computes each of them.
         size, top, selection = self.size, self.scroll_offset.y, self.text_selection
         return [self._strip(y, y + top, size, selection)[0] for y in visible.line_range]
@@ -414,6 +416,7 @@ class TranscriptView(LineScroll):
         return self.screen.get_component_rich_style("screen--selection")
 
     def _cached_strip(self, line: StyledLine, width: int) -> Strip:
+        """A line without marks as a strip of this width, which is made once."""
         strip = self._strips.get((line, width))
         if strip is None:
             strip = Strip(line.segments).crop_extend(0, width, self._palette.text)
