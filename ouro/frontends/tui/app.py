@@ -168,7 +168,7 @@ class OuroApp(App[int], inherit_bindings=False):
         super()._display(screen, renderable)
 
     def action_suspend_process(self) -> None:
-        """Suspend; if no shell could continue ouro, show that."""
+        """Suspend the program; if it was not, because no shell could continue it, show that."""
         super().action_suspend_process()
         if isinstance(self._driver, TerminalDriver) and not self._driver.can_be_continued:
             self.conversation.status.show_message(_NO_SHELL, "warning")

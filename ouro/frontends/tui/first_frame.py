@@ -530,7 +530,8 @@ def _fit(text: str, columns: int, *, from_end: bool = True) -> tuple[str, int]:
     from unicodedata import combining, east_asian_width  # imported late: 1 MB
 
     width, fitting = 0, []
-    for character in reversed(text) if from_end else text:
+    characters = text[::-1] if from_end else text
+    for character in characters:
         size = 2 if east_asian_width(character) in "WF" else 1
         if combining(character):
             size = 0

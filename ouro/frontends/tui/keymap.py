@@ -265,7 +265,8 @@ class Keymap:
         uses it: a key that types a character, or two keys one after the other.
         """
         warnings: list[str] = []
-        for action in (item for item in ACTIONS if item.place == "app"):
+        actions_of_app = [action for action in ACTIONS if action.place == "app"]
+        for action in actions_of_app:
             for key in self._keys[action.name]:
                 if " " in key:
                     reason = "is two keys, which only actions of the prompt can have"
@@ -281,12 +282,11 @@ class Keymap:
 
     def actions_of(self, *places: Place) -> dict[str, str]:
         """The Textual action of each key or chord (`ctrl+x ctrl+e`) in these places."""
-        return {
-            key: action.action
-            for action in ACTIONS
-            if action.place in places
-            for key in self._keys[action.name]
-        }
+        actions: dict[str, str] = {}
+        for action in ACTIONS:
+            if action.place in places:
+                actions.update(dict.fromkeys(self._keys[action.name], action.action))
+        return actions
 
     def sections(self) -> list[tuple[str, list[tuple[str, str]]]]:
         """The sections of the help: the title of each place, and the keys of its actions as they are
@@ -340,10 +340,12 @@ class Keymap:
         )
         for places in (("prompt", "edit", "app"), ("answer", "app"), ("sheet", "app"), *lists):
             owners: dict[str, str] = {}
-            for action in (item for item in ACTIONS if item.place in places):
+            actions = [action for action in ACTIONS if action.place in places]
+            for action in actions:
                 for key in self._keys[action.name]:
                     other = owners.setdefault(key, action.name)
-                    if other != action.name and {other, action.name} & changed:
+                    is_of_user = other in changed or action.name in changed
+                    if other != action.name and is_of_user:
                         raise ConfigError(
                             f"tui.keys: `{key}` is a key of both `{other}` and `{action.name}`.",
                             f"Give one of them another key, or none: `{other}: []`.",

@@ -333,6 +333,7 @@ class TwoColumnRows(HunkRows):
         return dict(sorted(extra.items()))
 
     def source(self, row: int) -> tuple[str, int]:
+        """The sign and the number of the right side of a row; if it is empty there, of the left one."""
         pair = self._lines[row]
         if pair.is_same:
             return " ", pair.new_number

@@ -270,15 +270,16 @@ def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tupl
             continue
         used_cells += cell_len(text[end : atom.end()])  # with the spaces before it
         if used_cells > width:
-            begins_new_line = not keeps_spaces or (not is_spaces and cell_len(atom[0]) <= width)
-            if begins_new_line:
+            is_short_word = not is_spaces and cell_len(atom[0]) <= width
+            if is_short_word or not keeps_spaces:  # it begins a new line
                 if end > start:
                     yield start, end, joint
                     joint = " " if end < atom.start() else ""
                 start = atom.start()
-            while (
-                cut := start + len(_take_cells(text[start : atom.end()], width, at_least_one=True))
-            ) < atom.end():
+            while True:  # cut what is wider than a line
+                cut = start + len(_take_cells(text[start : atom.end()], width, at_least_one=True))
+                if cut >= atom.end():
+                    break
                 yield start, cut, joint
                 start, joint = cut, ""
             used_cells = cell_len(text[start : atom.end()])
@@ -372,8 +373,9 @@ def restyle_spans(
 
 
 def _cut_at(text: str, offset: int, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
-    """Cut a text where a span starts or ends. Yields each piece, with whether it is in a span. The
-    text begins at `offset`, from which the spans are not counted.
+    """Cut a text where a span starts or ends. Yields each piece, with whether it is in a span.
+
+    `offset`: where the text begins in the longer text to which the spans refer.
     """
     cuts = {0, len(text)}
     for span in spans:

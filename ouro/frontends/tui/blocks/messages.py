@@ -278,9 +278,9 @@ class RetryBlock(NoticeBlock):
         self._end = clock() + event.wait
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        self.text = tidy(
-            f"{retry_line(self._event, max(0.0, self._end - self._clock()))} Esc ends it."
-        )
+        """The notice, with the seconds that are left now."""
+        seconds_left = max(0.0, self._end - self._clock())
+        self.text = tidy(f"{retry_line(self._event, seconds_left)} Esc ends it.")
         return super()._draw(width, palette)
 
 

@@ -305,9 +305,10 @@ class Browser(Sheet[OpenRequest | None]):
         self.key_line.show_keys()  # instead of a message
         is_in_search = self._search.has_focus
         action = self._actions.get(event.key, "")
+        begins_search = event.key == "slash" and not is_in_search
         if event.key == "enter":
             await self._open()
-        elif event.key in ("tab", "shift+tab") or (not is_in_search and event.key == "slash"):
+        elif event.key in ("tab", "shift+tab") or begins_search:
             (self._list if is_in_search else self._search).focus()
         elif is_in_search and self._list.take_key(event.key):
             pass

@@ -568,7 +568,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         It does neither if the terminal reports that it has the focus, or with `tui.notify_seconds:
         0`.
         """
-        if not self._bell_after or (self.reports_focus and self.app.app_focus):
+        user_looks_here = self.reports_focus and self.app.app_focus
+        if not self._bell_after or user_looks_here:
             return
         self.app.bell()
         self._write(f"\x1b]9;{text}\x07")

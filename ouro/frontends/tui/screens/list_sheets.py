@@ -241,12 +241,10 @@ class RewindSheet(ListSheet[RewindChoice | None]):
 
     def _body(self) -> Sequence[Widget]:
         """The widgets below the title, with a note if branches cannot be listed."""
-        not_listed = (
-            [Static(NOT_LISTED, id="rewind-not-listed", markup=False)]
-            if self._rewind.lacks_branches
-            else []
-        )
-        return self._search, self._list, *not_listed, self._preview, self._boxes
+        notes: list[Widget] = []
+        if self._rewind.lacks_branches:
+            notes = [Static(NOT_LISTED, id="rewind-not-listed", markup=False)]
+        return self._search, self._list, *notes, self._preview, self._boxes
 
     def on_mount(self) -> None:
         self._search.focus()

@@ -417,7 +417,8 @@ class PermissionPanel(QuestionPanel):
         not offered gets a function that does nothing, so that it begins no message.
         """
         for number, choice in enumerate(self._asked.choices):
-            if action == _KEYS[choice] or (action == "no" and choice == self._refusal):
+            is_refusal = action == "no" and choice == self._refusal
+            if action == _KEYS[choice] or is_refusal:
                 return partial(self.choose, number)
         answer = super().answer_of(key, action, character)
         is_not_offered = answer is None and bool(action)
@@ -489,7 +490,8 @@ class AskPanel(QuestionPanel):
         last_lines = [(_OTHER, ""), (_DONE, "Enter")] if question.several else [(_OTHER, "")]
         above: list[Widget] = [text_body(code_content(clean(question.text)), "question--asked")]
         # The agent and MCP servers write Markdown; ouro's own questions are plain text.
-        if question.details and (asked.of_turn or question.details.startswith("```")):
+        is_markdown = asked.of_turn or question.details.startswith("```")
+        if question.details and is_markdown:
             above.append(_block_body(AnswerBlock(question.details)))
         elif question.details:
             above.append(text_body(code_content(clean(question.details))))

@@ -310,7 +310,7 @@ class TranscriptView(LineScroll):
         self.follow()
 
     def as_markdown(self) -> str:
-        return "\n\n".join(text for block in self._blocks.blocks if (text := block.as_markdown()))
+        return "\n\n".join(filter(None, (block.as_markdown() for block in self._blocks.blocks)))
 
     def tail(self, lines: int) -> str:
         """The last lines of the transcript as plain text, to print when ouro ends."""

@@ -60,9 +60,11 @@ class VimKeys:
         self._editor.begin_insert()
 
     def handle(self, event: events.Key) -> bool:
-        """Handle a key as Vim does; returns False if it keeps its usual meaning: in the insert mode all
-        but Esc do, and keys that Vim does not know, an Esc that ends nothing, and on empty input those
-        that begin a command. At the first and last line, `k` and `j` go to the history.
+        """Handle a key as Vim does; returns False if it keeps its usual meaning.
+
+        In the insert mode every key but Esc keeps it. In the others, these keep it: a key that Vim does
+        not know, an Esc that ends nothing, and on empty input a key that begins a command. In the first
+        and the last line, `k` and `j` go to the history.
         """
         editor = self._editor
         if editor.mode == "insert":
@@ -72,8 +74,11 @@ class VimKeys:
             self._show()
             return True
         key = _NAMES.get(event.key, event.character if event.is_printable else None)
+        if key is None:
+            return False
         is_idle = self.is_idle
-        if key is None or (is_idle and (key == "<Esc>" or self._is_command(key))):
+        is_for_prompt = key == "<Esc>" or self._is_command(key)
+        if is_idle and is_for_prompt:
             return False
         self._take_over_changes()
         if is_idle and key in _HISTORY and self._is_at_edge(key):
