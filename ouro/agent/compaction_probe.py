@@ -43,13 +43,18 @@ class ProbeQuestion(msgspec.Struct, frozen=True):
 async def write_questions(
     plan: CompactionPlan, ask: Callable[[str], Awaitable[str]]
 ) -> list[ProbeQuestion]:
-    """Let the model write questions about what is cut, while the messages are still sent. Raises
+    """Let the model write questions about the messages that `plan` cuts, while they are still sent.
+    Returns at most MAX_QUESTIONS; those whose answer is not in these messages are left out. Raises
     ModelError.
+
+    Args:
+        ask: sends a text to the model with the present request, and returns the answer.
     """
     covered_parts = chain.from_iterable(entry.message.parts for entry in plan.covered)
     cut_text = _letters_and_digits(" ".join(map(_part_as_text, covered_parts)))
     questions: list[ProbeQuestion] = []
-    for line in (await ask(_ASK_FOR_QUESTIONS.format(count=MAX_QUESTIONS))).splitlines():
+    answer = await ask(_ASK_FOR_QUESTIONS.format(count=MAX_QUESTIONS))
+    for line in answer.splitlines():
         with suppress(msgspec.DecodeError):
             probe = decode_json(line.strip().strip("`,"), ProbeQuestion)
             expected = _letters_and_digits(probe.answer)
@@ -62,8 +67,8 @@ async def write_questions(
 async def report_lost(
     questions: Sequence[ProbeQuestion], ask: Callable[[str], Awaitable[str]]
 ) -> str:
-    """Ask the model the questions after the compaction; returns lines about what it knows and what
-    was lost.
+    """Ask the model the questions after the compaction. Returns lines for the user: how many it has
+    answered, and each question that it has not, with the answer that was lost.
     """
     if not questions:
         return "Probe: the model wrote no question whose answer is in the messages."
@@ -98,5 +103,7 @@ def _part_as_text(part: Part) -> str:
 
 
 def _letters_and_digits(text: str) -> str:
-    """The words of a text in lower case, without other signs, for comparison."""
+    """The words of a text in lower case, with single spaces between them: the form in which answers
+    are compared.
+    """
     return " ".join(re.findall(r"\w+", text.lower()))

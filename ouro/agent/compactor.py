@@ -108,16 +108,15 @@ class Compactor(msgspec.Struct, eq=False):
         return compaction_limit(self.settings, self.window) if self.settings.auto else 0
 
     def tokens_after(self, plan: CompactionPlan) -> int:
-        """About how many tokens the request would have, with a summary of medium length."""
+        """About how many tokens the request would have after a compaction by this plan. Its summary
+        is assumed to be half as long as it may be.
+        """
         from ouro.agent.summariser import longest_summary
 
-        messages = self.memory.context()
         summary = "x" * int(longest_summary(self.window) * CHARACTERS_A_TOKEN / 2)
+        messages_after = plan.will_be_sent(summary, frozenset())
         return scale_tokens(
-            self.memory.tokens,
-            messages,
-            plan.will_be_sent(summary, frozenset()),
-            self.memory.constant,
+            self.memory.tokens, self.memory.context(), messages_after, self.memory.constant
         )
 
     def plan(self, trigger: CompactionTrigger = "manual") -> CompactionPlan | None:
@@ -133,23 +132,23 @@ class Compactor(msgspec.Struct, eq=False):
         )
 
     def size_with(self, message: Message) -> int:
-        """The tokens of the request with a message, if the message is long and would cause a
-        compaction; otherwise 0.
+        """The tokens that the request would have with a message, if the message is long and would
+        cause an automatic compaction. Otherwise 0.
         """
         size, present_tokens = estimate_messages([message]), self.memory.tokens
-        is_cause = (
-            size > self.limit * LONG_MESSAGE
-            and present_tokens <= self.limit < present_tokens + size
-        )
-        return (
-            present_tokens + size
-            if self.settings.auto and is_cause and self.plan("auto") is not None
-            else 0
-        )
+        is_long = size > self.limit * LONG_MESSAGE
+        exceeds_limit = present_tokens <= self.limit < present_tokens + size
+        causes_compaction = self.settings.auto and is_long and exceeds_limit
+        if not causes_compaction or self.plan("auto") is None:
+            return 0
+        return present_tokens + size
 
     async def make_room(self, emit: Emit, coming: int = 0) -> None:
-        """Compact before a model call, if the request, with `coming` further tokens, is larger than the
-        limit.
+        """Called before a model call: compact if the request is larger than the limit and has grown
+        since the last attempt. Does nothing if automatic compaction is off.
+
+        Args:
+            coming: the tokens of a message that is sent next; they count, too.
         """
         tokens = self.memory.tokens + coming
         if self.settings.auto and tokens > self.limit and tokens >= self.not_before:
@@ -157,12 +156,14 @@ class Compactor(msgspec.Struct, eq=False):
             self.postpone(coming)
 
     def postpone(self, coming: int) -> None:
-        """Make no automatic attempt until the request, with `coming` further tokens, has grown."""
+        """Make no further automatic attempt until the request has grown by GROWTH_BEFORE_RETRY from
+        its present size, with `coming` further tokens.
+        """
         self.not_before = int((self.memory.tokens + coming) * GROWTH_BEFORE_RETRY)
 
     async def recover(self, refusal: ContextTooLong, emit: Emit) -> None:
-        """Make the request smaller after the provider refused it as too long: compact, or drop outputs
-        if automatic compaction is off.
+        """Make the request smaller after the provider refused it as too long: compact, or drop
+        outputs if automatic compaction is off.
 
         Raises ContextTooLong if nothing could be made smaller.
         """
@@ -177,12 +178,13 @@ class Compactor(msgspec.Struct, eq=False):
     async def compact(
         self, focus: str, emit: Emit, review: Review = _accept_summary, *, probe: bool = False
     ) -> None:
-        """Compact, because the user asked for it.
+        """Compact, because the user asked for it. That there is nothing to compact, or no summary
+        could be written, is shown as a notice.
 
         Args:
-            focus: what the user wants to keep.
-            review: receives the summary before it is used.
-            probe: ask the model afterwards about what was cut, and report what was lost.
+            focus: what the user wants to keep; it may be empty.
+            review: gets the summary before it is used, and returns the one to use.
+            probe: whether the model is asked afterwards about what was cut, to report what was lost.
         """
         from ouro.agent.compaction_probe import report_lost, write_questions
 
@@ -200,15 +202,17 @@ class Compactor(msgspec.Struct, eq=False):
             emit(Notice(f"Nothing was compacted. {error}", "error"))
 
     async def _ask_probe(self, models: Sequence[Model], text: str) -> str:
-        """Ask the model something about the present request; returns its answer. The cost is recorded,
-        but not the messages.
+        """Ask the model something about the present request; returns its answer. The cost is
+        recorded, but not the messages.
         """
         messages = [self.system_prompt, *self.memory.context(), Message("user", (Context(text),))]
         tools = self.tools.specs(models[0].spec)
         return await ask_and_record(models, self.memory, "probe", messages, tools=tools)
 
     async def _compact_or_drop(self, trigger: CompactionTrigger, emit: Emit) -> None:
-        """Compact with a summary. If that did not make the request smaller, drop tool outputs from it."""
+        """Compact with a summary. If that did not make the request smaller, drop tool outputs from
+        it.
+        """
         old_messages = self.memory.context()
         plan = self.plan(trigger)
         try:
@@ -227,10 +231,11 @@ class Compactor(msgspec.Struct, eq=False):
         emit: Emit,
         review: Review = _accept_summary,
     ) -> bool:
-        """Compact with a summary; returns whether it was done. Raises ModelError if there is no
-        summary.
+        """Compact with a summary; returns whether it was done. It is not done if the user discards
+        the summary, or the request would not get smaller. Raises ModelError if there is no summary.
 
-        Nothing changes before the record is saved.
+        Nothing changes before the record is saved. If nothing is saved, the cost of the summary is
+        recorded by itself.
         """
         from ouro.agent.summariser import Summariser
 
@@ -248,17 +253,15 @@ class Compactor(msgspec.Struct, eq=False):
             )
             await summariser.run(self.memory.context(), self._request_size(trigger), window)
             fitting_record = await self._summary_record(plan, trigger, focus, summariser)
-            written_summary = summariser.text
-            summariser.text = await review(written_summary) if fitting_record else written_summary
-            if not summariser.text.strip():
-                emit(Notice("Nothing was compacted: the summary was discarded."))
-                return False
-            is_edited = summariser.text != written_summary
-            record = (
-                await self._summary_record(plan, trigger, focus, summariser)
-                if is_edited
-                else fitting_record
-            )
+            if fitting_record is not None:
+                written_summary = summariser.text
+                summariser.text = await review(written_summary)
+                if not summariser.text.strip():
+                    emit(Notice("Nothing was compacted: the summary was discarded."))
+                    return False
+                record = fitting_record
+                if summariser.text != written_summary:  # the user has edited it
+                    record = await self._summary_record(plan, trigger, focus, summariser)
         finally:
             if record is None:
                 self.memory.note_cost("compaction", summariser.model, summariser.usage)
@@ -278,17 +281,20 @@ class Compactor(msgspec.Struct, eq=False):
     async def _summary_record(
         self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, summary: Summariser
     ) -> CompactionRecord | None:
-        """The record of a compaction with this summary; None if the request would not get smaller."""
+        """The record of a compaction with the text of `summary`. None if the request would not get
+        smaller, or, unless the user asked for it, not much smaller (MIN_GAIN).
+        """
         body = await self._summary_with_sections(plan, summary.text)
         messages, tokens = self.memory.context(), self.memory.tokens
+        # Outputs in the tail that were dropped before stay dropped.
         tail = make_sendable([entry.message for entry in plan.tail])
         results = chain.from_iterable(message.parts_of(ToolReply) for message in tail)
         ids = [result.call_id for result in results]
         dropped = tuple(call_id for call_id in ids if call_id in self.memory.transcript.dropped)
-        tokens_after = scale_tokens(
-            tokens, messages, plan.will_be_sent(body, frozenset(dropped)), self.memory.constant
-        )
-        if tokens_after >= tokens * (1 if trigger == "manual" else MIN_GAIN):
+        messages_after = plan.will_be_sent(body, frozenset(dropped))
+        tokens_after = scale_tokens(tokens, messages, messages_after, self.memory.constant)
+        max_share = 1 if trigger == "manual" else MIN_GAIN
+        if tokens_after >= tokens * max_share:
             return None
         return replace(
             compaction_record(self.memory, trigger),
@@ -305,25 +311,28 @@ class Compactor(msgspec.Struct, eq=False):
         )
 
     async def _drop_outputs(self, trigger: CompactionTrigger, emit: Emit) -> None:
-        """Compact without a model: drop the oldest tool outputs from the request."""
+        """Compact without a model: drop tool outputs from the request, the oldest first, until it
+        has the share DROP_TARGET of the limit. Does nothing if there are none to drop.
+        """
         sent, tokens = self.memory.context(), self.memory.tokens
         constant, message_tokens = self.memory.constant, estimate_messages(sent)
-        goal_tokens = int(
-            compaction_limit(self.settings, self._usable_window(self.window, trigger)) * DROP_TARGET
-        )
+        limit = compaction_limit(self.settings, self._usable_window(self.window, trigger))
+        goal_tokens = int(limit * DROP_TARGET)
+        # The goal counts as the provider does, the target as our estimates do, without `constant`.
         target_tokens = int((constant + message_tokens) * goal_tokens / max(1, tokens)) - constant
         dropped = outputs_to_drop(sent, min(max(0, target_tokens), message_tokens - 1))
-        if dropped:
-            tokens_after = scale_tokens(
-                tokens, sent, remove_outputs(sent, frozenset(dropped)), constant
-            )
-            record = compaction_record(self.memory, trigger)
-            await self.save(
-                replace(record, dropped=tuple(dropped), tokens=(tokens, tokens_after)), emit
-            )
+        if not dropped:
+            return
+        messages_after = remove_outputs(sent, frozenset(dropped))
+        tokens_after = scale_tokens(tokens, sent, messages_after, constant)
+        record = compaction_record(self.memory, trigger)
+        record = replace(record, dropped=tuple(dropped), tokens=(tokens, tokens_after))
+        await self.save(record, emit)
 
     async def save(self, record: CompactionRecord, emit: Emit) -> None:
-        """Use a compaction from now on; if it cannot be saved, this is reported."""
+        """Add the record of a compaction to the session, so that it is in force from now on, and
+        show it. If it is not on disk yet, that is shown, too.
+        """
         try:
             await self.memory.record(record)
         except SaveFailed as error:
@@ -334,7 +343,10 @@ class Compactor(msgspec.Struct, eq=False):
         emit(UsageUpdated(self.memory.usage, self.memory.tokens, self.window))
 
     async def _summary_with_sections(self, plan: CompactionPlan, summary: str) -> str:
-        """The summary of the model, with quotes, files, pictures and the environment."""
+        """The summary of the model and the sections that are added to it: what the user said, the
+        files that were read and changed, the pictures, and the environment. Empty sections are left
+        out.
+        """
         last_compaction = self.memory.transcript.compaction
         listed_files = parse_files(last_compaction.summary) if last_compaction else []
         files = self.tools.files_in([entry.message for entry in plan.covered])
@@ -349,22 +361,25 @@ class Compactor(msgspec.Struct, eq=False):
         return "\n\n".join(section.strip() for section in sections if section.strip())
 
     def _usable_window(self, window: int, trigger: CompactionTrigger) -> int:
-        """The size of the window; if the provider has just refused a request, at most its size."""
+        """The tokens that the model can read. If the provider has just refused a request as too
+        long (the trigger is `window`), these are not more than that request had.
+        """
         return min(window, self._request_size(trigger)) if trigger == "window" else window
 
     def _request_size(self, trigger: CompactionTrigger) -> int:
-        """The tokens of the request. If the provider has just refused it, the larger of the counted and
-        the estimated number.
+        """The tokens of the request, as counted. If the provider has just refused it as too long
+        (the trigger is `window`), the estimate if that is larger.
         """
         if trigger != "window":
             return self.memory.tokens
-        return max(
-            self.memory.tokens, self.memory.constant + estimate_messages(self.memory.context())
-        )
+        estimated = self.memory.constant + estimate_messages(self.memory.context())
+        return max(self.memory.tokens, estimated)
 
 
 def compaction_record(memory: MemoryManager, trigger: CompactionTrigger) -> CompactionRecord:
-    """The record of a compaction, without a summary yet."""
+    """The record of a compaction that covers nothing yet, with what a session needs to be loaded
+    from it: title, pins, model and usage.
+    """
     return CompactionRecord(
         memory.next_number,
         memory.now(),
@@ -381,10 +396,14 @@ def compaction_record(memory: MemoryManager, trigger: CompactionTrigger) -> Comp
 
 
 def compaction_event(record: CompactionRecord) -> Event:
-    """The event that shows a compaction, when it is made and when the session is shown again."""
+    """The event that shows a compaction, when it is made and when the session is shown again. For
+    one that left messages out without a summary it is a notice.
+    """
     (before, after), kept = record.tokens, len(record.kept)
-    covered = record.messages or (record.covers[1] - record.covers[0] + 1 if record.summary else 0)
-    if record.summary and not record.model:
+    covered = record.messages
+    if not covered and record.summary:  # they were not counted
+        covered = record.covers[1] - record.covers[0] + 1
+    if record.summary and not record.model:  # no model has written the text
         return Notice(
             f"{before:,} → {after:,} tokens: {covered} earlier messages are not sent any more. "
             "The session keeps them, and they can be searched."

@@ -20,6 +20,8 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.path_escapes import path_text
 from ouro.utils.text import clean, plural
 
+_GIT_BRANCH = "Git branch"
+"""The name of this entry of the state."""
 GIT_TIMEOUT = 1.0
 """Seconds for git; if it needs longer, the repository is described without its state."""
 _MAX_AGE_SECONDS = 2.0
@@ -75,24 +77,30 @@ class Environment:
         return text
 
     def missing_files(self, text: str) -> list[str]:
-        """The files that a message names with `@` and that do not exist. `@app.get` and `@types/node`
-        are not files.
+        """The files that a message names with `@` and that do not exist. A word counts as the name
+        of a file if it ends like one or is in a folder that exists; `@app.get` and `@types/node` do
+        not.
         """
-        return [
-            name
-            for name, path in self._find_paths(text).items()
-            if (_FILE_SUFFIX.fullmatch(path.suffix) or ("/" in name and path.parent.is_dir()))
-            and not os.path.lexists(path)
-        ]
+        missing = []
+        for name, path in self._find_paths(text).items():
+            is_in_folder = "/" in name and path.parent.is_dir()
+            is_file_name = bool(_FILE_SUFFIX.fullmatch(path.suffix)) or is_in_folder
+            if is_file_name and not os.path.lexists(path):
+                missing.append(name)
+        return missing
 
     def folder_problem(self) -> str:
-        """Why no tool can work; empty if the working folder exists."""
+        """A warning for the user if the working folder does not exist any more, so that no tool can
+        work; otherwise empty.
+        """
         if self.cwd.is_dir():
             return ""
         return f"The working folder {path_text(self.cwd)} was deleted or moved."
 
     def images(self, text: str) -> tuple[tuple[Image, ...], tuple[str, ...]]:
-        """The images that a message names with `@`, and why others of them cannot be sent."""
+        """The images that a message names with `@`, and a line for the user about each that cannot
+        be sent. Blocks.
+        """
         images, problems = list[Image](), list[str]()
         for name, path in self._find_paths(text).items():
             if not _IMAGE_SUFFIX.fullmatch(path.suffix) or not path.is_file():
@@ -101,17 +109,17 @@ class Environment:
 
             try:
                 images.append(read_image(path, name))
-            except (OSError, ToolError) as error:
-                problem = (
-                    f"{name} cannot be read: {error.strerror}."
-                    if isinstance(error, OSError)
-                    else str(error)
-                )
+            except ToolError as error:
+                problems.append(f"{error} The message was sent without it.")
+            except OSError as error:
+                problem = f"{name} cannot be read: {error.strerror}."
                 problems.append(f"{problem} The message was sent without it.")
         return tuple(images), tuple(problems)
 
     def _find_paths(self, text: str) -> dict[str, Path]:
-        """The paths that a message names with `@`, by name; they need not exist."""
+        """The paths that a message names with `@`, by their names in the message. They need not
+        exist.
+        """
         mentions = find_mentions(text, lambda name: os.path.lexists(self._absolute_path(name)))
         names = dict.fromkeys(item.name for item in mentions if item.kind == "file")
         return {name: self._absolute_path(name) for name in names}
@@ -124,26 +132,32 @@ class Environment:
         self._sent = {}
 
     async def _describe_state(self, sent: Mapping[str, str]) -> tuple[str, Mapping[str, str]]:
-        """A text for the model about what differs from `sent`, and the whole present state."""
+        """Compare the present state with `sent`, an earlier one. Returns a text for the model about
+        what differs, empty if nothing does; and the whole present state.
+        """
         state = {
             "Working folder": _folder_text(self.cwd),
             "Platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
             "Date": f"{date.today():%Y-%m-%d}",  # noqa: DTZ011
-            "Git branch": git_branch(self.cwd),
+            _GIT_BRANCH: git_branch(self.cwd),
             "Permission mode": MODE_NOTES[self._mode()],
-            **{name: value for name, value in self._more().items() if value or name in sent},
         }
+        # An empty entry counts if it was sent: the model must learn that it is empty now.
+        more = self._more().items()
+        state |= {name: value for name, value in more if value or name in sent}
         lines = []
         for name, value in state.items():
-            if sent.get(name) != value:  # git runs only if its state is sent
-                lines.append(
-                    await self._git_state(value)
-                    if name == "Git branch"
-                    else f"{name}: {value or 'none'}"
-                )
+            if sent.get(name) == value:
+                continue
+            if name == _GIT_BRANCH:  # git runs only if the branch is sent
+                lines.append(await self._git_state(value))
+            else:
+                lines.append(f"{name}: {value or 'none'}")
+        if not lines:
+            return "", state
         # A branch name is untrusted text.
         text = clean("\n".join(lines)).replace("</environment", "< /environment")
-        return f"<environment>\n{text}\n</environment>" if lines else "", state
+        return f"<environment>\n{text}\n</environment>", state
 
     async def _git_state(self, branch: str) -> str:
         """A text for the model with the branch and the number of changed files."""
@@ -153,10 +167,10 @@ class Environment:
 
 
 class GitChanges:
-    """How many files of a repository are changed: git needs 0.1 s for 50,000 files.
+    """Counts the changed files of a repository. git needs 0.1 s for 50,000 files.
 
     Args:
-        is_needed_soon: git begins to count now, while other things are done.
+        is_needed_soon: whether git begins to count now, while other things are done.
     """
 
     def __init__(self, cwd: Path, *, is_needed_soon: bool = False) -> None:
@@ -167,7 +181,9 @@ class GitChanges:
             self._begun = asyncio.ensure_future(asyncio.to_thread(_count_git_changes, cwd))
 
     async def describe(self) -> str:
-        """A text for the model, after the name of the branch."""
+        """A text for the model with the number of changed files, which follows the name of the
+        branch. What git has begun to count is used once, if it is not older than _MAX_AGE_SECONDS.
+        """
         begun, self._begun = self._begun, None
         if begun is not None and time.monotonic() < self._begun_at + _MAX_AGE_SECONDS:
             return await begun
@@ -187,7 +203,12 @@ def _folder_text(folder: Path) -> str:
 
 
 def _refusal_reason(reason: str) -> str:
-    """A text for the model about why git refuses a repository; empty if git only took too long."""
+    """A text for the model about why git refuses a repository; empty if it does not, but took too
+    long.
+
+    Args:
+        reason: the error of git.
+    """
     if "dubious ownership" in reason:
         return (
             "\ngit refuses: dubious ownership (the folder belongs to another user). Only the user"
@@ -200,8 +221,8 @@ def _refusal_reason(reason: str) -> str:
 def _count_git_changes(cwd: Path) -> str:
     """A text for the model with the number of changed files, or why git refuses.
 
-    It has no file names and commit subjects: these are texts from outside, which the model could take
-    for the user's. If the model needs them, it runs git, and the output counts as data.
+    It has no file names and commit subjects: these are texts from outside, which the model could
+    take for the user's. If the model needs them, it runs git, and the output counts as data.
     """
     try:
         status = Git(cwd, GIT_TIMEOUT).read("status", "--short")

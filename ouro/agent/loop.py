@@ -106,13 +106,14 @@ class Repetition:
         self._batches: deque[str] = deque(maxlen=_MAX_ROUND)
         """The last batches, newest first."""
         self._repeated = [0] * _MAX_ROUND
-        """For each length of a round, the number of batches in a row that equal the one a round before."""
+        """For each length of a round (1, 2, …): how many of the last batches equal the batch that is one
+        round before them.
+        """
 
     def observe(self, calls: Sequence[ToolCall], results: Sequence[ToolReply]) -> str:
-        """Count a batch of calls. Returns a warning for the model if it repeats itself, otherwise an
-        empty text.
-
-        Raises LimitReached after STOP_AFTER repetitions of a round.
+        """Count the calls of one answer as a batch. Returns a warning for the model if a round was
+        made WARN_AFTER times, otherwise an empty text. Raises LimitReached if it was made
+        STOP_AFTER times.
         """
         outputs = (_DURATION.sub("", result.text) for result in results)
         pairs = zip(calls, outputs, strict=True)
@@ -120,14 +121,15 @@ class Repetition:
         for index, earlier in enumerate(self._batches):
             self._repeated[index] = self._repeated[index] + 1 if batch == earlier else 0
         self._batches.appendleft(batch)
-        # The most repetitions; among rounds with the same number of them the shortest.
-        times, negative_length = max(
-            (1 + count // size, -size) for size, count in enumerate(self._repeated, 1)
-        )
-        length = -negative_length
-        call_text, result_text = ("call", "result")
+        # The round that was made most often; of several, the shortest.
+        times, length = 0, 0
+        for size, count in enumerate(self._repeated, 1):
+            times_made = 1 + count // size
+            if times_made > times:
+                times, length = times_made, size
+        call_text, result_text = "call", "result"
         if length > 1:
-            call_text, result_text = (f"{length} calls in turn", "results")
+            call_text, result_text = f"{length} calls in turn", "results"
         if times >= STOP_AFTER:
             raise LimitReached(
                 f"Stopped: the model made the same {call_text} {times} times and got the same {result_text}.",
@@ -201,12 +203,12 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     async def run_with_checks(
         self, prompt: Prompt, emit: Emit, why_not_done: Callable[[bool], Awaitable[str]]
     ) -> TurnFinished:
-        """Run a turn, and continue up to MAX_CONTINUATIONS times while hooks say that the work is not
-        done.
+        """Run a turn. When it was answered and a hook says that the work is not done, the agent
+        continues with the reason, up to MAX_CONTINUATIONS times. Returns how the last turn ended.
 
         Args:
-            why_not_done: returns why a hook says that the work is not done, empty if it is done. Its
-                argument is whether the agent was made to continue before.
+            why_not_done: returns the reason of a hook, empty if the work is done. Its argument is
+                whether the agent was made to continue before.
         """
         finished = await self.run(prompt, emit)
         for number in range(MAX_CONTINUATIONS):
@@ -218,8 +220,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         return finished
 
     async def admit(self, prompt: Prompt, emit: Emit) -> None:
-        """Ask the user before a long message causes a compaction. Raises PromptRefused if it must
-        not be sent.
+        """Called before a message is sent. If it is so long that it would cause a compaction, the
+        user is asked what to do, and the answer is carried out. Raises PromptRefused if it must not
+        be sent.
         """
         message = user(prompt.text, prompt.images, prompt.context)
         size, window = self.compactor.size_with(message), self.compactor.window
@@ -228,9 +231,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         text = (
             f"With this message the request has about {size:,} tokens, and the window {window:,}."
         )
-        question = Question(
-            text, (SUMMARIZE, SEND_ALL, KEEP_BACK) if size < window else (SUMMARIZE, KEEP_BACK)
-        )
+        fits = size < window
+        choices = (SUMMARIZE, SEND_ALL, KEEP_BACK) if fits else (SUMMARIZE, KEEP_BACK)
+        question = Question(text, choices)
         reply = await self.tools.ask_user(QuestionAsked("long-message", question), emit)
         answers = reply.answers if isinstance(reply, Reply) else ()
         if KEEP_BACK in answers:
@@ -242,16 +245,15 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self.compactor.make_room(emit, coming)
 
     async def _run_turn(self, prompt: Prompt, emit: Emit) -> str:
-        """Run the turn to its last answer. Returns why this answer is incomplete, empty if it is
-        complete.
+        """Run a turn to its last answer: the answer calls no tool, no message of the user steers
+        the turn, and no new errors in code are found. Returns why this answer is incomplete, empty
+        if it is complete.
         """
         await self._add_prompt(prompt, emit)
         await self._add_late_errors(emit, 0)
-        calls_made, repetition, progress = (
-            0,
-            Repetition(),
-            ProgressWatch(self.bounds.watched_folder),
-        )
+        calls_made = 0
+        repetition = Repetition()
+        progress = ProgressWatch(self.bounds.watched_folder)
         while True:
             if warning := await self.before_call(calls_made):
                 emit(Notice(warning, "warning"))
@@ -279,18 +281,23 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             return self._incomplete_reason(answer)
 
     async def _add_late_errors(self, emit: Emit, seconds: float) -> bool:
-        """Tell the model of errors that came late; returns whether there are any."""
+        """Add to the messages the errors in code that were found too late for the result of their
+        change. Returns whether there are any.
+
+        Args:
+            seconds: how long to wait for checks that still run.
+        """
         errors = await self.late_errors(seconds)
         if errors:
             await self._save_message(Message("user", (Context(errors),)), emit)
         return bool(errors)
 
     async def _offer_to_continue(self, answer: Message, calls_made: int, emit: Emit) -> bool:
-        """Ask whether to continue an incomplete answer, and prepare the next model call for that.
-        Returns whether the turn continues.
+        """If an answer is incomplete, ask the user whether the turn continues, and prepare the next
+        model call for that. Returns whether it continues; False for a complete answer.
 
-        An answer that a filter stopped is discarded and requested again, because the filter would
-        also stop the rest.
+        An answer that was too long is continued. One that a filter stopped is discarded and
+        requested again, because the filter would also stop the rest.
         """
         if not answer.incomplete:
             return False
@@ -305,9 +312,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self._add_prompt(Prompt(CONTINUE_PROMPT), emit)
         else:
             transcript = self.memory.transcript
-            await self.memory.record(
-                RewindRecord(transcript.number_before(transcript.last_number), self.memory.now())
-            )
+            number_before_answer = transcript.number_before(transcript.last_number)
+            await self.memory.record(RewindRecord(number_before_answer, self.memory.now()))
         return True
 
     def _incomplete_reason(self, answer: Message) -> str:
@@ -334,8 +340,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         emit(Prompted(prompt.text, prompt.images))
 
     async def _ask_model(self, emit: Emit) -> None:
-        """Call the model. If the provider says that the window is full, make the request smaller and
-        call again, up to MAX_RECOVERIES times.
+        """Call the model, and save its answer. If the provider refuses the request as too long,
+        make it smaller and call again, up to MAX_RECOVERIES times; then raise ContextTooLong.
         """
         for _ in range(MAX_RECOVERIES):
             try:
@@ -348,7 +354,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             raise ContextTooLong(last.message, last.hint or TOO_LONG) from last
 
     async def _call_model(self, emit: Emit) -> None:
-        """Call the model once, and save its answer; after a failure, what was streamed of it."""
+        """Call the model, with its fallbacks, and save and show its answer. After an interrupt or a
+        failure the text that was streamed is saved, and the error is raised.
+        """
         models = self.models()
         call = ModelCall(
             models,
@@ -373,7 +381,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             emit(retry)
 
         try:
-            reply = self.tools.read(await call.run(on_chunk, on_retry))
+            reply = self.tools.correct_calls(await call.run(on_chunk, on_retry))
         except (asyncio.CancelledError, ModelError):
             await self._save_partial(call, emit)
             raise
@@ -389,8 +397,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         progress: ProgressWatch,
         emit: Emit,
     ) -> None:
-        """Run the calls of an answer, save the results, and add what the model must know about
-        them: a warning about repetition, notes about the paths, errors in the code.
+        """Run the calls of an answer, and save the results, also after an interrupt. Then add a
+        message with what the model must know: a warning about repetition, instructions and notes
+        about the used paths, new errors in code.
         """
         batch = self._make_batch(calls, emit)
         try:
@@ -405,13 +414,15 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self._save_message(Message("user", context), emit)
 
     async def _check_progress(self, progress: ProgressWatch, calls_made: int, emit: Emit) -> None:
-        """Ask the user whether a turn continues that fails again and again, or brings nothing new.
+        """If a turn fails again and again, or brings nothing new, ask the user whether it
+        continues. Returns if it does.
 
         Raises:
-            LimitReached: there is no user to ask.
+            LimitReached: the user gave no answer, or there is none to ask.
             StoppedByUser: the user stopped it.
         """
-        if not (reason := await self._find_runaway(progress)):
+        reason = await self._find_reason_to_ask(progress)
+        if not reason:
             return
         question = Question(f"{reason} {CONTINUE}?", (CONTINUE, STOP))
         reply = await self.tools.ask_user(QuestionAsked(f"progress:{calls_made}", question), emit)
@@ -422,17 +433,20 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             raise LimitReached(f"Stopped: {reason}", "Tell it what to do differently.")
         progress.restart()
 
-    async def _find_runaway(self, progress: ProgressWatch) -> str:
-        """Why the turn must not continue without a question; empty if it may."""
+    async def _find_reason_to_ask(self, progress: ProgressWatch) -> str:
+        """Why the turn must not continue without a question: too many calls failed in a row, or
+        brought nothing new. Empty if it may continue.
+        """
         limits = self.bounds.limits
         if progress.failures >= limits.max_failures:
             return (
                 f"{plural(progress.failures, 'tool call')} failed in a row (limits.max_failures)."
             )
+        # Commands that print nothing may have changed files. To see that, the files are looked at
+        # twice: halfway, and at the limit.
         if progress.idle < limits.max_idle_calls // 2:
             return ""
         needs_look = not progress.was_checked or progress.idle >= limits.max_idle_calls
-        # Commands that print nothing may have changed files.
         if needs_look and await asyncio.to_thread(progress.note_changed_files):
             progress.restart_idle()
         if progress.idle < limits.max_idle_calls:
@@ -446,12 +460,14 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         )
 
     async def _answer_open_calls(self, emit: Emit) -> None:
-        """Save a result for each call that has none, because the turn ended before its tool ran."""
+        """If the turn has ended before the tools of its last answer ran, save a result for each of
+        these calls, so that the transcript can be sent.
+        """
         if calls := self.memory.transcript.entries[-1].message.tool_calls:
             await self._save_results(self._make_batch(calls, emit), emit)
 
     async def _save_results(self, batch: ToolBatch, emit: Emit) -> None:
-        """Save the results of the last answer's calls that are not saved yet."""
+        """Save those results of the batch that are not in the messages after the last answer yet."""
         saved: set[str] = set()
         for entry in reversed(self.memory.transcript.entries):
             if entry.message.role != "tool":
@@ -482,7 +498,8 @@ _REFUSAL_STATUSES = (400, 422)
 
 
 def _explain_refusal(error: ModelError, entries: Sequence[MessageRecord]) -> str:
-    """The text of an error, with what to do if it names a message, a call or a part of the request.
+    """The text of an error for the user. If the provider has refused the request because of one of
+    its messages, the text also names the message, as far as it is known, and what to do.
 
     Args:
         entries: the messages that were sent.
@@ -502,11 +519,17 @@ def _explain_refusal(error: ModelError, entries: Sequence[MessageRecord]) -> str
 
 
 def _find_refused_message(refusal: str, entries: Sequence[MessageRecord]) -> MessageRecord | None:
-    """The newest message with a call or a result whose id is in the text of the refusal."""
+    """The newest message with a tool call, or the result of one, whose id is in the text of a
+    refusal. None if there is none.
+    """
     for entry in reversed(entries):
         for part in entry.message.parts:
-            call_id = part.id if isinstance(part, ToolCall) else ""
-            call_id = part.call_id if isinstance(part, ToolReply) else call_id
+            if isinstance(part, ToolCall):
+                call_id = part.id
+            elif isinstance(part, ToolReply):
+                call_id = part.call_id
+            else:
+                continue
             if len(call_id) >= _MIN_ID and call_id in refusal:
                 return entry
     return None

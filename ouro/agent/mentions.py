@@ -43,21 +43,22 @@ class Mention(msgspec.Struct, frozen=True):
 def find_mentions(text: str, exists: Callable[[str], bool]) -> list[Mention]:
     """The mentions of a text, each once, in order.
 
-    A sentence may end after a name, so the last signs of a word may not belong to the name: the first
-    reading for which `exists` is true is taken.
+    A sentence may end after a name, so the last signs of a word may not belong to the name: the
+    first reading for which `exists` is true is taken.
     """
     mentions: dict[Mention, None] = {}
     for word in _AT_WORD.findall(text):
-        readings = list(_meanings(word))
+        readings = list(_readings_of(word))
         mention = next((reading for reading in readings if exists(reading.name)), readings[-1])
         if mention.name:
             mentions[mention] = None
     return list(mentions)
 
 
-def _meanings(word: str) -> Iterator[Mention]:
-    """Yields the readings of a word, the best first: all of it is the name; a name with lines; the same
-    without the end of a sentence. A name in quotes has one reading.
+def _readings_of(word: str) -> Iterator[Mention]:
+    """Yields what a word behind `@` can mean, the best first: all of it is the name; it is a name
+    with lines; the same without the signs that end a sentence. A name in quotes has only one
+    reading.
     """
     match = _QUOTED_NAME.fullmatch(word)
     if match:
@@ -78,7 +79,7 @@ def _split_line_range(name: str, rest: str) -> Mention:
     if match is None:
         return Mention(name)
     path = (name + rest)[: match.start()]
-    if path in _PREFIXES:  # an id of digits only
+    if path in _PREFIXES:  # `note:12` is an id, not a line
         return Mention(name)
     first = int(match[1] or match[3])
     last = int(match[2] or match[4] or first)

@@ -57,7 +57,7 @@ class LoadedFile(msgspec.Struct, frozen=True):
 
 
 class _Rule(msgspec.Struct, frozen=True, eq=False):
-    """A file of instructions for some files, or for every file."""
+    """A file in `rules/`: instructions for files that match its patterns, or for every file."""
 
     path: Path
     text: str
@@ -69,6 +69,7 @@ class _Rule(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def reason(self) -> str:
+        """`LoadedFile.reason` of this rule."""
         return f"for {', '.join(self.patterns)}" if self.patterns else "rule"
 
     def matches(self, name: str) -> bool:
@@ -87,9 +88,12 @@ class ProjectInstructions:
         self._cwd = cwd.resolve()
         self._root = find_root(cwd)
         self._trusts = trusts
-        self._seen = {self._cwd}
+        self._seen_folders = {self._cwd}
+        """The folders whose instructions were sent. Those of the session's folder are sent at its start."""
         self._sent_rules: set[Path] = set()
+        """The files of the rules for some files that were sent."""
         self._loaded: dict[Path, LoadedFile] = {}
+        """The files that were sent, by path."""
         self.problems: list[str] = []
         """Messages about imports that are not read, and files that are left out."""
         self._rules = list(self._find_rules())
@@ -97,7 +101,9 @@ class ProjectInstructions:
             self._report_long_file(rule.path)
 
     def user_texts(self) -> tuple[str, ...]:
-        """The user's own instructions for all projects, as texts of the system prompt. Blocks."""
+        """The user's own instructions for all projects, as texts of the system prompt: the first of
+        these files that has any, what it imports, and the user's rules for every file. Blocks.
+        """
         candidates = (
             get_home() / "AGENTS.md",
             Path.home() / ".claude" / "CLAUDE.md",
@@ -105,50 +111,40 @@ class ProjectInstructions:
         )
         first_file = [path for path in candidates if _read_text(path)][:1]
         files = self._with_imports(first_file, Path.home(), is_users=True)
-        return tuple(
-            self._within_limit(
-                [*self._send_files(files, "yours"), *self._general_rules(is_users=True)]
-            )
-        )
+        texts = [*self._send_files(files, "yours"), *self._send_general_rules(is_users=True)]
+        return tuple(self._within_limit(texts))
 
     def project_texts(self) -> tuple[str, ...]:
-        """The instructions from the repository's root down to `cwd`, nearest last, as texts of the system
-        prompt. Blocks.
+        """The trusted instructions of the folders from the repository's root down to the session's
+        folder, nearest last, and the project's rules for every file, as texts of the system prompt.
+        Blocks.
         """
         files = self._trusted_files(_first_of_each_folder(instruction_files(self._root, self._cwd)))
-        return tuple(
-            self._within_limit(
-                [*self._send_files(files, "project"), *self._general_rules(is_users=False)]
-            )
-        )
+        texts = [*self._send_files(files, "project"), *self._send_general_rules(is_users=False)]
+        return tuple(self._within_limit(texts))
 
     def clear(self) -> None:
         """Let `for_paths` return everything again, because the request no longer contains it."""
-        self._seen = {self._cwd}
+        self._seen_folders = {self._cwd}
         self._sent_rules.clear()
 
     def for_paths(self, paths: Sequence[str]) -> str:
-        """The instructions for these files that were not sent yet: those of their folders, and rules.
-        They are recorded as sent. Empty if there are none.
+        """The instructions for these files that were not sent yet, as text for the model: those of
+        their folders, and the rules that match them. They are recorded as sent. Empty if there are
+        none.
         """
         texts: list[str] = []
         for path in dict.fromkeys((self._cwd / text).resolve() for text in paths):
             if path.is_relative_to(self._cwd):
-                texts += self._folder_texts(path)
+                texts += self._send_instructions_of_folders(path)
             if path.is_relative_to(self._root):
-                name = str(path.relative_to(self._root))
-                for rule in self._rules:
-                    if (
-                        rule.path not in self._sent_rules
-                        and rule.matches(name)
-                        and self._may_send(rule)
-                    ):
-                        self._sent_rules.add(rule.path)
-                        texts.append(self._rule_text(rule))
+                texts += self._send_matching_rules(str(path.relative_to(self._root)))
         return "\n\n".join(texts)
 
     def report(self) -> list[LoadedFile]:
-        """The files that were sent, and the rules that were not sent yet."""
+        """All files of instructions as a list for the user: those that were sent, then the rules
+        that were not.
+        """
         file_of_path = dict(self._loaded)
         for rule in self._rules:
             rule_file = LoadedFile(
@@ -163,45 +159,60 @@ class ProjectInstructions:
             return "not used"
         return "later" if self._may_send(rule) else "not trusted"
 
-    def _folder_texts(self, path: Path) -> Iterator[str]:
-        """Yields the instructions of the folders of `path` that were not visited before, nearest last.
-        They are recorded as sent.
+    def _send_instructions_of_folders(self, path: Path) -> Iterator[str]:
+        """Yields the instructions of the folders above `path` that were not sent yet, nearest last.
+        They are recorded as sent. About a file that the user does not trust only a line is sent.
         """
         new_folders: list[Path] = []
-        for folder in path.parents:  # the parents of a visited folder were visited too
-            if folder in self._seen:
+        for folder in path.parents:
+            if folder in self._seen_folders:  # those above it were seen with it
                 break
             new_folders.append(folder)
-        self._seen.update(new_folders)
+        self._seen_folders.update(new_folders)
         for folder in reversed(new_folders):
             files = instructions_in(folder, self._root)
             if files:
-                yield from self._send_files(
-                    self._trusted_files(_first_of_each_folder(files)), "project"
-                )
+                trusted_files = self._trusted_files(_first_of_each_folder(files))
+                yield from self._send_files(trusted_files, "project")
             yield from (NOT_TRUSTED.format(item) for item in files if not self._trusts(item))
 
-    def _general_rules(self, *, is_users: bool) -> Iterator[str]:
-        """Yields the texts of the rules for every file: those without patterns."""
+    def _send_matching_rules(self, name: str) -> Iterator[str]:
+        """Yields the texts of the rules that match a file and were not sent yet; they are recorded
+        as sent.
+
+        Args:
+            name: the path of the file, relative to the root of the repository.
+        """
         for rule in self._rules:
-            if (
-                rule.is_users == is_users
-                and not rule.patterns
-                and not rule.is_off
-                and self._may_send(rule)
-            ):
-                yield self._rule_text(rule)
+            is_new = rule.path not in self._sent_rules
+            if is_new and rule.matches(name) and self._may_send(rule):
+                self._sent_rules.add(rule.path)
+                yield self._send_rule(rule)
+
+    def _send_general_rules(self, *, is_users: bool) -> Iterator[str]:
+        """Yields the texts of the rules for every file, those of the user or those of the project;
+        they are recorded as sent.
+        """
+        for rule in self._rules:
+            is_for_every_file = not rule.patterns and not rule.is_off
+            if rule.is_users == is_users and is_for_every_file and self._may_send(rule):
+                yield self._send_rule(rule)
 
     def _may_send(self, rule: _Rule) -> bool:
         return rule.is_users or self._trusts(rule.path)
 
-    def _rule_text(self, rule: _Rule) -> str:
+    def _send_rule(self, rule: _Rule) -> str:
         """A rule as text for the model; it is recorded as sent."""
         patterns = f' for="{", ".join(rule.patterns)}"' if rule.patterns else ""
         return self._send(rule.path, rule.text, rule.reason, patterns)
 
     def _send(self, path: Path, text: str, reason: str, attributes: str) -> str:
-        """The text for the model; the file is recorded as sent."""
+        """The content `text` of a file, in a tag for the model; the file is recorded as sent.
+
+        Args:
+            reason: as in LoadedFile.
+            attributes: further attributes of the tag, each with a space before it; or empty.
+        """
         self._loaded[path] = LoadedFile(path, reason, "sent", estimate(text))
         return clean(f'<instructions file="{path}"{attributes}>\n{text}\n</instructions>')
 
@@ -213,28 +224,33 @@ class ProjectInstructions:
     def _with_imports(
         self, files: Sequence[Path], inside: Path, *, is_users: bool = False
     ) -> list[FoundInstructions]:
-        """The files with what they import. An import that is refused is added to `problems`."""
+        """The files, each followed by those that it imports. A line about each import that is
+        refused is added to `problems`.
+
+        Args:
+            inside: the folder that imports must be in.
+        """
         all_files, refused_imports = with_imports(files, inside, is_users=is_users)
         self.problems += [line for line in refused_imports if line not in self.problems]
         return all_files
 
     def _send_files(self, files: Iterable[FoundInstructions], reason: str) -> Iterator[str]:
-        """Yields each file as a text for the model, and records it as sent. Empty files are skipped."""
+        """Yields each file as a text for the model, and records it as sent. Empty files are
+        skipped.
+        """
         for item in files:
             self._report_long_file(item.path)
-            if text := _read_text(item.path):
-                if importer := item.imported_by:
-                    yield self._send(
-                        item.path,
-                        text,
-                        f"imported by {tilde(importer)}",
-                        f' imported-by="{importer}"',
-                    )
-                else:
-                    yield self._send(item.path, text, reason, "")
+            text = _read_text(item.path)
+            if not text:
+                continue
+            if importer := item.imported_by:
+                attribute = f' imported-by="{importer}"'
+                yield self._send(item.path, text, f"imported by {tilde(importer)}", attribute)
+            else:
+                yield self._send(item.path, text, reason, "")
 
     def _report_long_file(self, path: Path) -> None:
-        """If a file is too long, add that with its size to `problems`."""
+        """If a file is longer than what is sent of it, add a line about that to `problems`, once."""
         size = len(read_start(path, _MAX_SIZE).replace("\r\n", "\n").strip())
         if size > MAX_INSTRUCTIONS:
             line = (
@@ -244,8 +260,8 @@ class ProjectInstructions:
             self.problems = list(dict.fromkeys((*self.problems, line)))
 
     def _within_limit(self, texts: Iterable[str]) -> Iterator[str]:
-        """Yields the texts until MAX_ALL is reached. Those after it are left out, and added to
-        `problems`.
+        """Yields the texts until they have MAX_ALL characters together. The others are left out,
+        with a line about each in `problems`.
         """
         size = 0
         for text in texts:
@@ -278,7 +294,7 @@ def _read_rule(path: Path, *, is_users: bool) -> _Rule:
 
 @cache
 def _compile_patterns(patterns: tuple[str, ...]) -> GitIgnoreSpec:
-    """The patterns of a rule as one matcher, by the syntax of .gitignore."""
+    """The patterns of a rule, in the syntax of .gitignore and with braces, as one matcher."""
     # Needed only if there are rules for some files.
     from pathspec import GitIgnoreSpec
 
@@ -294,8 +310,8 @@ def _compile_patterns(patterns: tuple[str, ...]) -> GitIgnoreSpec:
 
 
 def _first_of_each_folder(files: Iterable[Path]) -> Iterator[Path]:
-    """Yields the first file of each folder that is not empty: AGENTS.md comes before other names for
-    the same instructions.
+    """Yields, of the files in each folder, the first that is not empty. They are ordered so that
+    AGENTS.md comes before other names for the same instructions.
     """
     folders_done: set[Path] = set()
     for path in files:

@@ -39,9 +39,12 @@ class ProgressWatch:
         self.idle = 0
         """Calls in a row without progress."""
         self._seen_lines: set[int] = set()
+        """The hashes of all lines of output so far."""
         self._seen_keys: set[str] = set()
+        """The changes, read files and plans so far, as `_note_key` has them."""
         self._times_of_call: Counter[str] = Counter()
-        self._newest = -1
+        self._newest: int | None = None
+        """What `_newest_change` returned last; None before the first look."""
         self.was_checked = False
         """Whether the files were looked at since the last progress."""
 
@@ -55,10 +58,12 @@ class ProgressWatch:
                 self.idle += 1
 
     def note_changed_files(self) -> bool:
-        """Look at the files, and return whether any has changed since the last look. Blocks."""
+        """Look at the files, and return whether any has changed since the last look; False at the
+        first look. If so, outputs of repeated calls count as new again. Blocks.
+        """
         self.was_checked = True
         last_change, self._newest = self._newest, _newest_change(self._root)
-        has_changed = last_change not in (-1, self._newest)
+        has_changed = last_change is not None and last_change != self._newest
         if has_changed:
             self._times_of_call.clear()
         return has_changed
@@ -75,9 +80,10 @@ class ProgressWatch:
     def _note_call(self, call: ToolCall, result: ToolReply) -> bool:
         """Remember a call and its output; returns whether it is progress.
 
-        A failed call is not, except a command, whose output may have something new. A change, a file
-        that is read and a plan are progress if they are new. Any other call is if its output has a new
-        line, but only the first `_MAX_SAME_CALL` times.
+        A failed call is none, except a command, whose output may have something new. A change of a
+        file, the reading of a file and a plan are progress if the same was not done before. Any
+        other call is progress if its output has a new line, but the same call only _MAX_SAME_CALL
+        times.
         """
         has_new_lines = self._note_lines(call, result)
         arguments = " ".join(json.dumps(dict(call.arguments), default=str).split())
@@ -95,8 +101,8 @@ class ProgressWatch:
         return has_new_lines and self._times_of_call[call_key] <= _MAX_SAME_CALL
 
     def _note_key(self, name: str, subject: str, is_change: bool = False) -> bool:
-        """Remember what a tool was called with; returns whether that is new. A change lets the outputs of
-        all calls count as new again.
+        """Remember what a tool was called with; returns whether that is new. After a new change of
+        a file the outputs of repeated calls count as new again.
         """
         key = f"{name} {subject}"
         if key in self._seen_keys:
@@ -107,7 +113,9 @@ class ProgressWatch:
         return True
 
     def _note_lines(self, call: ToolCall, result: ToolReply) -> bool:
-        """Remember the lines of an output; returns whether any of them is new."""
+        """Remember the lines of an output; returns whether any of them is new. Lines that differ
+        only in numbers are the same, but not those of a file that was read.
+        """
         is_content = call.name == _READ_TOOL
         text = result.text if is_content else _without_numbers(result.text)
         lines = {hash(line.strip()) for line in text.splitlines() if line.strip()}
@@ -122,11 +130,14 @@ def _without_numbers(text: str) -> str:
 
 
 def _newest_change(root: Path | None) -> int:
-    """A number that changes when a file below `root` is changed: the newest time plus the number of
-    files. Folders of tools (`.git`, `__pycache__`) do not count.
+    """A number that changes when a file below `root` is changed, added or removed: the newest time
+    plus the number of files. Folders of tools (`.git`, `__pycache__`) do not count, and only about
+    _MAX_FILES files are looked at. 0 without a folder.
     """
+    if root is None:
+        return 0
     newest = count = 0
-    for folder, folders, names in os.walk(root or os.devnull):
+    for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders if not name.startswith((".", "__"))]
         for name in names:
             count += 1

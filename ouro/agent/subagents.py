@@ -96,16 +96,23 @@ class SubagentServices(msgspec.Struct, frozen=True):
 
 
 class _Child:
-    """A subagent that was started in this session: its call, its state and its figures."""
+    """A subagent that was started in this session: its call, its state and its figures.
+
+    Args:
+        child_id: such as `explore-1`.
+        emit: shows the events of the subagent.
+    """
 
     def __init__(
-        self, order_id: str, spec: AgentSpec, args: SubagentArgs, ctx: ToolContext, emit: Emit
+        self, child_id: str, spec: AgentSpec, args: SubagentArgs, ctx: ToolContext, emit: Emit
     ) -> None:
-        self.id, self.spec, self.args, self.call_id = order_id, spec, args, ctx.call_id
+        self.id, self.spec, self.args, self.call_id = child_id, spec, args, ctx.call_id
         self.emit = emit
         self.state: SubagentState = "running"
         self.activity = ""
+        """What it does now; when it has ended, why."""
         self.calls = 0
+        """How many tool calls have ended."""
         self.transcript: MemoryManager | None = None
         self.before = Usage()
         """The usage in its transcript before it was resumed."""
@@ -114,6 +121,7 @@ class _Child:
         self.timeout = asyncio.timeout(None)
         self.worktree: Worktree | None = None
         self.changes = ""
+        """A text about what it has changed in its worktree, when it has ended."""
         self.work: asyncio.Task[None] | None = None
         self.is_refused = False
         """Whether the user refused a call of it, and with it the turn."""
@@ -125,8 +133,8 @@ class _Child:
 
     @property
     def model(self) -> str:
-        """The model of its last answer. `LoopAgent.models` is not asked: it raises LimitReached when the
-        budget is spent.
+        """The model of its last answer; empty if it has not answered. `LoopAgent.models` is not
+        used, because it raises LimitReached when the budget is spent.
         """
         entries = self.transcript.transcript.entries if self.transcript else ()
         return next((entry.message.model for entry in reversed(entries) if entry.message.model), "")
@@ -150,18 +158,21 @@ class _Child:
         self.state, self.activity = state, activity
         self.emit(self.progress())
 
-    def show_once(self, state: SubagentState) -> None:
-        """Show a state if it is a new one."""
+    def show_if_changed(self, state: SubagentState) -> None:
+        """Set the state and show it, unless it is the present one."""
         if self.state != state:
             self.show(state, self.activity)
 
     def report(self) -> str:
-        """The text of its last answer with text."""
+        """The text of the last of its answers that has text, cut to MAX_REPORT; empty if there is
+        none.
+        """
         messages = self.transcript.messages() if self.transcript else ()
-        texts = (
-            message.text.strip() for message in reversed(messages) if message.role == "assistant"
-        )
-        return next(filter(None, texts), "")[:MAX_REPORT]
+        for message in reversed(messages):
+            text = message.text.strip()
+            if message.role == "assistant" and text:
+                return text[:MAX_REPORT]
+        return ""
 
 
 class Subagents:
@@ -202,7 +213,9 @@ class Subagents:
         return {info.title.partition(": ")[0]: info for info in infos}
 
     async def transcript_of(self, child_id: str) -> SessionInfo:
-        """The facts about the transcript of a subagent. Raises ToolError if there is no such subagent."""
+        """The transcript of the subagent with this id, as a list of sessions has it. Raises
+        ToolError if there is no such subagent in the session.
+        """
         saved = await self.list_transcripts()
         if child_id in saved:
             return saved[child_id]
@@ -234,14 +247,16 @@ class Subagents:
         await asyncio.wait({child.work})
 
     async def close(self) -> None:
+        """End all running subagents, and wait until they have cleaned up."""
         works = [child.work for child in self._running() if child.work]
         for work in works:
             work.cancel()
         await asyncio.gather(*works, return_exceptions=True)
 
     async def run(self, args: SubagentArgs, ctx: ToolContext) -> ToolResult:
-        """Run a subagent to its end, or start it in the background. Raises OuroError if it cannot
-        be started.
+        """Run a subagent to its end, and return its report; or start it in the background, and
+        return at once. If the call is cancelled, the subagent is ended. Raises OuroError if it
+        cannot be started, and StoppedByUser if the user refused one of its calls.
         """
         if args.background and not self._services.in_background:
             raise ToolError(
@@ -271,8 +286,9 @@ class Subagents:
         return [child for child in self._children.values() if child.work and not child.work.done()]
 
     async def _open_child(self, args: SubagentArgs, ctx: ToolContext) -> _Child:
-        """Check the call, and make the subagent with its transcript and worktree. Raises ToolError if
-        too many run, or it cannot be resumed.
+        """Make the subagent of a call, a new one or one that is resumed, with its transcript and
+        its worktree. It does not run yet. Raises ToolError if too many run, or it cannot be
+        resumed.
         """
         settings = self._settings
         if len(self._running()) >= settings.max_running:
@@ -280,7 +296,8 @@ class Subagents:
                 f"{settings.max_running} subagents are running already. Wait for one to end."
             )
         info = await self.transcript_of(args.resume) if args.resume else None
-        name, spec = self._find_spec(args.resume.rpartition("-")[0] or args.agent)
+        kind_of_resumed = args.resume.rpartition("-")[0]  # `explore` of `explore-1`
+        name, spec = self._find_spec(kind_of_resumed or args.agent)
         if any(child.id == args.resume for child in self._running()):
             raise ToolError(f"{args.resume} is still running.")
         emit = self._services.channel.emit if args.background else ctx.emit
@@ -311,36 +328,35 @@ class Subagents:
         return child.worktree.folder if child.worktree else self._services.cwd
 
     def _find_spec(self, asked_name: str) -> tuple[str, AgentSpec]:
-        """The name and the kind of a subagent, by a name of ouro or Claude Code. Raises ToolError if
-        there is none of this name.
+        """The kind of subagent with this name, which may also be a name of Claude Code; returns its
+        name here, and its spec. Raises ToolError if there is none.
         """
-        name = (
-            asked_name
-            if asked_name in self.specs
-            else _NAME_OF_CLAUDE_CODE.get(asked_name, asked_name)
-        )
+        name = asked_name
+        if name not in self.specs:
+            name = _NAME_OF_CLAUDE_CODE.get(asked_name, asked_name)
         spec = self.specs.get(name)
         if spec is None:
             raise ToolError(f"There is no agent `{name}`. There are: {', '.join(self.specs)}.")
         return name, spec
 
     async def _free_id(self, name: str) -> str:
-        """An id that is not used in this session: the kind with the next number, such as `explore-3`."""
-        used_ids = [*self._children, *await self.list_transcripts()]
-        numbers = [
-            used_id.removeprefix(f"{name}-")
-            for used_id in used_ids
-            if used_id.startswith(f"{name}-")
-        ]
-        return f"{name}-{max((int(number) for number in numbers if number.isdecimal()), default=0) + 1}"
+        """An id that is not used in this session: the kind with the next number, such as
+        `explore-3`.
+        """
+        last_number = 0
+        for used_id in (*self._children, *await self.list_transcripts()):
+            kind, _, number = used_id.rpartition("-")
+            if kind == name and number.isdecimal():
+                last_number = max(last_number, int(number))
+        return f"{name}-{last_number + 1}"
 
     async def _run_child(self, child: _Child) -> None:
-        """Run the agent of a subagent to its end. However that ends, `child` then has the outcome, and
-        everything that it opened is closed.
+        """Run a subagent to its end. However it ends, its state is then shown, what it has used is
+        recorded, and everything that it opened is closed. Nothing is raised but a cancel.
         """
         assert child.transcript is not None
         child_agent: ChildAgent | None = None
-        end: tuple[SubagentState, str] = ("stopped", "ended by the user")
+        end: tuple[SubagentState, str] = ("stopped", "ended by the user")  # if it is cancelled
         child.show("running", "")
         try:
             child_agent = await self._make_agent(child, child.transcript)
@@ -359,7 +375,9 @@ class Subagents:
             child.show(*end)
 
     async def _make_agent(self, child: _Child, transcript: MemoryManager) -> ChildAgent:
-        """Make the agent of a subagent, with its limits of calls and cost."""
+        """Make the agent of a subagent. Before each of its model calls its own limits of calls and
+        cost are checked, then those of the session. Raises OuroError.
+        """
         settings = self._settings
         max_calls = child.spec.max_turns or settings.max_turns
 
@@ -385,7 +403,9 @@ class Subagents:
         )
 
     async def _run_agent(self, child: _Child, child_agent: ChildAgent) -> TurnFinished:
-        """Run the turn of a subagent; returns how it ended, also at its time limit."""
+        """Run the turn of a subagent; returns how it ended. At its time limit it is interrupted,
+        and the outcome is `limit`.
+        """
         prompt = Prompt(child.args.prompt, context=await child_agent.context(child.args.prompt))
         seconds = self._settings.max_seconds
         child.timeout = asyncio.timeout(seconds)
@@ -398,13 +418,15 @@ class Subagents:
             return TurnFinished("limit", f"Stopped after {seconds} s (subagents.max_seconds).")
 
     def _show_event(self, child: _Child, event: Event) -> None:
-        """Show what a subagent does, and record its usage."""
+        """Show an event of a subagent as its progress, and record what it has used until now. Of
+        its notices only warnings and errors are shown.
+        """
         self._record_usage(child)
         match event:
             case ThinkingDelta():
-                child.show_once("thinking")
+                child.show_if_changed("thinking")
             case TextDelta():
-                child.show_once("answering")
+                child.show_if_changed("answering")
             case ToolStarted():
                 child.show("running", event.title)
             case ToolFinished():
@@ -423,7 +445,9 @@ class Subagents:
     async def _ask_user_for(
         self, child: _Child, question: PermissionAsked | QuestionAsked
     ) -> UserAnswer:
-        """Ask the user a question of a subagent. Its time limit is stopped until the answer."""
+        """Ask the user a question of a subagent, with the id of the subagent in it. Until the
+        answer its time limit does not run.
+        """
         question = replace(
             question,
             question_id=f"{child.id}/{question.question_id}",
@@ -439,22 +463,23 @@ class Subagents:
         try:
             return await self._services.ask_user(question, child.emit)
         finally:
-            if not child.timeout.expired():
-                child.timeout.reschedule(
-                    None if seconds_left is None else loop.time() + seconds_left
-                )
+            if not child.timeout.expired() and seconds_left is not None:
+                child.timeout.reschedule(loop.time() + seconds_left)
             child.show("running", activity)
 
     def _record_usage(self, child: _Child) -> None:
-        """Record in the session what the subagent has used since the last time."""
+        """Record in the session what the subagent has used since this was called last."""
         usage = child.usage
         if usage != child.counted:
             self._services.memory.note_cost("subagent", child.model, usage - child.counted)
             child.counted = usage
 
     async def _clean_up(self, child: _Child, child_agent: ChildAgent | None) -> str:
-        """End what it started, commit its changes, and release its transcript. Returns the problem, empty
-        if there was none.
+        """End what a subagent has started, commit its changes in its worktree, and release its
+        transcript. Returns why that failed, empty if it did not.
+
+        Args:
+            child_agent: None if it could not be made.
         """
         try:
             if child_agent is not None:
@@ -469,11 +494,11 @@ class Subagents:
         return ""
 
     def _on_background_end(self, child: _Child) -> None:
-        """Queue the report of a background subagent for the model, and show a notice. Does nothing if it
-        was stopped.
+        """Queue the report of a background subagent for the model, and show a notice. Does nothing
+        if it was stopped by the user, or by the end of the session.
         """
         if child.activity and child.state == "stopped":
-            return  # the user or the end of the session stopped it
+            return
         result = self._make_result(child)
         self._reports.append(Prompt("", context=f"{_REPORT_HEAD}\n\n{result.text}"))
         level: Level = "info" if child.state == "done" else "warning"
@@ -483,19 +508,22 @@ class Subagents:
         self._services.on_report()
 
     def _make_result(self, child: _Child) -> ToolResult:
-        """The result of the tool call: the report, or why it did not finish; its changes; its figures."""
+        """The result of the tool call of a subagent that has ended. The model gets the report, or
+        why it did not finish; its changes; and its figures. The user sees the report and the
+        changes, with the figures in the summary.
+        """
         report, failed = child.report(), child.state != "done"
-        paragraphs = [report or "(no text)"]
+        report_text = report or "(no text)"
         if failed:
             last_text = f"Its last text:\n{report}" if report else "It wrote no text."
-            paragraphs = [f"{child.id} did not finish: {child.activity.rstrip('.')}. {last_text}"]
-        if child.changes:
-            paragraphs.append(child.changes)
-        elif child.worktree is not None and not failed:
-            paragraphs.append("It changed nothing, so there is no branch.")
+            report_text = f"{child.id} did not finish: {child.activity.rstrip('.')}. {last_text}"
+        changes = child.changes
+        if child.worktree is not None and not changes and not failed:
+            changes = "It changed nothing, so there is no branch."
         figures = child.progress().figures
-        paragraphs.append(f'[{child.id}: {figures}. To ask it more: resume="{child.id}"]')
-        shown_paragraphs = [report, *paragraphs[1:-1]] if report else paragraphs[1:-1]
-        body = Plain("\n\n".join(shown_paragraphs), "markdown") if shown_paragraphs else None
+        how_to_resume = f'[{child.id}: {figures}. To ask it more: resume="{child.id}"]'
+        text = "\n\n".join(filter(None, (report_text, changes, how_to_resume)))
+        shown = "\n\n".join(filter(None, (report, changes)))
+        body = Plain(shown, "markdown") if shown else None
         ending = f"{child.activity.partition(chr(10))[0].rstrip('.')} · " if failed else ""
-        return ToolResult("\n\n".join(paragraphs), Display(f"{ending}{figures}", body), failed)
+        return ToolResult(text, Display(f"{ending}{figures}", body), failed)

@@ -38,8 +38,12 @@ def longest_summary(window: int) -> int:
 
 
 class Summariser:
-    """Asks models for one summary of a transcript, and shows the progress. The models after the first
-    are fallbacks.
+    """Asks models for one summary of a transcript, and shows the progress.
+
+    Args:
+        models: the first is asked; the others are fallbacks.
+        tools: are sent as in a turn, so that the request begins with what the provider has cached.
+        focus: what the summary must keep in particular; it may be empty.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Summariser:
         emit: Emit,
     ) -> None:
         self.text, self.model = "", ""
+        """The summary, and the model that has written it; empty before `run`."""
         self.usage: Usage | None = None
         """The usage of all requests, also if there is no summary."""
         self._models = models
@@ -61,8 +66,10 @@ class Summariser:
         self._longest = longest_summary(models[0].spec.window)
 
     async def run(self, sent: Sequence[Message], tokens: int, window: int) -> None:
-        """Write a summary of the messages `sent` into `text`: in one request if they fit, otherwise part
-        by part, each with the summary of those before. Raises ModelError if there is no summary.
+        """Let the model write a summary of the messages `sent`, into `text`. If they fit into the
+        window, that is one request. Otherwise they are sent in parts, each with the summary of
+        those before it; if a part does not fit, smaller parts are tried. Raises ModelError if there
+        is no summary.
 
         Args:
             tokens: about how many tokens the messages have.
@@ -79,7 +86,7 @@ class Summariser:
             try:
                 return await self._request_summary(messages, self._tools, Compacting())
             except ContextTooLong:
-                window = min(window, tokens)
+                window = min(window, tokens)  # it is smaller than was known
         for _ in range(HALVINGS):
             self.text = ""
             longest = min(self._longest, window // 8)
@@ -98,17 +105,21 @@ class Summariser:
     async def _request_summary(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], progress: Compacting
     ) -> None:
-        """Ask for one summary, store it in `text`, and add to `usage`. Raises ModelError if the answer is
-        not a summary.
+        """Send one request for a summary. Its answer becomes `text`, cut if it is too long, and its
+        usage is added to `usage`. Raises ModelError if the answer is not a summary.
+
+        Args:
+            progress: the event that is emitted first, and again as characters are written.
         """
         character_count = 0
 
         def on_chunk(chunk: Chunk) -> None:
-            """Emit the progress each time that another step of characters is written."""
+            """Emit the progress each time that another PROGRESS_STEP characters are written."""
             nonlocal character_count
             if isinstance(chunk, TextChunk):
-                earlier, character_count = character_count, character_count + len(chunk.text)
-                if character_count // PROGRESS_STEP > earlier // PROGRESS_STEP:
+                steps_before = character_count // PROGRESS_STEP
+                character_count += len(chunk.text)
+                if character_count // PROGRESS_STEP > steps_before:
                     self._emit(replace(progress, written=character_count))
 
         async def on_retry(retry: Retrying) -> None:
@@ -124,8 +135,7 @@ class Summariser:
         self.usage = (self.usage or Usage()) + usage
         self.model = reply.model
         if not is_summary(reply.text):
-            answer_note = (
-                f": it answered “{' '.join(reply.text.split())[:80]}”" if reply.text.strip() else ""
-            )
+            answer = " ".join(reply.text.split())[:80]
+            answer_note = f": it answered “{answer}”" if answer else ""
             raise ModelError(f"{reply.model} wrote no summary{answer_note}.")
         self.text = cut_summary(reply.text, int(self._longest * CHARACTERS_A_TOKEN))

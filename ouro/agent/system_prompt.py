@@ -32,12 +32,12 @@ MEMORY = "<long_term_memory_management>"
 def system_prompt(
     project: Sequence[str], user: Sequence[str] = (), subagent_prompt: str = ""
 ) -> str:
-    """The system prompt: the same bytes for the same project, so that providers can cache it.
-
-    What changes daily or with each turn (date, branch, mode) is sent with the user's messages
-    instead.
+    """The text of the system prompt, without memory. It has the same bytes for the same project, so
+    that providers can cache it: what changes daily or with each turn (date, branch, mode) is sent
+    with the user's messages instead.
 
     Args:
+        project, user: the instructions of the project and of the user; the later text wins.
         subagent_prompt: the beginning for a subagent; empty for ouro's own text.
     """
     beginning = subagent_prompt or Path(__file__).with_suffix(".md").read_text("utf-8").strip()
@@ -54,16 +54,16 @@ def prompt_message(prompt: str, memory: str = "") -> Message:
 
 
 def prompt_parts(prompt: str) -> list[tuple[str, str]]:
-    """The names and texts of the sections of a system prompt, in their order."""
+    """The sections of a system prompt, in their order: the name of each for the user, and its text.
+    A section begins with its title; what is before the first title is `system prompt`.
+    """
     marks = (
         (USER_TITLE, "your instructions"),
         (PROJECT_TITLE, "project instructions"),
         (MORE_INSTRUCTIONS, "further instructions"),
         (MEMORY, "memory"),
     )
-    starts = [
-        (0, "system prompt"),
-        *sorted((prompt.find(mark), name) for mark, name in marks if mark in prompt),
-    ]
-    ends = [start for start, _ in starts[1:]] + [len(prompt)]
-    return [(name, prompt[start:end]) for (start, name), end in zip(starts, ends, strict=True)]
+    found = sorted((prompt.find(mark), name) for mark, name in marks if mark in prompt)
+    sections = [(0, "system prompt"), *found]
+    ends = [*(start for start, _name in found), len(prompt)]
+    return [(name, prompt[start:end]) for (start, name), end in zip(sections, ends, strict=True)]

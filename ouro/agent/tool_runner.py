@@ -91,8 +91,8 @@ class PermissionJudge(Protocol):
     """Lets a model decide about calls that the user would be asked about."""
 
     async def judge(self, call: JudgedCall) -> JudgeVerdict | None:
-        """The verdict of a model, or None if it is not asked any more. After a failure the verdict is
-        that the user is asked.
+        """The verdict of a model, or None if it is not asked any more. After a failure the verdict
+        is that the user is asked.
         """
         ...
 
@@ -133,11 +133,11 @@ class ToolRunner(msgspec.Struct, frozen=True):
     judge: PermissionJudge | None = None
 
     def specs(self, model: ModelSpec) -> tuple[ToolSpec, ...]:
-        """The tools as the model sees them, in a fixed order, with the edit tool that it was
-        trained on.
+        """The tools as a model sees them, in a fixed order. Of the two tools that edit files, it
+        sees the one that it was trained on.
         """
-        other = "edit" if model.patches else "apply_patch"
-        return tuple(tool.spec() for name, tool in self.tools.items() if name != other)
+        left_out = "edit" if model.patches else "apply_patch"
+        return tuple(tool.spec() for name, tool in self.tools.items() if name != left_out)
 
     def title(self, call: ToolCall) -> str:
         """The title of a call for the user; the name of the tool if the arguments are wrong."""
@@ -147,8 +147,10 @@ class ToolRunner(msgspec.Struct, frozen=True):
             return call.name
         return tool.title(args)
 
-    def read(self, answer: Message) -> Message:
-        """The answer of a model, with its calls corrected to the form that the tools require."""
+    def correct_calls(self, answer: Message) -> Message:
+        """The answer of a model, with its calls in the form that the tools require. A call that has
+        no single reading stays as it is.
+        """
         if not answer.tool_calls:
             return answer
         from ouro.tools.odd_calls import read_calls  # imported late: few answers need it
@@ -156,7 +158,10 @@ class ToolRunner(msgspec.Struct, frozen=True):
         return read_calls(answer, self.tools)
 
     def parse(self, call: ToolCall) -> tuple[AnyTool, Any]:
-        """The called tool and its arguments; raises ToolError if one of them is wrong."""
+        """The tool that does the work of a call, and its arguments. That is the called tool, or the
+        one to which it forwards the call. Raises ToolError if there is no such tool, or the
+        arguments are wrong.
+        """
         from ouro.tools.odd_calls import example_call  # imported late: few answers need it
 
         tool = self.tools.get(call.name)
@@ -174,7 +179,9 @@ class ToolRunner(msgspec.Struct, frozen=True):
         return tool.resolve(args)
 
     def files_in(self, messages: Sequence[Message]) -> Iterator[str]:
-        """Yields the files that the calls in `messages` changed or read, in order, as list items."""
+        """Yields a line for each file that a successful call in `messages` changed or read, in the
+        order of the calls, as an item of a Markdown list. A file may come several times.
+        """
         calls: list[ToolCall] = []
         results: dict[str, ToolReply] = {}
         for message in messages:
@@ -186,8 +193,8 @@ class ToolRunner(msgspec.Struct, frozen=True):
                 yield from self._list_files(call)
 
     def _list_files(self, call: ToolCall) -> Iterator[str]:
-        """Yields what a call did to its files, as list items; nothing for calls that neither read nor
-        change files.
+        """Yields a line for each file of a call: `- changed` or `- read`, and its path. Nothing for
+        a call that neither reads nor changes files.
         """
         try:
             tool, args = self.parse(call)
@@ -213,8 +220,8 @@ class ToolBatch:
         emit: Emit,
         save: Callable[[ToolReply], Awaitable[None]] | None = None,
     ) -> None:
-        """`save` stores each result when its call ends, before it is shown, so that a kill while other
-        calls run does not lose it.
+        """`save` stores each result when its call ends, before it is shown, so that a kill while
+        other calls run does not lose it.
         """
         self._runner = runner
         self._calls = calls
@@ -239,7 +246,7 @@ class ToolBatch:
         )
 
     def touched_paths(self) -> tuple[str, ...]:
-        """The paths that the calls have read or written."""
+        """The paths that the successful calls have read or written, as the calls name them."""
         paths: list[str] = []
         for call in self._calls:
             tool = self._runner.tools.get(call.name)
@@ -250,7 +257,7 @@ class ToolBatch:
         return tuple(paths)
 
     def _interrupted_result(self, call: ToolCall) -> ToolReply:
-        """The result of a call that did not end, with the end of what it had printed."""
+        """The result of a call that has not ended, with the end of what it has printed until now."""
         printed = self._printed.get(call.id, "").strip()
         text = f"{INTERRUPTED} Until then it had printed:\n{printed}" if printed else INTERRUPTED
         display = Display("interrupted", Plain(printed) if printed else None)
@@ -269,8 +276,9 @@ class ToolBatch:
             raise StoppedByUser(SAY_INSTEAD) from None
 
     async def _run_one(self, call: ToolCall) -> None:
-        """Run one call from its start event to its end event, and store its result. Raises
-        StoppedByUser if the user stopped the turn at its question.
+        """Run one call from its start event to its end event, and save its result. At most
+        MAX_SIDE_BY_SIDE run at the same time. Raises StoppedByUser if the user stopped the turn at
+        its question.
         """
         self._began[call.id] = time.monotonic()
         self._emit(ToolStarted(call, self._runner.title(call)))
@@ -290,7 +298,9 @@ class ToolBatch:
             raise StoppedByUser(SAY_INSTEAD)
 
     async def _run_tool(self, call: ToolCall) -> ToolResult:
-        """Run a call after hooks and permission; every failure becomes a result for the model."""
+        """Run a call, after its hooks and when it is permitted; returns its result for the model.
+        Every failure becomes a result; nothing is raised but a cancel.
+        """
         try:
             tool, args = self._runner.parse(call)
             args = await tool.prepare(args)
@@ -325,10 +335,12 @@ class ToolBatch:
         return replace(result, text=_text_with_notes(result.text, notes), display=display)
 
     async def _ask_hooks(self, call: ToolCall, tool: AnyTool, args: Any) -> HookedCall:
-        """Run the hooks for a call; if they changed it, it is shown again.
+        """Run the hooks before a call. If they have changed its arguments, the changed call is
+        shown, and returned with a note for the model.
 
         Raises:
             RefusedError: a hook refused the call.
+            ToolError: the changed arguments are wrong.
         """
         hooks = self._runner.hooks
         if not hooks:
@@ -347,7 +359,8 @@ class ToolBatch:
     async def _permit(
         self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome
     ) -> Permitted:
-        """Find out whether a call may run, by rules, the judge or the user; returns when it may.
+        """Find out whether a call may run: by the rules; if these ask, by the judge; if it does not
+        allow the call, by the user. Returns the permission.
 
         Raises:
             RefusedError: it may not run.
@@ -373,39 +386,41 @@ class ToolBatch:
         hooked: HookOutcome,
         verdict: JudgeVerdict | None,
     ) -> Permitted:
-        """Ask the user whether a call may run. Ask again if the question changed while it was open: a
-        path may lead to another place now. Raises RefusedError.
+        """Ask the user whether a call may run, and return the permission. If the rules ask
+        something else after the answer, because a path leads to another place by now, the user is
+        asked again. Raises RefusedError if the user or a rule refuses.
         """
         decision, comment = self._decide(tool, args, hooked), ""
-        answered: Decision | None = None
-        while isinstance(decision, Ask) and decision != answered:
+        answered_question: Decision | None = None
+        while isinstance(decision, Ask) and decision != answered_question:
             comment = await self._ask_permission(call, tool, args, decision, verdict)
-            decision, answered = self._decide(tool, args, hooked), decision
+            answered_question = decision
+            decision = self._decide(tool, args, hooked)
         return self._admit(tool, args, hooked, decision, comment)
 
     def _admit(
         self, tool: AnyTool, args: Any, hooked: HookOutcome, decision: Decision, comment: str = ""
     ) -> Permitted:
-        """The permission for a call, by the decision about it; its targets are admitted to the sandbox.
-        Raises RefusedError if it is denied.
+        """The permission for a call that is allowed, or whose question the user has answered with
+        yes. The call may then open its targets, also outside of the workspace. Raises RefusedError
+        if the decision is to deny it.
         """
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
         # An approved question of a hook does not remove the limits of the sandbox.
-        decision_without_hook = (
-            self._decide(tool, args, HookOutcome()) if hooked.verdict else decision
-        )
-        limits = decision_without_hook.limits if isinstance(decision_without_hook, Allow) else "off"
+        decision_of_rules = self._decide(tool, args, HookOutcome()) if hooked.verdict else decision
+        limits = decision_of_rules.limits if isinstance(decision_of_rules, Allow) else "off"
         return Permitted(limits, comment)
 
     async def _judge(
         self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome, ask: Ask
     ) -> tuple[JudgeVerdict | None, Allow | None]:
-        """Let the judge answer the question about a call, if that is for the judge.
+        """Let the judge answer the question `ask` about a call, if it may: not a question of a
+        hook.
 
         Returns:
-            Its verdict, or None if it was not asked or the call has changed meanwhile; and how the
+            Its verdict, or None if it was not asked or the question has changed meanwhile; and how the
             call runs, or None if the user is asked.
         """
         judge = self._runner.judge
@@ -428,8 +443,9 @@ class ToolBatch:
         )
 
     def _decide(self, tool: AnyTool, args: Any, hooked: HookOutcome) -> Decision:
-        """Decide by rules and mode. A hook can add a question, or answer one that the user could answer
-        with `always`.
+        """Decide about a call by the rules and the mode, then by its hooks. A hook can turn a
+        permission into a question. It can also answer a question, but only one that the user could
+        answer with `always`.
         """
         decision = self._runner.permissions.decide(
             tool.name, tool.effect, tool.targets(args), outside=tool.runs_outside(args)
@@ -443,8 +459,9 @@ class ToolBatch:
     async def _ask_permission(
         self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask, verdict: JudgeVerdict | None
     ) -> str:
-        """Ask the user whether the call may run, and save the rule if they answer so. Returns their
-        comment, which may be empty. Raises RefusedError.
+        """Ask the user whether a call may run. If they also allow the same in future, the rule is
+        added, for this session or for all. Returns their comment, which may be empty. Raises
+        RefusedError if they refuse.
         """
         display = await tool.preview(args)
         edits = tool.effect is Effect.WRITE and self._runner.permissions.edits_by_mode(
@@ -495,7 +512,9 @@ class ToolBatch:
 
 
 def _with_verdict(display: Display, judged: str) -> Display:
-    """The display of a result with the reason of the judge, so that the session file has it."""
+    """The display of a result, with the reason for which the judge has allowed the call, so that
+    the session file has it. Unchanged if the judge was not asked.
+    """
     if not judged:
         return display
     return replace(display, summary=f"{display.summary} · judge: {judged}".removeprefix(" · "))
@@ -507,11 +526,13 @@ def _text_with_notes(text: str, notes: Sequence[str]) -> str:
 
 
 def _failed_result(text: str, refused: bool = False) -> ToolResult:
-    """The result of a call that failed; `text` is for the model, its first line for the user."""
+    """The result of a call that failed. The model gets `text`; the user sees its first line, or
+    `refused`, and the whole of it if it says more.
+    """
     text = readable_bytes(text)
     summary = "refused" if refused else text.partition("\n")[0]
     shown = text.removeprefix(f"{STOPPED} They say: ")
-    # The user knows what these say; they are for the model.
+    # REFUSED and STOPPED are for the model: the user has refused, and knows it.
     has_body = shown not in (summary, REFUSED, STOPPED)
     return ToolResult(text, Display(summary, Plain(shown) if has_body else None), failed=True)
 

@@ -34,8 +34,8 @@ class Worktree(msgspec.Struct, frozen=True):
 
     @classmethod
     def open(cls, cwd: Path, folder: Path, branch: str) -> Worktree:
-        """Check out the branch in `folder`; one that does not exist begins at HEAD. A folder that
-        is this worktree already stays as it is.
+        """Make a worktree of the repository of `cwd`: check out the branch in `folder`. A branch
+        that does not exist begins at HEAD. A folder that is this worktree already stays as it is.
 
         Raises:
             ToolError: `cwd` is not in a git repository with a commit, or git fails.
@@ -52,9 +52,10 @@ class Worktree(msgspec.Struct, frozen=True):
             if not (has_branch and _has_checked_out(folder, branch)):
                 folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 git.change("worktree", "prune")
-                target = (str(folder), branch) if has_branch else ("-b", branch, str(folder), head)
-                force = ("--force",) if has_branch else ()
-                git.change("worktree", "add", "--quiet", *force, *target)
+                new_branch = ("-b", branch, str(folder), head)
+                old_branch = ("--force", str(folder), branch)
+                target: tuple[str, ...] = old_branch if has_branch else new_branch
+                git.change("worktree", "add", "--quiet", *target)
         except GitError as error:
             raise ToolError(f"git cannot create a worktree: {error}") from error
         return cls(folder, branch, base or head, repository)
@@ -80,10 +81,11 @@ class Worktree(msgspec.Struct, frozen=True):
             git.change("branch", "--quiet", "-D", self.branch)
 
     def close(self, subject: str) -> str:
-        """Commit what was changed to the branch, and remove the folder. Without changes the branch is
-        removed, too.
+        """Commit what was changed to the branch, and remove the folder. If the branch has no
+        changes, it is removed, too.
 
-        Returns a text about the changes for the model; empty if there are none.
+        Returns a text for the model with the name of the branch and the diff; empty without
+        changes.
 
         Raises:
             ToolError: git fails; the folder stays.
@@ -98,14 +100,16 @@ class Worktree(msgspec.Struct, frozen=True):
             raise ToolError(
                 f"Its changes are in {self.folder}: git could not commit them: {error}"
             ) from error
-        cut_note = (
-            "" if len(diff) <= MAX_DIFF else f"\n… cut: `git diff ...{self.branch}` shows all of it"
-        )
+        if not files:
+            return ""
+        cut_note = ""
+        if len(diff) > MAX_DIFF:
+            cut_note = f"\n… cut: `git diff ...{self.branch}` shows all of it"
         head = (
             f"Its work is committed to the branch `{self.branch}` ({plural(len(files), 'file')}),"
             " and not merged."
         )
-        return f"{head}\n```diff\n{diff[:MAX_DIFF]}{cut_note}\n```" if files else ""
+        return f"{head}\n```diff\n{diff[:MAX_DIFF]}{cut_note}\n```"
 
 
 def _has_checked_out(folder: Path, branch: str) -> bool:

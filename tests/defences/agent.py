@@ -7,8 +7,8 @@ DEFENCES = (
             "if (allowed := allowed or Allow()) else (None, None)", "test_x21_judged_calls.py -k a_file_that_becomes"),
     Defence("E6", "ouro/agent/subagents.py", "if calls_made >= max_calls:", "if False:",
             "../agent/test_subagents.py -k e6"),
-    Defence("X10", "ouro/agent/tool_runner.py", "while isinstance(decision, Ask) and decision != answered:",
-            "while isinstance(decision, Ask) and answered is None:", "test_x10_no_more_than_was_shown.py"),
+    Defence("X10", "ouro/agent/tool_runner.py", "while isinstance(decision, Ask) and decision != answered_question:",
+            "while isinstance(decision, Ask) and answered_question is None:", "test_x10_no_more_than_was_shown.py"),
     Defence("S18", "ouro/agent/tool_runner.py", "if self._save:", "if False:",
             "test_s18_parallel_results.py"),
     Defence("X8", "ouro/agent/environment.py", '.read("status", "--short")', '.ask("status", "--short")',
@@ -32,6 +32,6 @@ DEFENCES = (
     Defence("L15", "ouro/agent/loop.py", "_explain_refusal(error, sent)", "str(error)", "test_l15_refused_messages.py"),
     Defence("L12", "ouro/agent/loop.py", "        if not answer.incomplete:\n", "        if True:\n",
             "test_l12_cut_answers.py"),
-    Defence("L12", "ouro/agent/loop.py", "await self.memory.record(\n                RewindRecord(", "_ = (\n                (",
+    Defence("L12", "ouro/agent/loop.py", "await self.memory.record(RewindRecord(number_before_answer", "_ = ((number_before_answer",
             "test_l12_cut_answers.py -k filtered_answer_is_retried"),
 )  # fmt: skip
