@@ -28,10 +28,11 @@ _UNUSED_KEYS = ("mcpServers", "memory")
 
 
 def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], tuple[str, ...]]:
-    """Returns ouro's kinds and those in the files, and a line for each file or entry that is not
-    used. Blocks.
+    """Returns the kinds of subagents, those of ouro and those in the files; and a line for each
+    file that is not used, or not wholly. Blocks.
 
-    A file with the name of a built-in kind replaces it if it is the user's own; a project cannot.
+    A file with the name of a built-in kind replaces it if it is the user's own. One of a project or
+    a plugin is not used then.
     """
     built_in: dict[str, ExtensionFile] = {}
     for path in sorted(BUILT_IN.glob("*.md")):
@@ -55,8 +56,8 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
 
 
 def _parse_spec(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
-    """The kind in a file, and the parts of it that ouro does not use. Raises ValueError if it
-    cannot be used.
+    """The kind of subagent that a file describes, and a note on each part of the file that has no
+    effect. Raises ValueError with the reason if the file cannot be used.
     """
     meta = file.meta
     ignored = [f"ouro does not use `{key}`." for key in _UNUSED_KEYS if meta.get(key)]
@@ -88,8 +89,8 @@ def _parse_spec(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
 
 
 def _mode_of(meta: Mapping[str, Any]) -> Mode:
-    """The permission mode in the front matter; `auto` without one. Raises ValueError if there is no
-    such mode.
+    """The permission mode that the front matter names, by its name in ouro or in Claude Code;
+    `auto` if it names none. Raises ValueError if there is no such mode.
     """
     name = str(meta.get("mode") or meta.get("permissionMode") or "")
     mode = _MODE_BY_NAME.get(name or "auto")
@@ -99,8 +100,8 @@ def _mode_of(meta: Mapping[str, Any]) -> Mode:
 
 
 def _max_turns_of(meta: Mapping[str, Any]) -> int | None:
-    """The limit of turns in the front matter; None without one. Raises ValueError if it is not
-    valid.
+    """The maximum number of model calls that the front matter sets; None if it sets none. Raises
+    ValueError if it is not a number above 0.
     """
     turns = str(meta.get("max_turns") or meta.get("maxTurns") or "")
     if not turns:

@@ -61,8 +61,8 @@ class Checks:
         return [check for check in self._read() if check.project in ("", self._project)]
 
     def add(self, check: Check, everywhere: bool) -> Check:
-        """Save a check, for this project or for all; returns it with its number. Raises ConfigError,
-        OSError.
+        """Save a new check, for this project, or `everywhere` for all. Returns it with the number
+        that it has got. Raises ConfigError, OSError.
         """
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         project = "" if everywhere else self._project
@@ -83,16 +83,18 @@ class Checks:
             checks[:] = [check for check in checks if check.number != number]
 
     def count_refusal(self, number: int) -> None:
-        """Record that a check has refused something. Raises ConfigError, OSError."""
+        """Record that the check with this number has refused something. Raises ConfigError,
+        OSError.
+        """
         with self._edit() as checks:
-            checks[:] = [
-                replace(check, fired=check.fired + (check.number == number)) for check in checks
-            ]
+            for index, check in enumerate(checks):
+                if check.number == number:
+                    checks[index] = replace(check, fired=check.fired + 1)
 
     @contextmanager
     def _edit(self) -> Iterator[list[Check]]:
-        """Yield the list of all checks. What the `with` block changes in it is saved at its end;
-        nobody else can change the file meanwhile.
+        """Yields the list of all checks. When the `with` block ends, the list is saved as it is
+        then. No other process can change the file meanwhile.
         """
         ensure_private_dir(self.path.parent)
         with lock_file(self.path.with_suffix(".lock")):
@@ -101,8 +103,8 @@ class Checks:
             write_private(self.path, msgspec.json.format(msgspec.json.encode(checks), indent=2))
 
     def _read(self) -> list[Check]:
-        """The saved checks. Raises ConfigError if the file cannot be read: an empty list would
-        enforce none of them.
+        """The saved checks; none if there is no file. Raises ConfigError if the file cannot be
+        read, because with an empty list nothing would be enforced.
         """
         try:
             with open_regular(self.path) as file:

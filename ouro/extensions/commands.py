@@ -159,20 +159,19 @@ class CommandRegistry:
         return [by_name[name] for name in sorted(by_name)]
 
     def find(self, name: str) -> CustomCommand | None:
-        """The command with this name. A command that is off is returned only if no other has the
-        name.
+        """The command with this name, in any case; None if there is none. A command that is off is
+        returned only if no other has the name: its prompt says why it cannot be used.
         """
-        candidates = [
-            *self._own(),
-            *self.commands(),
-            *(command for command in self._all() if command.is_off),
-        ]
-        return next(
-            (command for command in candidates if command.name.casefold() == name.casefold()), None
-        )
+        commands_off = (command for command in self._all() if command.is_off)
+        for command in (*self._own(), *self.commands(), *commands_off):
+            if command.name.casefold() == name.casefold():
+                return command
+        return None
 
     def called_by(self, text: str) -> tuple[CustomCommand, str] | None:
-        """The command that a typed `/name …` calls, and its arguments; None if it calls none."""
+        """The command that a typed text `/name …` calls, and what follows the name; None if it
+        calls none.
+        """
         call = _COMMAND_CALL.match(text)
         if call is None:
             return None
@@ -180,10 +179,9 @@ class CommandRegistry:
         return (command, (call[2] or "").strip()) if command else None
 
     async def find_connected(self, text: str) -> tuple[CustomCommand, str] | None:
-        """The command that a typed `/name …` calls, and its arguments; None if it calls none.
-
-        If no command has the name, this waits for the MCP server that the name begins with: the
-        server may offer it. Raises OuroError if the server cannot be used.
+        """What `called_by` returns; but if no command has the name, and it begins with the name of
+        an MCP server, this waits until the server is connected: it may offer the command. Raises
+        OuroError if the server cannot be used.
         """
         called = self.called_by(text)
         call = _COMMAND_CALL.match(text)
@@ -193,7 +191,9 @@ class CommandRegistry:
         return called
 
     def explain_unknown(self, text: str) -> str:
-        """Why a `/name …` does not call a custom command; empty for a path or an ordinary message."""
+        """A sentence for the user about why a typed `/name …` calls no custom command, and what to
+        use instead. Empty if it calls one, or is a path or an ordinary message.
+        """
         call = _COMMAND_CALL.match(text)
         if call is None or self.find(call[1]) or Path(f"/{call[1]}").exists():
             return ""
@@ -214,7 +214,9 @@ class CommandRegistry:
         return f"There is no command /{word}. {hint}"
 
     def problems(self) -> list[str]:
-        """A line for each command that cannot be called by its name."""
+        """A line for each command that cannot be called, because a command of ouro or an earlier
+        one has its name.
+        """
         by_name: dict[str, CustomCommand] = {}
         lines: list[str] = []
         for command in self._all():
@@ -238,7 +240,9 @@ class CommandRegistry:
 
 
 def command_of(file: ExtensionFile) -> CustomCommand:
-    """The command that a file defines: the file's text is its prompt."""
+    """The command that a file defines. The text of the file is its prompt; without a description,
+    its first line is its help.
+    """
     hint = file.meta.get("argument-hint", "")
     if isinstance(hint, list):  # `[file]` without quotes is a list in YAML
         hint = f"[{', '.join(map(str, hint))}]"
@@ -257,10 +261,11 @@ def command_of(file: ExtensionFile) -> CustomCommand:
 
 
 def prompt_of(file: ExtensionFile, arguments: str) -> CommandPrompt:
-    """The prompt in a file with the arguments filled in; they are added at the end if it has no
-    place for them.
+    """The prompt in the file of a command or skill, with the typed arguments filled in. If the
+    prompt has no place for them, they are added at its end.
     """
     is_own = file.source == "user"
+    # A file of a project or plugin permits nothing.
     rules = [own_rule(word) for word in _allowed_tools(file)] if is_own else []
     model = str(file.meta.get("model", ""))
     argument_names = " ".join(words_in(file.meta.get("arguments", ""))).split()
@@ -276,12 +281,16 @@ def prompt_of(file: ExtensionFile, arguments: str) -> CommandPrompt:
 
 
 def agent_of(file: ExtensionFile) -> str:
-    """The kind of subagent that runs a command or skill; empty: the agent of the session."""
-    return str(file.meta.get("agent") or "general") if file.meta.get("context") == "fork" else ""
+    """The kind of subagent that the file of a command or skill wants to be run by; empty: the agent
+    of the session runs it.
+    """
+    if file.meta.get("context") != "fork":
+        return ""
+    return str(file.meta.get("agent") or "general")
 
 
 def _allowed_tools(file: ExtensionFile) -> list[str]:
-    """The rules that the front matter permits, as they are written in it."""
+    """The permission rules in `allowed-tools` of the front matter, as they are written there."""
     tools = file.meta.get("allowed-tools", "")
     # Skills separate tools by blanks: `Read Bash(git diff:*)`.
     if isinstance(tools, str) and "," not in tools:
@@ -290,20 +299,25 @@ def _allowed_tools(file: ExtensionFile) -> list[str]:
 
 
 def _pieces(body: str, arguments: str, argument_names: Sequence[str]) -> Iterator[str | Insert]:
-    """Yield the prompt in pieces, with arguments filled in for `$ARGUMENTS`, `$1`, `$name` and, for
-    an argument `NAME=value`, `$NAME`.
+    """Yields the prompt `body` in pieces: texts, and inserts that are replaced when it is sent. In
+    both, arguments are filled in for `$ARGUMENTS`, `$1` and `$name`, and an argument `NAME=value`
+    for `$NAME`. Arguments that the prompt does not use are added as a last piece.
 
     Inserts are found before arguments are filled in, so that an argument cannot add one.
+
+    Args:
+        argument_names: the names of the positional arguments, from the front matter.
     """
-    values = _argument_values(arguments, argument_names, 0 if _FROM_ZERO.search(body) else 1)
+    first_number = 0 if _FROM_ZERO.search(body) else 1
+    values = _argument_values(arguments, argument_names, first_number)
     is_used = False
 
     def argument_for(match: re.Match[str]) -> str:
-        """The value of a placeholder; it stays as it is if it is a variable of a shell line."""
+        """The value of a placeholder. A name without one stays: it is a variable of a shell line."""
         nonlocal is_used
         name = match[1]
         if name not in values and name.isidentifier():
-            return str(match[0])  # a variable of a shell line
+            return str(match[0])
         is_used = True
         return values.get(name, "")
 
@@ -324,15 +338,21 @@ def _pieces(body: str, arguments: str, argument_names: Sequence[str]) -> Iterato
 
 
 def _argument_values(arguments: str, names: Sequence[str], first_number: int) -> dict[str, str]:
-    """What each `$name` in a prompt stands for, without the `$`.
+    """The value of each placeholder in a prompt, by its name without the `$`. A name in `names`
+    without an argument is empty.
 
     Args:
+        arguments: what was typed after the command.
         names: the names of the positional arguments, from the front matter.
-        first_number: the number of the first argument, 0 or 1.
+        first_number: the number of the first positional argument, 0 or 1.
     """
-    words = shell_words(arguments)
-    named = {match[1]: match[2] for word in words if (match := _NAMED_ARGUMENT.fullmatch(word))}
-    positional = [word for word in words if not _NAMED_ARGUMENT.fullmatch(word)]
+    positional: list[str] = []
+    named: dict[str, str] = {}
+    for word in shell_words(arguments):
+        if match := _NAMED_ARGUMENT.fullmatch(word):
+            named[match[1]] = match[2]
+        else:
+            positional.append(word)
     values = {
         "ARGUMENTS": arguments,
         **dict.fromkeys(names, ""),

@@ -57,17 +57,16 @@ class ExtensionFile(msgspec.Struct, frozen=True):
 
 
 def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[ExtensionFile], list[str]]:
-    """Find the extension files of a kind.
-
-    Returns them by name, and a line for each file that is not used. Blocks.
-
-    Args:
-        root: the root of the project.
-        trusted: whether the user trusts the project's files; if not, none of them is read.
+    """Find the extension files of a kind, in the folders of the user, of plugins and of the
+    project. Returns them sorted by name, and a line for each file that is not used. Blocks.
 
     If two files have the same name, the first counts: the user's before the project's. Files of a
     plugin have its name as a prefix: `review:pdf`. Files with the same content, as in folders for
     several programs, count as one.
+
+    Args:
+        root: the root of the project.
+        trusted: whether the user trusts the project's files; if not, none of them is read.
     """
     by_name: dict[str, ExtensionFile] = {}
     paths, problems = _list_paths(kind, root, trusted)
@@ -81,7 +80,8 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
             continue
         problems += file_problems
         first = by_name.setdefault(file.name.casefold(), file)
-        if (first.meta, first.body) != (file.meta, file.body):
+        is_same = (first.meta, first.body) == (file.meta, file.body)
+        if not is_same:
             problems.append(
                 f"Two {kind} are named {file.name}: {tilde(first.path)} is used, {tilde(path)} is"
                 " not. Rename one."
@@ -92,10 +92,9 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
 def _list_paths(
     kind: FileKind, root: Path, trusted: bool
 ) -> tuple[list[tuple[Path, Path, Source]], list[str]]:
-    """List the files of a kind without reading them.
-
-    Returns each file with the folder that its name is relative to and its source, and a line for
-    each problem.
+    """List the files of a kind without reading them: the user's, those of plugins, those of a
+    trusted project. Returns a tuple for each file (its path, the folder that its name is relative
+    to, and its source), and a line for each problem.
     """
     paths: list[tuple[Path, Path, Source]] = []
     problems: list[str] = []
@@ -124,7 +123,7 @@ def _list_paths(
 
 
 def _check_file_count(folder: Path, files: Sequence[Path]) -> list[str]:
-    """A line that says that a folder has more files than are used; empty if it has not."""
+    """One line if a folder has more files than are used, otherwise none."""
     if len(files) < MAX_FILES:
         return []
     return [f"{tilde(folder)} holds more than {MAX_FILES:,} files: the rest is not used."]
@@ -133,7 +132,10 @@ def _check_file_count(folder: Path, files: Sequence[Path]) -> list[str]:
 def _read(
     kind: FileKind, path: Path, folder: Path, source: Source
 ) -> tuple[ExtensionFile, list[str]]:
-    """Read an extension file; returns it, and a line for each of its hooks that is not used.
+    """Read an extension file. Returns it, and a line for each of its hooks that is not used.
+
+    Args:
+        folder: the folder of its kind, to which the name of a command is relative.
 
     Raises:
         ValueError: the file cannot be used; with the reason and the remedy.
@@ -144,7 +146,8 @@ def _read(
     name = _name_of(kind, path, folder, meta)
     plugin = folder.parent if source == "plugin" else None
     if plugin:
-        name, body = f"{plugin.name}:{name}", body.replace("${CLAUDE_PLUGIN_ROOT}", str(plugin))
+        name = f"{plugin.name}:{name}"
+        body = body.replace("${CLAUDE_PLUGIN_ROOT}", str(plugin))
     if kind == "skills":
         body = body.replace("${CLAUDE_SKILL_DIR}", str(path.parent))
     origin = HookOrigin(tilde(path), source != "user", str(plugin or ""))
@@ -158,7 +161,7 @@ def _read(
 
 
 def _read_hooks(meta: Mapping[str, Any], origin: HookOrigin) -> tuple[list[Hook], list[str]]:
-    """The hooks in the front matter, and a line for each that is not used."""
+    """The hooks in the front matter of a file, and a line for each that is not used."""
     events = meta.get("hooks") or {}
     if isinstance(events, dict):
         return parse_hooks(events, origin)
@@ -190,8 +193,10 @@ def read_extension(path: Path, shorter: str = "") -> str:
 
 
 def _name_of(kind: FileKind, path: Path, folder: Path, meta: Mapping[str, Any]) -> str:
-    """The name of an extension: that in its front matter, else that of its file or folder. Raises
-    ValueError if it is not valid.
+    """The name by which an extension is called. A command has that of its file, with the folders
+    before it: `git:commit`. Others have that in their front matter, or if there is none that is
+    valid, that of their file (of a skill: of its folder). Raises ValueError if that is not valid
+    either.
     """
     if kind == "commands":
         name = ":".join(path.relative_to(folder).with_suffix("").parts)

@@ -115,16 +115,17 @@ class Hook(msgspec.Struct, frozen=True):
     @property
     def is_guard(self) -> bool:
         """Whether its failure refuses the call: a guard that did not answer has permitted nothing.
-
-        A server that is not on this machine is reported at the start, and not called.
+        It is a guard if it runs before a tool and is waited for, unless `on_failure` permits the
+        call.
         """
+        # A server that is not on this machine is not called, which is reported at the start.
         is_called = bool(self.command or self.check or self.traits.prompt) or is_loopback(self.url)
         is_waited_for = is_called and not self.traits.in_background
         return self.event == "before-tool" and self.on_failure != "permit" and is_waited_for
 
     @property
     def label(self) -> str:
-        """What it runs, calls, asks or refuses, in one line for users."""
+        """What it runs, calls, asks or refuses, in one line for the user."""
         if self.command or self.url:
             text = self.command or self.url
         elif self.traits.prompt:
@@ -134,16 +135,21 @@ class Hook(msgspec.Struct, frozen=True):
         return one_line(text, 80)
 
     def matches(self, names: Sequence[str], agent: str) -> bool:
-        """Whether the hook applies to one of these names (always if there are none) and to the
-        subagent with that id.
+        """Whether the hook runs at an event of its kind.
+
+        Args:
+            names: the names that its matcher is compared with, of which one must match; if there are
+                none, every matcher matches.
+            agent: the id of the subagent that the event is about; empty for the agent itself.
         """
         if self.agent not in ("", kind_of(agent)):
             return False
         if self.matcher in ("", "*") or not names:
             return True
-        is_list = re.fullmatch(r"[\w ,|-]+", self.matcher)  # `Edit|Write`: whole names
-        if is_list:
-            return not {*re.split(r" *[,|] *", self.matcher.strip())}.isdisjoint(names)
+        is_list_of_names = re.fullmatch(r"[\w ,|-]+", self.matcher)  # `Edit|Write`: whole names
+        if is_list_of_names:
+            wanted_names = set(re.split(r" *[,|] *", self.matcher.strip()))
+            return not wanted_names.isdisjoint(names)
         try:
             return any(re.search(self.matcher, name) for name in names)
         except re.error:
@@ -166,10 +172,8 @@ def load_hooks(
     projects: Sequence[HookSettings],
     claude_files: Mapping[Path, bool],
 ) -> tuple[tuple[Hook, ...], tuple[str, ...]]:
-    """The hooks by priority, including those of plugins, and a line for each entry that is not
-    used.
-
-    Blocks.
+    """The hooks of the user, of the project, of the files of Claude Code and of plugins, in this
+    order; and a line for each entry that is not used or does not work as it is written. Blocks.
 
     Args:
         users, projects: the hooks of the user's and of the project's config.yaml.
@@ -232,7 +236,7 @@ def kind_of(agent: str) -> str:
 
 
 def _check_hook(hook: Hook) -> Iterator[str]:
-    """Yield a warning for each part of a hook that will not work as it is written."""
+    """Yields a line for each part of a hook that does not work as it is written."""
     if hook.url and not is_loopback(hook.url):
         yield (
             f"{hook.place}: the hook {hook.url} is not on this machine (http://127.0.0.1): it is"
@@ -251,7 +255,9 @@ def _check_hook(hook: Hook) -> Iterator[str]:
 
 
 def is_rule(condition: str) -> bool:
-    """Whether a text is a permission rule about a tool that ouro has."""
+    """Whether the condition of a hook is a permission rule about a tool that ouro has, by its name
+    here or in Claude Code.
+    """
     try:
         demand_tools([own_rule(condition)])
     except OuroError:
@@ -260,8 +266,11 @@ def is_rule(condition: str) -> bool:
 
 
 def parse_hooks(events: Mapping[str, Any], origin: HookOrigin) -> tuple[list[Hook], list[str]]:
-    """The hooks in an object with Claude Code's format, and a line for each that is not used or
-    does not work as it is written.
+    """The hooks in an object in Claude Code's format, and a line for each that is not used or does
+    not work as it is written.
+
+    Args:
+        events: the groups of hooks by the name of the event, in Claude Code or in ouro.
     """
     hooks: list[Hook] = []
     problems: list[str] = []
@@ -284,8 +293,8 @@ def parse_hooks(events: Mapping[str, Any], origin: HookOrigin) -> tuple[list[Hoo
 def _read_entry(
     entry: Mapping[str, Any], event: HookEvent, matcher: str, origin: HookOrigin
 ) -> tuple[Hook | None, list[str]]:
-    """The hook of an entry in Claude Code's format, and a line for each problem; None if it does
-    not run.
+    """Read one hook in Claude Code's format. Returns it, or None if ouro has no such type of hook,
+    and a line for each problem.
     """
     kind, name = str(entry.get("type", "command")), EVENT_NAMES[event]
     needed_key = _NEEDED_KEY.get(kind, "")
@@ -329,13 +338,15 @@ def _word(entry: Mapping[str, Any], key: str) -> str:
 
 
 def _is_true(value: Any) -> bool:
-    """Whether a value means true. In front matter `true` is text."""
+    """Whether the value of a key means true. In JSON it is a boolean, in front matter the text
+    `true`.
+    """
     return value is True or (isinstance(value, str) and value.lower() == "true")
 
 
 def _parse_seconds(value: Any) -> float:
-    """The time limit of a hook; the usual one if the value is none. In front matter a number is
-    text.
+    """The time limit of a hook in seconds; DEFAULT_SECONDS if the value is not a number above 0. In
+    front matter a number is text.
     """
     try:
         return amount(float(value)) or DEFAULT_SECONDS
@@ -344,17 +355,19 @@ def _parse_seconds(value: Any) -> float:
 
 
 def _command_line(entry: Mapping[str, Any]) -> str:
-    """The command as a bash line. With `args` it is quoted, and only `${CLAUDE_PROJECT_DIR}` is
+    """The command of an entry as a bash line; empty if it has none. If it has `args`, it is a
+    program with these arguments: all words are quoted, and only `${CLAUDE_PROJECT_DIR}` is
     expanded.
     """
     command, arguments = str(entry.get("command") or ""), entry.get("args")
     if not command or not isinstance(arguments, list):
         return command
     line = shlex.join(map(str, [command, *arguments]))
-    return line.replace("${CLAUDE_PROJECT_DIR}", "'\"$CLAUDE_PROJECT_DIR\"'")
+    expanded = "'\"$CLAUDE_PROJECT_DIR\"'"  # ends the quote around it, and begins it again
+    return line.replace("${CLAUDE_PROJECT_DIR}", expanded)
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is of this machine."""
+    """Whether an address is that of a server on this machine, by http."""
     parts = urlsplit(url)
     return parts.scheme == "http" and parts.hostname in LOOPBACK

@@ -66,7 +66,8 @@ async def run_command(
     on_error_output: Callable[[str], None] = lambda _text: None,
     clean_output: Callable[[str], str] = clean,
 ) -> HookAnswer:
-    """Run a command; when this returns, all processes of its group have ended.
+    """Run a command, and return its output and exit code. If it cannot be started or takes too
+    long, the answer is a failed one. When this returns, all processes of its group have ended.
 
     Args:
         data: what the command reads from standard input.
@@ -102,7 +103,7 @@ async def run_command(
     ]
     try:
         async with asyncio.timeout(seconds):
-            # `wait` also waits for processes that have inherited the pipes.
+            # Not `process.wait` alone: it also waits for processes that have inherited the pipes.
             while process.returncode is None:
                 await asyncio.wait({ended}, timeout=_POLL_SECONDS)
     except TimeoutError:
@@ -117,8 +118,8 @@ async def run_command(
 
 
 async def post(url: str, data: bytes, seconds: float) -> HookAnswer:
-    """Send an event to a server on this machine. If there is no answer in time, the exit code is
-    None.
+    """Send an event to a server on this machine, and return its answer: exit code 0 for a status of
+    2xx, otherwise 1. If there is no answer within `seconds`, it is a failed one.
     """
     import httpx  # imported late: only few hooks are servers
 
@@ -146,7 +147,9 @@ async def _read(
     max_bytes: int,
     on_text: Callable[[str], None] = lambda _text: None,
 ) -> None:
-    """Read a stream to its end, and keep at most `max_bytes` in `into`."""
+    """Read a stream to its end, and add at most `max_bytes` of it to `into`. `on_text` gets what is
+    kept, as it comes.
+    """
     while data := await stream.read(1 << 16):
         piece = data[: max(0, max_bytes - len(into))]
         into += piece

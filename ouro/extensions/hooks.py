@@ -118,15 +118,17 @@ def _hook_of_check(check: Check) -> Hook:
 
 
 def forbids(rule: str, tool: str, effect: str, targets: Sequence[str], cwd: Path) -> bool:
-    """Whether a permission rule would refuse a call. Raises ConfigError if the rule cannot be read."""
+    """Whether a `deny` rule refuses a call. Raises ConfigError if the rule cannot be read."""
     permissions = Permissions(Workspace(cwd), "auto", deny=[rule])
     return isinstance(permissions.decide(tool, Effect(effect), targets), Deny)
 
 
 def covers(condition: str, call: Mapping[str, Any], cwd: Path) -> bool:
-    """Whether a rule is about a tool call, whose fields are those of `tool_data`.
+    """Whether the condition of a hook, which is a permission rule, is about a tool call. If that is
+    not known, it counts as true, because a guard should run too often rather than never.
 
-    If that is not known, it is: a guard runs too often rather than never.
+    Args:
+        call: the fields of the call, as `tool_data` returns them.
     """
     if not is_rule(condition):
         return True
@@ -140,7 +142,7 @@ def covers(condition: str, call: Mapping[str, Any], cwd: Path) -> bool:
 
 
 def _is_opaque(text: str) -> bool:
-    """Whether a shell line runs something that cannot be read from it."""
+    """Whether a shell line runs something that cannot be seen in it, such as a variable."""
     from ouro.safety import parse_line  # few hooks have a condition
 
     line = parse_line(text)
@@ -184,19 +186,17 @@ class Hooks:
         """The outcomes of hooks in the background that were not taken yet."""
 
     def change_checks(self, change: Callable[[Checks], T]) -> T:
-        """Change the checks, then enforce the saved ones. Returns what `change` returns. Blocks.
-        Raises ConfigError, and what `change` raises.
+        """Call `change` with the checks, then enforce them as they are saved. Returns what `change`
+        returns. Blocks. Raises ConfigError, and what `change` raises.
         """
         result = change(self.checks)
         self.enforce_checks()
         return result
 
     def enforce_checks(self) -> None:
-        """Run the saved checks from now on, and no others. Blocks. Raises ConfigError."""
-        self.hooks = (
-            *(hook for hook in self.hooks if not hook.check),
-            *map(_hook_of_check, self.checks.here()),
-        )
+        """Enforce the saved checks from now on, and no others. Blocks. Raises ConfigError."""
+        other_hooks = (hook for hook in self.hooks if not hook.check)
+        self.hooks = (*other_hooks, *map(_hook_of_check, self.checks.here()))
 
     def add(self, hooks: Sequence[Hook]) -> None:
         """Run these hooks, too, from now on."""
@@ -223,13 +223,13 @@ class Hooks:
         names: Sequence[str] = (),
         max_seconds: float | None = None,
     ) -> HookOutcome:
-        """Run the hooks of an event in parallel, each once. Returns their merged outcome; nobody waits
-        for those in the background.
+        """Run the hooks of an event side by side, each once, and return their merged outcome. Those
+        in the background are only started: their outcome comes by `collect_background_outcome`.
 
         Args:
             data: the JSON that they receive, in addition to the name of the event.
             names: the texts for matchers: the names of a tool, else a word such as `resume`.
-            max_seconds: a limit for all of them, if it is shorter than their own.
+            max_seconds: a limit for each of them, if it is shorter than its own.
         """
         agent = str(data.get("agent", ""))
         matching = dict.fromkeys(
@@ -244,13 +244,13 @@ class Hooks:
         return merge_outcomes(await asyncio.gather(*runs))
 
     def collect_background_outcome(self) -> HookOutcome:
-        """The context and messages of the hooks in the background that have ended since the last call."""
+        """Take the context and messages of background hooks that ended since the last call."""
         outcomes, self._background_outcomes = self._background_outcomes, []
         return merge_outcomes([HookOutcome(), *outcomes])
 
     async def _begin_use(self, hook: Hook, event_data: Mapping[str, Any]) -> bool:
-        """Returns whether a hook runs for an event that its matcher fits. One with `once` counts as
-        used then.
+        """Returns whether a hook, whose matcher fits the event, runs: by its condition, and by
+        `once`. One that runs once then counts as used.
         """
         if hook in self._used_hooks or (hook.traits.checker and _is_checked_now.get()):
             return False
@@ -266,9 +266,8 @@ class Hooks:
         return True
 
     def _start_in_background(self, hook: Hook, event_data: Mapping[str, Any]) -> bool:
-        """Start a hook in the background, if it is such a hook; returns whether it was started.
-
-        At the end of a session none is: nobody would end it.
+        """If a hook is one for the background, start it there; returns whether it was started. At
+        the end of a session it is not, because nobody would end it.
         """
         start = self._services.start
         if not hook.traits.in_background or start is None or hook.event == "session-end":
@@ -286,7 +285,7 @@ class Hooks:
     async def _run_one(
         self, hook: Hook, event_data: Mapping[str, Any], max_seconds: float | None
     ) -> HookOutcome:
-        """Run one hook, record the run, and report its failure the first time."""
+        """Run one hook, record the run for `/hooks`, and report its failure the first time."""
         started_at, start = time.time(), time.monotonic()
         seconds = min(hook.seconds, max_seconds or hook.seconds)
         answer = await self._get_answer(hook, event_data, seconds)
@@ -321,7 +320,7 @@ class Hooks:
     async def _get_answer(
         self, hook: Hook, event_data: Mapping[str, Any], seconds: float
     ) -> HookAnswer:
-        """Ask what the hook consists of: a rule, a command, a subagent, a model or a server."""
+        """Run what the hook consists of: a rule, a command, a subagent, a model or a server."""
         # Few sessions have a hook.
         from ouro.extensions.hook_process import HookAnswer, post, run_command
 
@@ -347,7 +346,7 @@ class Hooks:
         return HookAnswer.failed("its address is not on this machine")
 
     async def _check_by_agent(self, hook: Hook, data: bytes, seconds: float) -> HookAnswer:
-        """Ask a subagent. Its own tool calls do not start the subagent of a hook again."""
+        """Let a subagent decide. Its own tool calls do not start the subagent of a hook again."""
         from ouro.extensions.prompt_hook import ask_agent  # few hooks have an agent
 
         token = _is_checked_now.set(True)
@@ -359,8 +358,8 @@ class Hooks:
 
 
 def merge_outcomes(outcomes: Sequence[HookOutcome]) -> HookOutcome:
-    """Merge outcomes: the strictest verdict with its reasons, all contexts, and the changes of the
-    input, of which the last counts for each key.
+    """Merge one or more outcomes to one: the strictest verdict with the reasons for it, all
+    contexts and messages, and the changed input, in which the last change of each key counts.
     """
     verdicts: list[Verdict] = [outcome.verdict for outcome in outcomes]
     strictest = max(verdicts, key=_BY_STRICTNESS.index)
@@ -379,9 +378,11 @@ def merge_outcomes(outcomes: Sequence[HookOutcome]) -> HookOutcome:
 
 
 def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
-    """The outcome of a hook, and why its answer does not count; empty if it does.
+    """Read the answer of a hook. Returns its outcome, and why the answer does not count; empty if
+    it does. An answer that does not count decides nothing, but that of a guard refuses the call.
 
-    The failure of a guard refuses the call.
+    The exit code 2 refuses, any other but 0 is a failure. Otherwise the JSON objects in the output
+    decide; output without any is context at some events.
     """
     if answer.is_blocked:
         reason = cut(answer.error or answer.out or "It gave no reason.", MAX_TEXT)
@@ -417,8 +418,8 @@ def _answer_by_rule(check: Check, call: Mapping[str, Any], cwd: Path) -> HookAns
 
 
 def _failed_outcome(hook: Hook, failure: str) -> tuple[HookOutcome, str]:
-    """The outcome of a hook that failed, and its failure. A guard refuses the call; other hooks
-    decide nothing.
+    """The outcome of a hook that failed, and `failure`, as `read_answer` returns them. A guard
+    refuses the call; other hooks decide nothing.
     """
     if not hook.is_guard:
         return HookOutcome(), failure
@@ -430,7 +431,7 @@ def _failed_outcome(hook: Hook, failure: str) -> tuple[HookOutcome, str]:
 
 
 def _describe_end(answer: HookAnswer) -> str:
-    """How a hook ended that did not succeed."""
+    """How a hook ended that did not succeed, in words: its exit code, and what it printed."""
     what = "no answer" if answer.exit_code is None else f"exit code {answer.exit_code}"
     return f"{what}: {one_line(answer.error or answer.out, 300)}".rstrip(": ")
 
@@ -440,17 +441,20 @@ def _describe_garbled(error: str, out: str) -> str:
 
 
 def _find_answers(out: str) -> tuple[list[dict[str, Any]], str]:
-    """Find the answers in an output, between banners and logs.
+    """Find the answers in an output, in which a hook may also print banners and logs.
 
-    Returns them, and the first text that looks like an answer but cannot be read: an answer that is
-    cut, or in the notation of another language. The text is empty if there is none.
+    Returns the JSON objects that are answers, and the first text that looks like an answer but
+    cannot be read: one that is cut, or in the notation of another language. The text is empty if
+    there is none.
     """
     answers: list[dict[str, Any]] = []
     text_outside, end_of_last = "", 0
     for start, end, parsed in _find_objects(out):
-        if parsed is None and (start == 0 or _ANSWER_START.match(out, start)):
-            return answers, out[start:]
-        if parsed and not _ANSWER_KEYS.isdisjoint(parsed):
+        if parsed is None:
+            looks_like_answer = start == 0 or bool(_ANSWER_START.match(out, start))
+            if looks_like_answer:
+                return answers, out[start:]
+        elif not _ANSWER_KEYS.isdisjoint(parsed):
             answers.append(parsed)
             text_outside += out[end_of_last:start]
             end_of_last = end
@@ -459,8 +463,8 @@ def _find_answers(out: str) -> tuple[list[dict[str, Any]], str]:
 
 
 def _find_objects(out: str) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
-    """Yield each outer JSON object of an output, with its start and end. For a brace that begins
-    none, the object is None.
+    """Yields each outer JSON object in an output, after the offsets of its start and its end. For a
+    brace that begins no object, None stands for it.
     """
     decoder, end = json.JSONDecoder(), 0
     for _ in range(_MAX_JSON_OBJECTS):
@@ -475,17 +479,20 @@ def _find_objects(out: str) -> Iterator[tuple[int, int, dict[str, Any] | None]]:
 
 
 def _parse_outcome(hook: Hook, answer: Mapping[str, Any]) -> HookOutcome:
-    """What the JSON answer of a hook decides. Raises TypeError if the changed input is not an
-    object, ValueError for an unknown decision.
+    """The outcome that the JSON answer of a hook describes. Raises TypeError if the changed input
+    is not an object, ValueError for an unknown decision.
     """
-    specific: Mapping[str, Any] = answer.get("hookSpecificOutput") or {}  # newer format
+    # In the newer format of Claude Code, what is about this event is an object of its own.
+    specific: Mapping[str, Any] = answer.get("hookSpecificOutput") or {}
     verdict, explanation = _verdict_of(hook, specific, answer)
     if verdict == "allow" and hook.is_project:
         verdict = ""  # a project permits nothing (R2)
     changed_input = specific.get("updatedInput") or answer.get("input")
     if changed_input is not None and not isinstance(changed_input, dict):
         raise TypeError("the changed input is not an object")
-    reason = cut(str(explanation), MAX_TEXT) or ("It gave no reason." if verdict == "deny" else "")
+    reason = cut(str(explanation), MAX_TEXT)
+    if verdict == "deny" and not reason:
+        reason = "It gave no reason."
     context = cut(str(specific.get("additionalContext") or answer.get("context") or ""), MAX_TEXT)
     notice = cut(str(answer.get("systemMessage") or ""), 2_000)
     return HookOutcome(verdict, reason, changed_input, context, notice)
@@ -494,8 +501,9 @@ def _parse_outcome(hook: Hook, answer: Mapping[str, Any]) -> HookOutcome:
 def _verdict_of(
     hook: Hook, specific: Mapping[str, Any], answer: Mapping[str, Any]
 ) -> tuple[Verdict, object]:
-    """The decision in an answer, and its reason. `specific` is the part of the answer for this
-    event, which comes first. Raises ValueError if the decision is unknown.
+    """The verdict in an answer, and its reason. `continue: false` in the answer refuses, too,
+    except at the end of a turn. `specific`, the part of the answer for this event, counts before
+    the rest. Raises ValueError if the decision is unknown.
     """
     word = str(specific.get("permissionDecision") or answer.get("decision") or "")
     if word and word not in _VERDICTS:
@@ -511,20 +519,20 @@ def _verdict_of(
 def tool_data(
     tool: str, effect: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path
 ) -> dict[str, Any]:
-    """The fields of a tool call for hooks: tool and arguments with the names of Claude Code and
-    with ouro's own.
+    """The fields of a tool call for hooks: the tool and its arguments, with the names of Claude
+    Code and with ouro's own.
     """
     claude_name, *_ = names_elsewhere(tool)
     names = {"tool_name": claude_name, "tool": tool, "effect": str(effect)}
-    theirs = _claude_arguments(tool, arguments, targets, cwd)
-    return {**names, "tool_input": theirs, "targets": list(targets)}
+    tool_input = _with_claude_arguments(tool, arguments, targets, cwd)
+    return {**names, "tool_input": tool_input, "targets": list(targets)}
 
 
-def _claude_arguments(
+def _with_claude_arguments(
     tool: str, arguments: Mapping[str, Any], targets: Sequence[str], cwd: Path
 ) -> dict[str, Any]:
-    """The arguments of a call, with the fields of Claude Code in addition; the texts of several
-    edits are joined.
+    """The arguments of a call, and in addition the same with the names of Claude Code. There an
+    edit has one old and one new text, so the texts of several edits are joined.
     """
     theirs: dict[str, Any] = {}
     if targets and tool in ("read", "write", "edit", "notebook_edit", "apply_patch"):
@@ -542,7 +550,7 @@ def _claude_arguments(
 
 
 def _patch_fields(lines: Sequence[str]) -> dict[str, str]:
-    """The removed and the added lines of a patch, as Claude Code's Edit has them."""
+    """The fields of Claude Code's Edit for a patch: all removed and all added lines, joined."""
     removed = [line[1:] for line in lines if line.startswith("-")]
     added = [line[1:] for line in lines if line.startswith("+")]
     return {"old_string": "\n".join(removed), "new_string": "\n".join(added)}
@@ -551,7 +559,9 @@ def _patch_fields(lines: Sequence[str]) -> dict[str, str]:
 def _notebook_fields(
     theirs: Mapping[str, Any], edits: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The fields of Claude Code's NotebookEdit; the sources of several edits are joined."""
+    """The fields of Claude Code's NotebookEdit for the edits of a notebook. The sources of several
+    edits are joined; the mode is that of the first. `theirs` has the path of the file.
+    """
     path = theirs.get("file_path", "")
     sources = [str(edit["source"]) for edit in edits if edit.get("source") is not None]
     first = edits[0] if edits else {}
@@ -569,12 +579,13 @@ def own_arguments(
     targets: Sequence[str],
     cwd: Path,
 ) -> dict[str, Any]:
-    """The arguments of a call with the changes of a hook.
+    """The arguments of a call with the changes of a hook, in the names of the tool.
 
     Args:
         hook_input: the arguments as the hook returned them, with the names of the tool or of Claude Code.
     """
-    offered = _claude_arguments(tool, arguments, targets, cwd)
+    offered = _with_claude_arguments(tool, arguments, targets, cwd)
+    # What the hook returned as it had got it is no change.
     changes = {
         key: value
         for key, value in hook_input.items()
@@ -583,7 +594,7 @@ def own_arguments(
     if "path" in arguments and "file_path" in changes:
         changes["path"] = changes.pop("file_path")
     if tool == "edit" and not changes.keys().isdisjoint(_EDIT_KEYS):
-        # The joined texts of several edits are not in the file, so such an edit would fail.
+        # Several edits become one, which fails: their joined texts are not in the file.
         edit = {key: changes.pop(key, offered.get(key)) for key in _EDIT_KEYS}
         changes["edits"] = [{_EDIT_FIELDS.get(key, key): value for key, value in edit.items()}]
     return {**arguments, **changes}

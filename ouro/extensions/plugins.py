@@ -110,8 +110,8 @@ def plugin_folders() -> tuple[dict[str, Path], list[str]]:
 
 
 def plugin_tables(key: str) -> tuple[dict[str, dict[str, Any]], list[str]]:
-    """`hooks` or `mcpServers` of each installed plugin, and a line for each that cannot be read.
-    Blocks.
+    """The table `hooks` or `mcpServers` (the key) of each installed plugin, by the name of the
+    plugin; and a line for each that cannot be read. Blocks.
     """
     tables: dict[str, dict[str, Any]] = {}
     folders, problems = plugin_folders()
@@ -124,12 +124,14 @@ def plugin_tables(key: str) -> tuple[dict[str, dict[str, Any]], list[str]]:
 
 
 def _table(folder: Path, key: str) -> dict[str, Any]:
-    """`hooks` or `mcpServers` of a plugin, from the usual file and from the manifest, where they
-    are inline or in other files; `${CLAUDE_PLUGIN_ROOT}` is filled in.
+    """The table `hooks` or `mcpServers` (the key) of a plugin. It is merged from the usual file,
+    the files that the manifest names, and what the manifest itself has; `${CLAUDE_PLUGIN_ROOT}` is
+    filled in.
 
     Raises:
         ConfigError: one of the files is not valid, or does not exist.
     """
+    # The manifest has the name of a file, a table, or a list of both.
     in_manifest = _read_json(folder / MANIFEST, folder).get(key, [])
     sources = in_manifest if isinstance(in_manifest, list) else [in_manifest]
     names = [name for name in sources if isinstance(name, str) and Path(name) != TABLES[key]]
@@ -137,7 +139,8 @@ def _table(folder: Path, key: str) -> dict[str, Any]:
     tables = [_read_json(path, folder) for path in paths]
     merged: dict[str, Any] = {}
     for table in (*tables, *dictionaries(sources)):
-        for name, value in dictionary(table.get(key, table)).items():
+        entries = dictionary(table.get(key, table))  # `{"hooks": {…}}`, or the entries themselves
+        for name, value in entries.items():
             if isinstance(value, list):  # the hooks of an event add up
                 merged[name] = [*dictionaries(merged.get(name)), *value]
             else:
@@ -146,7 +149,9 @@ def _table(folder: Path, key: str) -> dict[str, Any]:
 
 
 def _resolve_named(folder: Path, name: str) -> Path:
-    """A path that the manifest names. Raises ConfigError if it is not in the plugin."""
+    """The path of a file or folder that the manifest names. Raises ConfigError if it does not
+    exist, or is not in the plugin.
+    """
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()) or not path.exists():
         raise ConfigError(f"plugin.json names `{one_line(name, 80)}`, which is not in the plugin.")
@@ -155,8 +160,8 @@ def _resolve_named(folder: Path, name: str) -> Path:
 
 @contextmanager
 def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[str, Path, Plugin]]:
-    """Fetch a plugin; yields its name, the temporary folder with a copy of its files, and its entry
-    for the list. Blocks.
+    """Fetch a plugin, without installing it. Yields its name, a temporary folder with a copy of its
+    files, and its entry for the list of plugins. Blocks.
 
     Args:
         source: a folder, `owner/name`, or the address of a git repository.
@@ -200,8 +205,11 @@ def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[s
 
 
 def install(name: str, folder: Path, plugin: Plugin) -> None:
-    """Replace the installed plugin with a fetched one, and save it in the list. Raises ConfigError
-    if it cannot be written.
+    """Move a fetched plugin to its place, where it replaces an installed one of this name, and save
+    it in the list. Raises ConfigError if it cannot be written.
+
+    Args:
+        folder, plugin: what `fetch_plugin` yields.
     """
     import shutil  # imported late: few sessions need it
 
@@ -230,8 +238,8 @@ def remove(name: str) -> None:
 
 
 def describe_plugin(folder: Path) -> Iterator[str]:
-    """Yield the contents of a plugin, as lines: its files by kind, each program that it would run
-    or reach, and unused parts.
+    """Yields what a plugin contains, as lines for the user: each program that it would run and each
+    address that it would reach, its files by kind, and the parts that ouro does not use.
 
     Raises:
         ConfigError: its hooks or servers are not valid JSON.
@@ -249,6 +257,7 @@ def describe_plugin(folder: Path) -> Iterator[str]:
     for key in TABLES:
         table = json.dumps({key: _table(folder, key)})
         folder_in_json = json.dumps(str(folder))[1:-1]
+        # As it is written: the folder is a temporary one.
         text = table.replace(folder_in_json, "${CLAUDE_PLUGIN_ROOT}")
         yield from programs_in(text, f"{key}.json")
     manifest = _read_json(folder / MANIFEST, folder)
@@ -257,7 +266,9 @@ def describe_plugin(folder: Path) -> Iterator[str]:
 
 
 def _names_of_files(paths: Sequence[Path], folder: Path, kind: str) -> list[str]:
-    """The names by which the files of a kind are used. A skill has the name of its folder."""
+    """The names by which the files of a kind are shown: relative to `folder` and without `.md`. A
+    skill has the name of its folder, and its other files are left out.
+    """
     relative = [path.relative_to(folder) for path in paths]
     if kind == "skills":
         relative = [path.parent for path in relative if path.name == "SKILL.md"]
@@ -265,8 +276,11 @@ def _names_of_files(paths: Sequence[Path], folder: Path, kind: str) -> list[str]
 
 
 def changed_files(before: Path, after: Path) -> list[str]:
-    """A line for each file that differs between two folders of a plugin: `added x`, `removed x`,
+    """A line for each file that differs between two versions of a plugin: `added x`, `removed x` or
     `changed x`.
+
+    Args:
+        before, after: the folders of the versions.
     """
     old = {str(path.relative_to(before)): path for path in _all_files(before)}
     new = {str(path.relative_to(after)): path for path in _all_files(after)}
@@ -279,7 +293,9 @@ def changed_files(before: Path, after: Path) -> list[str]:
 
 
 def _copy(local: Path, folder: Path) -> str:
-    """Copy a folder of this machine into a new folder. Returns the real path of the copied one."""
+    """Copy the local folder of a plugin to the new folder `folder`, without `.git`. Returns the
+    real path of the local one. Raises UsageError.
+    """
     import shutil  # imported late: few sessions need it
 
     try:
@@ -290,7 +306,13 @@ def _copy(local: Path, folder: Path) -> str:
 
 
 def _fetch(source: str, ref: str, folder: Path) -> tuple[str, str]:
-    """Fetch a repository into a new folder; returns its address and the commit. Raises UsageError."""
+    """Fetch the files of a git repository into the new folder `folder`. Returns the address of the
+    repository and the commit. Raises UsageError.
+
+    Args:
+        source: `owner/name` of a repository on GitHub, or a git address.
+        ref: a branch, tag or commit; empty: the newest commit.
+    """
     if _OWNER_AND_NAME.fullmatch(source):
         source = f"https://github.com/{source}"
     elif not _GIT_ADDRESS.fullmatch(source):
@@ -317,18 +339,20 @@ def _describe_ref(ref: str) -> str:
 
 
 def _copy_to_usual_folders(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Copy commands, skills and agents that the manifest names in other folders to the usual ones;
-    links are not copied.
+    """The manifest of a plugin may name other folders and files for its commands, skills and
+    agents. Copy these to the usual folders, where ouro looks for them. Links are not copied. Raises
+    ConfigError.
     """
     for kind in FILE_KINDS:
-        sources, target = manifest.get(kind, []), folder / kind
-        for name in map(str, sources if isinstance(sources, list) else [sources]):
+        named, usual_folder = manifest.get(kind, []), folder / kind
+        for name in map(str, named if isinstance(named, list) else [named]):
             path = _resolve_named(folder, name)
-            if path.is_relative_to(target.resolve()) or target.resolve().is_relative_to(path):
-                continue  # it is already in the usual folder
+            real_folder = usual_folder.resolve()
+            if path.is_relative_to(real_folder) or real_folder.is_relative_to(path):
+                continue  # it is in the usual folder already
             try:
                 is_one_skill = kind == "skills" and (path / "SKILL.md").exists()
-                _copy_into(target, path, in_own_folder=is_one_skill)
+                _copy_into(usual_folder, path, in_own_folder=is_one_skill)
             except OSError as error:
                 raise ConfigError(
                     f"`{one_line(name, 80)}` of the plugin cannot be copied: {error}"
@@ -336,8 +360,10 @@ def _copy_to_usual_folders(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def _copy_into(target: Path, path: Path, *, in_own_folder: bool) -> None:
-    """Copy a file, or the files of a folder without links, into `target`. With `in_own_folder` the
-    folder itself is copied.
+    """Copy a file, or the content of a folder without its links, into the folder `target`.
+
+    Args:
+        in_own_folder: whether the folder itself is copied, not only its content.
     """
     import shutil  # imported late: few sessions need it
 
@@ -353,7 +379,9 @@ def _copy_into(target: Path, path: Path, *, in_own_folder: bool) -> None:
 
 
 def _check_size_and_links(folder: Path) -> None:
-    """Remove links that lead out of a plugin. Raises UsageError if it is too large."""
+    """Remove the links that lead out of the folder of a plugin. Raises UsageError if it has more
+    than MAX_FILES or MAX_BYTES.
+    """
     count = size = 0
     for path in _all_files(folder):
         if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
@@ -368,21 +396,27 @@ def _check_size_and_links(folder: Path) -> None:
 
 
 def _all_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder, and its links to folders, which are not followed."""
+    """Yields all files in and below a folder, and the links to folders, which are not followed."""
     for parent, folders, files in os.walk(folder):
         links = [name for name in folders if (Path(parent) / name).is_symlink()]
         yield from (Path(parent) / name for name in (*links, *files))
 
 
 def _list_plugins(market: Mapping[str, Any]) -> str:
-    """The paths of the plugins that a marketplace has in its own repository, for a message."""
+    """The paths of the plugins that a marketplace has in its own repository, joined for a message.
+    In words if there are none.
+    """
     sources = (string(item.get("source")) for item in dictionaries(market.get("plugins")))
     paths = [one_line(source.removeprefix("./"), 80) for source in sources if source]
     return ", ".join(paths[:40]) or "none of them is in this repository"
 
 
 def _plugin_name(manifest: Mapping[str, Any], folder: str, source: str) -> str:
-    """The name in the manifest, else that of the folder or the last part of the source.
+    """The name of a plugin: that in its manifest, otherwise that of its folder in the source,
+    otherwise the last part of the source.
+
+    Args:
+        folder: the name of its folder in the source; empty if the plugin is the whole source.
 
     Raises:
         UsageError: the name is not valid.
@@ -395,8 +429,11 @@ def _plugin_name(manifest: Mapping[str, Any], folder: str, source: str) -> str:
 
 
 def _read_json(path: Path, folder: Path) -> dict[str, Any]:
-    """The object in a JSON file of the plugin, with `${CLAUDE_PLUGIN_ROOT}` filled in; empty if
-    there is no file. Raises ConfigError.
+    """The object in a JSON file of a plugin, with `${CLAUDE_PLUGIN_ROOT}` filled in; empty if there
+    is no file. Raises ConfigError if it is not valid, or is outside of the plugin.
+
+    Args:
+        folder: the folder of the plugin.
     """
     if not path.resolve().is_relative_to(folder.resolve()):
         raise ConfigError(f"{path} is outside of the plugin.")

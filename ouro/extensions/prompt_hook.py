@@ -51,8 +51,14 @@ class PromptVerdict(msgspec.Struct, frozen=True):
 async def ask_prompt(
     ask: AskHookModel | None, prompt: str, model: str, data: bytes, seconds: float
 ) -> HookAnswer:
-    """Ask a model whether the event may happen. Returns its verdict as the answer of a hook; the
-    exit code is None if it gave none.
+    """Ask a model whether an event may happen. Returns its verdict as the answer of a hook; if it
+    gives none, a failed answer with the reason.
+
+    Args:
+        ask: asks the model; None without a session.
+        model: its name; empty: the usual small one.
+        data: the event, as JSON.
+        seconds: the time limit.
     """
     if ask is None:
         return HookAnswer.failed("a hook with a prompt needs a session with a model")
@@ -70,8 +76,14 @@ async def ask_prompt(
 async def ask_agent(
     run: RunHookAgent | None, kind: str, prompt: str, data: bytes, seconds: float
 ) -> HookAnswer:
-    """Ask a subagent whether the event may happen. Returns its verdict as the answer of a hook; the
-    exit code is None if it gave none.
+    """Ask a subagent whether an event may happen. Returns its verdict as the answer of a hook; if
+    it gives none, a failed answer with the reason.
+
+    Args:
+        run: runs the subagent; None without a session.
+        kind: the kind of subagent.
+        data: the event, as JSON.
+        seconds: the time limit.
     """
     if run is None:
         return HookAnswer.failed("a hook with an agent needs a session with a model")
@@ -95,8 +107,8 @@ def _read_verdict(answer: str) -> HookAnswer:
 
 
 def _fill_in(prompt: str, data: bytes) -> str:
-    """The prompt with the event in it, or at its end. `<` is escaped, so no text in the event can
-    end the quote.
+    """The prompt with the event as a quote in the place of ARGUMENTS, or at its end. `<` is escaped
+    in the event, so that no text in it can end the quote.
     """
     event = cut_middle(data.decode("utf-8", "replace"), MAX_EVENT).replace("<", "\\u003c")
     quoted = f"<event>\n{event}\n</event>"

@@ -68,7 +68,9 @@ class Skill(msgspec.Struct, frozen=True):
 
     @property
     def tokens(self) -> SkillTokens:
-        """About how many tokens it needs. One that is not offered to the model is not in the list."""
+        """About how many tokens it takes. A skill that is not offered to the model takes none in
+        the list.
+        """
         in_list = estimate(_line(self, MAX_DESCRIPTION)) if self.is_offered else 0
         return SkillTokens(in_list, estimate(self.file.body))
 
@@ -103,24 +105,27 @@ class Skills:
         return [Skill(file, name not in self._off) for name, file in self._files.items()]
 
     def prompt(self) -> str:
-        """The section of the system prompt, within the budget; empty without skills."""
+        """The section of the system prompt with a line for each skill that is offered to the model;
+        empty if there is none. Descriptions are cut until all lines fit into the budget; if that is
+        not enough, only the names are listed.
+        """
         offered = [skill for skill in self.all() if skill.is_offered]
         if not offered:
             return ""
         max_characters = int(self._budget * CHARACTERS_A_TOKEN)
         width = MAX_DESCRIPTION
-        while (
-            width > MIN_DESCRIPTION
-            and sum(len(_line(skill, width)) for skill in offered) > max_characters
-        ):
-            width = width * 3 // 4
         lines = [_line(skill, width) for skill in offered]
+        while sum(map(len, lines)) > max_characters and width > MIN_DESCRIPTION:
+            width = width * 3 // 4
+            lines = [_line(skill, width) for skill in offered]
         if sum(map(len, lines)) > max_characters:
             lines = [f"By name only: {', '.join(skill.name for skill in offered)}"]
         return "\n".join([SKILLS, "", *lines])
 
     def find_offered(self, name: str) -> Skill:
-        """The skill of this name. Raises ToolError if there is none, or the model may not use it."""
+        """The skill of this name, for the model. Raises ToolError if there is none, or the model
+        may not use it.
+        """
         skill = next((skill for skill in self.all() if skill.name == name), None)
         if skill is not None and not skill.is_on:
             raise ToolError(f"The user has switched the skill {name} off.")
@@ -167,18 +172,20 @@ class Skills:
         self._save(tuple(sorted(off)))
         self._off = off
 
-    def _other_files(self, skill: Skill) -> list[Path]:
-        """The files below the folder of a skill; of a project's skill only trusted ones."""
+    def _usable_files(self, skill: Skill) -> list[Path]:
+        """The files in and below the folder of a skill, with its SKILL.md; of a project's skill
+        only those that the user trusts.
+        """
         files = files_below(skill.folder, "skills", inside=skill.folder.resolve())
         return [path for path in files if skill.file.source != "project" or self._trusts(path)]
 
     def _describe_extra_files(self, skill: Skill) -> str:
-        """A list of the files next to a skill, and how its scripts are run; empty if there are
-        none.
+        """A paragraph for the model: which files are next to a skill, and how scripts are run.
+        Empty if there are none.
         """
         names = [
             str(path.relative_to(skill.folder))
-            for path in self._other_files(skill)
+            for path in self._usable_files(skill)
             if path.name != "SKILL.md"
         ]
         if not names:
@@ -191,11 +198,14 @@ class Skills:
         )
 
     def _read_extra_file(self, skill: Skill, name: str) -> str:
-        """A trusted file in the folder of a skill, cut to MAX_FILE. Raises ToolError for another
-        one.
+        """The text of a file next to a skill, cut to MAX_FILE characters. Raises ToolError if there
+        is no such file, or the user does not trust it, or it is not text.
+
+        Args:
+            name: its path below the folder of the skill.
         """
         path = skill.folder / name
-        if path not in self._other_files(skill):
+        if path not in self._usable_files(skill):
             raise ToolError(
                 f"There is no file `{name}` beside the skill {skill.name}, or the user does not"
                 " trust it."
@@ -212,8 +222,8 @@ class Skills:
 
 
 def _command(skill: Skill) -> CustomCommand:
-    """The slash command of a skill. Calling it raises UsageError if only the model may use the
-    skill, or if it is off.
+    """The slash command of a skill. If only the model may use the skill, or it is switched off, the
+    command is off: to call it raises UsageError with the reason.
     """
     command, reason = command_of(skill.file), ""
     if str(skill.file.meta.get("user-invocable", "")).lower() == "false":

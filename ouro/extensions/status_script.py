@@ -56,8 +56,12 @@ class StatusScript:
         on_change: Callable[[str], object] = lambda _line: None,
         on_end: Callable[[str], object] = lambda _why: None,
     ) -> None:
-        """Bring the line up to date with the state, in the background; `on_change` gets a new line,
-        `on_end` the reason when the command is not run any more.
+        """Run the command for this state in the background, if the state is a new one. While a run
+        is under way, it is run again afterwards for the newest state.
+
+        Args:
+            on_change: gets the line when it has changed.
+            on_end: gets the reason when the command has failed too often, and is not run any more.
         """
         self._newest_state = dict(state)
         is_due = self._newest_state != self._run_state and self._failures < MAX_FAILURES
@@ -73,8 +77,8 @@ class StatusScript:
     async def _run(
         self, on_change: Callable[[str], object], on_end: Callable[[str], object]
     ) -> None:
-        """Run the script until its output is for the wanted state. After MAX_FAILURES it is not run
-        again.
+        """Run the command again and again, with a pause, until it has run for the newest state.
+        After MAX_FAILURES failed runs in a row it is not run any more.
         """
         while self._newest_state != self._run_state:
             self._run_state = self._newest_state
@@ -89,7 +93,9 @@ class StatusScript:
             await asyncio.sleep(PAUSE)
 
     async def _run_once(self, on_change: Callable[[str], object]) -> str:
-        """Run the command once. Returns what went wrong; empty if it succeeded."""
+        """Run the command once for `_run_state`. Returns what went wrong, empty if it succeeded;
+        then its output is the line.
+        """
         from ouro.extensions.hook_process import run_command  # few have a script
 
         milliseconds = round(1000 * (time.monotonic() - self._start))
@@ -113,7 +119,9 @@ class StatusScript:
 
 
 def _colored_line(text: str) -> str:
-    """The first line of an output, cut, without control characters except codes of colours."""
+    """The first line of an output, cut to MAX_LINE characters, without control characters except
+    codes of colours. If it has any, it ends with the usual colours.
+    """
     line, room = "", MAX_LINE
     first_line = next(iter(text.strip().splitlines()), "")
     for piece in _COLOR_CODE.split(first_line):

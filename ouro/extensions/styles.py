@@ -55,8 +55,8 @@ class OutputStyles:
             self.problem = f"style: {error}"
 
     def use(self, name: str) -> None:
-        """Answer in this style from the next message on; `default`, `off` or `none`: in no style.
-        Raises UsageError if there is no style of that name.
+        """Answer in the style with this name from the next message on. The names `default`, `off`
+        and `none`, and an empty one, mean no style. Raises UsageError if there is no such style.
         """
         if name.casefold() in ("", NO_STYLE, "off", "none"):
             self.current = None
@@ -77,7 +77,7 @@ class OutputStyles:
         self._save(self.current.name if self.current else "")
 
     def for_model(self) -> str:
-        """What the model is sent about the style in use; empty if none is."""
+        """The text for the model about the style in use; empty if none is."""
         if self.current is None:
             return ""
         return f"{self.current.name}. The user wants you to answer like this:\n{self.current.text}"

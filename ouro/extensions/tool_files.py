@@ -78,8 +78,13 @@ class ToolFileHost(msgspec.Struct, frozen=True):
         seconds: float,
         report: Callable[[str], None] = lambda _text: None,
     ) -> ToolAnswer:
-        """Run a worker with a request. Returns its answer, or one with an error that says how the
-        worker ended; `report` gets what it prints.
+        """Run a worker for a request about a file. Returns its answer; if it gives none, an answer
+        with an error that says how it ended.
+
+        Args:
+            limits: what the worker may change.
+            seconds: its time limit.
+            report: gets what it prints.
         """
         argv = await asyncio.to_thread(self.confine, [sys.executable, *_WORKER_ARGUMENTS], limits)
         environment = self.user_environment if file.source == "user" else self.environment
@@ -103,10 +108,11 @@ def _describe_end(output: HookAnswer) -> str:
 def load_file_tools(
     files: Sequence[ToolFile], host: ToolFileHost
 ) -> tuple[list[OwnTool], list[str]]:
-    """The tools of the files, and a line for each file or tool that is not used.
+    """The tools in the files, and a line for each file or tool that is not used. If two tools have
+    the same name, the first is used. Blocks: files that are new are described by workers.
 
-    If two tools have the same name, the first is used: the user's are before the project's. Blocks:
-    files that are new are described by workers.
+    Args:
+        files: those of the user come before those of the project.
     """
     if not files:
         return [], []
@@ -128,8 +134,11 @@ def load_file_tools(
 
 
 def _find_name_problem(tool: OwnTool, others: Mapping[str, OwnTool]) -> str:
-    """Why a tool cannot be used by its name: it is not valid, or one of `others` has it. Empty if
-    it can.
+    """Why a tool cannot be used: its name is not valid, or one of `others` has it. Empty if it can
+    be used.
+
+    Args:
+        others: the tools before it, by their names.
     """
     if not _TOOL_NAME.fullmatch(tool.name):
         name = one_line(escape_invisible(tool.name), 60)
@@ -173,12 +182,14 @@ class OwnTool(Tool[ToolFileArguments]):
         return self._description.spec
 
     def parse(self, arguments: Mapping[str, Any]) -> ToolFileArguments:
-        """The arguments of a call. Raises ToolError if that for a path is missing or not a text."""
+        """The arguments of a call; the worker checks all but the argument for a path. Raises
+        ToolError if that one is missing, or not a text.
+        """
         values = dict(arguments)
         name = self._description.path_argument
         if name:
             default = self._description.default_path
-            # The default is judged like any other path.
+            # The default is filled in here, so that it is judged like any other path.
             if name not in values and default is not None:
                 values[name] = default
             if not isinstance(values.get(name), str):
@@ -222,10 +233,11 @@ def _to_result(outcome: ToolOutcome) -> ToolResult:
 
 
 def find_tool_files(root: Path, trusts: Callable[[Path], bool]) -> tuple[list[ToolFile], list[str]]:
-    """Read the tool files of the user, and of a project those that are trusted. Blocks.
+    """Read the tool files of the user, and those of a project that the user trusts. Returns them,
+    and a line for each file that cannot be read. Blocks.
 
-    Returns them, and a line for each file that cannot be read. Only files directly in the folder
-    are used: what is below it may be read by them.
+    Only files directly in the folder `tools` count, and not those whose name begins with `_`: what
+    is below may be read by them.
     """
     files: list[ToolFile] = []
     problems: list[str] = []
@@ -242,7 +254,9 @@ def find_tool_files(root: Path, trusts: Callable[[Path], bool]) -> tuple[list[To
 def _list_paths(
     root: Path, trusts: Callable[[Path], bool]
 ) -> Iterator[tuple[Path, Literal["user", "project"]]]:
-    """The files directly in `tools/` of the user, then the trusted ones of the project."""
+    """Yields the files directly in the folder `tools` of the user, then the trusted ones directly
+    in that of the project; each with its source.
+    """
     user_folder = get_home() / "tools"
     for path in files_below(user_folder, "tools"):
         if path.parent == user_folder:
@@ -254,9 +268,9 @@ def _list_paths(
 
 
 def _describe_all(files: Sequence[ToolFile], host: ToolFileHost) -> list[ToolAnswer]:
-    """The tools of each file, in an answer for each, in the same order.
-
-    They are from the cache; new files are described by workers, which run side by side.
+    """The descriptions of the tools of each file, as one answer for each, in the same order. They
+    are from the cache; files that it does not have are described by workers, side by side, and
+    added to it. Blocks.
     """
     cache = _DescriptionCache()
     answers = {file.path: cache.get(file) for file in files}
@@ -272,7 +286,9 @@ def _describe_all(files: Sequence[ToolFile], host: ToolFileHost) -> list[ToolAns
 
 
 async def _describe_new(files: Sequence[ToolFile], host: ToolFileHost) -> list[ToolAnswer]:
-    """Describe the tools of files by workers, one for each file."""
+    """Let workers describe the tools of files, one worker for each file. Returns their answers, in
+    the same order.
+    """
     requests = [ToolRequest(str(file.path), file.text, cwd=str(host.cwd)) for file in files]
     runs = (
         host.run(file, request, "read", DESCRIBE_SECONDS)
@@ -324,8 +340,12 @@ def variables_of_user(
     names: Sequence[str],
     keys: Sequence[str],
 ) -> Iterator[tuple[str, str]]:
-    """Yield the variables that the settings name for the user's own tools. One that has a key of a
-    model in it is withheld.
+    """Yields the variables that the settings name for the user's own tools, with their values. A
+    variable whose value contains the key of a model is left out.
+
+    Args:
+        names: the names in the settings.
+        keys: the keys of all models.
     """
     for name in names:
         value = environment.get(name)

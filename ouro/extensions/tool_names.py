@@ -59,8 +59,9 @@ _HEAD_IN_OURO = {
 
 
 def own_rule(name: str) -> str:
-    """ouro's permission rule for a tool that a file of Claude Code names; a rule of ouro's stays
-    unchanged. Empty if the text is not a rule.
+    """The permission rule of ouro for one in the words of Claude Code: `Bash(git diff:*)` becomes
+    `shell(git diff *)`, `Read` becomes `read`. A rule of ouro stays unchanged. Empty if the text is
+    not a rule.
     """
     match = _TOOL_RULE.fullmatch(name.strip())
     if match is None:
@@ -71,7 +72,9 @@ def own_rule(name: str) -> str:
         return f"mcp({server}.{tool or '*'})"
     pattern = re.sub(r":\*$", " *", pattern).removeprefix("domain:")
     head = _HEAD_IN_OURO.get(head, head)
-    return f"{head}({pattern})" if pattern and pattern != "*" else head
+    if pattern in ("", "*"):  # every call of the tool
+        return head
+    return f"{head}({pattern})"
 
 
 def names_elsewhere(tool: str) -> tuple[str, ...]:
@@ -82,8 +85,8 @@ def names_elsewhere(tool: str) -> tuple[str, ...]:
 
 
 def own_names(name: str) -> tuple[str, ...]:
-    """ouro's tools for a name of ouro's or of another program's; empty if there are none. The name
-    of a tool of an MCP server, `mcp__…`, stays.
+    """The tools of ouro that a name means: a name in ouro, or in another program, where it may mean
+    several. Empty if there are none. The name of a tool of an MCP server, `mcp__…`, stays.
     """
     if name in NAMES_ELSEWHERE or name.startswith("mcp__"):
         return (name,)
@@ -97,22 +100,20 @@ def own_names(name: str) -> tuple[str, ...]:
 
 def demand_rules(places: SettingsByPlace, other_tools: Iterable[str] = ()) -> None:
     """Raises OuroError if a permission rule in the settings names neither a tool (of ouro or
-    `other_tools`) nor an effect. The message names file and line.
+    `other_tools`) nor an effect. The message names the file and the line.
     """
     for place, settings in places.items():
-        for name in sorted(ADD_UP & settings.keys()):
-            demand_tools(
-                settings[name].value,
-                other_tools,
-                "" if place == "flags" else f"{settings[name].source}: ",
-            )
+        for name in sorted(ADD_UP & settings.keys()):  # the settings that are lists of rules
+            where = "" if place == "flags" else f"{settings[name].source}: "
+            demand_tools(settings[name].value, other_tools, where)
 
 
 def demand_tools(rules: Iterable[str], other_tools: Iterable[str] = (), where: str = "") -> None:
-    """Raises OuroError if a rule names neither a tool (of ouro or `other_tools`) nor an effect: it
-    would have no effect.
+    """Raises OuroError if a permission rule names neither a tool (of ouro or `other_tools`) nor an
+    effect, because it would never apply. The message proposes a name.
 
-    `where` is the beginning of the message.
+    Args:
+        where: the beginning of the message: the place of the rules.
     """
     heads = (*NAMES_ELSEWHERE, *_EFFECT_HEADS, *other_tools)
     for rule in rules:
@@ -121,23 +122,23 @@ def demand_tools(rules: Iterable[str], other_tools: Iterable[str] = (), where: s
             continue
         from difflib import get_close_matches  # imported late: few names are misspelt
 
+        # A name of another program has one in ouro; others may be misspelt.
         names = [f"`{own_rule(rule)}`"] if own_names(head) else get_close_matches(head, heads, 3)
-        hint = (
-            f"Did you mean {' or '.join(names)}?"
-            if names
-            else f"There are: {', '.join((*NAMES_ELSEWHERE, 'mcp'))}."
-        )
+        hint = f"There are: {', '.join((*NAMES_ELSEWHERE, 'mcp'))}."
+        if names:
+            hint = f"Did you mean {' or '.join(names)}?"
         raise UsageError(f"{where}`{head}` in the rule `{rule}` is not a tool of ouro.", hint)
 
 
 def own_tools(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Translate a list of tools. Returns ouro's tools for the names, each once, and the names
-    without one. `Bash(git *)` counts as `Bash`.
+    """Translate a list of tools, by their names in ouro or in another program. Returns the tools of
+    ouro, each once, and the names that mean none. `Bash(git *)` counts as `Bash`.
     """
     tools: dict[str, None] = {}
     unknown: list[str] = []
     for name in names:
         names_here = own_names(name.partition("(")[0].strip())
         tools.update(dict.fromkeys(names_here))
-        unknown += [] if names_here else [name]
+        if not names_here:
+            unknown.append(name)
     return tuple(tools), tuple(unknown)

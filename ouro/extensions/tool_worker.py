@@ -45,7 +45,9 @@ def main() -> None:
 
 
 def _answer(request: ToolRequest) -> ToolAnswer:
-    """Describe the tools of the file, or call one. Raises the error of the tool's function."""
+    """Answer a request: describe the tools of the file, or call one. Raises what the file or the
+    function of the tool raises.
+    """
     tools = _load(request)
     if not request.tool:
         return ToolAnswer(tools=tuple(map(_describe, tools.values())))
@@ -56,7 +58,8 @@ def _answer(request: ToolRequest) -> ToolAnswer:
     except ToolError as error:
         if error.__cause__ is None:
             raise
-        raise error.__cause__ from None  # the error of the function, with its line
+        # The error of the function itself: its traceback has the line in the file.
+        raise error.__cause__ from None
     body = result.display.body
     text = body.text if isinstance(body, Plain) else None
     return ToolAnswer(
@@ -90,7 +93,7 @@ def _tools_in(module: types.ModuleType) -> Iterator[FunctionTool]:
 
 
 def _describe(tool: FunctionTool) -> ToolDescription:
-    """A tool as a value that can be sent, with the argument that names a path."""
+    """A tool as a value that can be sent to the session."""
     is_writing = tool.effect == "write"
     argument = tool.path_argument
     return ToolDescription(
@@ -115,13 +118,19 @@ async def _ask_nobody(_question: object) -> tuple[str, ...]:
 
 
 def _describe_error(error: BaseException, path: str) -> str:
-    """The error in one line, with the line of the file."""
+    """An error in one line: the number of the line in the tool file where it happened, if it did
+    there, its type and its message.
+
+    Args:
+        path: the tool file.
+    """
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == path]
     place = f"line {lines[-1]}: " if lines else ""
-    name = "" if isinstance(error, ValueError) and not lines else f"{type(error).__name__}: "
+    is_of_worker = isinstance(error, ValueError) and not lines  # its message says it all
+    name = "" if is_of_worker else f"{type(error).__name__}: "
     return f"{place}{name}{error}"
 
 

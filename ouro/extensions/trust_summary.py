@@ -37,7 +37,9 @@ _VARIABLE_NAME = late_pattern(r"\$\{?(\w+)")
 
 
 def describe_files(root: Path, files: Sequence[Path]) -> list[str]:
-    """A line for each kind of files, and one for each program or address that they name. Blocks."""
+    """What files of a project would do, as lines: one for each kind of files with their names, one
+    for files with invisible characters, and one for each program or address that they name. Blocks.
+    """
     names_by_kind: defaultdict[str, list[str]] = defaultdict(list)
     programs: list[str] = []
     run_by_settings = programs_of(root)
@@ -65,8 +67,9 @@ def describe_files(root: Path, files: Sequence[Path]) -> list[str]:
 
 
 def programs_in(text: str, name: str) -> Iterator[str]:
-    """Yield a line such as `hooks.PreToolUse: ./check.sh` for each hook and MCP server in a file of
-    settings, or in front matter.
+    """Yields a line such as `hooks.PreToolUse: ./check.sh` for each hook and MCP server in the text
+    of a file: of settings, or of an extension with front matter. A line says so if it cannot be
+    read.
     """
     try:
         for section, values in scripted_values(text, name).items():
@@ -76,10 +79,12 @@ def programs_in(text: str, name: str) -> Iterator[str]:
 
 
 def _programs(value: Any, key_path: str) -> Iterator[str]:
-    """Yield a line for each program, address or prompt in the settings of hooks and MCP servers,
-    however deep they are.
+    """Yields a line for each program, address or prompt in the settings of hooks and MCP servers,
+    however deep it is, and lines with details about it.
 
-    `key_path` is the dotted key of `value`.
+    Args:
+        value: a part of the settings.
+        key_path: its dotted key.
     """
     if isinstance(value, list):
         for item in value:
@@ -98,7 +103,12 @@ def _programs(value: Any, key_path: str) -> Iterator[str]:
 
 
 def _command_line(program: Any, value: Mapping[str, Any]) -> str:
-    """A program with its arguments and variables; each may be a list or a word."""
+    """A program with its arguments and variables, as one line. The program and the arguments may
+    each be a list or one word.
+
+    Args:
+        value: the settings of the program.
+    """
     words: list[Any] = []
     for part in (program, value.get("args", [])):
         words += part if isinstance(part, list) else [part]
@@ -107,8 +117,8 @@ def _command_line(program: Any, value: Mapping[str, Any]) -> str:
 
 
 def _details(value: dict[str, Any], key_path: str) -> Iterator[str]:
-    """Yield what else decides what a program gets: its folder, headers and each variable, however
-    long.
+    """Yields lines about what else a program or server gets: its working folder, headers, and the
+    names of all variables in its settings.
     """
     if folder := value.get("cwd"):
         yield f"{escape_invisible(key_path)}: in the folder {_cut_program(str(folder))}"
@@ -120,14 +130,20 @@ def _details(value: dict[str, Any], key_path: str) -> Iterator[str]:
 
 
 def _cut_program(text: str) -> str:
-    """A program, without invisible characters; the number of characters that are left out is in it."""
+    """A program as it is shown: invisible characters are escaped, and it is cut to MAX_PROGRAM
+    characters, with the number of those that are left out.
+    """
     left_out = len(text) - MAX_PROGRAM
     rest = f" (and {left_out:,} characters more)" if left_out > 0 else ""
     return escape_invisible(text[:MAX_PROGRAM]) + rest
 
 
 def _kind_and_name(path: str) -> tuple[str, str]:
-    """The kind of a file, and its name as it is shown: `/review` for a command."""
+    """The kind of a file of a project, and its name as it is shown: `/review` for a command.
+
+    Args:
+        path: relative to the root of the project.
+    """
     for kind, folders in EXTENSION_FOLDERS.items():
         for folder in folders:
             if path.startswith(f"{folder}/"):
@@ -150,5 +166,5 @@ def _extension_name(path: str, kind: str) -> str:
 
 
 def _line(kind: str, names: Iterable[str]) -> str:
-    """A kind with the names of its files, cut."""
+    """A line with a kind and the names of its files, cut to MAX_WIDTH."""
     return cut(f"{kind}: {', '.join(names)}", MAX_WIDTH)
