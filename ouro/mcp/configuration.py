@@ -78,10 +78,9 @@ def find_servers(
     plugins: Mapping[str, Any] | None = None,
     from_project: Mapping[str, McpServerSettings] | None = None,
 ) -> Registry:
-    """All servers. If several have the same name, the settings win, then `ouro mcp add`, plugins,
-    the project.
-
-    Entries that cannot be used become notices; the others are used.
+    """All servers, and what is switched off. If several have the same name, the first of these
+    counts: that of the settings, of `ouro mcp add`, of a plugin, of the project's file. Entries
+    that cannot be used become notices; the others are used.
 
     Args:
         settings: the servers of the settings.
@@ -123,21 +122,23 @@ def find_servers(
 
 
 def _entries_of(source: Any) -> Any:
-    """The definitions of servers in a file, if the source is a path; otherwise the source itself.
-    Raises ConfigError.
+    """The entries of a source of servers: of a path `mcpServers` in this file, of anything else
+    itself. Raises ConfigError if the file cannot be read.
     """
     return read_json(source).get("mcpServers", {}) if isinstance(source, Path) else source
 
 
 def read_registry() -> tuple[dict[str, Any], frozenset[str]]:
-    """The user's `mcpServers` and switches in ~/.ouro/mcp.json. Raises ConfigError."""
+    """The entries of servers in ~/.ouro/mcp.json, and the names of what is switched off. Raises
+    ConfigError.
+    """
     table = read_json(registry_path())
     return dictionary(table.get("mcpServers")), frozenset(map(str, table.get("off", ())))
 
 
 def change_registry(change: Callable[[dict[str, Any]], None]) -> None:
-    """Change ~/.ouro/mcp.json by a function that changes its object. Keys that ouro does not know
-    stay. Raises ConfigError.
+    """Read ~/.ouro/mcp.json, call `change` with its object, and write the object back. Keys that
+    ouro does not know stay. Raises ConfigError.
     """
     path = registry_path()
     table = read_json(path)
@@ -168,7 +169,12 @@ def usable_servers(entries: Any, where: str) -> tuple[dict[str, McpServerSetting
 
 
 def _parse_server(entry: Any, where: str) -> McpServerSettings:
-    """The settings of a server from an entry of any file. Raises ConfigError if it is not valid."""
+    """The settings of a server from an entry of any file. Keys that ouro does not know are ignored.
+    Raises ConfigError if the entry is not valid.
+
+    Args:
+        where: the entry, as the message names it.
+    """
     if isinstance(entry, McpServerSettings):
         return entry
     if not isinstance(entry, dict):
@@ -199,7 +205,7 @@ def _entry_struct() -> type[msgspec.Struct]:
 
 
 def check_server(name: str, server: McpServerSettings) -> None:
-    """Raises ConfigError if the name or the definition of a server is not valid."""
+    """Raises ConfigError if the name of a server is not valid, or its definition cannot work."""
     if not _SERVER_NAME.fullmatch(name):
         raise ConfigError(
             f"`{name[:40]}` is not a name: use up to 32 letters, digits, `-` and single `_`."
@@ -217,15 +223,16 @@ def check_server(name: str, server: McpServerSettings) -> None:
 
 
 def to_entry(server: McpServerSettings) -> dict[str, Any]:
-    """The server as an entry of `mcpServers`."""
+    """The server as an entry of `mcpServers`, with the fields that are not the default."""
     default = McpServerSettings()
-    entry: dict[str, Any] = vars(server)
-    set_fields = {key: value for key, value in entry.items() if value != getattr(default, key)}
-    if set_fields.pop("transport", "") == "sse":
-        set_fields["type"] = "sse"
-    return {
-        key: list(value) if isinstance(value, tuple) else value for key, value in set_fields.items()
-    }
+    fields: dict[str, Any] = vars(server)
+    entry: dict[str, Any] = {}
+    for key, value in fields.items():
+        if value != getattr(default, key):
+            entry[key] = list(value) if isinstance(value, tuple) else value
+    if entry.pop("transport", "") == "sse":
+        entry["type"] = "sse"  # as other programs write it
+    return entry
 
 
 def expand_variables(
@@ -248,7 +255,9 @@ def expand_variables(
     keys = [secret for secret in secrets if secret]
 
     def value_of(match: re.Match[str]) -> str:
-        """The value of a variable. Raises ConfigError if it is not set, or must not be sent."""
+        """The value of a variable, or its default. Raises ConfigError if it has neither, or must
+        not be sent.
+        """
         name, default = match[1], match[2]
         value = environ.get(name, default)
         if name in withheld:
@@ -277,31 +286,36 @@ def expand_variables(
 
 
 def server_environment(child: Mapping[str, str], server: McpServerSettings) -> dict[str, str]:
-    """The environment of a server: a few variables of `child`, which has no keys, and those of its
-    settings.
+    """The environment of a server: the variables of `child` that every server gets, and those of
+    its settings.
+
+    Args:
+        child: the environment of child processes, without keys.
     """
     passed = {name: text for name, text in child.items() if _PASSED_VARIABLES.fullmatch(name)}
     return {**passed, **server.env}
 
 
 def approval_key(name: str, server: McpServerSettings, cwd: Path) -> str:
-    """The name of the file with the approvals of a server. With another program or address it is
-    another server.
+    """The name of the file with the approvals of a server. It depends on its program or address,
+    because with another one it is another server.
     """
     words = (server.command, *server.args)
-    relative = [word for word in words if word and not os.path.isabs(word)]  # noqa: PTH117
-    # A program below the folder is another one in each folder.
-    folders = [str(cwd)] if any((cwd / word).exists() for word in relative) else []
+    relative_words = [word for word in words if word and not os.path.isabs(word)]  # noqa: PTH117
+    # A program or script below the folder is another one in each folder.
+    has_file_in_folder = any((cwd / word).exists() for word in relative_words)
+    folders = [str(cwd)] if has_file_in_folder else []
     identity = json.dumps([*words, server.url, server.cwd, *folders])
     return f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
 def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], list[str]]:
-    """The servers in `~/.claude.json` (of the user and of this project), `.mcp.json` and Codex's
-    `config.toml`.
+    """The servers that other programs have: those in `~/.claude.json` of the user and of this
+    project, in `.mcp.json` of the project, and in Codex's `config.toml`.
 
     Returns:
-        The servers by name (the first of each name), and problems as lines.
+        Each server by its name, with the file that defines it (of several with the same name, the
+        first); and a line for each problem.
     """
     by_name: dict[str, FoundServer] = {}
     problems: list[str] = []
@@ -323,8 +337,8 @@ def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], lis
 
 
 def _read_claude(path: Path, root: Path) -> Iterator[Any]:
-    """Yield the objects `mcpServers` in a file of Claude Code: of the user, and of this project.
-    Raises ConfigError.
+    """Yields the objects `mcpServers` in a file of Claude Code: that of the file, and that of this
+    project in it; None for one that is not there. Raises ConfigError.
     """
     table = read_json(path)
     yield table.get("mcpServers")
@@ -332,8 +346,8 @@ def _read_claude(path: Path, root: Path) -> Iterator[Any]:
 
 
 def _read_codex(path: Path, _root: Path) -> Iterator[Any]:
-    """Yield the servers in the TOML file of Codex; nothing without the file. Raises ConfigError if
-    it is broken.
+    """Yields an object with the servers in the TOML file of Codex, as entries of `mcpServers`;
+    nothing without the file. Raises ConfigError if it is broken.
     """
     try:
         import tomllib  # imported late: few plugins and editors write TOML
@@ -350,7 +364,9 @@ def _read_codex(path: Path, _root: Path) -> Iterator[Any]:
 
 
 def _convert_codex_entry(entry: Any) -> Any:
-    """An entry of Codex with the names of `mcp.json`. The variables that it names become `${NAME}`."""
+    """An entry of Codex as an entry of `mcpServers`: keys have other names, and a variable that an
+    entry names for a header becomes `${NAME}` in it.
+    """
     if not isinstance(entry, dict):
         return entry
     converted = {_CODEX_NAMES.get(key, key): value for key, value in entry.items()}

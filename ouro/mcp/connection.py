@@ -92,8 +92,8 @@ class Connection:
         """Whether a request was cancelled before its answer, and none was answered since."""
 
     async def run(self) -> None:
-        """Connect, and emit events until the server ends or this is cancelled. Raises the error
-        that ended it.
+        """Connect, and emit the lists of the server and other events until it ends or this is
+        cancelled. Raises the error that ended it.
         """
         asks = self._request["asks"]
         try:
@@ -132,8 +132,9 @@ class Connection:
     async def handle(
         self, method: str, request: JsonObject, emit: Callable[[JsonObject], None]
     ) -> None:
-        """Carry out a request to the open server: `call`, `read`, `prompt`; or pass on the `answer`
-        to a question of the server, which was an event.
+        """Carry out a request to the open server, and emit its result: `call` a tool, `read` a
+        resource, get a `prompt`. Or pass on the `answer` to a question that the server has asked by
+        an event.
         """
         match method:
             case "answer":
@@ -155,8 +156,9 @@ class Connection:
     async def _call(
         self, tool: str, arguments: JsonObject, emit: Callable[[JsonObject], None]
     ) -> None:
-        """Call a tool: emit its progress, then its result. The structured content is the result if
-        there is no other.
+        """Call a tool: emit its progress, then its result. If the result has only structured
+        content, that is its text. A warning is added if the structured content does not match its
+        schema.
         """
         progress = _ProgressReports(emit)
         try:
@@ -177,8 +179,8 @@ class Connection:
         emit({"result": {**content, "failed": result.is_error}})
 
     async def _send(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Send a request and return the answer. A server that may hang is asked for a sign of life
-        first, so that no other request waits.
+        """Send a request and return the answer. If the server may hang since a request was
+        cancelled, it is first asked for a sign of life.
 
         Raises:
             LookupError: the server has ended, and can be started again.
@@ -186,6 +188,7 @@ class Connection:
             LoginNeeded: it wants a login, or one with more rights.
             MCPError: it answered with an error.
         """
+        # While another request runs, its answer will show whether the server hangs.
         if self._may_hang and not self._requests and not self._end_reason:
             await self._probe()
         if self._end_reason:
@@ -232,11 +235,11 @@ class Connection:
         self._may_hang = False
 
     async def _serve(self, client: Client, limit: asyncio.Timeout) -> None:
-        """Emit the lists of the server, and again when they change. Raises ServerEnded when the
-        server ends.
+        """Emit the lists of the server, and again each time that they change, until it ends. Raises
+        ServerEnded then.
 
         Args:
-            limit: the time limit until the first lists are there.
+            limit: the time limit of the connection; it is lifted when the first lists are there.
         """
         listener = asyncio.create_task(self._listen(client))
         try:
@@ -254,7 +257,9 @@ class Connection:
 
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[tuple[_CheckedStream, Any]]:
-        """The two streams of the server. Invalid items are removed from its lists."""
+        """In this context the server runs, or is connected; yields its two streams. Invalid items
+        are removed from the lists that it sends.
+        """
         request = self._request
         async with AsyncExitStack() as stack:
             transport: AbstractAsyncContextManager[Any]
@@ -285,14 +290,20 @@ class Connection:
         return streamable_http_client(request["url"], http_client=client)
 
     def _drop_invalid(self, result: JsonObject) -> None:
-        """Remove invalid items from a list: the SDK would refuse the whole list."""
+        """Remove the invalid items from a result that is a list, because the SDK would refuse the
+        whole list. Other results stay.
+        """
         for field in _LISTS.keys() & result.keys():
             if isinstance(items := result[field], list):
                 result[field] = [item for item in items if self._check_item(field, item, result)]
 
     def _check_item(self, field: str, item: Any, result: JsonObject) -> bool:
-        """Remove an output schema that is too large from an item of the list `field`. Returns
-        whether the item can be used; if not, the reason is recorded for the user.
+        """Returns whether an item of the list `field` can be used; if not, the reason is recorded
+        for the user. An output schema that is too large is removed from the item, which can still
+        be used.
+
+        Args:
+            result: the whole result, with the list.
         """
         if isinstance(item, dict):
             if problem := size_problem(item.get("inputSchema")):
@@ -307,7 +318,7 @@ class Connection:
             )
         except ValidationError as error:
             fault = next((one for one in error.errors() if one["loc"][:1] == (field,)), None)
-            if fault is None:
+            if fault is None:  # something else in the result is wrong, not this item
                 return True
             name = item.get("name") if isinstance(item, dict) else None
             path = ".".join(map(str, fault["loc"][2:]))
@@ -335,7 +346,9 @@ class Connection:
                 self._changed.set()
 
     async def _list_until_end(self, client: Client) -> JsonObject:
-        """The lists of the server. Raises ServerEnded at once if it ends meanwhile."""
+        """The lists of the server, as `_list_offers` returns them. If the server ends meanwhile,
+        raises ServerEnded at once.
+        """
         listing = asyncio.ensure_future(self._list_offers(client))
         end = asyncio.ensure_future(self._ended.wait())
         try:
@@ -348,7 +361,9 @@ class Connection:
             await _cancel(end)
 
     async def _list_offers(self, client: Client) -> JsonObject:
-        """All tools, resources and prompts of the server, as plain data."""
+        """What the server offers, as plain data in the form of ServerListing: all tools, resources
+        and prompts, and facts about the server.
+        """
         self._left_out.clear()
         start = time.monotonic()
         capabilities = client.server_capabilities
@@ -394,7 +409,9 @@ class Connection:
         return descriptions
 
     async def _on_message(self, message: Any) -> None:
-        """Record a changed list, and end a server whose message cannot be read."""
+        """Called with each message of the server that is no answer, and with errors of the
+        transport. Record that a list has changed; end the server if its message cannot be read.
+        """
         if isinstance(message, _LIST_CHANGES):
             self._changed.set()
         elif isinstance(message, Exception):
@@ -439,7 +456,13 @@ class Connection:
         return types.CreateMessageResult(role="assistant", content=content, model=answer["model"])
 
     async def _ask(self, kind: str, about: JsonObject) -> Any:
-        """Emit a question of the server; returns the answer when it comes."""
+        """Emit a question of the server as an event, and return the answer when it comes by
+        `handle`.
+
+        Args:
+            kind: `elicit` (a question to the user) or `sample` (a prompt for a model).
+            about: its parameters.
+        """
         number = len(self._questions) + 1
         self._questions[number] = asyncio.get_running_loop().create_future()
         self._emit({"ask": kind, "number": number, "about": about})
@@ -450,13 +473,16 @@ class Connection:
         self._is_refused = True
 
     def _end(self, reason: str) -> None:
-        """Record why the server has ended, and wake what waits for it. The first reason counts."""
-        self._end_reason = self._end_reason or f"The server stopped: {reason}."
+        """Record why the server has ended, unless a reason is recorded already, and wake what waits
+        for it.
+        """
+        if not self._end_reason:
+            self._end_reason = f"The server stopped: {reason}."
         self._ended.set()
         self._changed.set()
 
     def _end_error(self) -> Exception:
-        """The error that ended the server."""
+        """The error to raise about a server that has ended, or wants a login."""
         if self._is_refused:
             name = self._request["name"]
             return LoginNeeded(
@@ -479,15 +505,18 @@ class _ProgressReports:
         """The latest progress, if it was not emitted."""
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
-        """Emit what the server reports, or keep it until the pause is over or the call ends."""
-        share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
-        self._waiting = {"progress": (message or share)[:500]}
+        """Called with each report of the server: emit its message, or without one how far it is. If
+        the last event was emitted a moment ago, the report is kept until the next one, or the end
+        of the call.
+        """
+        how_far = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+        self._waiting = {"progress": (message or how_far)[:500]}
         if time.monotonic() - self._emitted_at >= REPORT_PAUSE:
             self._emitted_at = time.monotonic()
             self.emit_last()
 
     def emit_last(self) -> None:
-        """Emit the latest progress, unless that was done."""
+        """Emit the latest progress, unless it was emitted already."""
         if self._waiting is not None:
             self._emit(self._waiting)
             self._waiting = None
@@ -516,15 +545,17 @@ class _CheckedStream(ObjectReceiveStream[Any]):
 
 
 def _result_of(item: Any) -> JsonObject | None:
-    """The result in an item of the stream; None for a request, a notification or an error."""
+    """The result in an item of the stream, if the item is an answer; None for a request, a
+    notification or an error.
+    """
     message = getattr(item, "message", None)
     result = getattr(message, "result", None)
     return result if isinstance(result, dict) else None
 
 
 async def _accept_result(name: str, result: types.CallToolResult) -> None:
-    """Accept every result, instead of the check of the SDK, which would drop one: ours is in
-    `_call`.
+    """Stands for the check of the SDK, which would drop a result that does not match its schema.
+    `_call` only adds a warning to it.
     """
 
 
@@ -535,7 +566,12 @@ async def _cancel(task: asyncio.Future[Any]) -> None:
 
 
 async def _list_all(list_page: Any, field: str) -> list[Any]:
-    """The items of all pages of a list, at most MAX_TOOLS."""
+    """The items of all pages of a list, at most MAX_TOOLS.
+
+    Args:
+        list_page: the method of the client that returns a page.
+        field: the field of a page with the items.
+    """
     items: list[Any] = []
     cursor = None
     for _ in range(MAX_PAGES):

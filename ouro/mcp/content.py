@@ -21,7 +21,7 @@ MAX_IMAGE = 8 * 1024 * 1024
 
 
 def describe_tool(tool: types.Tool) -> JsonObject:
-    """A tool as plain data, with the problem of its schema."""
+    """A tool as plain data, with the reason why its schema cannot be used (empty if it can)."""
     hints = tool.annotations
     return {
         "name": tool.name,
@@ -35,7 +35,10 @@ def describe_tool(tool: types.Tool) -> JsonObject:
 
 
 def read_contents(blocks: Sequence[Any]) -> JsonObject:
-    """The text and the images of content blocks or resource contents, cut to the limits."""
+    """Content blocks or resource contents as plain data: `text` with all texts, cut to MAX_TEXT
+    characters, and `images`. An image that is too large, or one too many, is only described in the
+    text.
+    """
     texts: list[str] = []
     images: list[JsonObject] = []
     size = 0
@@ -63,7 +66,7 @@ def _data_of(block: Any) -> tuple[str | None, str]:
 
 
 def block_text(block: Any) -> str:
-    """A content block as text. Other content is described by type and size."""
+    """A content block as text. What cannot be shown as text is described by its type and size."""
     if (resource := getattr(block, "resource", None)) is not None:
         return f"{resource.uri}:\n{block_text(resource)}"
     if (text := getattr(block, "text", None)) is not None:

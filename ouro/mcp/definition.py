@@ -30,6 +30,8 @@ MAX_SCHEMA = 20_000
 """Maximum characters of a schema in the request; tools with longer ones are found only by
 `tool_search`.
 """
+_REFUSED_KEYWORDS = {"oneOf", "anyOf", "allOf", "$ref", "not", "enum"}
+"""Keywords that some provider refuses at the top of a schema."""
 _PROPERTY_NAME = late_pattern(r"[a-zA-Z0-9_.-]{1,64}")
 """Matches a name of an argument that every provider accepts."""
 
@@ -56,11 +58,16 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def spec(self, server: str) -> ToolSpec:
-        """The tool for a model; its name is like `mcp__github__create_issue`, as in Claude Code."""
+        """The tool for a model, with a name such as `mcp__github__create_issue`, as in Claude Code.
+        Signs that providers do not accept in a name become `_`.
+
+        Args:
+            server: the name of its server.
+        """
         full_name = f"mcp__{server}__{self.name}"
         name = f"mcp__{server}__{re.sub(r'[^a-zA-Z0-9_-]', '_', self.name)}"
         if len(name) > MAX_NAME or name != full_name:
-            # The name was changed or is cut, so a digest keeps it different from others.
+            # Others may become the same name, so a digest keeps them apart.
             digest = hashlib.sha256(f"{server}.{self.name}".encode()).hexdigest()[:6]
             name = f"{name[: MAX_NAME - 7]}_{digest}"
         return ToolSpec(name, self.text, dict(self.schema))
@@ -71,19 +78,16 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
         return cut(clean(self.description or self.title), MAX_DESCRIPTION)
 
     def fits_request(self) -> bool:
-        """Whether every provider accepts the schema. Otherwise a provider would refuse the whole
-        request.
+        """Whether the tool can be in a request: every provider accepts its name and its schema,
+        which is not too long. Otherwise a provider would refuse the whole request.
         """
         schema, properties = self.schema, self.schema.get("properties", {})
-        return (
-            not self.problem
-            and schema.get("type") == "object"
-            and isinstance(properties, dict)
-            and all(_PROPERTY_NAME.fullmatch(name) for name in properties)
-            and not {"oneOf", "anyOf", "allOf", "$ref", "not", "enum"} & schema.keys()
-            and len(json.dumps(schema)) <= MAX_SCHEMA
-            and self.name.isascii()
-        )
+        if self.problem or not self.name.isascii() or schema.get("type") != "object":
+            return False
+        if not isinstance(properties, dict) or not all(map(_PROPERTY_NAME.fullmatch, properties)):
+            return False
+        has_refused_keyword = bool(_REFUSED_KEYWORDS & schema.keys())
+        return not has_refused_keyword and len(json.dumps(schema)) <= MAX_SCHEMA
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -133,8 +137,11 @@ def _approvals_path(key: str) -> Path:
 
 
 def load_approved(key: str) -> dict[str, ToolDefinition] | None:
-    """The approved tools of a server by name. Empty if the file is broken; None if the server was
-    never connected.
+    """The approved tools of a server by name. None if the server was never connected; empty if the
+    file with them is broken, so that all of its tools must be approved again.
+
+    Args:
+        key: what `approval_key` returns for the server.
     """
     try:
         tools = decode_json(_approvals_path(key).read_bytes(), tuple[ToolDefinition, ...])
@@ -147,7 +154,9 @@ def load_approved(key: str) -> dict[str, ToolDefinition] | None:
 
 
 def save_approved(key: str, tools: Iterable[ToolDefinition]) -> None:
-    """Add these definitions to the approved ones. Raises OSError."""
+    """Add these definitions to the approved ones of a server; they replace those with the same
+    names. Raises OSError.
+    """
     approved = (load_approved(key) or {}) | {tool.name: tool for tool in tools}
     write_private(_approvals_path(key), msgspec.json.encode(list(approved.values())))
 
@@ -155,17 +164,18 @@ def save_approved(key: str, tools: Iterable[ToolDefinition]) -> None:
 def find_changed_tools(
     approved: Mapping[str, ToolDefinition], tools: Iterable[ToolDefinition]
 ) -> tuple[ToolDefinition, ...]:
-    """The `tools` that are new, or differ from what was approved."""
-    return tuple(
-        tool
-        for tool in tools
-        if tool.name not in approved or approved[tool.name].digest != tool.digest
-    )
+    """Those of the `tools` that were not approved as they are now: new ones, and changed ones."""
+    changed = []
+    for tool in tools:
+        before = approved.get(tool.name)
+        if before is None or before.digest != tool.digest:
+            changed.append(tool)
+    return tuple(changed)
 
 
 def describe_change(before: ToolDefinition | None, after: ToolDefinition) -> str:
-    """What differs between two definitions, as a diff for users; all of the new one if there was
-    none before.
+    """What differs between two definitions of a tool, as a unified diff for the user. If there was
+    none before, the whole new definition.
     """
     import difflib
 

@@ -45,14 +45,17 @@ def http_client(
     on_refused: Callable[[], None],
     log: Callable[[str], None],
 ) -> httpx2.AsyncClient:
-    """A client for one server. `on_refused` is called if the server answers 401 and the client has
-    no login.
+    """An HTTP client for one server, which limits the size of answers.
 
-    Failed requests are logged: the SDK does not report their status.
+    Args:
+        on_refused: is called if the server answers 401 and the client has no `auth`.
+        log: gets a line for each failed request, because the SDK does not report its status.
     """
 
     async def check_response(response: httpx2.Response) -> None:
-        """Limit the body of an answer, and log a failed request."""
+        """Called with each answer before its body is read: limit the body, and log a failed
+        request.
+        """
         if response.status_code == httpx2.codes.UNAUTHORIZED and auth is None:
             on_refused()
         if "text/event-stream" not in response.headers.get("content-type", ""):
@@ -91,11 +94,14 @@ class _LimitedStream(httpx2.AsyncByteStream):
 async def login_provider(
     request: JsonObject, emit: Callable[[JsonObject], None], on_refused: Callable[[], None]
 ) -> OAuthClientProvider | None:
-    """The OAuth provider for a server: with stored tokens, or with a login in the browser if
-    `login` is set.
+    """The OAuth provider for a server. If the request has `login`, it lets the user log in with a
+    browser. Otherwise it uses the stored tokens; without any the result is None, so that no client
+    is registered without the user.
 
-    None if there are no tokens and no login is wanted, so that no client is registered without the
-    user. `on_refused` is called when the server wants a login.
+    Args:
+        request: the request that opens the server.
+        emit: gets the address for the browser, as an event.
+        on_refused: is called if the server wants a login, and the request does not.
     """
     url = request["url"]
     client = request["client"]
@@ -124,9 +130,11 @@ async def login_provider(
         await redirect.start()
 
     async def refuse(url: str) -> None:
-        """Instead of the login page at `url`, record the rights that it asks for. Raises LoginNeeded."""
+        """Called when the server wants a login at `url`: save the rights that it asks for, for the
+        next login, and raise LoginNeeded.
+        """
         scope = parse_qs(urlsplit(url).query).get("scope", [""])[0]
-        await asyncio.to_thread(tokens.save, "scope", scope)  # the next login asks for it
+        await asyncio.to_thread(tokens.save, "scope", scope)
         on_refused()
         raise LoginNeeded("The login has expired, or lacks rights.")
 
@@ -162,7 +170,9 @@ class _LoginRedirect:
         self.uri = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
 
     async def show(self, url: str) -> None:
-        """Open `url` for the user, and request also the rights that were missing in a call."""
+        """Emit the address `url` of the login page for the user. The rights that were missing in an
+        earlier call are added to those that it asks for.
+        """
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
         scopes = dict.fromkeys([*query.get("scope", "").split(), *self._scope.split()])
@@ -181,10 +191,13 @@ class _LoginRedirect:
                 self._server.close()
 
     async def _on_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer a request of the browser. The one with the code, or with an error, ends the login."""
+        """Answer a request of the browser. That for `/callback` with the code, or with an error,
+        ends the login; any other is answered with 404.
+        """
         try:
-            line = (await asyncio.wait_for(reader.readline(), 10)).decode("latin-1").split(" ")
-            parts = urlsplit(line[1] if len(line) > 1 else "")
+            request_line = await asyncio.wait_for(reader.readline(), 10)
+            words = request_line.decode("latin-1").split(" ")  # `GET /callback?code=… HTTP/1.1`
+            parts = urlsplit(words[1] if len(words) > 1 else "")
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             is_ours = parts.path == "/callback" and ("code" in query or "error" in query)
             status, text = "404 Not Found", "Not found."
@@ -202,7 +215,7 @@ class _LoginRedirect:
             writer.close()
 
     def _finish(self, query: Mapping[str, str]) -> None:
-        """End the login with the code, or the error, in a query."""
+        """End the login with the code in a query, or without one with its error, as LoginNeeded."""
         if "code" in query:
             result = AuthorizationCodeResult(
                 code=query["code"], state=query.get("state"), iss=query.get("iss")
@@ -252,14 +265,14 @@ class _TokenStorage:
         await self._save("client", client_info)
 
     async def _load(self, name: str) -> Any:
-        """A stored value; None if it is ignored or missing."""
+        """The stored value with this name; None if it is missing, or must be ignored."""
         if name in self._ignored:
             return None
         values = await asyncio.to_thread(self._tokens.load)
         return values.get(name)
 
     async def _save(self, name: str, value: BaseModel) -> None:
-        """Store a value; it is not ignored any more."""
+        """Store a value under a name; from now on it is not ignored."""
         data = value.model_dump(mode="json", exclude_none=True)
         await asyncio.to_thread(self._tokens.save, name, data)
         self._ignored.discard(name)

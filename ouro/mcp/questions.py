@@ -23,7 +23,13 @@ AskUser = Callable[[Question], Awaitable[tuple[str, ...]]]
 
 
 async def answer_elicitation(server: str, about: JsonObject, ask: AskUser) -> JsonObject:
-    """Ask the user to open a URL or to fill in a form. Returns the result for the protocol."""
+    """Ask the user what a server wants to know: to open a URL, to agree to something, or to fill in
+    a form, field by field. Returns the result for the protocol. It is `decline` if the user does
+    not agree, or leaves out a required field.
+
+    Args:
+        about: the parameters of the question.
+    """
     message = one_line(str(about.get("message", "")), 500)
     intro = f"The MCP server {server} asks: {message}"
     if about.get("mode") == "url":
@@ -41,12 +47,14 @@ async def answer_elicitation(server: str, about: JsonObject, ask: AskUser) -> Js
             return _DECLINED
         if value is not None:
             content[name] = value
-        intro = f"{server}:"
+        intro = f"{server}:"  # the message of the server is shown once
     return {"action": "accept", "content": content}
 
 
 async def _ask_to_open(intro: str, url: str, ask: AskUser) -> JsonObject:
-    """Ask whether the user opens a URL; returns the result for the protocol. ouro does not open it."""
+    """Ask the user to open a URL, which ouro does not do itself. Returns the result for the
+    protocol: whether the user does.
+    """
     question = Question(
         f"{intro}\nIt wants you to open an address in your browser. Do you?",
         _YES_NO,
@@ -56,18 +64,19 @@ async def _ask_to_open(intro: str, url: str, ask: AskUser) -> JsonObject:
 
 
 async def _ask_field(intro: str, name: str, field: JsonObject, ask: AskUser) -> Any:
-    """Ask for one field until the answer is valid; returns its value. Without an answer it is the
-    default of the field, or None.
+    """Ask for one field of a form until the answer is valid, and return its value. If the user
+    gives no answer, that is the default of the field, or None if it has none.
+
+    Args:
+        intro: the first line of the question.
+        field: its schema.
     """
     kind = field.get("type", "string")
-    label = one_line(
-        f"{field.get('title') or name}: {field.get('description', '')}".rstrip(": "), 300
-    )
-    choices = (
-        _choices(field)
-        or _choices(dictionary(field.get("items")))
-        or (_YES_NO if kind == "boolean" else ())
-    )
+    title = field.get("title") or name
+    label = one_line(f"{title}: {field.get('description', '')}".rstrip(": "), 300)
+    choices = _choices(field) or _choices(dictionary(field.get("items")))  # of one value, of a list
+    if not choices and kind == "boolean":
+        choices = _YES_NO
     problem = ""
     while True:
         answers = await ask(
@@ -82,19 +91,20 @@ async def _ask_field(intro: str, name: str, field: JsonObject, ask: AskUser) -> 
 
 
 def _choices(field: JsonObject) -> tuple[str, ...]:
-    """The values that a field allows; empty if it allows any value."""
-    options = dictionaries(field.get("oneOf")) or dictionaries(field.get("anyOf"))
+    """The values that the schema of a field allows: those of `enum`, or the constants of `oneOf` or
+    `anyOf`. Empty if it does not name any.
+    """
     values = field.get("enum")
-    choices = (
-        values
-        if isinstance(values, list) and values
-        else [option.get("const") for option in options]
-    )
-    return tuple(str(value) for value in choices if value is not None)
+    if not isinstance(values, list) or not values:
+        options = dictionaries(field.get("oneOf")) or dictionaries(field.get("anyOf"))
+        values = [option.get("const") for option in options]
+    return tuple(str(value) for value in values if value is not None)
 
 
 def _parse_answer(kind: str, answers: tuple[str, ...], field: JsonObject) -> Any:
-    """The answer as the type of the field. Raises KeyError or ValueError if it is not one."""
+    """The answer of the user as a value of the type `kind`, which the field has. Raises KeyError or
+    ValueError if it is not a value of this type, or a text is too short or too long.
+    """
     match kind:
         case "array":
             return list(answers)
@@ -104,18 +114,20 @@ def _parse_answer(kind: str, answers: tuple[str, ...], field: JsonObject) -> Any
             return int(answers[0])
         case "number":
             return float(answers[0])
-    min_length, max_length = count(field.get("minLength")), count(field.get("maxLength"))
-    if (
-        not (min_length or 0)
-        <= len(answers[0])
-        <= (MAX_LENGTH if max_length is None else max_length)
-    ):
-        raise ValueError(answers[0])
-    return answers[0]
+    text = answers[0]
+    min_length = count(field.get("minLength")) or 0
+    max_length = count(field.get("maxLength"))
+    if max_length is None:
+        max_length = MAX_LENGTH
+    if not min_length <= len(text) <= max_length:
+        raise ValueError(text)
+    return text
 
 
 def _named_values(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """The values in words such as `NAME=value`, by name."""
+    """The values in words of the form `NAME=value`, by name. Other words, and names that are not in
+    `names`, are left out.
+    """
     values: dict[str, str] = {}
     for word in words:
         name, is_named, value = word.partition("=")
@@ -125,7 +137,8 @@ def _named_values(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 
 
 def parse_prompt_arguments(prompt: ServerPrompt, typed: str) -> dict[str, str]:
-    """Parse the arguments of a prompt: `NAME=value`, or values in the order of the arguments.
+    """The arguments of a prompt, by name, from what was typed after its name: each is `NAME=value`,
+    or a value alone, which belongs to the next argument that has no value yet.
 
     Raises:
         UsageError: a required one is missing.

@@ -41,8 +41,10 @@ def size_problem(value: Any) -> str:
 
 
 def schema_problem(schema: Any) -> str:
-    """Why a schema cannot be used in requests; empty if it can. `size_problem` must have been asked
-    before.
+    """Why a schema cannot be used in requests; empty if it can.
+
+    Args:
+        schema: one that has no `size_problem`.
     """
     from jsonschema import SchemaError
     from jsonschema.validators import Draft202012Validator
@@ -57,8 +59,8 @@ def schema_problem(schema: Any) -> str:
 
 
 def content_problem(schema: Any, content: Any) -> str:
-    """Where structured content does not match its schema; empty if it matches, or if that cannot be
-    found out in a short time.
+    """Why structured content does not match its schema, with the place. Empty if it matches, or if
+    that cannot be found out in a short time.
     """
     if content is None:
         return "it is missing, although the tool promises it"
@@ -72,8 +74,8 @@ def content_problem(schema: Any, content: Any) -> str:
 
 
 def _first_error(schema: Any, content: Any) -> str:
-    """The first place where the content does not match the schema; empty if it matches, or if
-    references of the schema lead too far.
+    """The first place where the content does not match the schema, and why. Empty if it matches, or
+    if a reference of the schema leads nowhere or too far.
     """
     from jsonschema.validators import Draft202012Validator, extend
     from referencing import Registry
@@ -83,6 +85,7 @@ def _first_error(schema: Any, content: Any) -> str:
     follow = Draft202012Validator.VALIDATORS["$ref"]
 
     def follow_in_bounds(validator: Any, place: Any, instance: Any, inside: Any) -> Iterator[Any]:
+        """Follow a reference as usual. Raises _TooManySteps after _MAX_STEPS of them."""
         if next(steps, None) is None:
             raise _TooManySteps
         yield from follow(validator, place, instance, inside) or ()
@@ -97,7 +100,7 @@ def _first_error(schema: Any, content: Any) -> str:
 
 
 def _values_of(value: Any) -> Iterator[Any]:
-    """Yield a value and all values in it."""
+    """Yields a value and all values in it, however deep, with the keys of objects."""
     pending = [value]
     while pending:
         item = pending.pop()

@@ -59,6 +59,10 @@ class NotConnected(ServerFailed):
     """The server has ended since it was last called."""
 
 
+_ERROR_CLASSES = {"LoginNeeded": LoginRequired, "LookupError": NotConnected}
+"""The class of an error in the worker -> the class that is raised here."""
+
+
 class McpResult(msgspec.Struct, frozen=True):
     """The result of a call, or the content of a resource."""
 
@@ -98,7 +102,7 @@ class _Worker:
 
     @property
     def process(self) -> WorkerProcess:
-        """The running process."""
+        """The process, which is started if it does not run."""
         from ouro.utils.worker import WorkerProcess
 
         if self._process is None or not self._process.alive:
@@ -106,19 +110,22 @@ class _Worker:
         return self._process
 
     async def events(self, method: str, request: JsonObject) -> AsyncGenerator[JsonObject, None]:
-        """Yield the events that the worker sends for a request. Raises WorkerStopped, and
-        ServerFailed or a subclass.
+        """Yields the events that the worker sends for a request.
+
+        Raises:
+            WorkerStopped: the worker has ended.
+            ServerFailed: the request failed in the worker; a subclass for a login or a lost connection.
         """
         async with aclosing(self.process.ask(method, request)) as lines:
             async for line in lines:
                 if error := line.get("error"):
-                    error_classes = {"LoginNeeded": LoginRequired, "LookupError": NotConnected}
-                    raise error_classes.get(error["kind"], ServerFailed)(clean(error["message"]))
+                    error_class = _ERROR_CLASSES.get(error["kind"], ServerFailed)
+                    raise error_class(clean(error["message"]))
                 if "event" in line:
                     yield line["event"]
 
     async def end_if_hung(self) -> None:
-        """End a worker that does not answer: one server may have made it hang."""
+        """End the worker if it does not answer a ping: one server may have made it hang for all."""
         from ouro.utils.worker import WorkerStopped
 
         process = self.process
@@ -148,7 +155,7 @@ class McpServer:
         *,
         is_project: bool = False,
     ) -> None:
-        """Read whether the server is switched off or must be approved; `connect` starts it.
+        """Read from disk which of its tools are approved. `start` connects it.
 
         Args:
             off: the servers and tools that are switched off: `github`, `github.delete_repo`.
@@ -184,7 +191,9 @@ class McpServer:
         """The approved tools by name; None if it was never connected."""
 
     def offers(self, tool: str) -> bool:
-        """Whether the settings let this tool be used."""
+        """Whether the settings allow this tool: it matches one of the patterns in `tools`, if there
+        are any, and none of those in `without`.
+        """
         chosen = self.settings.tools
         is_chosen = not chosen or any(fnmatchcase(tool, pattern) for pattern in chosen)
         is_excluded = any(fnmatchcase(tool, pattern) for pattern in self.settings.without)
@@ -201,13 +210,16 @@ class McpServer:
 
     @property
     def known_tools(self) -> tuple[ToolDefinition, ...]:
-        """The tools that it offers; the approved tools as long as it is not connected."""
-        return self.tools or tuple(
-            tool for tool in (self.approved or {}).values() if self.offers(tool.name)
-        )
+        """The tools that the settings let be used: those that the server offers, or the approved
+        ones as long as it is not connected.
+        """
+        if self.tools:
+            return self.tools
+        approved = (self.approved or {}).values()
+        return tuple(tool for tool in approved if self.offers(tool.name))
 
     def unapproved_tools(self) -> tuple[ToolDefinition, ...]:
-        """Tools that the server has added or changed since they were approved."""
+        """The tools that the server has added or changed since its tools were approved."""
         from ouro.mcp.definition import find_changed_tools
 
         return find_changed_tools(self.approved or {}, self.tools)
@@ -224,7 +236,10 @@ class McpServer:
     async def call(
         self, tool: str, arguments: JsonObject, report: Callable[[str], None]
     ) -> McpResult:
-        """Call a tool. Cancelling it cancels the call in the server.
+        """Call a tool, and return its result. If this is cancelled, the call in the server is, too.
+
+        Args:
+            report: gets the progress of the call.
 
         Raises:
             ServerFailed: an error of the protocol, or no answer in time.
@@ -241,8 +256,8 @@ class McpServer:
         return await self._ask("prompt", {"name": name, "arguments": dict(arguments)})
 
     async def wait_until_ready(self) -> None:
-        """Wait until it is connected. A server that was not started is started now; one that
-        failed, up to MAX_RESTARTS times.
+        """Wait until it is connected. A server that was not started yet is started now; one that
+        has failed is started again, but only MAX_RESTARTS times.
 
         Raises:
             ToolError: it is off, or cannot be reached.
@@ -277,8 +292,10 @@ class McpServer:
             self.start()
 
     async def login(self, on_address: Callable[[str], None]) -> None:
-        """Log in with OAuth; `on_address` receives the address for the browser. The server is
-        connected afterwards.
+        """Log the user in with OAuth, and then connect the server.
+
+        Args:
+            on_address: gets the address that the user must open in a browser.
 
         Raises:
             ServerFailed: it does not want a login, or the login failed.
@@ -306,8 +323,9 @@ class McpServer:
         await self.has_started.wait()
 
     async def _watch(self) -> None:
-        """Open the server, and take its events until it ends. It holds a slot until it is ready,
-        because only some servers start at the same time.
+        """Connect the server, and handle its events until it ends; a failure is recorded and
+        reported. Until it is ready, it holds one of the worker's slots, because only a few servers
+        start at the same time.
         """
         from ouro.mcp.definition import ServerListing
 
@@ -337,14 +355,20 @@ class McpServer:
         from ouro.mcp.configuration import expand_variables, server_environment
 
         host = self._host
+        # What child processes do not get looks secret.
         withheld = os.environ.keys() - host.environment.keys() if self._is_project else ()
         settings = expand_variables(self.settings, os.environ, host.secrets, withheld)
         command: Sequence[str] = [settings.command, *settings.args] if settings.command else []
+        if command and settings.sandbox:
+            command = [*host.confine(command)]
+        cwd = host.cwd
+        if settings.cwd:
+            cwd /= Path(settings.cwd).expanduser()
         return {
             "name": self.name,
-            "command": [*host.confine(command)] if command and settings.sandbox else command,
+            "command": command,
             "environment": server_environment(host.environment, settings),
-            "cwd": str((host.cwd / Path(settings.cwd).expanduser()) if settings.cwd else host.cwd),
+            "cwd": str(cwd),
             "url": settings.url,
             "transport": settings.transport,
             "headers": dict(settings.headers),
@@ -355,8 +379,9 @@ class McpServer:
         }
 
     def _on_ready(self, listing: ServerListing) -> None:
-        """Take new lists. The tools of the first connection count as approved; later changes are
-        reported to the user.
+        """Take what the server offers, when it is connected and when its lists have changed. The
+        tools of its very first connection count as approved; tools that were added or changed since
+        are reported to the user.
         """
         is_first = self.state != "ready"
         self.state, self.listing, self.problem = "ready", listing, ""
@@ -376,14 +401,17 @@ class McpServer:
                 f" approve {self.name}",
                 "warning",
             )
-        for name in (tool.name for tool in self.tools if is_first and tool.problem):
+        unusable_tools = [tool.name for tool in self.tools if tool.problem] if is_first else []
+        for name in unusable_tools:
             self.log.append(
                 f"tool {one_line(name, 80)}: not used in requests, its schema is not valid"
             )
         self.has_started.set()
 
     def _on_event(self, event: JsonObject) -> None:
-        """Take a line of the log, the process group, or a question of the server."""
+        """Handle an event of the open server: a line of its log, its process group, or a question,
+        which is answered in a task.
+        """
         if "log" in event:
             self.log.append(one_line(event["log"], 500))
         elif "group" in event:
@@ -394,7 +422,9 @@ class McpServer:
             task.add_done_callback(self._question_tasks.discard)
 
     async def _answer(self, event: JsonObject) -> None:
-        """Answer a question of the server. Its calls do not time out meanwhile."""
+        """Answer a question of the server, which is the event. Meanwhile its calls do not time out;
+        then their time limit begins again.
+        """
         for clock in self._clocks:
             clock.reschedule(None)
         try:
@@ -408,7 +438,7 @@ class McpServer:
                 pass
 
     def _on_failure(self, error: OuroError) -> None:
-        """Record and report why the server has ended or did not start."""
+        """Record why the server has ended or did not start, and report it to the user."""
         from ouro.utils.worker import WorkerStopped
 
         was_ready = self.state == "ready"
@@ -429,7 +459,9 @@ class McpServer:
             )
 
     def _describe(self, error: OuroError) -> str:
-        """Why it cannot be reached: its address, the error, and the last line of its log."""
+        """Why the server did not start, in one line for the user: its address, the error, and the
+        last line of its log. If it needs a login, only the error.
+        """
         if isinstance(error, LoginRequired):
             return one_line(str(error), 400)
         where = f"{self.settings.url}: " if self.settings.url else ""
@@ -439,24 +471,25 @@ class McpServer:
     async def _ask(
         self, method: str, request: JsonObject, report: Callable[[str], None] = lambda _text: None
     ) -> McpResult:
-        """Send a request: `call`, `read` or `prompt`. If the connection was lost, it is opened
-        again, and the request is sent once more.
+        """Send a request (`call`, `read` or `prompt`), and return the result. If the connection was
+        lost, the server is connected again, and the request is sent once more.
         """
         try:
             return await self._send_request(method, request, report)
         except NotConnected:
             if self.state == "ready" and self._watch_task:
-                await asyncio.wait({self._watch_task})  # the event of its end will arrive
+                # `_watch` does not know it yet: it will get the same error, and set the state.
+                await asyncio.wait({self._watch_task})
             await self.wait_until_ready()
             return await self._send_request(method, request, report)
 
     async def _send_request(
         self, method: str, request: JsonObject, report: Callable[[str], None]
     ) -> McpResult:
-        """Send one request. Each event restarts the time limit; the last one has the result.
+        """Send one request, and return the result, which is in the last event. Each event restarts
+        the time limit. Raises ServerFailed, NotConnected.
 
-        Its clock is in `_clocks`, so that `_answer` can stop it while the user is asked. Raises
-        ServerFailed, NotConnected.
+        Its clock is in `_clocks`, so that `_answer` can stop it while the user is asked.
         """
         limit = self.settings.timeout_seconds
         last_event: JsonObject = {}
@@ -503,8 +536,11 @@ class McpServers:
         self._timer = asyncio.get_running_loop().call_later(START_DELAY, self._start_waiting)
 
     async def switch(self, name: str, *, on: bool) -> None:
-        """Switch a server, or a tool (`server.tool`), for this session."""
-        (self.off.discard if on else self.off.add)(name)
+        """Switch a server, or a tool (`server.tool`), on or off for this session."""
+        if on:
+            self.off.discard(name)
+        else:
+            self.off.add(name)
         if server := self.by_name.get(name):
             await server.switch(on=on)
 
@@ -527,7 +563,9 @@ class McpServers:
                 await server.has_started.wait()
 
     async def close(self) -> None:
-        """Disconnect all; the worker ends servers that do not end by themselves."""
+        """Disconnect all servers, and end the worker, which ends servers that do not end by
+        themselves.
+        """
         if self._timer is not None:
             self._timer.cancel()
         for server in self.by_name.values():
@@ -542,7 +580,9 @@ class McpServers:
 
 
 def _parse_result(result: JsonObject) -> McpResult:
-    """A result of the worker as a value. Images that are not base64 are left out."""
+    """The result of a request, as the worker sends it, as a value. Images that are not valid base64
+    are left out.
+    """
     import base64
 
     images = []

@@ -53,12 +53,12 @@ async def stdio_transport(
     emit: Callable[[JsonObject], None],
     on_end: Callable[[str], None],
 ) -> AsyncGenerator[tuple[Any, Any], None]:
-    """Start a server; yields the two streams of a transport of the SDK. The server is ended with
-    the `with` block.
+    """In this context a server runs as a child process; yields the two streams of a transport of
+    the SDK, from the server and to it.
 
     Args:
-        emit: called with the process group, and with each line of stderr.
-        on_end: called with the reason when the server ends before we close it.
+        emit: gets the process group of the server, and each line of its stderr, as events.
+        on_end: is called with the reason if the server ends before the context does.
 
     Raises:
         ServerEnded: the command does not exist.
@@ -101,8 +101,9 @@ async def _read(
     on_log: Callable[[str], None],
     on_end: Callable[[str], None],
 ) -> None:
-    """Pass on each message of the process. Other lines are logged; too many of them, or one that is
-    too long, end the server.
+    """Read the stdout of the process to its end, and pass on each message to the client. Lines that
+    are not messages are logged. Too many of them, or a message that is too long or too deep, end
+    the server.
     """
     assert process.stdout is not None
     garbage, reason = 0, ""
@@ -138,7 +139,7 @@ async def _read(
 
 
 async def _write(process: asyncio.subprocess.Process, from_client: Any) -> None:
-    """Write each message to the process until one of them closes."""
+    """Write each message of the client to the stdin of the process, until either side closes."""
     assert process.stdin is not None
     with suppress(OSError, anyio.ClosedResourceError, anyio.BrokenResourceError):
         async for message in from_client:
@@ -148,14 +149,16 @@ async def _write(process: asyncio.subprocess.Process, from_client: Any) -> None:
 
 
 async def _read_stderr(process: asyncio.subprocess.Process, on_log: Callable[[str], None]) -> None:
-    """Log the lines of stderr; of many at once the last ones."""
+    """Log the lines of stderr. If many come at once, only the last ones are logged."""
     async for lines in read_stderr(process):
         for line in lines[-20:]:
             on_log(line)
 
 
 async def _stop(process: asyncio.subprocess.Process, tasks: Sequence[asyncio.Task[None]]) -> None:
-    """End the process group in the way that the protocol asks for."""
+    """End the process group of a server in the way that the protocol asks for, and the tasks that
+    serve it.
+    """
     await stop_server(process)
     for task in tasks:
         task.cancel()

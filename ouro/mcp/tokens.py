@@ -32,8 +32,8 @@ class Tokens:
         )
 
     def load(self) -> dict[str, Any]:
-        """The saved values by name: `tokens`, `client`, `scope`; empty if there are none or they
-        cannot be read.
+        """The saved values by name: `tokens`, `client` (the registered one), `scope` (the rights
+        that were missing). Empty if there are none or they cannot be read.
         """
         keyring = find_keyring(SERVICE)
         text = keyring.get_password(SERVICE, self._key) if keyring is not None else None
@@ -52,7 +52,9 @@ class Tokens:
             write_private(self._path, text)
 
     def delete(self) -> bool:
-        """Delete the tokens; returns whether there were any."""
+        """Delete all saved values, from the keyring and from the file; returns whether there were
+        any.
+        """
         existed = bool(self.load())
         keyring = find_keyring(SERVICE) if existed else None
         if keyring is not None and keyring.get_password(SERVICE, self._key) is not None:

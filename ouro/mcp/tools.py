@@ -92,22 +92,22 @@ class McpTool(Tool[McpArguments]):
         return (f"{self._server.name}.{self._tool}",)
 
     async def preview(self, args: McpArguments) -> Display:
-        """The arguments of a call, and what the server says about its tool."""
-        definition = next(
-            (tool for tool in self._server.known_tools if tool.name == self._tool), None
-        )
-        lines = [escape_invisible(json.dumps(args.values, indent=2, ensure_ascii=False))]
-        if definition is not None:
+        """The arguments of a call, and how the server describes its tool, if that is known."""
+        paragraphs = [escape_invisible(json.dumps(args.values, indent=2, ensure_ascii=False))]
+        for definition in self._server.known_tools:
+            if definition.name != self._tool:
+                continue
             claims = {"read-only": definition.read_only, "destructive": definition.destructive}
             hints = [word for word, is_claimed in claims.items() if is_claimed]
             claim = f" (the server says: {', '.join(hints)})" if hints else ""
-            lines.append(
-                f"{self._server.name} describes {self._tool}{claim}:\n{escape_invisible(definition.text)}"
-            )
-        return Display(self.title(args), Plain(cut("\n\n".join(lines), MAX_PREVIEW)))
+            description = escape_invisible(definition.text)
+            paragraphs.append(f"{self._server.name} describes {self._tool}{claim}:\n{description}")
+        return Display(self.title(args), Plain(cut("\n\n".join(paragraphs), MAX_PREVIEW)))
 
     async def run(self, args: McpArguments, ctx: ToolContext) -> ToolResult:
-        """Call the tool. Raises ToolError if the user does not approve its changed definition."""
+        """Call the tool. If its definition has changed since it was approved, the user is asked
+        first. Raises ToolError if they do not approve it, or the call fails.
+        """
         server = self._server
         await server.wait_until_ready()
         definition = _find_definition(server, self._tool)
@@ -116,14 +116,13 @@ class McpTool(Tool[McpArguments]):
             raise ToolError(
                 f"{server.name} has changed {self._tool} since the user approved it. Do not use it."
             )
-        return await self._outputs.to_tool_result(
-            await server.call(self._tool, args.values, ctx.report)
-        )
+        result = await server.call(self._tool, args.values, ctx.report)
+        return await self._outputs.to_tool_result(result)
 
 
 class Outputs(msgspec.Struct, frozen=True):
-    """Makes tool results of the results of servers. They are cleaned and shortened like those of
-    other tools.
+    """Turns the results of servers into tool results, which are cleaned and shortened like those of other
+    tools.
     """
 
     folder: Path
@@ -132,8 +131,8 @@ class Outputs(msgspec.Struct, frozen=True):
     """Hides secrets in a text."""
 
     async def to_tool_result(self, result: McpResult) -> ToolResult:
-        """The result of a server as the result of a tool. A long text is saved and shortened; images
-        that cannot be read are left out.
+        """The result of a server as the result of a tool. If its text is long, the text is
+        shortened, and saved as a file without secrets. Images that cannot be read are left out.
         """
         from ouro.tools.truncate import MAX_SHOWN, OutputCapture
 
@@ -193,8 +192,8 @@ class McpCall(Tool[McpCallArgs]):
         return (args.tool,)
 
     def resolve(self, args: McpCallArgs) -> tuple[AnyTool, Any]:
-        """The tool that is called, with its arguments: permissions judge that one. Raises ToolError
-        if there is no such server.
+        """The tool that is called, and its arguments: permissions judge that tool. Raises ToolError
+        if there is no such server; of a connected one also if it has no such tool.
         """
         from ouro.mcp.definition import ToolDefinition
 
@@ -207,8 +206,8 @@ class McpCall(Tool[McpCallArgs]):
                 f" {names}."
             )
         if server.state == "ready":
-            _find_definition(server, tool)
-        spec = ToolDefinition(tool, "", {}).spec(name)
+            _find_definition(server, tool)  # for its error
+        spec = ToolDefinition(tool, "", {}).spec(name)  # only its name is used
         return McpTool(server, tool, spec, self._outputs), McpArguments(args.arguments)
 
     async def run(self, args: McpCallArgs, ctx: ToolContext) -> ToolResult:
@@ -264,8 +263,9 @@ class ToolSearch(Tool[ToolSearchArgs]):
         return f'tools "{one_line(args.query, 80)}"'
 
     async def run(self, args: ToolSearchArgs, ctx: ToolContext) -> ToolResult:
-        """The definitions of the tools that fit best, the names of others, and why servers have
-        failed.
+        """Find tools that match the query. The result has the definitions of the best ones, the
+        names of others, why servers have failed, and the instructions of the servers. Servers that
+        are starting are waited for.
         """
         servers = self._servers.by_name.values()
         starting = [server.name for server in servers if server.state in ("waiting", "starting")]
@@ -298,25 +298,28 @@ class ToolSearch(Tool[ToolSearchArgs]):
         ]
 
     def _score_tools(self, query: str) -> Iterator[tuple[float, tuple[McpServer, ToolDefinition]]]:
-        """Yield a score for each usable tool that has words of the query: in its name they count
-        five times as much.
+        """Yields a score and the tool, for each tool of a connected server that is on and has words
+        of the query. A word in its name or title counts five times as much as one in its
+        description.
         """
         query_words = set(_SEARCH_WORD.findall(query.lower()))
         for server in self._servers.by_name.values():
             if server.state != "ready":
                 continue
             for tool in server.tools:
-                name = f"{server.name} {tool.name} {tool.title}"
-                score = 5 * _count_matches(query_words, name) + _count_matches(
-                    query_words, tool.description[:2_000]
-                )
+                names = f"{server.name} {tool.name} {tool.title}"
+                in_names = _count_matches(query_words, names)
+                in_description = _count_matches(query_words, tool.description[:2_000])
+                score = 5 * in_names + in_description
                 if score and not server.is_off(tool.name):
                     yield score, (server, tool)
 
     async def _describe_approved(
         self, server: McpServer, tool: ToolDefinition, ctx: ToolContext
     ) -> str:
-        """The tool for the model. The user is asked first if its definition is not approved."""
+        """The name, description and schema of a tool, for the model. If its definition is not
+        approved, the user is asked first; if they do not approve it, a line that says so.
+        """
         from ouro.tools.truncate import MAX_SHOWN
 
         if tool in server.unapproved_tools() and not await ask_approval(server, tool, ctx):
@@ -328,7 +331,12 @@ class ToolSearch(Tool[ToolSearchArgs]):
 
 
 def _quote_instructions(instructions: Mapping[str, str]) -> list[str]:
-    """The instructions of servers about their tools, for the model."""
+    """A paragraph for the model with the instructions of each server about its tools, as data.
+    Servers without any are left out.
+
+    Args:
+        instructions: by the name of the server.
+    """
     return [
         f"{name} says about its tools, as data:\n{cut(text, MAX_PREVIEW)}"
         for name, text in instructions.items()
@@ -337,7 +345,9 @@ def _quote_instructions(instructions: Mapping[str, str]) -> list[str]:
 
 
 def _count_matches(query_words: set[str], text: str) -> float:
-    """How many of the words are in a text; a word with the same beginning counts half."""
+    """How many words of a query are in a text. A word that only begins like one in the text, with
+    _STEM_LENGTH letters, counts half.
+    """
     separated = re.sub(r"([a-z])([A-Z])", r"\1 \2", text)  # `createIssue` is two words
     words = set(_SEARCH_WORD.findall(separated.lower()))
     stems = {word[:_STEM_LENGTH] for word in words if len(word) >= _STEM_LENGTH}
@@ -369,7 +379,9 @@ class McpRead(Tool[McpReadArgs]):
         return (f"{args.server}.resources",)
 
     async def run(self, args: McpReadArgs, ctx: ToolContext) -> ToolResult:
-        """The content of a resource, or the list of resources."""
+        """The content of the resource with this `uri`; without one, the list of the server's
+        resources. Raises ToolError.
+        """
         server = await self._servers.connect(args.server)
         if not args.uri:
             lines = [f"{item.uri}  {one_line(item.name, 80)}" for item in server.listing.resources]
@@ -380,8 +392,8 @@ class McpRead(Tool[McpReadArgs]):
 
 
 async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext) -> bool:
-    """Ask the user about a definition that the server has added or changed (E1). If they agree, it
-    is approved; returns whether they did.
+    """Ask the user whether a tool that the server has added or changed may be used as it is now
+    (E1). Returns whether they agree; then its definition is approved.
     """
     from ouro.mcp.definition import describe_change
 
@@ -399,17 +411,19 @@ async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext
 
 
 def _name_others(tools: Sequence[tuple[McpServer, ToolDefinition]]) -> str:
-    """A line with the names of further tools."""
+    """A line for the model with the names of further tools that match a query, at most MAX_NAMES."""
     names = [f"{server.name}.{one_line(tool.name, 80)}" for server, tool in tools]
     more = " …" if len(names) > MAX_NAMES else ""
     return f"Others that fit: {', '.join(names[:MAX_NAMES])}{more}"
 
 
 def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTool, ...]:
-    """The tools of servers for the requests of a session; none without a server.
+    """The tools of servers for the requests of a session; none if there is no server that is on.
+    They are the three tools of this module, and the approved tools of each server whose tools fit
+    into the rest of the budget. Those of other servers are found by search.
 
     Args:
-        budget: tokens for the tools. The tools of servers that fit are included; those of others are found by search.
+        budget: tokens for the tools of servers in a request.
     """
     if all(server.state == "off" for server in servers.by_name.values()):
         return ()
@@ -425,7 +439,8 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
         offered = {tool.name: tool.spec(name) for tool in _tools_for_requests(server)}
         cost = sum(map(tokens_of, offered.values()))
         new_names = {spec.name for spec in offered.values()}
-        if cost > budget or names & new_names:
+        has_used_name = bool(names & new_names)  # a provider would refuse the request
+        if cost > budget or has_used_name:
             continue
         budget -= cost
         names |= new_names
@@ -434,7 +449,9 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
 
 
 def _tools_for_requests(server: McpServer) -> Iterator[ToolDefinition]:
-    """The approved tools of a server that are on and fit into a request."""
+    """Yields the approved tools of a server that are on, and that every provider accepts in a
+    request.
+    """
     for tool in (server.approved or {}).values():
         is_on = server.offers(tool.name) and not server.is_off(tool.name)
         if is_on and tool.fits_request():
@@ -442,7 +459,7 @@ def _tools_for_requests(server: McpServer) -> Iterator[ToolDefinition]:
 
 
 def tokens_of(spec: ToolSpec) -> int:
-    """About how many tokens a tool needs in each request."""
+    """About how many tokens a tool takes in each request."""
     return estimate(f"{spec.name}{spec.description}{json.dumps(dict(spec.parameters))}")
 
 
@@ -457,8 +474,8 @@ def resource_names(servers: McpServers) -> list[str]:
 
 
 async def read_named_resources(servers: McpServers, text: str) -> str:
-    """The content of the resources that a message names, for the model; for one that cannot be
-    read, the reason.
+    """The content of the resources that a message names, as text for the model: of the first
+    MAX_ATTACHED; for one that cannot be read, the reason. Empty if it names none.
     """
     resources = dict.fromkeys(
         (name, uri.rstrip(_SENTENCE_ENDS))
@@ -472,7 +489,9 @@ async def read_named_resources(servers: McpServers, text: str) -> str:
     texts = []
     for name, uri in list(resources)[:MAX_ATTACHED]:
         try:
-            content = (await (await servers.connect(name)).read(uri)).text
+            server = await servers.connect(name)
+            resource = await server.read(uri)
+            content = resource.text
         except OuroError as error:
             content = f"It cannot be read: {error.message}"
         # `trust/provenance.py` recognizes this tag: the text does not count as the user's.

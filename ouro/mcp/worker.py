@@ -35,16 +35,17 @@ def main() -> None:
 
 
 def _load() -> Handler:
-    """The function that answers requests. The SDK is imported here, in the worker only, because it
-    is heavy.
+    """Returns the function that answers requests. It is called in the worker only, because it
+    imports the SDK, which is heavy.
     """
     from ouro.mcp.connection import Connection
 
     connections: dict[str, Connection] = {}
 
     async def answer(name: str, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
-        """Open a server and emit its events, or pass a request on to an open one. A `ping` needs no
-        answer.
+        """Answer the request `name`: `open` connects a server and emits its events until it ends,
+        `ping` does nothing, any other is passed on to an open server. Raises LookupError if that
+        one is not open.
         """
         if name == "open":
             connection = connections[request["name"]] = Connection(request, emit)
@@ -62,7 +63,9 @@ def _load() -> Handler:
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
-    """The kind and the message of an error; of a group of errors those of the first."""
+    """The kind (the name of the class) and the message of an error, as the session gets them. Of a
+    group of errors, those of the first one.
+    """
     import httpx2
 
     from ouro.llm import describe_connection_error
@@ -70,10 +73,11 @@ def _error_fields(error: BaseException) -> dict[str, Any]:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     kind = type(error).__name__
-    text = (
-        describe_connection_error(error) if isinstance(error, httpx2.NetworkError) else str(error)
-    )
-    message = text or {"TimeoutError": "It did not answer in time."}.get(kind, kind)
+    message = str(error)
+    if isinstance(error, httpx2.NetworkError):
+        message = describe_connection_error(error)
+    if not message:
+        message = "It did not answer in time." if kind == "TimeoutError" else kind
     message = _VALIDATION_ERRORS.sub(": the answer is not a message of MCP.", message)
     return {"kind": kind, "message": message[:2_000]}
 

@@ -3,13 +3,13 @@
 from tests.defences.defence import Defence
 
 DEFENCES = (
-    Defence("R2", "ouro/mcp/servers.py", "if command and settings.sandbox else", "if False else",
+    Defence("R2", "ouro/mcp/servers.py", "if command and settings.sandbox:", "if False:",
             "../mcp/test_servers.py -k sandbox"),
     Defence("F2", "ouro/mcp/configuration.py", "if any(key in value for key in keys):", "if False:",
             "test_f1_f2_untrusted_folder.py -k key_of_a_provider"),
     Defence("F3", "ouro/mcp/definition.py", '{**msgspec.to_builtins(self), "problem": ""}',
             "[self.name, self.description]", "test_f3_f5_servers.py -k f3"),
-    Defence("E1", "ouro/mcp/definition.py", " or approved[tool.name].digest != tool.digest", "",
+    Defence("E1", "ouro/mcp/definition.py", "if before is None or before.digest != tool.digest:", "if before is None:",
             "../mcp/test_servers.py -k e1"),
     Defence("E2", "ouro/mcp/servers.py", " and self.failures <= MAX_RESTARTS", "", "../mcp/test_servers.py -k e2"),
     Defence("E12", "ouro/mcp/connection.py", 'size_problem(item.get("inputSchema"))', 'size_problem("")', "test_e12_odd_schemas.py"),
