@@ -155,13 +155,10 @@ class VectorBudget(msgspec.Struct, frozen=True):
             _raise_if_spent(spending_limits(periods, self.limits))
 
     def pay(self, model: str, usage: Usage) -> None:
-        """Record the cost of a call; if that fails, it is logged."""
+        """Record the cost of a model call that has made vectors; if that fails, it is logged."""
+        record = CostRecord("vectors", timestamp(), model, usage)
         try:
-            asyncio.run(
-                self.session_catalog.store.save_cost(
-                    CostRecord("vectors", timestamp(), model, usage)
-                )
-            )
+            asyncio.run(self.session_catalog.store.save_cost(record))
         except (SaveFailed, SpendingUnreadable) as error:
             log.warning("a call of %s is not in `ouro usage`: %s", model, error)
 

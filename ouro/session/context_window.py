@@ -166,8 +166,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         )
 
     def aside(self, question: str, show: Callable[[str], None]) -> AsyncGenerator[Event, None]:
-        """Ask a question outside of the session, as `ask_aside` does. `show` gets the answer; the
-        events that are yielded are those of any work: warnings, and the end.
+        """Ask a question outside of the session, as `ask_aside` does. `show` gets the answer;
+        yields the events of the work, of which the end is the last.
         """
 
         async def show_answer(_emit: Emit) -> None:

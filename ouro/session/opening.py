@@ -147,6 +147,7 @@ async def open_interactively(
     while True:
         try:
             if request.resume == PICK:
+                # Lets the user pick one below; the text is for the case without a dialog.
                 raise SeveralSessions(
                     "stdin is not a terminal.", "Name a session: --resume latest", ()
                 )

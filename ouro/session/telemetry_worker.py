@@ -128,7 +128,7 @@ def main() -> None:
         record = json.loads(line)
         last = record["time"]
         exporter.add(record)
-    # The threads of the SDK may hang with the collector.
+    # Exits in any case: the threads of the SDK may hang with the collector.
     timer = threading.Timer(END_SECONDS, os._exit, (1,))
     timer.daemon = True
     timer.start()

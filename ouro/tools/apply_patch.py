@@ -338,12 +338,14 @@ def _find_positions(lines: list[str], wanted: Sequence[str], start: int) -> tupl
 
 
 def _nearest_lines_hint(near: str) -> str:
-    """The end of an error message: the lines that the model may mean."""
-    return (
-        f" The nearest lines are:\n{near}"
-        if near
-        else " The file has no similar lines: read it again."
-    )
+    """The end of an error message about lines that are not in the file.
+
+    Args:
+        near: the lines that the model may mean; empty if there are none.
+    """
+    if not near:
+        return " The file has no similar lines: read it again."
+    return f" The nearest lines are:\n{near}"
 
 
 def _changed_spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[Span]:

@@ -278,10 +278,10 @@ class Shell(Tool[ShellArgs]):
         if process.capture.file:
             # The file is complete when it is read next, unless the output is very long.
             await asyncio.to_thread(process.capture.settle, _SPOOL_TIMEOUT)
-        if call_id and (limits != "off" or process.inside is not None):
-            left_running = left_running or await asyncio.to_thread(
-                self.confinement.take_left_running, call_id
-            )
+        is_confined = bool(call_id) and (limits != "off" or process.inside is not None)
+        if is_confined and not left_running:
+            # Some sandboxes end what is left running themselves.
+            left_running = await asyncio.to_thread(self.confinement.take_left_running, call_id)
         if in_time:
             code, status = process.exit_code, exit_status(process.exit_code)
             explanation = await self._explain_failure(process, limits)

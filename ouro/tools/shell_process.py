@@ -170,8 +170,8 @@ class ShellProcess(RunningCommand):
         return True
 
     async def end(self) -> int:
-        """End the command. A command whose shell has ended by itself first gets a moment for its other
-        processes, such as `tee`. Returns how many had outlived the shell.
+        """End the command. A command whose shell has ended by itself first gets a moment for its
+        other processes, such as `tee`. Returns how many had outlived the shell.
         """
         left_running = 0
         try:
@@ -201,7 +201,7 @@ class ShellProcess(RunningCommand):
     def _kill(self) -> None:
         """Read what is still in the pipe, then KILL the processes here or in the container."""
         self._pump.drain()
-        # A client of the engine that has not ended by itself leaves them in the container.
+        # A client of the engine that runs, or was killed, leaves the processes in the container.
         if self.inside is not None and (self.exit_code is None or self.exit_code < 0):
             self.inside.signal_later(signal.SIGKILL)
         self._signal(signal.SIGKILL)
@@ -480,8 +480,8 @@ def _owner_bits(pid: int) -> int:
 
 
 def _list_tags() -> Iterator[tuple[int, int]]:
-    """Yield the living processes of commands of any ouro process, with their tags; none if there is no
-    /proc.
+    """Yield the living processes of commands of any ouro process, with their tags; none if there is
+    no /proc.
     """
     for name in os.listdir("/proc") if _HAS_PROC else ():  # noqa: PTH208 - done for every call, over every process
         if name.isdigit():

@@ -293,7 +293,8 @@ def _match_deeper_line(lines: Lines, old: str, new: str) -> Match | None:
     if len(places) != 1:
         return None
     first, reindent = places[0]
-    if lines.lines[first].startswith(old):
+    is_as_deep = lines.lines[first].startswith(old)
+    if is_as_deep:
         return None
     span = _replacement_span(lines, first, [old], reindent, old, new)
     return Match((span,), "indentation differed")
