@@ -81,6 +81,7 @@ def _build_lookup(basis: SessionBasis) -> memory_index.Lookup | None:
     inputs = basis.inputs
 
     def embedder() -> memory_index.Embedder | None:
+        """Build what makes vectors, when it is needed; None if there is no embedding model."""
         budget = VectorBudget(basis.session_catalog, inputs.settings.limits)
         return memory_index.choose_embedder(
             inputs.settings.memory.embedding_model, inputs.catalog, budget

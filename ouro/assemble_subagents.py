@@ -63,8 +63,8 @@ def build_subagents(
     basis, transcript = shared.basis, shared.basis.transcript
 
     def make_store() -> MemoryStore:
-        """Where their transcripts are saved: beside that of the session, or only in memory as it
-        is.
+        """Make the store of their transcripts: beside that of the session, or only in memory if the
+        session is not saved.
         """
         if basis.options.ephemeral or transcript.read_only:
             # Imported late: few sessions are only in memory.

@@ -234,7 +234,8 @@ def _ask_on_terminal(question: str, keys: str) -> str:
         while key not in tuple(keys):
             typed = os.read(0, 1024).decode(errors="replace").lower()
             key = typed.strip()
-            if key not in tuple(keys) and typed[-1:] in ("", "\r", "\n", "\x1b", "\x04"):
+            declines = typed[-1:] in ("", "\r", "\n", "\x1b", "\x04")
+            if declines and key not in tuple(keys):
                 key = keys[0]
     except KeyboardInterrupt:
         key = keys[0]

@@ -250,7 +250,9 @@ def _remove(top: Path) -> None:
 
 
 def _opener(project: Path, message: str, *, watched: bool = True) -> Opener:
-    """Returns a function that opens the session with the recorded model for this message."""
+    """Returns a function that opens the session of an act. `message`: the first one of the act, by which
+    its recorded model is chosen.
+    """
     python = "python3" if shutil.which("python3") else shlex.quote(sys.executable)
     test_command = f"{python} -m unittest"
     pace = PACE if watched else 0

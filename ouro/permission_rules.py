@@ -72,7 +72,8 @@ async def permissions(context: SessionContext, mode: str) -> Answer | None:
     """Set the mode; without one show the rules, and let the user choose a mode or a rule to revoke."""
     if not mode:
         rules, judge = find_rules(context.session), _judge_of(context.session)
-        context.show([Title("Rules in force"), *_view(rules)] if rules else _view(rules))
+        heading = [Title("Rules in force")] if rules else []
+        context.show([*heading, *_view(rules)])
         if judge is not None:
             context.show(_view_of_judge(judge))
         choices = [Choice(name, name, what) for name, what in MODES.items()]

@@ -210,6 +210,7 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
     """
     file = get_config_path()
     name = tilde(file)
+    # Lists that add up have an effect beside a variable.
     if path not in ADD_UP and (stronger := _from_environment().get(path)):
         raise ConfigError(
             f"The variable {stronger.source} sets `{path}`, and wins over {name}.",
@@ -319,8 +320,8 @@ def _rewrite(file: Path, path: str, line: str, new_values: Mapping[str, Any]) ->
 
 
 def _merge(path: str, old: SourcedValue, new: SourcedValue) -> SourcedValue:
-    """The value of a setting that two places set: lists are joined, servers of the first place are
-    kept, and otherwise the value of the later place holds.
+    """The value of a setting that two places set. Lists of rules are joined, servers of the earlier place
+    `old` win over those of the later one, and any other setting has the value of the later one.
     """
     source = new.source if old.source == "default" else f"{old.source}, {new.source}"
     if path in ADD_UP:

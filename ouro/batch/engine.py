@@ -45,9 +45,9 @@ class SharedBudget:
     def reserve(self, wanted: float | None) -> float | None:
         """Reserve money for a task; returns the limit of the task in dollars.
 
-        The limit is `wanted`; for None it is an equal share, one for each worker, of what is left. It
-        is never more than what is left, and 0 if nothing is left. Without a maximum of the budget,
-        `wanted` is returned, and None means no limit.
+        The limit is `wanted`; for None it is an equal share, one for each worker, of what is neither
+        spent nor reserved. It is never more than all of that, and 0 if nothing is left. Without a
+        maximum of the budget, `wanted` is returned, and None means no limit.
         """
         with self._lock:
             if self._left is None:

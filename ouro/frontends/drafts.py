@@ -44,7 +44,9 @@ class DraftFile:
         """The text that was saved last."""
 
     def save(self, text: str) -> None:
-        """Save the text in the background; a text that is the same is not written again."""
+        """Save the text in the background, unless it was saved last. One that begins with a space counts
+        as empty.
+        """
         text = "" if text.startswith(" ") else text
         if text != self._text:
             self._text = text

@@ -74,16 +74,13 @@ class FileIndex:
         if not letters:
             return list(islice(self.names(), limit))
         candidates: dict[str, None] = {}
-        # From the best kind of match to the weakest: at the beginning of the last part of a name,
-        # at the beginning of any part, anywhere, with other letters in between.
-        for matches in (
-            chain(
-                self._find(f"/{letters}", in_file=True), self._find(f"\n{letters}", in_file=True)
-            ),
-            chain(self._find(f"/{letters}"), self._find(f"\n{letters}")),
-            self._find(letters),
-            self._find_scattered(letters),
-        ):
+        # A part begins after a slash; the first one after the line end before the name.
+        starts = (f"/{letters}", f"\n{letters}")
+        begins_last_part = chain(*(self._find(start, in_file=True) for start in starts))
+        begins_any_part = chain(*(self._find(start) for start in starts))
+        anywhere, scattered = self._find(letters), self._find_scattered(letters)
+        # From the best kind of match to the weakest; each is only searched if the others are few.
+        for matches in (begins_last_part, begins_any_part, anywhere, scattered):
             candidates |= dict.fromkeys(islice(matches, MAX_CANDIDATES))
             if len(candidates) >= limit * 4:
                 break
@@ -255,7 +252,7 @@ class ProjectFiles:
         last_search = self._last_search
         if last_search.answers(text, index):
             return last_search.names
-        self._next_text = text
+        self._next_text = text  # a search that runs already looks for it next
         if self._searching is None or self._searching.done():
             self._searching = asyncio.create_task(self._search(limit))
         return [name for name in last_search.names if text.lower() in name.lower()]

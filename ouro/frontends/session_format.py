@@ -157,9 +157,12 @@ def format_figures(info: SessionInfo, now: datetime) -> str:
         format_age(info.updated_at, now),
         plural(info.messages, "message"),
         byte_size(info.size),
+        dollars(info.cost),
+        session_labels(info),
+        "copy" if info.fork_of else "",
+        "pinned" if info.pinned else "",
     ]
-    parts += [dollars(info.cost), session_labels(info), "copy" if info.fork_of else ""]
-    return " · ".join(filter(None, [*parts, "pinned" if info.pinned else ""]))
+    return " · ".join(part for part in parts if part)
 
 
 def preview_lines(preview: SessionExcerpt, width: int) -> list[tuple[str, str]]:

@@ -136,8 +136,8 @@ class _LineReader:
         elif isinstance(payload, dict):
             self._take_payload(kind, payload)
         elif "id" in line and "timestamp" in line and "type" not in line:
-            self._take_header(line)
-        elif "record_type" not in line:
+            self._take_header(line)  # of the oldest layout
+        elif "record_type" not in line:  # the oldest layout also saves the state of the program
             builder.left_out["lines of an unknown kind"] += 1
 
     def _take_payload(self, kind: Any, payload: dict[str, Any]) -> None:

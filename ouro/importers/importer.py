@@ -114,7 +114,7 @@ def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[
 def _sources_below(root: Path, program: Program | None) -> Iterator[ImportSource]:
     """Yield the sessions below a folder. Links are not followed: they could form a loop."""
     for folder, folders, names in os.walk(root):
-        folders.sort()
+        folders.sort()  # the walk goes on in this order
         for name in sorted(names):
             if name.startswith(".") or not name.endswith(_FILE_ENDINGS):
                 continue

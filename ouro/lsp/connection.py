@@ -166,12 +166,14 @@ class LspConnection:
         await self._ready.wait()
         if action == "check":
             return await self._check(request["files"])
+        files = request["files"]
         async with self._document_lock:
-            if action != "note":
+            if action == "note":
+                files = [file for file in files if file["path"] not in self._documents]
+            else:
                 await self._follow_disk()
-            for file in request["files"]:
-                if action != "note" or file["path"] not in self._documents:
-                    self._open(file["path"], file["text"], file["language"])
+            for file in files:
+                self._open(file["path"], file["text"], file["language"])
         return None if action == "note" else await self._queries.answer(action, request)
 
     async def _check(self, files: list[JsonObject]) -> list[JsonObject]:

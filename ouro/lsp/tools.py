@@ -189,9 +189,9 @@ class Rename(ChangeTool[RenameArgs]):
         """The arguments with the edits of the server, so that permissions can judge which files change.
         Raises ToolError if the server cannot rename, or would change too many files.
         """
-        request = await asyncio.to_thread(name_request, self._seen, args)
-        path, request = Path(request["path"]), {**request, "new_name": args.new_name}
-        answer = await self._servers.ask(path, "rename", request)
+        place = await asyncio.to_thread(name_request, self._seen, args)
+        request = {**place, "new_name": args.new_name}
+        answer = await self._servers.ask(Path(place["path"]), "rename", request)
         if not answer:
             raise ToolError(f"The server cannot rename `{args.name}` there.")
         edits = from_plain(answer, dict[str, tuple[TextEdit, ...]])

@@ -121,8 +121,8 @@ class Git:
         return os.fsdecode(result.stdout).rstrip("\0").split("\0") if result.stdout else []
 
     def change(self, *arguments: str, stdin: bytes = b"") -> str:
-        """Run a command that may write; returns its output. Raises GitError: git is missing, timed
-        out, or failed.
+        """Run a command that may write, without the filters of the repository; returns its output. Raises
+        GitError: git is missing, timed out, or failed.
         """
         return _output_of(
             _run_git(self._folder, (*self._no_filters, *arguments), self._seconds, stdin=stdin)
@@ -161,7 +161,7 @@ class Git:
             except GitError:
                 if self._has_staged():
                     raise
-                # The files were committed by another.
+                # Nothing is staged: another process has committed the files.
         return names, patch
 
     def _has_staged(self) -> bool:

@@ -120,9 +120,9 @@ def _parse_file(text: str) -> DiffedFile:
     head_text, *hunks = _split_before(_HUNK_START, text.rstrip("\n") + "\n")
     head = head_text.rstrip("\n").split("\n")
     facts = dict(_header_facts(head))
-    old, new = facts.get("rename from", ""), facts.get("rename to", "")
-    path = new or facts.get("+++", "") or facts.get("---", "") or _name_in_head(head[0])
-    kind: Literal["changed", "added", "deleted", "renamed"] = "renamed" if old else "changed"
+    old_path, new_path = facts.get("rename from", ""), facts.get("rename to", "")
+    path = new_path or facts.get("+++", "") or facts.get("---", "") or _name_in_head(head[0])
+    kind: Literal["changed", "added", "deleted", "renamed"] = "renamed" if old_path else "changed"
     if "new file mode" in facts:
         kind = "added"
     elif "deleted file mode" in facts:
@@ -134,7 +134,7 @@ def _parse_file(text: str) -> DiffedFile:
     return DiffedFile(
         path=path,
         kind=kind,
-        old_path=old,
+        old_path=old_path,
         old_mode=mode,
         blobs=(before, after),
         is_binary=is_binary,

@@ -165,13 +165,13 @@ def guess_encoding(start: bytes) -> str:
 
 
 def _guess_utf16(data: bytes) -> str:
-    """`utf-16-le` or `utf-16-be`, for bytes without a mark: every second byte of mostly Western text
-    is zero. Raises NotTextError if it is neither.
+    """`utf-16-le` or `utf-16-be`, for bytes without a mark. In mostly Western text, more than half of the
+    high bytes of the characters are zero, and no low byte is. Raises NotTextError if it is neither.
     """
     even, odd = data[:4096:2], data[1:4096:2]
-    for encoding, zeros, others in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
-        is_half_zero = zeros.count(0) * 4 > len(data[:4096]) and others.count(0) == 0
-        if is_half_zero and _fits(data, encoding):
+    for encoding, high, low in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
+        is_western = high.count(0) > len(data[:4096]) / 4 and low.count(0) == 0
+        if is_western and _fits(data, encoding):
             return encoding
     raise NotTextError
 
@@ -226,7 +226,7 @@ def save(
             folder,
             name,
             data,
-            mode=0o666,
+            mode=0o666,  # of a new file, less the umask
             like=before,
             check=lambda: _require_unchanged(_stat(folder, name), expected),
         )

@@ -62,7 +62,9 @@ class EditorClient:
         return bool(self._wait_in_thread(self._await_answer(save(), WRITE_TIMEOUT)))
 
     async def create(self, call_id: str, argv: Sequence[str], cwd: Path) -> str:
-        """Run a command in a new terminal; returns its id, empty if the editor does not answer."""
+        """Run the command of a tool call in a new terminal of the editor. Returns the id of the terminal,
+        which is recorded in `terminals`; empty if the editor does not answer.
+        """
         request = self._client.create_terminal(
             self.session_id,
             argv[0],

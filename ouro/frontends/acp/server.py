@@ -171,9 +171,8 @@ class EditorAgent:
     async def close(self) -> None:
         """Close all sessions: running turns are interrupted and saved."""
         sessions, self._sessions = list(self._sessions.values()), {}
-        for result in await asyncio.gather(
-            *(session.close() for session in sessions), return_exceptions=True
-        ):
+        closings = [session.close() for session in sessions]
+        for result in await asyncio.gather(*closings, return_exceptions=True):
             if isinstance(result, Exception):
                 log.error("a session was not closed", exc_info=result)
 

@@ -191,7 +191,9 @@ class Output(NoticePrinter):
         )
 
     def print_start(self, session: Session) -> None:
-        """Print the session and what memory put into the prompt, as the first events."""
+        """Print the session and what memory put into the prompt, as the first events. Nothing is printed
+        if the output is not a stream of events.
+        """
         if not self.prints_events:
             return
         status = session.status()

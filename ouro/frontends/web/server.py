@@ -384,7 +384,8 @@ class WebServer:
         """Connect a terminal in the browser with `ouro attach`, until one of them ends."""
         record = await self._agents.find_record(request.match_info["id"])
         socket = web.WebSocketResponse(heartbeat=BEAT_SECONDS, max_msg_size=MAX_BODY)
-        width, height = (_side_length(request.query.get(name)) for name in ("width", "height"))
+        width = _side_length(request.query.get("width"))
+        height = _side_length(request.query.get("height"))
         terminal = await self.terminals.start(record, width, height)
         try:
             await socket.prepare(request)
