@@ -59,7 +59,7 @@ ACTIONS: tuple[KeyAction, ...] = (
         "previous line or message; on empty input: edit the newest queued message",
         "prompt",
     ),
-    KeyAction("next", ("down",), "next line or message", "prompt"),
+    KeyAction("next", ("down", "ctrl+n"), "next line or message", "prompt"),
     KeyAction("search_history", ("ctrl+r",), "search the prompt history", "prompt"),
     KeyAction("stash", ("ctrl+s",), "put the draft aside; on empty input: restore it", "prompt"),
     KeyAction("unfold", ("alt+e",), "unfold a long paste, to edit it", "prompt"),

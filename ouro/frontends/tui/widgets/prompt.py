@@ -302,6 +302,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         """Handle a key for the suggestions, if they are shown; returns whether it was for them. With
         only one suggestion that is typed already, a key is not for them, unless it queues.
         """
+        action = _ACTIONS_WITH_TEXT.get(action or "", action)
         if key != "escape" and action not in ("previous", "next", "send", "queue"):
             return False
         completion = self.completion

@@ -319,6 +319,16 @@ async def test_tab_at_a_folder_suggests_what_is_in_it_also_with_spaces():
         assert prompt(pilot).text == 'see @"my dir/" '
 
 
+async def test_ctrl_n_and_ctrl_p_move_in_the_suggestions():
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press(*"/re")
+        completion = pilot.app.conversation.completion
+        await until(pilot, lambda: completion.word == "/re")
+        await pilot.press("ctrl+n", "ctrl+n", "ctrl+p")
+        assert (prompt(pilot).text, completion.place) == ("/re", 1)
+
+
 async def test_fast_typing_accepts_the_suggestion_for_the_last_letter():
     async with screen_of(FakeSession()).run_test() as pilot:
         await opened(pilot)
