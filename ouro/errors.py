@@ -124,6 +124,15 @@ class SessionInUse(SessionError):
     """Another process has the session open."""
 
 
+class SessionOpenHere(SessionInUse):
+    """This process has the session open."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This session is already open in this ouro.", "Continue there, or close it first."
+        )
+
+
 class SessionRunning(SessionInUse):
     """A background process has the session open: one can attach to it."""
 

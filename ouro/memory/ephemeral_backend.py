@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ouro.errors import SaveFailed, SessionInUse, SessionNotFound
+from ouro.errors import SaveFailed, SessionNotFound, SessionOpenHere
 from ouro.memory.backend import (
     ChangeRecord,
     CostRecord,
@@ -176,11 +176,9 @@ class DictMemoryStore(MemoryStore):
 
 
 def _require_closed(session: _StoredSession) -> None:
-    """Raise SessionInUse if the session is open."""
+    """Raise SessionOpenHere if the session is open."""
     if session.is_open:
-        raise SessionInUse(
-            "This session is already open in this ouro.", "Continue there, or close it first."
-        )
+        raise SessionOpenHere
 
 
 def _info(session: _StoredSession) -> SessionInfo:

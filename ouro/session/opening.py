@@ -16,6 +16,7 @@ from ouro.errors import (
     NoModelError,
     OuroError,
     SessionInUse,
+    SessionOpenHere,
     SessionRunning,
     SeveralSessions,
     TrustNeeded,
@@ -44,6 +45,10 @@ IN_USE_CHOICES = (
     Choice("read", "open it read-only", "nothing that is said here is saved"),
     Choice("copy", "continue in a copy", "the session itself stays as it is"),
     Choice("", "leave it"),
+)
+OPEN_HERE_CHOICES = (
+    Choice("", "stay in it"),
+    Choice("copy", "continue in a copy", "the session itself stays as it is"),
 )
 LEAVE_CHOICES = (Choice("back", "go back"), Choice("", "quit"))
 USE_PREFIX = "use "
@@ -223,7 +228,8 @@ async def _ask_how_to_open(
 ) -> OpenRequest | None:
     """Ask the question that solves the error: which session, trust, a model, or how to open a
     session that is in use. Returns the request with the answer, or None if the user declines to
-    pick a session or to decide about trust. Raises `error` if the user declines one of the others.
+    pick a session or to decide about trust, or stays in the open session. Raises `error` if the
+    user declines one of the others.
     """
     match error:
         case SeveralSessions(ids=ids):
@@ -238,6 +244,9 @@ async def _ask_how_to_open(
             return replace(request, trust="yes" if answer == "yes" else "no")
         case NoModelError():
             return replace(request, model=await _ask_for_model(asker, error))
+        case SessionOpenHere():
+            choice = await asker.choose(error.message, OPEN_HERE_CHOICES)
+            return replace(request, fork=True) if choice else None
         case _:
             choice = await asker.choose(error.message, IN_USE_CHOICES)
             if not choice:

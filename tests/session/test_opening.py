@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from ouro.errors import DemoRequested, NoModelError, SessionInUse, SeveralSessions, TrustNeeded
+from ouro.errors import (
+    DemoRequested,
+    NoModelError,
+    SessionInUse,
+    SessionOpenHere,
+    SeveralSessions,
+    TrustNeeded,
+)
 from ouro.session import PICK, OpenRequest, open_interactively
 
 SEVERAL = SeveralSessions("Two match.", "", ["a", "b"])
@@ -65,6 +72,7 @@ START = OpenRequest("words", fork=True)
         (TRUST, ["no"], replace(START, trust="no")),
         (SessionInUse("In use."), ["read"], replace(START, read_only=True, fork=False)),
         (SessionInUse("In use."), ["copy"], replace(START, fork=True)),
+        (SessionOpenHere(), ["copy"], replace(START, fork=True)),
         (NO_MODEL, ["set up", "openai/m"], replace(START, model="openai/m")),
         (NO_MODEL, ["set up", "", "set up", "openai/m"], replace(START, model="openai/m")),
         (no_model("openai/a", "openai/b"), ["use openai/b"], replace(START, model="openai/b")),
@@ -101,6 +109,14 @@ async def test_escape_keeps_a_session_that_is_open(error):
     with suppress(SessionInUse):
         assert await open_interactively(opens_after(error), START, dialog, keeps=True) is None
     assert (len(dialog.asked), dialog.esc) == (1, ["closes"])
+
+
+async def test_the_first_choice_for_the_session_that_is_open_here_is_to_stay_in_it():
+    dialog = Dialog("")
+    opens = opens_after(SessionOpenHere())
+    assert await open_interactively(opens, START, dialog, keeps=True) is None
+    [(title, choices)] = dialog.asked
+    assert (title, choices[0]) == ("This session is already open in this ouro.", "")
 
 
 @pytest.mark.parametrize(

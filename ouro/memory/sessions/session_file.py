@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ouro.errors import SessionError, SessionInUse, SessionLost
+from ouro.errors import SessionError, SessionInUse, SessionLost, SessionOpenHere
 from ouro.memory.backend import NumberedRecord, Record, timestamp
 from ouro.memory.sessions.yaml_text import dump
 from ouro.utils.files import lock_descriptor, note_written_dir, replace_file, unlock
@@ -542,10 +542,7 @@ class SessionLock:
             pid, _, since = self._holder().partition(" ")
             os.close(self._descriptor)
             if pid == str(os.getpid()):
-                raise SessionInUse(
-                    "This session is already open in this ouro.",
-                    "Continue there, or close it first.",
-                ) from error
+                raise SessionOpenHere from error
             who = (
                 f"process {pid} since {local_time(since) or since}" if since else "another process"
             )
