@@ -22,7 +22,7 @@ from prompt_toolkit.filters import (
     has_completions,
     vi_navigation_mode,
 )
-from prompt_toolkit.formatted_text import ANSI
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.history import History
 from prompt_toolkit.input.vt100 import Vt100Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -83,9 +83,7 @@ class PromptReader:
         self._flushing: asyncio.Task[None] | None = None
         self._input = _Input(sys.stdin)
         self._prompt: PromptSession[str] = PromptSession(
-            message=lambda: [
-                ("class:label.asks" if repl.is_asking() else "class:label", repl.label())
-            ],
+            message=self._label,
             history=_FileHistory(PromptHistory(get_history_path())),
             completer=ThreadedCompleter(_Completer(repl)),
             complete_while_typing=Condition(lambda: not repl.is_asking()),
@@ -106,6 +104,11 @@ class PromptReader:
         self._prompt.default_buffer.on_text_changed += lambda _buffer: repl.draft.change()
         self._prompt.app.ttimeoutlen = ESCAPE_SECONDS
         self._prompt.app.before_render += self._set_key_wait
+
+    def _label(self) -> StyleAndTextTuples:
+        """The text before the cursor, in another style while a question is open."""
+        style = "class:label.asks" if self._repl.is_asking() else "class:label"
+        return [(style, self._repl.label())]
 
     def _set_key_wait(self, app: Application[str]) -> None:
         """Set how long an Esc waits for a next key. Where it interrupts or is a key of Vim, it acts at

@@ -163,6 +163,7 @@ class Repl(TurnObserver):
     # What the turn queue reports
 
     def show(self, event: Event) -> None:
+        """Print an event of the turn. If it is a question, ask it, and ring after a long time."""
         self._printer.event(event)
         if self._turn_questions.take(event, self._front_end.session):
             self._ring(self.turns.seconds)

@@ -41,7 +41,7 @@ async def ask_session(
     printed_matches = _print_matches(printer, matches)
     while line := await questions.ask("session: ", str.strip):
         choice = _CHOICE_BY_NUMBER.fullmatch(line)
-        if choice is None:
+        if choice is None:  # words to search for, or `all`
             await _change_search(catalog, matches, line)
             printed_matches = _print_matches(printer, matches)
             continue

@@ -414,7 +414,9 @@ class ScreenFrontEnd:
         )
         request = await show_sheet(self._app, sheet)
         self._conversation.prompt.focus()  # no key is lost while the session is being opened
-        return None if sheet.wants_to_leave else request or OpenRequest()
+        if sheet.wants_to_leave:
+            return None
+        return request or OpenRequest()
 
     async def set_up_model(self) -> str:
         from ouro.commands.model_setup import set_up_and_test  # needed only without a model

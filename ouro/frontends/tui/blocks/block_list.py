@@ -29,7 +29,7 @@ class TranscriptBlock(ABC):
     is_compact = False
     """Whether there is no blank line between it and another such block."""
     gap = False
-    """Whether a blank line precedes it; set by the transcript."""
+    """Whether a blank line precedes it, which counts as its first line; set by the transcript."""
     has_changed = True
     """Whether it has changed since the last frame."""
     changed_blocks: list[TranscriptBlock] | None = None
@@ -143,7 +143,7 @@ class BlockList:
         block.index = len(self.blocks)
         block.changed_blocks = self._changed
         self.blocks.append(block)
-        self.total += block.height
+        self.total += block.height  # of before, if it is added again; `_estimate` corrects it
         if block.has_changed:
             self._changed.append(block)
         self._estimate(block)

@@ -255,6 +255,7 @@ class OneColumnRows(HunkRows):
         return len(_text_of(sign, pair)) > MAX_LINE
 
     def draw_part(self, row: int, first: int, last: int) -> list[StyledLine]:
+        """The lines of a row from `first` to before `last`."""
         sign, pair = self._row_at(row)
         number = pair.old_number if sign == "-" else pair.new_number
         return self._part(sign, number, _text_of(sign, pair), self._width, (first, last))

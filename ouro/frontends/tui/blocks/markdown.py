@@ -543,8 +543,10 @@ def _has_gap(before: MarkdownPiece, token: Token, marker: str) -> bool:
     """
     if token.type in _KINDS_WITH_GAP or before.kind in _KINDS_WITH_GAP:
         return True
-    is_other_list = "" not in (marker, before.marker) and before.marker != marker
-    return is_other_list or bool(re.search(r"\n *\n *\Z", before.source))
+    are_in_lists = marker != "" and before.marker != ""
+    is_other_list = are_in_lists and before.marker != marker
+    ends_with_blank_line = re.search(r"\n *\n *\Z", before.source) is not None
+    return is_other_list or ends_with_blank_line
 
 
 MIN_PART = 500

@@ -148,7 +148,9 @@ def body_text(body: Body) -> str:
 
 
 def _plain_lines(body: Plain, width: int, palette: Palette) -> Iterator[StyledLine]:
-    # One line more shows that there is more.
+    """Yield the lines of a text in the colours of its syntax. Of a long text these are MAX_LINES and
+    one more, by which `body_lines` sees that there are more.
+    """
     rows = tidy(body.text).removesuffix("\n").split("\n")[: MAX_LINES + 1]
     for row in highlight("\n".join(rows), body.language, palette, palette.text):
         yield from fold(row, width)
