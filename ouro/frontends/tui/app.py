@@ -424,7 +424,7 @@ class KeyActions:
 
     async def _run_palette(self, picker: Picker, result: Awaitable[str | None]) -> None:
         """Fill the open palette, and do what the user picks."""
-        from ouro.frontends.tui.palette import palette_choices, run_choice  # rarely used
+        from ouro.frontends.tui.command_palette import palette_choices, run_choice  # rarely used
 
         front_end = self._front_end
         choices = await palette_choices(front_end.session, front_end.keymap)

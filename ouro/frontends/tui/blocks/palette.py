@@ -1,4 +1,4 @@
-"""Palette: the styles of transcript blocks, from the colours of the theme."""
+"""Palette: the styles in which blocks of the transcript are drawn, from the colours of the theme."""
 
 from __future__ import annotations
 

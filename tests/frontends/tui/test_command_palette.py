@@ -5,7 +5,7 @@ from fakes.screens import opened, screen_of, screen_text, shown, type_text, unti
 from textual import events
 
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.palette import palette_choices
+from ouro.frontends.tui.command_palette import palette_choices
 from ouro.frontends.tui.screens.dialogs import HelpSheet
 from ouro.frontends.tui.screens.picker import Picker
 

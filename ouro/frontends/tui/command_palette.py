@@ -1,4 +1,4 @@
-"""The palette (Ctrl+P): commands, keys, sessions, models, settings, pages and files in one list."""
+"""The command palette (Ctrl+P): commands, keys, sessions, models, settings, pages, files in one list."""
 
 from __future__ import annotations
 
