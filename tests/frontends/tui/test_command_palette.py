@@ -4,8 +4,8 @@ from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, screen_text, shown, type_text, until
 from textual import events
 
-from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.command_palette import palette_choices
+from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.dialogs import HelpSheet
 from ouro.frontends.tui.screens.picker import Picker
 
