@@ -103,6 +103,7 @@ class AgentTable(Widget, can_focus=True):
             return Content(NO_SESSIONS if self.has_asked else "…")
         row_count = max(1, self.size.height // LINES)
         index = self._marked_index
+        # As little scrolling as needed.
         self._first = max(index - row_count + 1, min(self._first, index))
         visible_rows = self.rows[self._first : self._first + row_count]
         return Content("\n").join(chain.from_iterable(map(self._lines, visible_rows)))

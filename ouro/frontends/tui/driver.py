@@ -125,14 +125,15 @@ class TerminalDriver(LinuxDriver):
                 self._is_resuming = False
 
     def start_application_mode(self) -> None:
-        """Take the terminal, unless this process is in the background. Afterwards a change of its
-        size and modified keys reach the app.
+        """Take the terminal, unless this process is in the background. From then on, changes of its
+        size are handled in order by the loop, and modified keys reach the app.
         """
         super().start_application_mode()  # type: ignore[no-untyped-call]
         if self._writer_thread is None:  # stopped again: the program is in the background
             return
         self.is_lent = False
-        if callable(resized := signal.getsignal(signal.SIGWINCH)):
+        resized = signal.getsignal(signal.SIGWINCH)  # the handler of LinuxDriver
+        if callable(resized):
             self._loop.add_signal_handler(signal.SIGWINCH, resized, signal.SIGWINCH, None)
         self.write(_MODIFIED_KEYS)
         # Textual saved the modes of the first frame, not the user's.

@@ -61,7 +61,7 @@ class SessionStart:
         open_session: OpenSession,
         request: OpenRequest,
         message: str = "",
-        take_message: Callable[[], str] = str,
+        take_message: Callable[[], str] = lambda: "",
     ) -> None:
         self.request = request
         self.message = message
@@ -265,7 +265,9 @@ async def _run(
         os._exit(code)
 
     def handle_signal(number: int) -> None:
-        """End the app with the exit code of the signal; kill what it runs in the terminal first."""
+        """End the app with the exit code of the signal (0 if the user has quit), and kill shell lines
+        that run. If it has not ended after EXIT_TIMEOUT, the process ends anyway.
+        """
         nonlocal code
         code = 0 if frame.has_left else 128 + number
         if app is not None and app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):

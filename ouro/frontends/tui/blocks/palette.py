@@ -32,6 +32,7 @@ class Palette:
     """One style for each meaning, from `App.theme_variables`; every style has its background."""
 
     def __init__(self, variables: Mapping[str, str]) -> None:
+        """`variables` are the colours of the theme by name; those that it lacks have defaults."""
         base = _color(variables, "background", "#101010")
         text = _color(variables, "foreground", "#e0e0e0")
         colors = {
@@ -39,8 +40,9 @@ class Palette:
             for name in _COLOR_NAMES
         }
         muted = _color(variables, "muted", _blend(base, text, 0.62).hex)
-        raised = _blend(base, text, 0.07)
-        added, removed = (_color(variables, name, text.hex) for name in ("success", "error"))
+        raised = _blend(base, text, 0.07)  # a little nearer to the text than the background
+        added = _color(variables, "success", text.hex)
+        removed = _color(variables, "error", text.hex)
         self.text = _style(base, text)
         self.strong = _style(base, text, bold=True)
         self.muted = _style(base, muted)

@@ -130,9 +130,12 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         """Whether the terminal reports if it has the focus."""
         self.prompt_history = PromptHistory(get_history_path())
         self.header = Header(settings)
-        outputs, receipt, send = map(keymap.key_text, ("outputs", "receipt", "send_offered"))
+        key = keymap.key_text
         self.transcript = TranscriptView(
-            id="transcript", outputs_key=outputs, receipt_key=receipt, send_key=send
+            id="transcript",
+            outputs_key=key("outputs"),
+            receipt_key=key("receipt"),
+            send_key=key("send_offered"),
         )
         self.transcript.can_focus = False
         self.writer = TranscriptWriter(self.transcript)

@@ -100,15 +100,15 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._layout_now: DiffLayout | None = None
         """The lines that are shown; None until the first ones are laid out."""
         self._is_held = True
-        """Whether it was not painted yet."""
+        """Whether the screen is not painted yet, because its lines are not there."""
         self._mounted_theme = ""
-        """The theme of its first styles."""
+        """The theme for which the styles of the widgets were made first."""
         self._head = ("", "")
         """The title, and what is beside it."""
         self._counts = ""
         """The files and changed lines, of the files that are shown."""
         self._wants_two_columns: bool | None = None
-        """None: by the width."""
+        """What the user has chosen; None: the width decides."""
         self._agreed: Callable[[], Awaitable[None]] | None = None
         """What `y` does, while a question is in the last line."""
         comments: dict[DiffPlace, str] = {}
@@ -230,7 +230,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._show_now()
 
     def _show_frame(self) -> None:
-        """Show the title, the count of lines, and the keys that fit the marked line."""
+        """Show the title, the place of the mark with the counts, and unless there is a message the keys."""
         title = _title(self._shown)
         room = self.size.width - cell_len(title) - _AROUND_TITLE
         count = self._count_text(room)

@@ -234,7 +234,8 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._scopes_worker: Worker[None] | None = None
         self._search = SearchField()
         self._boxes = ScopeBoxes({"conversation", "files"} if with_files else {"conversation"})
-        fork = [(key, "forks")] if (key := keymap.key_text("fork_there")) else []
+        fork_key = keymap.key_text("fork_there")  # empty if the user gave it none
+        fork = [(fork_key, "forks")] if fork_key else []
         keys = (("↑↓ Enter", "rewinds"), *fork, ("Tab Space", "tick"), ("Esc", "closes"))
         actions = {**keymap.actions_of("sheet"), "enter": "choose"}
         super().__init__("Rewind to a message", actions, keys=keys, more="F1", id="rewind")
@@ -320,13 +321,16 @@ class RewindSheet(ListSheet[RewindChoice | None]):
 
     @work(exclusive=True)
     async def _ask_scopes(self, row: Point | Branch) -> None:
-        """Offer the boxes of what a rewind to this message or branch would undo."""
+        """Find out what a rewind to this message, or a return to this branch, would change, and offer
+        the boxes for that. A branch has no box for its messages, because they return in any case.
+        """
         if isinstance(row, Point):
-            self._boxes.offer(self._scopes_to_offer(await self._rewind.can_rewind(row.number)))
-        else:  # the messages of a branch are restored in any case
-            offered = await self._rewind.can_redo(row.number)
+            changes = await self._rewind.can_rewind(row.number)
+            self._boxes.offer(self._scopes_to_offer(changes))
+        else:
+            changes = await self._rewind.can_redo(row.number)
             self._boxes.offer(
-                {scope: what for scope, what in offered.items() if scope != "conversation"}
+                {scope: what for scope, what in changes.items() if scope != "conversation"}
             )
 
     def _scopes_to_offer(

@@ -405,7 +405,9 @@ def commit_page(entry: TimelineEntry, difference: Difference) -> Page:
 
 
 def proposal_page(proposal: Proposal) -> Page:
-    """A pending change with the reason and the changed lines of each file."""
+    """A pending change: its reason and sources, the changed lines of each file, and the turn that it
+    came from.
+    """
     page = Page("Waiting for approval", f"{proposal.scope} · {proposal.id} · {proposal.reason}")
     for source in proposal.sources:
         page.add(f"source: {source}", "detail")
@@ -448,7 +450,7 @@ def receipt_page(line: ReceiptLine, receipt: MemoryReceipt) -> Page:
 
 
 def turn_page(turn: TurnEvidence) -> Page:
-    """The turn that a memory came from; Enter opens the session read-only."""
+    """The turn that a memory came from: its messages, and a link that opens the session there."""
     about = f"message {turn.number} · {local_time(turn.at)} · session {turn.session_id[:8]}"
     page = Page(f"Turn {turn.turn} of {turn.title or turn.session_id[:8]}", about)
     if turn.is_left:

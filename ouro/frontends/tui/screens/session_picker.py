@@ -400,7 +400,7 @@ class SessionPicker(Browser):
             from ouro.session.session_labels import read_tags
 
             try:
-                new_tags, _ = read_tags(text)
+                new_tags, _removed = read_tags(text)
             except UsageError as error:
                 self._show_message(str(error))
                 return
