@@ -265,9 +265,7 @@ async def _run(
         os._exit(code)
 
     def handle_signal(number: int) -> None:
-        """End the app with the exit code of the signal (0 if the user has quit), and kill shell lines
-        that run. If it has not ended after EXIT_TIMEOUT, the process ends anyway.
-        """
+        """End the app with the exit code of the signal, and if that takes too long, the process."""
         nonlocal code
         code = 0 if frame.has_left else 128 + number
         if app is not None and app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):
