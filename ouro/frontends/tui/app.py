@@ -495,8 +495,8 @@ class KeyActions:
         background = self._front_end.session.background
         moved = background.move_running()
         if moved:
-            subject = "The command goes" if moved == 1 else f"{moved} commands go"
-            self._conversation.status.show_message(f"{subject} on in the background: /tasks")
+            subject = "Moved" if moved == 1 else f"{moved} commands moved"
+            self._conversation.status.show_message(f"{subject} to the background: /tasks")
             return
         from ouro.frontends.tui.screens.list_sheets import TasksSheet  # rarely used
 

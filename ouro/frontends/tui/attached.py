@@ -116,7 +116,7 @@ class AttachedActions(KeyActions):
     def jobs(self) -> None:
         """Move the running command to the background. If none runs, list the background tasks."""
         if self._front_end.session.background.move_running():
-            self._conversation.status.show_message("The command goes on in the background: /tasks")
+            self._conversation.status.show_message("Moved to the background: /tasks")
         else:
             self._turns.say(Draft("/tasks"))
 

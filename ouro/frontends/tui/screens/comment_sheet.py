@@ -85,8 +85,12 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         if self._asked_to_discard:
             self._asked_to_discard = False
             self.key_line.show_keys()
-        if self._field.display or self._marked_key is None:
+        if self._field.display:
             return False
+        if self._marked_key is None:
+            if key == "enter":
+                self.key_line.show_message("Comments are on lines: choose one with ↓.", "")
+            return key == "enter"
         if key == "enter":
             self._begin_comment()
         elif key in ("delete", "backspace"):

@@ -235,6 +235,7 @@ async def test_comments_on_lines_go_to_the_agent_as_one_message(repository):
     async with viewing(repository, answers=["I see."]) as (_, pilot, open_it):
         await open_it()
         await pilot.press("enter")  # not on the name of a file
+        await until(pilot, lambda: "Comments are on lines" in screen_text(pilot.app))
         assert not pilot.app.screen._field.display
         await pilot.press("n", *["down"] * 4, "enter", *"why?", "enter")
         assert "← why?" in screen_text(pilot.app)
