@@ -27,15 +27,18 @@ class PromptHistory:
         self._project: Path | None = None
         """The file with the entries of the project, which are in the common file, too."""
         self._session_entries: list[str] = []
+        self._unsent: list[str] = []
+        """Texts of all sessions that were cleared, not sent."""
 
     def use(self, project: Path, prompts: Sequence[str] = ()) -> None:
         """Begin a session in a project. From now on the entries of this project come after all others,
-        and after them those of the session: its earlier `prompts`, then what is added.
+        and after them those of the session: its earlier `prompts`, then what is added. Texts that
+        were not sent in earlier sessions are among the last, too.
         """
         name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
         # What was typed before the first session was open belongs to it.
         is_first_session = self._project is None
-        typed_before = self._session_entries if is_first_session else []
+        typed_before = self._session_entries if is_first_session else self._unsent
         self._project = self._path.with_name(f"{self._path.name}.d") / name
         self._session_entries = [*(text for text in prompts if text.strip()), *typed_before]
 
@@ -61,6 +64,7 @@ class PromptHistory:
         """Keep a text that was not sent, until ouro ends."""
         if text.strip():
             self._session_entries.append(text)
+            self._unsent.append(text)
 
     def _write(self, text: str) -> None:
         """Write an entry to the file of all projects and to that of the project. Errors of the disk are

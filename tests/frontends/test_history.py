@@ -95,6 +95,16 @@ def test_entries_of_the_session_come_last_and_before_them_those_of_the_project(h
     assert "said in the session" not in again.entries()
 
 
+def test_a_text_that_was_cleared_is_also_there_in_the_next_session(home, tmp_path):
+    history = PromptHistory(home / ".ouro" / "history")
+    history.use(tmp_path)
+    history.add("sent")
+    history.keep("cleared with Ctrl+C")
+    history.use(tmp_path, ["of the other session"])
+    assert history.entries()[-2:] == ["of the other session", "cleared with Ctrl+C"]
+    assert read_entries(home / ".ouro" / "history") == ["sent"]
+
+
 def test_without_a_project_all_entries_are_in_the_order_of_time(home):
     path = home / ".ouro" / "history"
     for project, text in (("/a", "one"), ("/b", "two"), ("/a", "three")):
