@@ -42,7 +42,13 @@ async def compare_added_lines(
     question: MeaningQuestion,
     added: Sequence[tuple[Scope, str]],
 ) -> None:
-    """Remove the entries that added lines replace, with an undo, and ask about contradictions."""
+    """Ask a model what the core lines that the agent added do to other entries. An entry that a line
+    replaces is removed, with an undo; about a contradiction the user is asked. Only the first
+    `MAX_LINES` lines are compared.
+
+    Args:
+        added: scope and text of each line.
+    """
     texts = frozenset(text for _, text in added)
     for scope, text in added[:MAX_LINES]:
         find_statement = partial(open_statement, text=text, without=texts)
@@ -64,7 +70,8 @@ async def compare_received_entries(
     question: MeaningQuestion | None,
     received: Sequence[tuple[Scope, str]],
 ) -> None:
-    """Ask the user about entries of a sync or an import on the subjects of what was here.
+    """Ask the user about received entries, of a sync or an import, that replace or contradict what
+    was here, and remove what the user says is wrong. Only the first `MAX_LINES` are compared.
 
     Neither side is the newer one for sure, so nothing is removed without an answer. `question` is
     None if no model may be asked: then the entries on the same subject are asked about.
@@ -84,8 +91,8 @@ async def compare_received_entries(
 async def _contradicted_entry(
     question: MeaningQuestion | None, statement: OpenStatement, scope: Scope
 ) -> MemoryEntry | None:
-    """The entry that a received statement replaces or contradicts, by a model; None if it says that
-    there is none. Without a model: the doubtful entry, about which the user is asked.
+    """The entry that a received statement replaces or contradicts, by a model; None if the model says
+    that there is none. Without a model or its answer: the entry on the same subject.
     """
     effect = await ask_effect(question, statement, (scope,)) if question else None
     if effect is None:
@@ -102,8 +109,11 @@ def texts_in_use(editor: MemoryEditor) -> set[tuple[Scope, str]]:
 def find_contradicting_pairs(
     editor: MemoryEditor, received: Sequence[tuple[Scope, str]]
 ) -> tuple[tuple[str, str], ...]:
-    """Pairs of a text that was here and one that was received on the same subject, by rules alone:
-    at most `MAX_DISPUTED`. Blocks.
+    """At most `MAX_DISPUTED` pairs of texts on the same subject, by rules alone: first the one that
+    was here, then the received one. Blocks.
+
+    Args:
+        received: scope and text of each entry.
     """
     texts = frozenset(text for _, text in received)
     pairs: list[tuple[str, str]] = []
@@ -118,7 +128,10 @@ def find_contradicting_pairs(
 def _related_entry(
     editor: MemoryEditor, scope: Scope, text: str, without: Collection[str]
 ) -> MemoryEntry | OpenStatement | None:
-    """The entry that a received text replaces by rules, or what a model is to be asked. Blocks."""
+    """The entry of a scope that a received text replaces, if rules say so; else what a model is to
+    be asked about it. None if an entry says the same, or the scope has no entries to compare.
+    Entries with a text of `without` are left out. Blocks.
+    """
     all_of_memory = all_entries(editor, sources=False)
     entries = [
         entry for entry in all_of_memory if entry.scope == scope and entry.text not in without
@@ -142,7 +155,9 @@ def _forget_text(editor: MemoryEditor, scope: Scope, text: str) -> None:
 
 
 async def _ask_which_to_remove(channel: SessionChannel, text: str, old: MemoryEntry) -> str:
-    """Ask the user which of two texts to remove; empty if both stay."""
+    """Ask the user which holds: the received `text`, or an old entry on its subject. Returns the
+    text of the one to remove; empty if both stay, also without an answer.
+    """
     question = Question(
         "What was received is on the subject of what was here. Which one holds?",
         (KEEP_BOTH, REPLACE, KEEP_OLD),
@@ -150,11 +165,15 @@ async def _ask_which_to_remove(channel: SessionChannel, text: str, old: MemoryEn
     )
     answer = await channel.ask(f"memory-received:{old.id}", question)
     choice = answer.answers[0] if isinstance(answer, Reply) and answer.answers else KEEP_BOTH
-    return {REPLACE: old.text, KEEP_OLD: text}.get(choice, "")
+    if choice == REPLACE:
+        return old.text
+    return text if choice == KEEP_OLD else ""
 
 
 async def _ask_if_replaced(channel: SessionChannel, text: str, old: MemoryEntry) -> bool:
-    """Ask the user whether a new line replaces an old one; False, and both stay, without an answer."""
+    """Ask the user whether a new line replaces the entry that it contradicts. False, so that both
+    stay, without an answer.
+    """
     details = f"- before: {old.text}\n- now: {text}"
     question = Question(
         "This contradicts what is remembered. Which one holds?",

@@ -86,7 +86,8 @@ class MemoryStats(msgspec.Struct, frozen=True):
 def diagnose(
     editor: MemoryEditor, threshold: int = 5_000, categories: Collection[str] = ()
 ) -> list[Finding]:
-    """Check memory; returns the findings by scope.
+    """Check memory: the findings of each scope, then of the index. A scope without problems has one
+    finding that says so.
 
     Args:
         threshold: tokens of the core above which it is consolidated.
@@ -94,36 +95,30 @@ def diagnose(
     """
     files = list(editor.notebook.all(archived=True))
     entries = all_entries(editor, archived=True)
-    problems_by_place: list[tuple[str, Problem]] = []
+    older_versions = {file.note.id: file.note.supersedes or "" for file in files}
+    findings: list[Finding] = []
     for scope in editor.scopes:
-        notes_of_scope = [file for file in files if file.scope == scope.name]
+        notes = [file for file in files if file.scope == scope.name]
+        in_use = [entry for entry in entries if entry.scope == scope.name and entry.is_in_use]
         problems = [
             *_check_files(scope),
             *_check_git(scope),
-            *_check_fields(notes_of_scope, {*CATEGORIES, DEAD_ENDS, *categories}),
-            *_check_links(
-                notes_of_scope, {file.note.id: file.note.supersedes or "" for file in files}
-            ),
-            *_check_duplicates(
-                [entry for entry in entries if entry.scope == scope.name and entry.is_in_use]
-            ),
-            *_check_sizes(scope, notes_of_scope, threshold),
+            *_check_fields(notes, {*CATEGORIES, DEAD_ENDS, *categories}),
+            *_check_links(notes, older_versions),
+            *_check_duplicates(in_use),
+            *_check_sizes(scope, notes, threshold),
         ]
-        counts_text = (
-            f"{plural(len(scope.loaded.core), 'core file')}, {plural(len(notes_of_scope), 'note')}"
-        )
-        problems_by_place += [
-            (scope.name, problem)
-            for problem in problems or [("ok", f"{counts_text}: no problems", "")]
-        ]
-    problems_by_place += [("index", problem) for problem in _check_index(editor, len(files))]
-    return [
-        Finding(level, where, what, advice) for where, (level, what, advice) in problems_by_place
-    ]
+        if not problems:
+            counts = f"{plural(len(scope.loaded.core), 'core file')}, {plural(len(notes), 'note')}"
+            problems = [("ok", f"{counts}: no problems", "")]
+        findings += [Finding(level, scope.name, what, advice) for level, what, advice in problems]
+    index_problems = _check_index(editor, len(files))
+    findings += [Finding(level, "index", what, advice) for level, what, advice in index_problems]
+    return findings
 
 
 def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
-    """Count entries. Reads each note, for its trigger."""
+    """Count what memory holds, and how often notes were recalled. Reads each note, for its trigger."""
     entries = all_entries(editor, archived=True)
     core = [entry for entry in entries if entry.kind == "core"]
     notes = [entry for entry in entries if entry.kind == "note"]
@@ -149,27 +144,33 @@ def memory_stats(editor: MemoryEditor, recall_log: RecallLog) -> MemoryStats:
 def _count_recalls(
     notes: Sequence[MemoryEntry], recall_log: RecallLog
 ) -> tuple[dict[str, int], str]:
-    """How often the ten most recalled of these notes were recalled, and when the last one was."""
+    """The ten of these notes that were recalled most often, by id, with how often; and the time
+    when any of these notes was last recalled, empty if none was.
+    """
     ids, recalls = {note.id for note in notes}, recall_log.counts()
-    counts = Counter({note: count for note, count in recalls.counts.items() if note in ids})
-    last = max((at for note, at in recalls.last.items() if note in ids), default="")
-    return dict(counts.most_common(10)), last
+    counts = Counter(
+        {note_id: count for note_id, count in recalls.counts.items() if note_id in ids}
+    )
+    times = [at for note_id, at in recalls.last.items() if note_id in ids]
+    return dict(counts.most_common(10)), max(times, default="")
 
 
 def _count_ages(entries: Iterable[MemoryEntry]) -> dict[str, int]:
+    """The number of entries in each of the `_AGE_GROUPS`, and of unknown age, without empty groups."""
     ages = Counter(_age_group(entry.at) for entry in entries)
     names = [*(name for _, name in _AGE_GROUPS), "unknown"]
     return {name: ages[name] for name in names if ages[name]}
 
 
 def _size(scope: ScopeMemory) -> int:
+    """The bytes of all files of a scope."""
     # A fingerprint is `inode:size:…`.
     return sum(int(fingerprint.split(":")[1]) for fingerprint in scope.loaded.files.values())
 
 
 def _read_triggers(scope: ScopeMemory) -> Iterator[str]:
-    """Yield the triggers of the notes in use. They are read by a pattern: parsing a note takes ten
-    times as long.
+    """Yield the trigger of each trusted note outside of the archive. It is read by a pattern if
+    possible: parsing a note takes ten times as long.
     """
     names = {*scope.loaded.notes} - {*scope.untrusted}
     texts = scope.store.texts([name for name in names if not name.startswith(f"{ARCHIVE}/")])
@@ -180,30 +181,30 @@ def _read_triggers(scope: ScopeMemory) -> Iterator[str]:
 
 
 def _check_files(scope: ScopeMemory) -> Iterator[Problem]:
-    """Yield the files that were not loaded, or only in part."""
+    """Yield a problem for each file that was not loaded, and a warning for one of which invisible
+    characters were left out.
+    """
     for file in scope.loaded.skipped:
-        is_hidden = "invisible" in file.reason
-        advice = (
-            "Look at it in an editor."
-            if is_hidden
-            else "Repair it, move it out of the folder, or delete it."
-        )
-        yield "warning" if is_hidden else "problem", f"{file.name}: {file.reason}", advice
+        what = f"{file.name}: {file.reason}"
+        if "invisible" in file.reason:
+            yield "warning", what, "Look at it in an editor."
+        else:
+            yield "problem", what, "Repair it, move it out of the folder, or delete it."
 
 
 def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
-    """Yield what keeps changes from being committed, and pending changes."""
+    """Yield what keeps changes from being committed, an unsafe `.git`, changes that wait for
+    approval, and changes that are not committed.
+    """
     store = scope.store
     if shutil.which("git") is None:
         yield "problem", "git is not installed: there is no history", "Install git."
         return
+    uncommitted: list[str] = []
     try:
         head = store.repository.head()
-        pending = (
-            [commit.name for commit in store.edits_since(head.commit)]
-            if store.repository.exists
-            else []
-        )
+        if store.repository.exists:
+            uncommitted = [edit.name for edit in store.edits_since(head.commit)]
     except MemoryUnusable as error:
         yield "problem", error.message, error.hint or "The texts are saved without history."
         return
@@ -221,12 +222,14 @@ def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
             f" {proposal.reason}"
         )
         yield "warning", what, f"ouro memory accept {proposal.id}, or reject {proposal.id}"
-    if pending and not scope.untrusted:
-        yield "warning", f"not committed: {join_names(pending)}", "The next session commits it."
+    if uncommitted and not scope.untrusted:
+        yield "warning", f"not committed: {join_names(uncommitted)}", "The next session commits it."
 
 
 def _check_fields(files: Sequence[NoteFile], categories: Collection[str]) -> Iterator[Problem]:
-    """Yield notes with fields that cannot be read, or that contradict their folder."""
+    """Yield the problems of fields of notes: those that cannot be read or are unknown, an unknown
+    category, and a scope that is not that of the folder.
+    """
     for file in files:
         note, edit = file.note, f"ouro memory edit {file.note.id}"
         for problem in file.problems:
@@ -243,20 +246,21 @@ def _check_fields(files: Sequence[NoteFile], categories: Collection[str]) -> Ite
 
 
 def _find_superseded(note_id: str, older_versions: Mapping[str, str]) -> set[str]:
-    """The notes that a note supersedes, directly or through others. `older_versions`: the note that
-    each note supersedes; empty if it supersedes none.
+    """The ids of the notes that a note supersedes, directly or through others; in a circle also its
+    own. `older_versions`: the note that each note supersedes; empty if it supersedes none.
     """
-    older: set[str] = set()
-    note = older_versions[note_id]
-    while note and note not in older:
-        older.add(note)
-        note = older_versions.get(note, "")
-    return older
+    superseded: set[str] = set()
+    older_id = older_versions[note_id]
+    while older_id and older_id not in superseded:
+        superseded.add(older_id)
+        older_id = older_versions.get(older_id, "")
+    return superseded
 
 
 def _check_links(files: Sequence[NoteFile], older_versions: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield notes with a wrong `supersedes` or `related`; `older_versions` maps each note of all
-    scopes to the note that it supersedes.
+    """Yield the problems of links: to a note that does not exist, of a note that supersedes itself,
+    and of one that several supersede. `older_versions`: the note that each note of all scopes
+    supersedes; empty if it supersedes none.
     """
     newer_counts = Counter(file.note.supersedes for file in files if file.note.supersedes)
     for file in files:
@@ -285,11 +289,13 @@ def _check_links(files: Sequence[NoteFile], older_versions: Mapping[str, str]) -
 
 
 def _check_duplicates(entries: Sequence[MemoryEntry]) -> Iterator[Problem]:
-    """Yield entries with the same words."""
+    """Yield a warning for each text that several entries have, in the same words."""
     by_words: dict[str, list[MemoryEntry]] = {}
     for entry in entries:
         by_words.setdefault(fold_words(entry.text), []).append(entry)
-    for duplicates in (group for group in by_words.values() if len(group) > 1):
+    for duplicates in by_words.values():
+        if len(duplicates) == 1:
+            continue
         ids = join_names([entry.id for entry in duplicates])
         what = f"written {len(duplicates)} times: {one_line(duplicates[0].text, 60)} ({ids})"
         yield "warning", what, f"ouro memory forget {duplicates[-1].id}"
@@ -298,7 +304,7 @@ def _check_duplicates(entries: Sequence[MemoryEntry]) -> Iterator[Problem]:
 def _check_sizes(
     scope: ScopeMemory, notes: Sequence[NoteFile], threshold: int
 ) -> Iterator[Problem]:
-    """Yield a core that is over its limit, and too many notes."""
+    """Yield a warning for a core above the `threshold`, and a problem for almost too many notes."""
     if scope.tokens > threshold:
         what = (
             f"the core has {scope.tokens:,} tokens; the limit is {threshold:,}"
@@ -310,8 +316,10 @@ def _check_sizes(
         yield "problem", what, "Move files out of `archive/`."
 
 
-def _check_index(editor: MemoryEditor, notes: int) -> Iterator[Problem]:
-    """Yield whether the index can be used and has all notes."""
+def _check_index(editor: MemoryEditor, note_count: int) -> Iterator[Problem]:
+    """Yield whether the index can be used, and has at least `note_count` notes; nothing if there is
+    no index here.
+    """
     if editor.index is None:
         return
     try:
@@ -321,10 +329,10 @@ def _check_index(editor: MemoryEditor, notes: int) -> Iterator[Problem]:
         return
     if not state.size:
         yield "warning", "it cannot be written, and is rebuilt each time", f"Look at {state.path}"
-    elif state.rows["notes"] < notes:
+    elif state.rows["notes"] < note_count:
         yield (
             "warning",
-            f"it has {state.rows['notes']} notes of at least {notes}",
+            f"it has {state.rows['notes']} notes of at least {note_count}",
             "ouro memory reindex",
         )
     else:
@@ -337,6 +345,10 @@ def _count(words: Iterable[str]) -> dict[str, int]:
 
 
 def _age_group(at: str) -> str:
-    """The group of `_AGE_GROUPS` for an entry that was last changed at that time."""
+    """The name of the group of `_AGE_GROUPS` for an entry that was last changed at that time;
+    `unknown` if the time cannot be read.
+    """
     days = age_in_days(at, datetime.now(UTC))
-    return "unknown" if days is None else next(name for limit, name in _AGE_GROUPS if days < limit)
+    if days is None:
+        return "unknown"
+    return next(name for limit, name in _AGE_GROUPS if days < limit)

@@ -61,16 +61,14 @@ class MemoryEditor:
         """Texts as they were read, to detect changes made meanwhile."""
 
     def scope(self, name: str) -> ScopeMemory:
-        """One scope; raises UsageError if it is not in use here."""
-        scope_memory = next((scope for scope in self.scopes if scope.name == name), None)
-        if scope_memory is None:
-            hint = (
-                "It needs a folder that you trust, `memory.repo.enabled`, and `memory on`."
-                if name == "repo"
-                else ""
-            )
-            raise UsageError(f"There is no {name} memory in use here.", hint)
-        return scope_memory
+        """The scope with this name. Raises UsageError if it is not in use here."""
+        for scope in self.scopes:
+            if scope.name == name:
+                return scope
+        hint = ""
+        if name == "repo":
+            hint = "It needs a folder that you trust, `memory.repo.enabled`, and `memory on`."
+        raise UsageError(f"There is no {name} memory in use here.", hint)
 
     def text(self, scope: Scope, name: str) -> str:
         """The text of a file; empty if it does not exist. Raises UsageError if it is unsafe to
@@ -92,9 +90,11 @@ class MemoryEditor:
         *,
         accepts_notes: bool = False,
     ) -> CoreChanged | None:
-        """Change files of a scope in one commit; returns the event, None if nothing changed.
+        """Change files of a scope (None: remove one) in one commit; returns the event, None if
+        nothing changed.
 
         Args:
+            subject: of the commit.
             accepts_notes: the user has read the notes in `changes` as they were read here, so that
                 unapproved changes in them are accepted too.
 
@@ -105,18 +105,14 @@ class MemoryEditor:
             LongTermMemoryError, OSError: it could not be written.
         """
         scope_memory = self.scope(scope)
-        untrusted = sorted(filter(is_note_name, changes.keys() & scope_memory.foreign.keys()))
-        if untrusted and not accepts_notes:
-            proposal_id = next(
-                (
-                    proposal.id
-                    for proposal in scope_memory.proposals()
-                    if proposal.origin == "outside"
-                ),
-                "",
-            )
+        foreign_notes = sorted(filter(is_note_name, changes.keys() & scope_memory.foreign.keys()))
+        if foreign_notes and not accepts_notes:
+            # All foreign changes of a scope are one proposal.
+            proposals = scope_memory.proposals()
+            ids = [proposal.id for proposal in proposals if proposal.origin == "outside"]
+            proposal_id = ids[0] if ids else ""
             raise UsageError(
-                f"{scope}/{untrusted[0]} has unapproved changes, made outside of ouro.",
+                f"{scope}/{foreign_notes[0]} has unapproved changes, made outside of ouro.",
                 "Accept or reject it first.",
                 [f"memory accept {proposal_id}", f"memory reject {proposal_id}"],
             )
@@ -143,26 +139,32 @@ class MemoryEditor:
         self.events += scope.accept(proposal, self.moment)
 
     def reject(self, proposal_id: str) -> Proposal:
-        """Drop a pending change, and return it; the git history keeps it. Raises as `accept`."""
+        """Drop a pending change, by its id or the start of it, and return it; the git history keeps
+        it. Raises as `accept`.
+        """
         scope, proposal = self._find_pending(proposal_id)
         scope.reject(proposal, self.moment)
         return proposal
 
     def _find_pending(self, proposal_id: str) -> tuple[ScopeMemory, Proposal]:
-        """The pending change whose id begins so, with its scope. Raises UsageError if there is
-        none.
+        """The first pending change whose id begins so, with its scope. Raises UsageError if there is
+        none, or `proposal_id` is empty.
         """
-        for scope in self.scopes if proposal_id else ():
-            for proposal in scope.proposals():
-                if proposal.id.startswith(proposal_id):
-                    return scope, proposal
+        if proposal_id:
+            for scope in self.scopes:
+                for proposal in scope.proposals():
+                    if proposal.id.startswith(proposal_id):
+                        return scope, proposal
         raise UsageError(f"No pending change has the id `{proposal_id}`.", commands=["memory list"])
 
     def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
-        """Undo a commit and everything else that its turn wrote, in every scope; or one hunk.
+        """Undo a commit and all else that its turn wrote, in every scope; or only one hunk. Returns
+        what was undone in all scopes together.
 
         Args:
-            rewind: the message to before which the session is rewound.
+            commit: as for `Timeline.find`.
+            hunk: the number of the only hunk to undo, from 1; 0: all.
+            rewind: the message to before which the session is rewound; 0: it is not.
 
         Raises:
             UsageError: there is no such commit or hunk, or nothing of it is left to undo.

@@ -29,8 +29,9 @@ _MIN_SHARE_OF_BEST = 0.6
 
 
 def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
-    """The entries that a user may mean: the one with that id, else those with all the words, else
-    search hits. Raises UsageError if the text is empty.
+    """The entries that a user may mean: those whose id is the text or begins so, else those with all
+    its words, else those that a search finds, at most `MAX_PROPOSED`. Raises UsageError if the text
+    has no words.
     """
     words = fold_words(text[:_MAX_COMPARED_CHARACTERS]).split()
     entries = all_entries(editor)
@@ -44,7 +45,8 @@ def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
     with_all_words = [
         entry for entry in entries if set(words) <= set(fold_words(entry.text).split())
     ]
-    return (with_all_words or _search_entries(editor, text, entries))[:MAX_PROPOSED]
+    found = with_all_words or _search_entries(editor, text, entries)
+    return found[:MAX_PROPOSED]
 
 
 def _entries_with_id(word: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
@@ -58,8 +60,8 @@ def _entries_with_id(word: str, entries: Sequence[MemoryEntry]) -> list[MemoryEn
 def _search_entries(
     editor: MemoryEditor, text: str, entries: Sequence[MemoryEntry]
 ) -> list[MemoryEntry]:
-    """The entries that a search for words finds, the best first; none if there is no index here, or
-    it cannot be read.
+    """Those of `entries` that a search for words finds, the best first; without hits that are much
+    weaker than the best. None if there is no index here, or it cannot be read.
     """
     if editor.index is None:
         return []
@@ -89,9 +91,9 @@ def _search_entries(
 def forget_entries(
     editor: MemoryEditor, entries: Sequence[MemoryEntry], origin: Origin = "person"
 ) -> list[CoreChanged]:
-    """Remove core lines, and archive notes with all their versions, in one commit for each scope.
-
-    Returns an event for each commit. Raises UsageError if a line has changed.
+    """Remove the core lines among the entries, and archive the notes with all their versions, in one
+    commit for each scope. Returns an event for each commit. Raises UsageError if a line has changed
+    since it was read.
     """
     events = []
     for scope in editor.names:
@@ -109,11 +111,15 @@ def forget_entries(
 def remove_replaced_entries(
     scopes: Sequence[ScopeMemory], turn: TurnRef, added_lines: frozenset[tuple[Scope, str]]
 ) -> tuple[list[CoreChanged], tuple[tuple[Scope, str], ...]]:
-    """Remove the entries that core lines of the agent replace by their words ("no longer").
+    """Remove the entries that core lines which the agent added say are wrong (`no longer`), by rules.
 
-    Returns the events, and the added lines that the rules do not compare with other entries.
+    Returns the events, and the added lines that do not say so, sorted: with those no entry was
+    compared.
+
+    Args:
+        added_lines: scope and text of each.
     """
-    corrections = sorted(line for line in added_lines if corrects(line[1]))
+    corrections = sorted((scope, text) for scope, text in added_lines if corrects(text))
     unchecked = tuple(sorted(added_lines - {*corrections}))
     if not corrections:
         return [], unchecked
@@ -131,8 +137,9 @@ def remove_replaced_entries(
 def remove_lines(
     editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]
 ) -> dict[str, str | None]:
-    """The new texts of the files without the core lines in `entries`; None for a file that is then
-    empty. Raises UsageError if a line has changed.
+    """The new texts of the core files of a scope without the lines in `entries`, by file name; None
+    for a file that is then empty. Nothing is written. Raises UsageError if a line has changed since
+    it was read.
     """
     changes: dict[str, str | None] = {}
     for name in dict.fromkeys(entry.file for entry in entries if entry.kind == "core"):
@@ -153,7 +160,9 @@ def remove_lines(
 def archive_notes(
     editor: MemoryEditor, scope: Scope, entries: Sequence[MemoryEntry]
 ) -> dict[str, str | None]:
-    """The file changes that archive the notes in `entries`, with all their versions in this scope."""
+    """The changes of files that archive the notes in `entries`, with all their versions in this
+    scope: name -> text, None for a removed file. Nothing is written.
+    """
     notes = [entry for entry in entries if entry.kind == "note"]
     all_notes = note_entries(editor) if notes else []
     versions: dict[str, MemoryEntry] = {}

@@ -5,6 +5,7 @@ removed.
 from __future__ import annotations
 
 import base64
+import math
 import os
 import re
 import stat
@@ -85,7 +86,7 @@ class ForgottenText:
         self.placeholder = next(text for text in _PLACEHOLDERS if not self.count(text))
 
     def count(self, text: str) -> int:
-        """How often the text is in another one, in any form."""
+        """How often the text to forget is in another one, in any form."""
         return sum(len(pattern.findall(text)) for pattern in self._patterns)
 
     def remove_from(self, text: str) -> str:
@@ -113,7 +114,9 @@ class ForgottenText:
         return text.encode("utf-8", "surrogateescape")
 
     def remove_from_data(self, value: Any, name: str = "") -> Any:
-        """Plain data without the text, also in numbers and keys of tool arguments."""
+        """The value of the field `name` without the text, as plain data. In arguments of tools also
+        numbers and keys lose it. Fields that are needed to read the others stay as they are.
+        """
         if isinstance(value, str):
             is_fixed = name in _FIXED_FIELDS or (name == "name" and _PLAIN_NAME.fullmatch(value))
             return value if is_fixed else self.remove_from(value)
@@ -142,7 +145,9 @@ class ForgottenText:
 
 
 def _pattern_of(text: str) -> str:
-    """A pattern of a text in its escaped forms, with any space between its words."""
+    """A pattern that matches a text also in its escaped forms, with any space between its words, and
+    a long text also if a line ends inside a word.
+    """
     break_in_word = _LINE_BREAK_IN_WORD if len(text) >= _MIN_WRAPPED_CHARACTERS else ""
     return _ESCAPED_SPACE.join(
         break_in_word.join(map(_pattern_of_character, word)) for word in text.split()
@@ -150,7 +155,7 @@ def _pattern_of(text: str) -> str:
 
 
 def _pattern_of_character(character: str) -> str:
-    """A pattern of a character: as it is, and as HTML, JSON and URLs escape it."""
+    """A pattern that matches a character as it is, and as HTML, JSON and URLs escape it."""
     forms = [re.escape(character)]
     if character == '"':
         forms = [r'\\*"', "&quot;"]
@@ -164,10 +169,10 @@ def _pattern_of_character(character: str) -> str:
     if not (character.isascii() and character.isalnum()):
         forms.append("".join(f"%{byte:02x}" for byte in data))
     if not character.isascii():
-        units = character.encode("utf-16-be", "surrogatepass")
-        forms.append(
-            "".join(rf"\\+u{units[start : start + 2].hex()}" for start in range(0, len(units), 2))
-        )
+        # As in JSON: one or two units of UTF-16.
+        utf_16 = character.encode("utf-16-be", "surrogatepass")
+        units = [utf_16[start : start + 2].hex() for start in range(0, len(utf_16), 2)]
+        forms.append("".join(rf"\\+u{unit}" for unit in units))
     return forms[0] if len(forms) == 1 else f"(?:{'|'.join(forms)})"
 
 
@@ -178,9 +183,13 @@ def _base64_forms(data: bytes) -> list[str]:
     forms: list[str] = []
     for bytes_before in range(3):
         encoded = base64.b64encode(bytes(bytes_before) + data + b"\0\0").decode()
-        common_part = encoded[-(-bytes_before * 8 // 6) : (bytes_before + len(data)) * 8 // 6]
+        # A character holds 6 bits: the first and the last one may hold bits of what is around.
+        start = math.ceil(bytes_before * 8 / 6)
+        end = (bytes_before + len(data)) * 8 // 6
+        common_part = encoded[start:end]
         if len(common_part) >= _MIN_BASE64_CHARACTERS:
-            forms += dict.fromkeys((common_part, common_part.replace("+", "-").replace("/", "_")))
+            in_url = common_part.replace("+", "-").replace("/", "_")
+            forms += dict.fromkeys((common_part, in_url))
     return forms
 
 
@@ -208,16 +217,19 @@ class ForgetReport(msgspec.Struct):
         return sum(place.count for place in self.places)
 
     def add(self, name: str, count: int) -> int:
-        """Count what a place holds; returns `count`."""
+        """Add what was counted at a place to what was counted there before; returns `count`."""
         counted = next((counted for counted in self.places if counted.place == name), None)
         if counted is None:
-            self.places.append(counted := PlaceCount(name, 0))
+            counted = PlaceCount(name, 0)
+            self.places.append(counted)
         counted.count += count
         return count
 
 
 def regular_files(folder: Path) -> Iterator[Path]:
-    """Yield the user's regular files below a folder; links are not followed."""
+    """Yield the user's regular files below a folder, folder by folder, sorted; links are not
+    followed.
+    """
     for root, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):
@@ -228,7 +240,9 @@ def regular_files(folder: Path) -> Iterator[Path]:
 
 
 def forget_in_file(path: Path, forgotten: ForgottenText, report: ForgetReport) -> None:
-    """Replace a file with one without the text (0600); a binary file is not changed, but reported."""
+    """Replace a text file with one without the text to forget, which only the user can read. A
+    binary file is not changed, but reported.
+    """
     data = path.read_bytes()
     try:
         if "\0" in data.decode():

@@ -54,7 +54,9 @@ class CoreRecord(msgspec.Struct, frozen=True):
     """The ids of notes on the same subject: recall follows them from the line."""
 
     def day_at(self, day: str) -> str:
-        """The day on which it was last confirmed, as it was known on a day."""
+        """The last day up to `day` on which it was stated or confirmed, as `2026-11-29`; empty if
+        there is none.
+        """
         return max((confirmed for confirmed in self.days if confirmed <= day), default="")
 
 
@@ -71,17 +73,17 @@ class _Records(msgspec.Struct, frozen=True):
 
 
 def core_records(scope: ScopeMemory) -> dict[str, CoreRecord]:
-    """The record of each line of the trusted core of a scope, by its text. Blocks; the history is
-    read only if a line has no record yet.
+    """The record of each line of the trusted core of a scope, by its text. Records of new lines are
+    made and saved; only then the history is read. Blocks.
     """
     state = _load_state(scope)
-    known, lines = state.by_text, _files_of_lines(scope.texts)
-    missing = {text: name for text, name in lines.items() if text not in known}
+    known, file_by_line = state.by_text, _files_of_lines(scope.texts)
+    missing = {text: name for text, name in file_by_line.items() if text not in known}
     if missing:
-        removed = [record for record in state.records if record.text not in lines]
+        removed = [record for record in state.records if record.text not in file_by_line]
         known |= _make_records(scope, missing, removed)
-        _save_state(scope, known, lines)
-    return {text: known[text] for text in lines}
+        _save_state(scope, known, file_by_line)
+    return {text: known[text] for text in file_by_line}
 
 
 def all_records(scope: ScopeMemory) -> dict[str, CoreRecord]:
@@ -93,7 +95,8 @@ def all_records(scope: ScopeMemory) -> dict[str, CoreRecord]:
 
 
 def carry_records(scopes: Sequence[ScopeMemory]) -> None:
-    """Give lines that were moved between scopes the record that they had before. Blocks.
+    """Give lines that were moved from one scope to another the id, the days and the earlier versions
+    that they had there. Blocks.
 
     Links to notes are not carried: they are made again among the notes of the new scope.
     """
@@ -106,7 +109,9 @@ def carry_records(scopes: Sequence[ScopeMemory]) -> None:
 
 
 def _gone_records(scope: ScopeMemory, current: Mapping[str, CoreRecord]) -> dict[str, CoreRecord]:
-    """The records of lines that are no longer in a scope, by their folded text."""
+    """The saved records of lines that are no longer in a scope, by their folded text. `current` are
+    the records of those that are.
+    """
     known = _load_state(scope).by_text
     return {_fold_spaces(text): known[text] for text in known.keys() - current.keys()}
 
@@ -119,31 +124,29 @@ def _fold_spaces(text: str) -> str:
 def _carry_days(
     current: Mapping[str, CoreRecord], gone: Mapping[str, CoreRecord]
 ) -> dict[str, CoreRecord]:
-    """The current records that get the id and the days of a record that is `gone` elsewhere, by
-    text.
+    """The current records of lines that are `gone` from another scope, with the id, the days and the
+    earlier versions of the record there; by text. Those that have them already are left out.
     """
     changed = {}
     for text, record in current.items():
         gone_record = gone.get(_fold_spaces(text))
-        if (
-            gone_record
-            and gone_record.id == record.id
-            and set(gone_record.days) <= set(record.days)
-        ):
-            continue  # it has them already
-        if gone_record:
-            days = tuple(sorted({*gone_record.days, *record.days}))[-_MAX_DAYS:]
-            changed[text] = replace(
-                record,
-                id=gone_record.id,
-                days=days,
-                supersedes=gone_record.supersedes or record.supersedes,
-            )
+        if gone_record is None:
+            continue
+        has_days = set(gone_record.days) <= set(record.days)
+        if gone_record.id == record.id and has_days:
+            continue
+        days = tuple(sorted({*gone_record.days, *record.days}))[-_MAX_DAYS:]
+        changed[text] = replace(
+            record,
+            id=gone_record.id,
+            days=days,
+            supersedes=gone_record.supersedes or record.supersedes,
+        )
     return changed
 
 
 def confirm_line(scope: ScopeMemory, text: str) -> None:
-    """Record that a line was said again today. Blocks."""
+    """Record that a core line was said again today; does nothing if there is no such line. Blocks."""
     record = core_records(scope).get(text)
     today = datetime.now(UTC).date().isoformat()
     if record is None or today in record.days:
@@ -153,7 +156,7 @@ def confirm_line(scope: ScopeMemory, text: str) -> None:
 
 
 def _files_of_lines(texts: Mapping[str, str]) -> dict[str, str]:
-    """The file of each core line, by the text of the line."""
+    """The name of the file of each core line, by the text of the line; `texts` are by category."""
     from ouro.memory.long_term.notes.note import is_core_line, strip_list_mark
 
     files: dict[str, str] = {}
@@ -166,8 +169,11 @@ def _files_of_lines(texts: Mapping[str, str]) -> dict[str, str]:
 def _make_records(
     scope: ScopeMemory, missing: Mapping[str, str], gone: Sequence[CoreRecord]
 ) -> dict[str, CoreRecord]:
-    """Make records of lines that have none: from the history, and from the record of the line that
-    each was before it was edited, which is one of `gone`.
+    """Make records of lines that have none, by text. If a line is an edited one, it continues the
+    record of that one, which is among `gone`; else the history says what it was before.
+
+    Args:
+        missing: the name of the file of each line, by its text.
     """
     from ouro.memory.long_term.notes.entities import entities_in
 
@@ -191,22 +197,26 @@ def _make_records(
             unmatched.remove(earlier)
             versions = (*earlier.supersedes, earlier.text)[-_MAX_VERSIONS:]
             record = replace(record, id=earlier.id, supersedes=versions, related=earlier.related)
-        elif commit and (
-            old_text := _find_most_similar(text, read_gone(commit.id, commit.parent, name))
-        ):
-            record = replace(record, supersedes=(old_text,))  # made by another machine
+        elif commit:  # another machine may have edited the line
+            removed_lines = read_gone(commit.id, commit.parent, name)
+            if old_text := _find_most_similar(text, removed_lines):
+                record = replace(record, supersedes=(old_text,))
         records[text] = record
     return records
 
 
 def _find_earlier_record(text: str, gone: Sequence[CoreRecord]) -> CoreRecord | None:
-    """The record of the line that this one was before it was edited; None if it is new."""
+    """The one of the records `gone` whose line the user edited into the line `text`; None if that
+    is a new line.
+    """
     old = _find_most_similar(text, [record.text for record in gone])
     return next((record for record in gone if record.text == old), None)
 
 
 def _find_most_similar(text: str, gone: Sequence[str]) -> str:
-    """The one of the removed texts that is an earlier form of a line; empty if the line is new."""
+    """The most similar one of the removed texts, of which a line with this text may be an edited
+    form; empty if none is similar enough.
+    """
     if not gone:
         return ""
     from rapidfuzz import fuzz, process  # imported for changed lines only
@@ -216,7 +226,9 @@ def _find_most_similar(text: str, gone: Sequence[str]) -> str:
 
 
 def _removed_lines(scope: ScopeMemory, commit: str, parent: str, name: str) -> list[str]:
-    """The lines that a commit removed from a file."""
+    """The core lines that a commit removed from a file, without list marks. Empty for a first commit
+    (`parent` is empty), and if the history cannot be read.
+    """
     from ouro.memory.long_term.git import history
     from ouro.memory.long_term.notes.note import is_core_line, strip_list_mark
 
@@ -235,7 +247,9 @@ def _removed_lines(scope: ScopeMemory, commit: str, parent: str, name: str) -> l
 
 
 def _commits_of_lines(scope: ScopeMemory, names: Iterable[str]) -> dict[str, Commit]:
-    """The commit that wrote each line of these files, by the text of the line."""
+    """The commit that wrote each line of these files, by the text of the line. Files whose history
+    cannot be read are left out.
+    """
     from ouro.memory.long_term.git import history
     from ouro.memory.long_term.notes.note import strip_list_mark
 
@@ -255,9 +269,10 @@ def _day_of(commit: Commit | None) -> str:
 
 
 def save_records(scope: ScopeMemory, changed: Mapping[str, CoreRecord]) -> None:
-    """Save changed records of current lines, by their texts. Blocks."""
+    """Save changed records of current lines, by their texts; the others stay. Blocks."""
     if changed:
-        _save_state(scope, {**_load_state(scope).by_text, **changed}, _files_of_lines(scope.texts))
+        known = {**_load_state(scope).by_text, **changed}
+        _save_state(scope, known, _files_of_lines(scope.texts))
 
 
 def _load_state(scope: ScopeMemory) -> _Records:
@@ -268,10 +283,13 @@ def _load_state(scope: ScopeMemory) -> _Records:
 def _save_state(
     scope: ScopeMemory, known: Mapping[str, CoreRecord], lines: Mapping[str, str]
 ) -> None:
-    """Save all records: those of current lines, and the newest of the others. A failure is logged."""
-    current = tuple(record for text, record in known.items() if text in lines)
-    gone = tuple(record for text, record in known.items() if text not in lines)[-_MAX_GONE_RECORDS:]
+    """Save all known records: those of the current `lines`, and the last `_MAX_GONE_RECORDS` of the
+    others. A failure is logged.
+    """
+    current = [record for text, record in known.items() if text in lines]
+    gone = [record for text, record in known.items() if text not in lines]
+    state = _Records(tuple(current), tuple(gone[-_MAX_GONE_RECORDS:]))
     try:
-        scope.store.repository.save_state(_STATE_NAME, _Records(current, gone))
+        scope.store.repository.save_state(_STATE_NAME, state)
     except (OuroError, OSError) as error:
         log.warning("memory: the records of core lines are not saved: %s", error)

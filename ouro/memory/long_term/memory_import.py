@@ -84,6 +84,9 @@ def plan_import(
 ) -> ImportPlan:
     """Find the new entries in the material, and their places. Writes nothing.
 
+    A text that is remembered already or occurs twice is counted, and one that may not be imported
+    is listed as refused. If the core of a scope is full, further lines become notes.
+
     Args:
         scope: the scope for everything; None: chosen by the file's location and the text.
         trusts: returns whether the text of a file counts as the user's own.
@@ -92,7 +95,8 @@ def plan_import(
         UsageError: the scope of a piece is not in use here.
     """
     existing = all_entries(editor, archived=True)
-    known_texts, ids = {fold_words(item.text) for item in existing}, {item.id for item in existing}
+    known_texts = {fold_words(entry.text) for entry in existing}
+    known_ids = {entry.id for entry in existing}
     lines: dict[Scope, dict[str, list[str]]] = {}
     notes: list[Note] = []
     refused = list(material.skipped)
@@ -100,8 +104,10 @@ def plan_import(
     room = dict.fromkeys(editor.names, CORE_TOKENS)
     for piece in material.pieces:
         words = fold_words(piece.text)
-        if not words or words in known_texts or (piece.note and piece.note.id in ids):
-            duplicates += bool(words)
+        if not words:
+            continue
+        if words in known_texts or (piece.note and piece.note.id in known_ids):
+            duplicates += 1
             continue
         text, reason = _check_piece(editor, piece, scope)
         if reason:
@@ -122,7 +128,9 @@ def plan_import(
 def _pairs_on_subject(
     plan: ImportPlan, existing: Sequence[MemoryEntry]
 ) -> Iterator[tuple[str, str]]:
-    """Yield new texts, each with a remembered one of the same scope on its subject."""
+    """Yield those of the first new texts that are on the subject of a remembered one of the same
+    scope, each with that one.
+    """
     in_use = [entry for entry in existing if entry.is_in_use]
     for scope_and_category, text in plan.texts[:_MAX_COMPARED_ENTRIES]:
         scope = scope_and_category.partition("/")[0]
@@ -132,30 +140,35 @@ def _pairs_on_subject(
 
 
 def apply_import(editor: MemoryEditor, plan: ImportPlan) -> MemoryImportResult:
-    """Write the planned import: one commit a scope, or one proposal a scope if a file is not
-    trusted.
+    """Write the planned import, in one commit for each scope. If one of its files is not trusted,
+    all of it waits for approval instead, as one proposal for each scope.
     """
     undo: dict[Scope, str] = {}
     proposals: list[str] = []
     count = sum(plan.counts.values())
-    subject = (
-        f"Import {count} entries: {', '.join(dict.fromkeys(path.name for path in plan.files))}"
-    )
+    file_names = dict.fromkeys(path.name for path in plan.files)
+    subject = f"Import {count} entries: {', '.join(file_names)}"
     for scope in editor.names:
-        core = {f"{category}.md": texts for category, texts in plan.lines.get(scope, {}).items()}
-        changes: dict[str, str | None] = {
-            **{name: append_lines(editor.text(scope, name), texts) for name, texts in core.items()},
-            **{note.file_name: note_text(note) for note in plan.notes if note.scope == scope},
-        }
-        if changes and plan.untrusted:
+        changes: dict[str, str | None] = {}
+        for category, texts in plan.lines.get(scope, {}).items():
+            name = f"{category}.md"
+            changes[name] = append_lines(editor.text(scope, name), texts)
+        for note in plan.notes:
+            if note.scope == scope:
+                changes[note.file_name] = note_text(note)
+        if not changes:
+            continue
+        if plan.untrusted:
             proposals.append(_propose_import(editor, scope, changes, plan.untrusted))
-        elif changes and (event := editor.write(scope, changes, subject, "import")):
+        elif event := editor.write(scope, changes, subject, "import"):
             undo[scope] = event.undo
     return MemoryImportResult(count, undo, tuple(proposals))
 
 
 def _check_piece(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> tuple[str, str]:
-    """The text of a piece, and the reason why it cannot be imported; empty if it can."""
+    """The text of a piece to remember, and the reason why it cannot be imported; the reason is empty
+    if it can. Raises UsageError if its scope is not in use here.
+    """
     if scope is None and _is_of_other_project(editor, piece):
         remedy = "import it there, or with `ouro memory import --scope`"
         return "", f"it is about another project ({piece.project}): {remedy}"
@@ -163,9 +176,8 @@ def _check_piece(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) 
         text = clean_text(piece.text)
     except UsageError as error:
         return "", error.message
-    secret = editor.scope(_scope_of(editor, piece, scope)).store.secret_in(
-        f"{piece.origin}\n{text}"
-    )
+    store = editor.scope(_scope_of(editor, piece, scope)).store
+    secret = store.secret_in(f"{piece.origin}\n{text}")
     return text, f"It holds a secret ({secret})." if secret else ""
 
 
@@ -177,18 +189,23 @@ def _is_of_other_project(editor: MemoryEditor, piece: ImportPiece) -> bool:
 
 
 def _scope_of(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> Scope:
-    """`scope`; else `repo` for text about a project and text of files in the repository, if it is
-    in use; else `user`. Raises UsageError if that scope is not in use here.
+    """The scope of a piece: the given `scope`, else the one that its file says, else `repo` if it is
+    about a project or its file is in the repository; `user` in all other cases, and if that scope
+    is not in use. Raises UsageError if the scope is not in use here.
     """
+    if scope is not None:
+        return editor.scope(scope).name
     is_here = any(root.resolve() in piece.path.resolve().parents for root in roots_of(editor))
     usual: Scope = piece.scope or ("repo" if piece.project or is_here else "user")
-    return editor.scope(scope or (usual if usual in editor.names else "user")).name
+    return editor.scope(usual if usual in editor.names else "user").name
 
 
 def _place_piece(
     editor: MemoryEditor, piece: ImportPiece, text: str, scope: Scope | None
 ) -> Placement:
-    """Where a piece belongs: as its file says, else by the rules."""
+    """The place of a piece with this text: a complete note stays one, and a core category that its
+    file names counts; else the rules decide.
+    """
     chosen_scope = _scope_of(editor, piece, scope)
     placement = replace(place(f"{chosen_scope}: {text}", editor.names), scope=chosen_scope)
     if piece.note is not None:
@@ -199,24 +216,24 @@ def _place_piece(
 
 
 def _make_note(editor: MemoryEditor, piece: ImportPiece, placement: Placement) -> Note:
-    """The note of a piece; a complete one keeps its fields."""
-    is_core = placement.category in editor.core
-    category = (
-        note_category(placement.text, placement.category, placement.scope)
-        if is_core
-        else placement.category
-    )
+    """The note of a piece, with its origin; a complete one keeps its fields."""
+    category = placement.category
+    if category in editor.core:
+        category = note_category(placement.text, category, placement.scope)
     note = make_note(editor, replace(placement, category=category))
     if piece.note is not None:
         fields = {**asdict(piece.note), "scope": placement.scope, "text": note.text}
-        note = replace(note, **{name: value for name, value in fields.items() if value})
+        fields_that_are_set = {name: value for name, value in fields.items() if value}
+        note = replace(note, **fields_that_are_set)
     return replace(note, trigger="import", extra={**note.extra, "origin": piece.origin})
 
 
 def _propose_import(
     editor: MemoryEditor, scope: Scope, changes: Mapping[str, str | None], sources: Sequence[Path]
 ) -> str:
-    """Store the changes of a scope as a pending proposal; returns its id."""
+    """Store the changes of a scope as a pending proposal, because the files `sources` are not
+    trusted; returns its id.
+    """
     edits = [
         FileEdit(name, editor.text(scope, name) or None, text) for name, text in changes.items()
     ]

@@ -102,11 +102,15 @@ _NOTE_RULES: Sequence[_Rule] = (
 def place(
     text: str, scopes: Collection[Scope], scope: Scope | None = None, day: date | None = None
 ) -> Placement:
-    """Choose the place of `text` among `scopes`, by rules and without a model.
+    """Choose the place of a text, by rules and without a model.
 
-    `user …` or `repo …` at the start sets the scope, unless `scope` is given. `_SCOPE_RULES` and `_NOTE_RULES`
-    decide the rest; in each, the first rule that holds. If it was stated on `day`, its relative
-    dates become dates, and what ends on a day becomes a note.
+    `user …` or `repo …` at the start sets the scope, unless `scope` is given. `_SCOPE_RULES` and
+    `_NOTE_RULES` decide the rest; in each, the first rule that holds.
+
+    Args:
+        scopes: those in use; if the chosen one is not among them, it is `user`, unless it was set.
+        day: the day on which it was stated. Relative dates become dates, and what ends on a day becomes a note;
+            None: dates are not read.
     """
     if scope is None and (match := NAMED_SCOPE.match(text)):
         scope = "user" if match[1].lower() == "user" else "repo"
@@ -114,18 +118,19 @@ def place(
     statement = text.strip()
     signs = _read_signs(statement, scope, day)
     scope_by_rules = _result_of_first(_SCOPE_RULES, signs)
-    chosen_scope, category = (
-        scope or scope_by_rules or "user",
-        _core_category(signs, scope_by_rules),
-    )
+    chosen_scope = scope or scope_by_rules or "user"
+    category = _core_category(signs, scope_by_rules)
     why = _result_of_first(_NOTE_RULES, signs).format(until=signs.until, anchor=signs.anchor)
     is_note = bool(why)
-    why = why or f"it reads as one of the {category}"
+    if not is_note:
+        why = f"it reads as one of the {category}"
     if chosen_scope not in scopes and scope is None:
-        chosen_scope, why = "user", f"{why}; no project memory is in use here"
+        chosen_scope = "user"
+        why += "; no project memory is in use here"
     if is_note:
         category = note_category(signs.text, category, chosen_scope)
-    why = f"it holds until {signs.until}" if signs.until else why
+    if signs.until:
+        why = f"it holds until {signs.until}"
     is_sure = bool(scope or scope_by_rules) or len(scopes) < 2
     return Placement(
         text=signs.text,
@@ -140,7 +145,7 @@ def place(
 
 
 def _read_signs(statement: str, scope: Scope | None, day: date | None) -> _Signs:
-    """What the rules need to know about a statement."""
+    """What the rules read in a statement; `scope` and `day` as for `place`."""
     is_change = any(has(group, statement) for group in CHANGES)
     end = find_end(statement, day, is_change=is_change) if day else None
     text = strip_introduction(statement)
@@ -168,8 +173,9 @@ def _result_of_first(rules: Sequence[_Rule], signs: _Signs) -> Any:
 
 
 def _core_category(signs: _Signs, scope_by_rules: str) -> str:
-    """The category of a core line: `decisions`, `preferences` (what the user wants), or `facts`,
-    also for how the project does something.
+    """The category of a core line: `decisions`, `preferences` for a wish or order of the user, or
+    `facts` for all else, also for how the project does something. `scope_by_rules` is empty if the
+    rules do not know.
     """
     if has("decided", signs.text):
         return "decisions"
@@ -179,7 +185,9 @@ def _core_category(signs: _Signs, scope_by_rules: str) -> str:
 
 
 def note_category(text: str, category: str, scope: Scope) -> str:
-    """The category of a note for a statement that the rules put into this category of the core."""
+    """The category of a note for a statement that belongs to this core category, in the scope in
+    which it is remembered.
+    """
     if scope == "user":
         return "user-facts" if category == "facts" else "coding-preferences"
     if category == "decisions":

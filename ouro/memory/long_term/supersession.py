@@ -8,7 +8,6 @@ entry is removed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from itertools import takewhile
 from typing import TypeVar
 
 from ouro.memory.index import find_stems, parse_query
@@ -87,8 +86,8 @@ def fold_words(text: str) -> str:
 
 
 def strip_introduction(text: str) -> str:
-    """Remove an introduction such as `No, that is wrong:` from a statement, unless nothing else is
-    left.
+    """The statement without an introduction such as `No, that is wrong:`, beginning with a capital
+    letter. Unchanged if what is left is no statement: a single word.
     """
     introduction = pattern_of_group("introduction").match(text)
     rest = text[introduction.end() :].strip() if introduction else ""
@@ -108,32 +107,45 @@ def corrects(text: str) -> bool:
 
 
 def find_on_subject(text: str, entries: Sequence[_Entry]) -> list[_Entry]:
-    """The entries that are on the subject of a statement, best first."""
+    """The entries that are on the subject of a statement: they share enough of its subject words.
+    Those that share most come first.
+    """
     pairs = [(entry.text, entry) for entry in entries]
     return [entry for _, entry in _rank(text, pairs, _MIN_SHARED)]
 
 
 def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[_Entry]:
-    """The entries that a statement replaces, best first; none if it corrects nothing, or it is
-    unclear what.
+    """The entry that a statement replaces, with its copies, best first; none if it corrects
+    nothing, or it is unclear what.
+
+    Three ways are tried in turn: the statement names what it replaces; it announces a change, and
+    an entry says the changed thing; it has the same words as an entry, and one of them negates.
 
     `said` are the original words with their introduction; empty: the same as `text`.
     """
-    said, text = said or text, pattern_of_group("reason").sub("", text)
-    pairs = [(pattern_of_group("reason").sub("", entry.text), entry) for entry in entries]
-    names = _replaced_names(said)
-    ranked = _rank(text, _affirming_pairs(text, pairs, names), _MIN_SHARED) if names else []
-    is_change = not names and has("changes", said) and not has("adds", said)
-    if not ranked and (is_change or has("contradicts", said)):
+    said = said or text
+    without_reason = pattern_of_group("reason").sub
+    text = without_reason("", text)
+    pairs = [(without_reason("", entry.text), entry) for entry in entries]
+    replaced_names = _replaced_names(said)
+    ranked: list[tuple[float, _Entry]] = []
+    if replaced_names:
+        ranked = _rank(text, _affirming_pairs(text, pairs, replaced_names), _MIN_SHARED)
+    announces_change = not replaced_names and has("changes", said) and not has("adds", said)
+    if not ranked and (announces_change or has("contradicts", said)):
         ranked = _rank_by_change(text, pairs)
     if not ranked:
-        equal = _rank(text, pairs, 1.0)
-        ranked = [(share, entry) for share, entry in equal if _is_opposite(text, entry.text)]
+        with_same_words = _rank(text, pairs, 1.0)
+        ranked = [
+            (share, entry) for share, entry in with_same_words if _is_opposite(text, entry.text)
+        ]
     return _choose_best(ranked, pairs) if ranked else []
 
 
 def _replaced_names(text: str) -> frozenset[str]:
-    """`redis` in `RabbitMQ replaces Redis`."""
+    """The stems of the names of what a statement says is replaced: `redis` in `RabbitMQ replaces
+    Redis`; empty if it names nothing.
+    """
     names: set[str] = set()
     for match in pattern_of_group("replaces").finditer(text):
         names |= subject_words(match["name"] or match["gone"] or match["failed"])
@@ -143,7 +155,9 @@ def _replaced_names(text: str) -> frozenset[str]:
 def _affirming_pairs(
     text: str, pairs: Sequence[_Pair[_Entry]], names: frozenset[str]
 ) -> list[_Pair[_Entry]]:
-    """The pairs whose text affirms one of the names, for the same use."""
+    """The pairs whose text affirms one of `names`, which the statement `text` replaces, and is about
+    the same use of it.
+    """
     return [
         (old, entry)
         for old, entry in pairs
@@ -152,8 +166,9 @@ def _affirming_pairs(
 
 
 def _rank_by_change(text: str, pairs: Sequence[_Pair[_Entry]]) -> list[tuple[float, _Entry]]:
-    """The entries that a statement about a change replaces: of the same aspect, with another value,
-    or about another program of the same kind.
+    """The entries that a statement about a change may replace, with their ranks. Those that say
+    something else of the same aspect; if there are none, those that differ from it in one value; if
+    there are none, those that name another program of the same kind.
     """
     # The clause before may be a reason: `They asked for more, the rate is 500 Hz now`.
     last_clauses: list[str] = [match[1] for match in _LAST_CLAUSE.finditer(text)]
@@ -174,21 +189,24 @@ def _rank_by_change(text: str, pairs: Sequence[_Pair[_Entry]]) -> list[tuple[flo
 def _choose_best(
     ranked: Sequence[tuple[float, _Entry]], pairs: Sequence[_Pair[_Entry]]
 ) -> list[_Entry]:
-    """The best entry with its copies; none if another one is as good."""
-    best_share: float = ranked[0][0]
+    """The first of the ranked entries with its copies among them; none if an entry that is no copy
+    has the same rank: then it is unclear which one is meant.
+    """
+    best_rank: float = ranked[0][0]
     best: _Entry = ranked[0][1]
-    chosen = {best.id, *(entry.id for _, entry in _rank(best.text, pairs, _MIN_COPY))}
-    other_shares = [share for share, entry in ranked if entry.id not in chosen]
-    return (
-        [] if best_share in other_shares else [entry for _, entry in ranked if entry.id in chosen]
-    )
+    chosen_ids = {best.id, *(entry.id for _, entry in _rank(best.text, pairs, _MIN_COPY))}
+    other_ranks = [rank for rank, entry in ranked if entry.id not in chosen_ids]
+    if best_rank in other_ranks:
+        return []
+    return [entry for _, entry in ranked if entry.id in chosen_ids]
 
 
 def _rank(
     text: str, pairs: Iterable[tuple[str, _Item]], min_share: float
 ) -> list[tuple[float, _Item]]:
-    """The items whose text shares at least the part `min_share` of the words of the shorter text,
-    best first, each with its rank.
+    """The items whose text shares with `text` at least the part `min_share` of the subject words of
+    the shorter one, each with its rank, the highest first. The rank is this share; of equal ones
+    that with more common words is higher.
     """
     words_of_text = subject_words(text)
     ranked = []
@@ -206,8 +224,8 @@ def _rank(
 
 
 def _preselect(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[tuple[str, _Item]]:
-    """The pairs that may contain any of the words: a fast preselection, as only few of 10,000 notes
-    do.
+    """Yield the pairs whose text may have one of the words, because it has its first four letters: a
+    fast selection before words are compared, as only few of 10,000 notes have one.
     """
     starts = {word[:4] for word in words}
     for item_text, item in pairs:
@@ -217,91 +235,100 @@ def _preselect(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[
 
 
 def _is_opposite(text: str, old: str) -> bool:
-    """Whether one statement negates the other: `Always squash commits`, `Don't squash commits`."""
+    """Whether one statement negates the other: they have the same subject words, and only one is
+    negative. `Always squash commits`, `Don't squash commits`.
+    """
     words = subject_words(text)
-    return (
-        bool(words)
-        and words == subject_words(old)
-        and has("negative", text) != has("negative", old)
-    )
+    if not words or words != subject_words(old):
+        return False
+    return has("negative", text) != has("negative", old)
 
 
 def _is_other_value(text: str, old: str) -> bool:
-    """Whether two statements differ in one value of their subject: `Prices are integers`, `Prices
-    are decimals`.
+    """Whether two statements begin with the same subject and then differ in a value: `Prices are
+    integers`, `Prices are decimals`. The word before the value is one of `_BEFORE_VALUE`.
     """
     beginning, new_rest, old_rest = _common_beginning(text, old)
+    if not beginning or beginning[-1] not in _BEFORE_VALUE:
+        return False
     next_words = {*new_rest[:1], *old_rest[:1]}
-    is_value = (
-        len(next_words) == 2
-        and not next_words & _RELATIONS
-        and not any(map(_PARTICIPLE.fullmatch, next_words))
-    )
-    return is_value and bool(
-        _BEFORE_VALUE & {*beginning[-1:]} and subject_words(" ".join(beginning))
-    )
+    if len(next_words) != 2 or next_words & _RELATIONS:
+        return False
+    has_participle = any(map(_PARTICIPLE.fullmatch, next_words))
+    return not has_participle and bool(subject_words(" ".join(beginning)))
 
 
 def _is_same_aspect(text: str, old: str) -> bool:
-    """Whether a statement changes what another one says."""
+    """Whether a statement may change what another one says, and both cannot hold."""
     return _may_change(text, old) and not _is_other_aspect(text, old)
 
 
 def _is_other_aspect(text: str, old: str) -> bool:
-    """Whether two statements on one subject may both hold: `Messages must name a ticket`, `Messages
-    are in German`.
+    """Whether two statements on one subject say different things of it, so that both may hold:
+    `Messages must name a ticket`, `Messages are in German`. It shows in the first words in which
+    they differ.
     """
     beginning, new_rest, old_rest = _common_beginning(text, old)
     next_words = {*new_rest[:1], *old_rest[:1]}
     common_words = (word for word in {*new_rest} & {*old_rest} if not _NUMBER.fullmatch(word))
-    is_same = bool(subject_words(" ".join(common_words))) and "of" not in next_words
-    has_relation = next_words & _RELATIONS or any(map(_PARTICIPLE.fullmatch, next_words))
+    if subject_words(" ".join(common_words)) and "of" not in next_words:
+        return False  # the rest is about the same thing, too
     # An owner may have several things: `The app has a codename`, `The app has a changelog`.
-    is_owner = beginning[-1:] in (["has"], ["have"]) and not any(map(_NUMBER.fullmatch, next_words))
-    return not is_same and bool(is_owner or (has_relation and subject_words(" ".join(beginning))))
+    names_number = any(map(_NUMBER.fullmatch, next_words))
+    if beginning[-1:] in (["has"], ["have"]) and not names_number:
+        return True
+    has_relation = bool(next_words & _RELATIONS) or any(map(_PARTICIPLE.fullmatch, next_words))
+    return has_relation and bool(subject_words(" ".join(beginning)))
 
 
 def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[str]]:
-    """The words with which both texts begin, without words that announce a change, and the
-    remaining words of each.
+    """The words with which both texts begin, the remaining words of `text`, and those of `old`.
+    Introductions, articles and words that announce a change are left out.
     """
-    words, old_words = (
-        _FRAME.findall(
-            pattern_of_group("changes").sub("", strip_introduction(statement)).casefold()
-        )
-        for statement in (text, old)
-    )
-    pairs = zip(words, old_words, strict=False)
-    beginning = [word for word, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)]
-    return beginning, words[len(beginning) :], old_words[len(beginning) :]
+    words_of_texts: list[list[str]] = []
+    for statement in (text, old):
+        plain = pattern_of_group("changes").sub("", strip_introduction(statement))
+        words_of_texts.append(_FRAME.findall(plain.casefold()))
+    words, old_words = words_of_texts
+    length = 0
+    while length < min(len(words), len(old_words)) and words[length] == old_words[length]:
+        length += 1
+    return words[:length], words[length:], old_words[length:]
 
 
 def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:
-    """Whether two statements are about the same use of the replaced thing.
+    """Whether two statements are about the same use of the thing with these names: they share
+    another word, or one of them says nothing else.
 
     `RabbitMQ replaces Redis for the job queue` and `We use Redis for the cache` are about different
     uses.
     """
     words, old_words = subject_words(text) - names, subject_words(old) - names
-    return len(words) <= 1 or not old_words or bool(words & old_words)
+    names_no_use = len(words) <= 1 or not old_words  # one word is what replaces the thing
+    return names_no_use or bool(words & old_words)
 
 
 def _find_peers(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[_Item]:
-    """The items that name another program of the same kind with the same words: `Use npm here` for
-    `Use pnpm`.
+    """Yield the items whose text has the same words, but affirms another program of the same kind
+    (`_ONE_OF`): `Use npm here` for the words of `Use pnpm`.
     """
     kinds = [kind for kind in _PEERS if words & kind]
-    for old, item in pairs if kinds else ():
+    if not kinds:
+        return
+    for old, item in pairs:
         old_words = subject_words(old)
         for kind in kinds:
-            names_other = not words & old_words & kind and _affirms(old, kind)
-            if names_other and words - kind <= old_words:
+            names_same_program = bool(words & old_words & kind)
+            has_other_words = words - kind <= old_words
+            if not names_same_program and has_other_words and _affirms(old, kind):
                 yield item
                 break
 
 
 def _may_change(text: str, old: str) -> bool:
-    """Whether two statements begin with the same word, or differ in one word that is not the first.
+    """Whether a statement may change another one: they share enough subject words, and begin with
+    the same one, or differ in one word that is not the first. In a statement about a role (`Priya
+    owns billing`) it may be the first.
 
     `The admin API listens on 9090 now` and `The API listens on 8080` do neither.
     """
@@ -312,12 +339,11 @@ def _may_change(text: str, old: str) -> bool:
     new_words, removed_words = set(words) - common_words, set(old_words) - common_words
     if len(common_words) < _MIN_REPLACED * min(len(set(words)), len(set(old_words))):
         return False
-    has_other_beginning = (
-        words[0] in new_words and old_words[0] in removed_words and not has("role", text)
-    )
-    return words[0] == old_words[0] or (
-        len(new_words) == len(removed_words) == 1 and not has_other_beginning
-    )
+    if words[0] == old_words[0]:
+        return True
+    differs_in_one_word = len(new_words) == len(removed_words) == 1
+    differs_in_first_word = words[0] in new_words and old_words[0] in removed_words
+    return differs_in_one_word and (not differs_in_first_word or has("role", text))
 
 
 def subject_words(text: str) -> frozenset[str]:
@@ -326,13 +352,17 @@ def subject_words(text: str) -> frozenset[str]:
 
 
 def _subject(text: str) -> list[str]:
-    """The stems of the words of a statement without cues, in order."""
+    """The stems of the words of a statement, in order, without introduction and cues such as
+    `always` or `use`.
+    """
     stems = find_stems(forms[0] for forms in parse_query(strip_introduction(text)).words)
     return [word for word in stems if word not in _CUE_STEMS]
 
 
 def _affirms(text: str, names: frozenset[str]) -> bool:
-    """Whether a text affirms one of these names: `never with tox` does not affirm tox."""
+    """Whether a text has one of these names before its first negative word: `never with tox` does
+    not affirm tox.
+    """
     negative = pattern_of_group("negative").search(text)
     affirmed = text[: negative.start()] if negative else text
     return bool(names & subject_words(affirmed))

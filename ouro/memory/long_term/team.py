@@ -55,9 +55,12 @@ class PromotedNote(msgspec.Struct, frozen=True):
 def _find_entry_to_share(
     editor: MemoryEditor, name: str, store: GitMemoryStore
 ) -> tuple[MemoryEntry, Note | None]:
-    """The entry with this name that can be shared, and its note, if it is one. Raises UsageError."""
+    """The entry with this name, and its note, which is None for a core line. Raises UsageError if
+    there is no such entry, it is shared already, or it holds a secret.
+    """
     entry = find_entry(editor, name)
     note = editor.notebook.find(entry.id).note if entry.kind == "note" else None
+    # A note of one branch is in the repo scope, but others recall it only on that branch.
     is_of_branch = note is not None and note.branch is not None
     if entry.scope == "repo" and not is_of_branch:
         raise UsageError(
@@ -117,8 +120,8 @@ def promote(
 def _make_shared_note(
     entry: MemoryEntry, branch_note: Note | None, note_id: str, root: Path
 ) -> Note:
-    """The note that the team gets of an entry; `branch_note`: the note of one branch that it
-    replaces.
+    """The note that the team gets of an entry, with the id `note_id`. `branch_note` is the note of
+    the entry; None for a core line. A note of the repo scope is superseded.
     """
     at = timestamp()
     entities = entities_in(entry.text)
@@ -139,8 +142,8 @@ def _make_shared_note(
 
 
 async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> None:
-    """Ask the user about their shared notes that have expired, each once; keep or archive them as
-    the user answers.
+    """Ask the user about their shared notes whose last day has passed, and keep or archive them as
+    the user answers. Each is asked about once, and at most `_MAX_ASKED` after one start.
     """
     shared = [store for store in manager.stores if store.scope == "repo" and store.is_shared]
     if not shared:
@@ -165,7 +168,9 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
 
 
 def _expired_notes_of_user(editor: MemoryEditor, cwd: Path, record: Path) -> list[Note]:
-    """The expired notes of the user, without those of the record: they were asked about."""
+    """The shared notes whose owner is the user, and whose last day has passed, without those that
+    the file `record` lists: they were asked about.
+    """
     asked_marks = _read_lines(record)
     owner = Git(cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
     today = datetime.now(UTC).date().isoformat()
@@ -180,7 +185,7 @@ def _expired_notes_of_user(editor: MemoryEditor, cwd: Path, record: Path) -> lis
 
 
 def _renew(editor: MemoryEditor, note: Note) -> None:
-    """Confirm a note for another `EXPIRY_DAYS` days."""
+    """Confirm a shared note: it expires `EXPIRY_DAYS` days from now."""
     expires = _in_days(EXPIRY_DAYS)
     renewed = replace(note, confirmed_at=timestamp(), extra={**note.extra, EXPIRES: expires})
     subject = f"Keep until {expires}: {note.text[:60]}"
@@ -202,26 +207,26 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _in_days(days: int) -> str:
-    """The day in so many days."""
+    """The day in so many days, as `2026-11-29`."""
     return (datetime.now(UTC) + timedelta(days=days)).date().isoformat()
 
 
 def _commit(git: Git, note: Note, root: Path, folder: str, branch: str) -> str:
     """Commit the file of a note on a new branch, without a working tree: what is checked out stays
-    as it is.
+    as it is. The branch begins at the default branch, if it can be found as at the remote, else at
+    HEAD. Returns the id of the commit. Raises GitError.
     """
     target_branch = default_branch(root)
-    names = (f"refs/remotes/origin/{target_branch}", f"refs/heads/{target_branch}", "HEAD")
-    candidates = (
-        git.ask("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}").strip() for name in names
-    )
-    base = next(filter(None, candidates), "")
+    base = ""
+    for name in (f"refs/remotes/origin/{target_branch}", f"refs/heads/{target_branch}", "HEAD"):
+        base = git.ask("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}").strip()
+        if base:
+            break
     subject = f"Memory: {' '.join(note.text.split())[:60]}"
     committer = git.ask("var", "GIT_COMMITTER_IDENT").strip()
     if not committer:
         raise GitError("git has no user.name and user.email")
     changes = {f"{folder}/{note.file_name}": note_text(note).encode()}
-    stream = import_stream(
-        f"refs/heads/{branch}", [base] if base else [], changes, subject, committer=committer
-    )
+    parents = [base] if base else []
+    stream = import_stream(f"refs/heads/{branch}", parents, changes, subject, committer=committer)
     return git.change("fast-import", "--quiet", stdin=stream).strip()

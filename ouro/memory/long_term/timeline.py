@@ -19,7 +19,9 @@ from ouro.memory.long_term.notes.note import find_ids, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
 
 _TIME_AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")
-_DAYS_OF_PERIOD = {"day": 1, "week": 7, "month": 30, "year": 365}
+_ALL_FILES = ("",)
+"""Stands for the names of all files; git reads an empty name as no limit."""
+_HOURS_OF_UNIT = {"hour": 1, "day": 24, "week": 7 * 24, "month": 30 * 24, "year": 365 * 24}
 
 
 class TimelineEntry(msgspec.Struct, frozen=True):
@@ -61,17 +63,19 @@ class OldFile(msgspec.Struct, frozen=True):
 
 
 def _complete_name(name: str, stores: Sequence[GitMemoryStore]) -> str:
-    """The name of a file without its ending, also from the start of a note's id. Raises
-    UsageError.
+    """The whole name of a file, without its ending, from a name that may be the start of a note's
+    id; unchanged if no file in `stores` is called so. Raises UsageError if several notes are.
     """
     existing_names: set[str] = set()
     for store in stores:
         tree = store.repository.tree(store.get_current_head())
         existing_names.update(path.removeprefix(f"{ARCHIVE}/").removesuffix(".md") for path in tree)
-    notes = [] if name in existing_names else find_ids(name, existing_names)
-    if len(notes) > 1:
-        raise UsageError(f"Several notes begin with {name}: {', '.join(notes[:4])}.")
-    return notes[0] if notes else name
+    if name in existing_names:
+        return name
+    note_ids = find_ids(name, existing_names)
+    if len(note_ids) > 1:
+        raise UsageError(f"Several notes begin with {name}: {', '.join(note_ids[:4])}.")
+    return note_ids[0] if note_ids else name
 
 
 class Timeline:
@@ -93,8 +97,8 @@ class Timeline:
         self._stores = tuple(store for store in stores if store.repository.exists)
 
     def log(self, limit: int = 50, file: str = "") -> tuple[TimelineEntry, ...]:
-        """The latest commits of all scopes, newest first; with `file` those that changed that file
-        or note.
+        """The latest commits of all scopes together, newest first, at most `limit`. With `file` only
+        those that changed that file or note.
         """
         timeline = []
         for store, names in self._names_by_store(file):
@@ -106,37 +110,37 @@ class Timeline:
         return tuple(timeline[:limit])
 
     def find(self, commit: str) -> TimelineEntry:
-        """The commit with this id or prefix; `last` is the newest of all."""
+        """The commit with this id, or the only one whose id begins so; `last`, `HEAD` and an empty
+        text stand for the newest of all. Raises UsageError.
+        """
         if commit in ("", "last", "HEAD"):
             latest = self.log(1)
             if not latest:
                 raise UsageError("Memory has no history yet.")
             return latest[0]
-        commits_by_scope = (
-            (store.scope, history.find_commit(store.repository, commit)) for store in self._stores
-        )
-        matches = [
-            TimelineEntry(scope, commit_found)
-            for scope, commit_found in commits_by_scope
-            if commit_found
-        ]
-        if len(matches) != 1:
-            problem = (
-                "Several commits of memory begin with"
-                if matches
-                else "No commit of memory is called"
+        matches: list[TimelineEntry] = []
+        for store in self._stores:
+            found = history.find_commit(store.repository, commit)
+            if found:
+                matches.append(TimelineEntry(store.scope, found))
+        if not matches:
+            raise UsageError(f"No commit of memory is called {commit}.", commands=["memory log"])
+        if len(matches) > 1:
+            raise UsageError(
+                f"Several commits of memory begin with {commit}.", commands=["memory log"]
             )
-            raise UsageError(f"{problem} {commit}.", commands=["memory log"])
         return matches[0]
 
     def changes(self, commit: str) -> MemoryDiff:
-        """What a commit changed; of the last one of a group, what the group changed."""
+        """What a commit changed; if it ends a group of commits, what the group changed."""
         entry = self.find(commit)
         base = self._bases.get(entry.commit.id, entry.commit.parent)
         return self._diff_of(self._store_of(entry.scope), base, entry.commit.id)
 
     def between(self, before: str, after: str) -> MemoryDiff:
-        """What changed from one commit to another one of the same scope."""
+        """What changed from one commit to another one of the same scope. Raises UsageError if they
+        are of different scopes.
+        """
         first, second = self.find(before), self.find(after)
         if first.scope != second.scope:
             raise UsageError(
@@ -153,12 +157,17 @@ class Timeline:
         )
 
     def since_commits(self, versions: Mapping[str, str]) -> tuple[MemoryDiff, ...]:
-        """The changes from these commits until now; a version that is not a commit is skipped."""
+        """The changes from these commits (scope -> id; empty: from the beginning) until now, scope
+        by scope, without scopes in which nothing changed. A version that is no commit is skipped.
+        """
         diffs = []
-        for store in (store for store in self._stores if store.scope in versions):
+        for store in self._stores:
+            if store.scope not in versions:
+                continue
+            before = versions[store.scope]
             with suppress(MemoryUnusable):
-                if before := versions[store.scope]:
-                    history.commit_of(store.repository, before)
+                if before:
+                    history.commit_of(store.repository, before)  # raises if it is no commit
                 diffs.append(self._diff_of(store, before, store.get_current_head()))
         return tuple(diff for diff in diffs if diff.hunks)
 
@@ -183,15 +192,18 @@ class Timeline:
         return line.commit
 
     def as_of(self, date: str, file: str = "") -> tuple[OldFile, ...]:
-        """The files at the end of a day or at a time; only `file` if given."""
+        """The files as they were at the end of a day or at a time, the core before the notes; only
+        `file` if given. A scope that had no history then is left out.
+        """
         moment = moment_of(date)
         files: list[OldFile] = []
         for store, names in self._names_by_store(file):
             for commit in history.log(store.repository, 1, before=moment):
                 tree = store.repository.tree(commit.id)
-                names_in_commit = [name for name in names if name in tree]
-                if names == ("",):  # the core first
+                if names == _ALL_FILES:
                     names_in_commit = sorted(tree, key=lambda name: (is_note_name(name), name))
+                else:
+                    names_in_commit = [name for name in names if name in tree]
                 texts = store.repository.blobs([tree[name] for name in names_in_commit])
                 files += [
                     OldFile(store.scope, name, texts[tree[name]].decode(errors="replace"), commit)
@@ -213,12 +225,18 @@ class Timeline:
         return tuple(sorted(matches, key=lambda file: -len(wanted_words & _words(file.text))))
 
     def plan_undo(self, commit: str, hunk: int = 0) -> UndoPlan:
-        """Plan the undo of a commit with its turn, or of one hunk by its number; changes nothing."""
+        """Plan the undo of a commit, and of all else that its turn wrote in any scope; or only of
+        the hunk with the number `hunk`, from 1 (0: all). Changes nothing.
+        """
         entry = self.find(commit)
         first_plan = self._plan(self._store_of(entry.scope), entry.commit, hunk)
-        others = [] if hunk else [store for store in self._stores if store.scope != entry.scope]
-        turns = [(store, commits_of_turn(store.repository, entry.commit)) for store in others]
-        also = [self._plan(store, commits[0]) for store, commits in turns if commits]
+        if hunk:
+            return first_plan
+        also: list[UndoPlan] = []
+        for store in self._stores:
+            commits = commits_of_turn(store.repository, entry.commit)
+            if store.scope != entry.scope and commits:
+                also.append(self._plan(store, commits[0]))
         return replace(first_plan, also=tuple(plan for plan in also if plan.edits))
 
     def _plan(self, store: GitMemoryStore, commit: Commit, hunk: int = 0) -> UndoPlan:
@@ -228,19 +246,17 @@ class Timeline:
         )
 
     def _diff_of(self, store: GitMemoryStore, before: str, after: str) -> MemoryDiff:
-        """The hunks of a scope between two commits."""
-        return MemoryDiff(
-            store.scope,
-            before,
-            after,
-            tuple(history.hunks_between(store.repository, before, after)),
-        )
+        """The difference of a scope between two commits."""
+        hunks = tuple(history.hunks_between(store.repository, before, after))
+        return MemoryDiff(store.scope, before, after, hunks)
 
     def _store_of(self, scope: Scope) -> GitMemoryStore:
         return next(store for store in self._stores if store.scope == scope)
 
     def _find_file(self, file: str) -> tuple[GitMemoryStore, str]:
-        """The store and the name of the only file that is called so now. Raises UsageError."""
+        """The store and the name of the only file of the last commits that is called so. Raises
+        UsageError if there is none, or one in each scope.
+        """
         matches = []
         for store, names in self._names_by_store(file):
             tree = store.repository.tree(store.get_current_head())
@@ -256,8 +272,11 @@ class Timeline:
         return matches[0]
 
     def _names_by_store(self, file: str) -> list[tuple[GitMemoryStore, tuple[str, ...]]]:
-        """The stores, each with the names that a file with this name, or a note with this id prefix,
-        may have now or earlier; without a name all files, as an empty name.
+        """The stores in which a file may be, each with the names that it may have now or earlier: a
+        note may be in the archive. `_ALL_FILES` if `file` is empty.
+
+        Args:
+            file: as `facts`, `user/facts.md`, or the start of a note's id.
         """
         scope, name = "", file
         if file.startswith(("user/", "repo/")):
@@ -265,25 +284,23 @@ class Timeline:
         stores = [store for store in self._stores if not scope or store.scope == scope]
         name = name.removeprefix(f"{ARCHIVE}/").removesuffix(".md")
         if not name:
-            return [(store, ("",)) for store in stores]
-        full = f"{_complete_name(name, stores)}.md"
-        names = (full, f"{ARCHIVE}/{full}") if is_note_name(full) else (full,)
+            return [(store, _ALL_FILES) for store in stores]
+        file_name = f"{_complete_name(name, stores)}.md"
+        names: tuple[str, ...] = (file_name,)
+        if is_note_name(file_name):
+            names = (file_name, f"{ARCHIVE}/{file_name}")
         return [(store, names) for store in stores]
 
 
 def moment_of(date: str) -> str:
-    """A date or time in the form that git reads; a day means its end. Raises UsageError if it is
-    not a date.
+    """A date or time that the user typed (`2026-11-21`, `yesterday`, `3 days ago`) in the form that
+    git reads, in local time; a day means its end. Raises UsageError if it is not a date.
     """
     words = date.strip().lower()
     now = datetime.now().astimezone()
     if ago := _TIME_AGO.fullmatch(words):
         count, unit = int(ago[1]), ago[2]
-        age = (
-            timedelta(hours=count)
-            if unit == "hour"
-            else timedelta(days=count * _DAYS_OF_PERIOD[unit])
-        )
+        age = timedelta(hours=count * _HOURS_OF_UNIT[unit])
         return (now - age).isoformat(timespec="seconds")
     if words in ("today", "yesterday"):
         day = now if words == "today" else now - timedelta(days=1)

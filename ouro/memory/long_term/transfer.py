@@ -79,8 +79,8 @@ def _core_line(line: MemoryEntry) -> str:
 
 
 def as_markdown(editor: MemoryEditor) -> str:
-    """All of memory in Markdown: core, then notes by category with chain and source, archived notes
-    last.
+    """All of memory in Markdown, scope by scope: the core, then the notes by category, each with its
+    source and earlier versions, then the archived notes. `memory import` reads it again.
     """
     entries = all_entries(editor, archived=True)
     introduction = f"Written on {timestamp()[:10]}. `ouro memory import FILE` reads it again."
@@ -94,8 +94,8 @@ def as_markdown(editor: MemoryEditor) -> str:
                 for item in entries_of_scope
                 if item.kind == "core" and item.category == category
             ]
-            lines = list(map(_core_line, core))
-            parts += [f"### {category}", "\n".join(lines)] if lines else []
+            if core:
+                parts += [f"### {category}", "\n".join(map(_core_line, core))]
         parts += _notes_as_markdown([entry for entry in entries_of_scope if entry.kind == "note"])
     return "\n\n".join(parts) + "\n"
 
@@ -120,16 +120,20 @@ def as_json(editor: MemoryEditor) -> dict[str, Any]:
 
 
 def _with_section(text: str, block: str) -> str:
-    """A file with `block` instead of the section of ouro, or at the end if it has none."""
+    """The text of a file with `block` instead of the section of ouro, or at the end if it has none.
+    An empty block removes the section.
+    """
     above, section, below = split_section(text)
     if section:
         return above + block + below
-    return f"{text.rstrip()}\n\n{block}\n".lstrip("\n") if block else text
+    if not block:
+        return text
+    return f"{text.rstrip()}\n\n{block}\n".lstrip("\n")
 
 
 def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
-    """Write the core between markers into the files that another agent reads; returns those that
-    changed.
+    """Write the core as a section of ouro into the files that another agent reads; returns the paths
+    of those that changed. What else is in them stays; an empty core removes the section.
 
     A repository whose instructions the user trusts stays trusted, because ouro wrote the change.
 
@@ -169,9 +173,9 @@ def write_for_agents(texts: Mapping[Path, str], root: Path | None) -> None:
         root: of the repository, which stays trusted if the user has trusted its instructions.
     """
     trust = TrustStore(get_trust_path())
-    was_trusted = (
-        root is not None and trust.was_trusted(root) and trust.is_trusted(root, acting_files(root))
-    )
+    was_trusted = False
+    if root is not None:
+        was_trusted = trust.was_trusted(root) and trust.is_trusted(root, acting_files(root))
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         # Others may read the instructions of a project.
@@ -184,10 +188,8 @@ def write_for_agents(texts: Mapping[Path, str], root: Path | None) -> None:
 
 
 def find_exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
-    """The files with a section of ouro that other agents read at home, in these projects and in
-    their worktrees.
-
-    Each with the root that it is below.
+    """The files with a section of ouro that other agents read: at home, in these projects and in
+    their worktrees. Returns pairs of the folder in which the agent looks, and the path of the file.
     """
     project_roots = [*projects]
     linked_worktrees: list[Path] = []
@@ -207,8 +209,8 @@ def _has_section(text: str) -> bool:
 
 
 def split_section(text: str) -> tuple[str, str, str]:
-    """The text above the section of ouro, the section (empty if there is none), and the text below
-    it.
+    """The text above the section of ouro, the section with its marks, and the text below it. Without
+    a section the whole text is above, and the others are empty.
     """
     start, last_mark = text.find(_SECTION_START), text.find(_SECTION_END)
     if not 0 <= start < last_mark:
@@ -219,15 +221,11 @@ def split_section(text: str) -> tuple[str, str, str]:
 
 def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
     """Compare memory with what an agent reads automatically: its instructions and its own memory of
-    this project.
+    this project. An entry that is in the other side's text, in the same words, is shared.
     """
     folders: dict[Scope, Path | None] = {"user": Path.home(), "repo": editor.root}
-    names = [(scope, name) for scope, name in AGENT_FILES[agent].items()]
-    paths = [
-        folder / name
-        for scope, name in (*names, *_OTHER_AGENT_FILES[agent])
-        if (folder := folders[scope])
-    ]
+    names = [*AGENT_FILES[agent].items(), *_OTHER_AGENT_FILES[agent]]
+    paths = [folder / name for scope, name in names if (folder := folders[scope])]
     if agent == "claude":
         projects = Path.home() / ".claude/projects"
         paths += [projects / claude_project_name(root) / "memory" for root in roots_of(editor)]
@@ -283,5 +281,5 @@ def _group_as_markdown(
 
 
 def roots_of(editor: MemoryEditor) -> set[Path]:
-    """The main worktree and the one in use; none without a repository."""
+    """The roots of the main worktree and of the one in use; empty without a repository."""
     return {root for root in (editor.project, editor.root) if root}
