@@ -56,10 +56,11 @@ class AgentMemory(msgspec.Struct, frozen=True):
 def find_agent_memory(
     editor: MemoryEditor, root: Path, instructions: Collection[Path]
 ) -> AgentMemory:
-    """What other agents know about a project. Writes nothing, and blocks.
+    """What other agents know about the project with this root, and an import would add. Writes
+    nothing, and blocks.
 
     Args:
-        instructions: the files that are in each prompt already.
+        instructions: the files that are in each prompt already: these are listed, and not imported.
     """
     in_use = {path.resolve() for path in instructions}
     project = claude_project_name(root)
@@ -91,11 +92,12 @@ def _count_new(editor: MemoryEditor, path: Path) -> int:
 
 
 def _files_of(path: Path, scope: Scope) -> list[Path]:
-    """A file or folder that exists; of a folder of rules in a project its files."""
+    """The path alone, which may be a folder, if it exists; for a folder of rules in a project its
+    first `_MAX_RULE_FILES` files by name.
+    """
     if scope == "repo" and path.is_dir():
-        return sorted(file for file in path.iterdir() if file.suffix in _RULE_ENDINGS)[
-            :_MAX_RULE_FILES
-        ]
+        rule_files = sorted(file for file in path.iterdir() if file.suffix in _RULE_ENDINGS)
+        return rule_files[:_MAX_RULE_FILES]
     return [path] if path.exists() else []
 
 
@@ -109,7 +111,9 @@ class ImportOffers(msgspec.Struct, frozen=True):
         return path_text(root.resolve()) in self._roots()
 
     def note(self, root: Path) -> None:
-        """Record the offer, so that it is made once."""
+        """Record that an import was offered in this project, so that it is offered once. An error is
+        logged.
+        """
         try:
             ensure_private_dir(self.path.parent)
             with lock_file(self.path.with_suffix(".lock"), _LOCK_TIMEOUT):

@@ -39,7 +39,9 @@ class SavedFile(msgspec.Struct, frozen=True):
 
 
 def open_file(editor: MemoryEditor, name: str) -> OpenedFile:
-    """The named file: `facts`, `user/facts.md`, or a note by its id; a core file need not exist."""
+    """The file with this name (`facts`, `user/facts.md`), or of the note or core line with it, as
+    for `find_entry`. A core file need not exist: its text is empty then. Raises UsageError.
+    """
     scope_name, _, file_name = name.strip().rpartition("/")
     category = file_name.removesuffix(".md")
     if category in editor.core and scope_name in ("", *editor.names):
@@ -50,32 +52,30 @@ def open_file(editor: MemoryEditor, name: str) -> OpenedFile:
 
 
 def save_file(editor: MemoryEditor, opened: OpenedFile, edited_text: str) -> SavedFile:
-    """Save an edited file: an empty one is removed; changes made meanwhile elsewhere in the file
-    stay. A note that waits for approval is accepted with the edit: the user has read all of it.
+    """Save a file of memory with the text that the user edited; an empty one is removed. Changes
+    that were made in the file meanwhile stay. If there were none, a note that waits for approval is
+    accepted with the edit: the user has read all of it.
 
-    If it cannot be saved, the hint of the UsageError names the file with the user's text.
+    If it cannot be saved, the hint of the UsageError names a file with the user's text.
     """
     if edited_text.strip() == opened.text.strip():
         return SavedFile(False)
-    edited_text = f"{edited_text.rstrip()}\n" if edited_text.strip() else ""
+    new_text = f"{edited_text.rstrip()}\n" if edited_text.strip() else ""
     try:
         current_text = editor.text(opened.scope, opened.name)
-        # If nobody changed it meanwhile, the user has read all of it.
         is_read = current_text == opened.text
         if not is_read:
-            edited_text = apply_edit(FileEdit(opened.name, opened.text, edited_text), current_text)
-        event = editor.write(
-            opened.scope,
-            {opened.name: edited_text or None},
-            f"Edit {opened.name}",
-            accepts_notes=is_read,
-        )
+            new_text = apply_edit(FileEdit(opened.name, opened.text, new_text), current_text)
+        changes = {opened.name: new_text or None}
+        subject = f"Edit {opened.name}"
+        event = editor.write(opened.scope, changes, subject, accepts_notes=is_read)
     except OuroError as error:
-        path = _keep_edited_text(opened, edited_text)
+        path = _keep_edited_text(opened, new_text)
         hint = f"{error.hint} Your text is in {tilde(path)}.".strip()
         raise UsageError(error.message, hint, error.commands) from error
-    is_note = is_note_name(opened.name) and edited_text
-    problems = parse_note(opened.name, edited_text).problems if is_note else ()
+    problems: tuple[str, ...] = ()
+    if is_note_name(opened.name) and new_text:
+        problems = parse_note(opened.name, new_text).problems
     return SavedFile(event is not None, event.undo if event else "", problems)
 
 

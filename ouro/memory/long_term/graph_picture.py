@@ -16,13 +16,15 @@ from ouro.utils.text import clean, plural
 
 _MAX_NAMES = 150
 """Entities in the graph: those that at least two notes name, the most named first."""
-_GOLDEN = math.pi * (3 - math.sqrt(5))
+_GOLDEN_ANGLE = math.pi * (3 - math.sqrt(5))
 _SPACING = 30.0
 _GAP = 120.0
 _Point = tuple[float, float]
 
 
 class GraphNode(msgspec.Struct, frozen=True):
+    """A note or an entity, as the page draws it."""
+
     id: str
     kind: str
     """`note` or `name`."""
@@ -57,6 +59,7 @@ def _named_entities(files: Iterable[NoteFile]) -> list[tuple[str, str]]:
 
 
 def _group_by_category(notes: Iterable[MemoryEntry]) -> list[list[MemoryEntry]]:
+    """The notes of each category, the categories in their order; in each sorted by id."""
     groups: dict[str, list[MemoryEntry]] = {}
     for note in sorted(notes, key=lambda note: (note.category, note.id)):
         groups.setdefault(note.category or "none", []).append(note)
@@ -64,7 +67,12 @@ def _group_by_category(notes: Iterable[MemoryEntry]) -> list[list[MemoryEntry]]:
 
 
 def picture_of(entries: Iterable[MemoryEntry], files: Sequence[NoteFile]) -> GraphPicture:
-    """Build the graph: the notes of each category as a cluster, around the shared entities."""
+    """The graph of notes: the notes of each category are a cluster, and all clusters are around the
+    entities that several notes name. Links of notes that are not in `entries` are left out.
+
+    Args:
+        files: the same notes, with their links and entities.
+    """
     notes = {entry.id: entry for entry in entries}
     names_of_notes = _named_entities(files)
     counts = Counter(entity for entity, _note in names_of_notes)
@@ -109,7 +117,7 @@ def _node_of_note(note: MemoryEntry, position: _Point) -> GraphNode:
 
 
 def _edges_between(files: Sequence[NoteFile]) -> list[tuple[str, str, str]]:
-    """The links of the notes, then the notes that they replace."""
+    """The edges (from, relationship, to) between notes: their links, then what they supersede."""
     edges: list[tuple[str, str, str]] = []
     for file in files:
         edges += ((file.note.id, edge.relationship, edge.id) for edge in file.note.related)
@@ -131,25 +139,33 @@ def html_page(picture: GraphPicture) -> str:
 
 
 def _position_groups(sizes: Sequence[int]) -> list[list[_Point]]:
-    """The positions of each group's members, in a sunflower spiral; the first group is in the
-    middle.
+    """The positions of the members of each group with these sizes, in the order of the sizes. Each
+    group is a spiral; the first one is in the middle, the others are on a circle around it, on
+    which a larger group gets a larger part.
     """
-    first, *others = [_SPACING * math.sqrt(size + 1) for size in sizes]
-    widths = [2 * radius + _GAP for radius in others]
-    distance = max(sum(widths) / (2 * math.pi), first + max(others, default=0) + _GAP)
-    angle, centres = 0.0, [(0.0, 0.0)]
+    first_radius, *radii = [_SPACING * math.sqrt(size + 1) for size in sizes]
+    widths = [2 * radius + _GAP for radius in radii]
+    # So far from the middle that the groups touch neither each other nor the first one.
+    distance = max(sum(widths) / (2 * math.pi), first_radius + max(radii, default=0) + _GAP)
+    centres = [(0.0, 0.0)]
+    angle = 0.0
     for width in widths:
-        half = width / sum(widths) * math.pi
-        centres.append((distance * math.cos(angle + half), distance * math.sin(angle + half)))
-        angle += 2 * half
+        half_angle = width / sum(widths) * math.pi
+        middle = angle + half_angle
+        centres.append((distance * math.cos(middle), distance * math.sin(middle)))
+        angle += 2 * half_angle
     return [_spiral(size, centre) for size, centre in zip(sizes, centres, strict=True)]
 
 
 def _spiral(size: int, centre: _Point) -> list[_Point]:
-    """Positions around a centre, like the seeds of a sunflower."""
+    """`size` positions around a centre, from the inside to the outside, like the seeds of a
+    sunflower: each is turned by the golden angle.
+    """
+    centre_x, centre_y = centre
     points = []
     for number in range(size):
-        radius, angle = _SPACING * math.sqrt(number + 0.5), number * _GOLDEN
-        x, y = centre[0] + radius * math.cos(angle), centre[1] + radius * math.sin(angle)
+        radius = _SPACING * math.sqrt(number + 0.5)
+        angle = number * _GOLDEN_ANGLE
+        x, y = centre_x + radius * math.cos(angle), centre_y + radius * math.sin(angle)
         points.append((round(x, 1), round(y, 1)))
     return points

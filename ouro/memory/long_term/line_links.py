@@ -20,7 +20,9 @@ _MAX_RELATED = 4
 
 
 def relate_lines(scope: ScopeMemory, notes: Sequence[MemoryEntry]) -> None:
-    """Link each line to the notes of its scope on the same subject. Blocks."""
+    """Link each core line of a scope to those of `notes` in the same scope that are in use and on
+    its subject, at most `_MAX_RELATED`. The links are saved in its record. Blocks.
+    """
     notes_of_scope = [note for note in notes if note.scope == scope.name and note.is_in_use]
     changed_records = {}
     for text, record in core_records(scope).items():
@@ -31,8 +33,8 @@ def relate_lines(scope: ScopeMemory, notes: Sequence[MemoryEntry]) -> None:
 
 
 def linked_notes(scopes: Iterable[ScopeMemory], text: str) -> dict[str, str]:
-    """The notes that are linked to the core lines which a message is about: the line of each, by
-    the id of the note. Blocks.
+    """The notes that are linked to core lines on the subject of a message, or that have an entity in
+    common with it. Returns the text of the line by the id of each note. Blocks.
     """
     lines_by_note: dict[str, str] = {}
     entities = set(entities_in(text))

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 
 class StatementPattern(NamedTuple):
+    """A row of the table."""
+
     group: str
     """What a match means: the rows of a group are alternatives."""
     language: str
@@ -26,14 +28,16 @@ class StatementPattern(NamedTuple):
 
 @cache
 def pattern_of_group(group: str) -> re.Pattern[str]:
-    """One pattern for all rows of a group."""
+    """One pattern that matches what any row of a group matches; of a group without rows, one that
+    matches nothing.
+    """
     rows = [row for row in TABLE if row.group == group]
     sources = [f"(?{'' if row.has_case else 'i'}:{row.pattern})" for row in rows]
     return re.compile("|".join(sources) or "(?!)")
 
 
 def has(group: str, text: str) -> bool:
-    """Whether a text has words of a group."""
+    """Whether the pattern of a group matches somewhere in a text."""
     return pattern_of_group(group).search(text) is not None
 
 

@@ -31,8 +31,8 @@ class ProposedText(msgspec.Struct, frozen=True):
 def propose_text(
     editor: MemoryEditor, text: str, client: str, *, is_allowed: bool = False
 ) -> ProposedText:
-    """Propose a text that another program wants to be remembered. Returns whether it is pending,
-    kept or known already, and where.
+    """Propose a text that another program wants to be remembered. Returns what became of it: known
+    already, pending until the user accepts it, or kept if the program is allowed to write.
 
     Args:
         client: the name of the program, for the user and for the commit.

@@ -57,8 +57,9 @@ class ProposedReview(msgspec.Struct, frozen=True):
 
 
 def read_comments(data: bytes) -> list[ReviewComment]:
-    """The comments in the JSON of `gh api …/pulls/N/comments` or `gh pr view --json
-    comments,reviews`; several documents may follow each other. Raises UsageError.
+    """The first `_MAX_COMMENTS` comments in the JSON of `gh api …/pulls/N/comments` or `gh pr view
+    --json comments,reviews`, without quotations and code. Replies and comments of few words are
+    left out. Raises UsageError if it is no such JSON.
     """
     comments: list[ReviewComment] = []
     for document in _decode_documents(data):
@@ -67,14 +68,16 @@ def read_comments(data: bytes) -> list[ReviewComment]:
             if not isinstance(body, str) or item.get("in_reply_to_id"):
                 continue
             text = clean(_NOT_THE_COMMENT.sub("", body[:_MAX_BODY])).strip()
+            # A script without blanks has one word: its characters are counted.
             if len(text.split()) >= _MIN_WORDS or len(text) >= 5 * _MIN_WORDS:
                 comments.append(_make_comment(item, text))
     return comments[:_MAX_COMMENTS]
 
 
 def propose_comments(editor: MemoryEditor, comments: Sequence[ReviewComment]) -> ProposedReview:
-    """Make each comment a pending note of the repository. Nothing of it is used before the user
-    accepts it. Blocks.
+    """Make each comment a pending note of the repository, or of the user if the memory of the
+    repository is off. Nothing of it is used before the user accepts it. What is remembered or
+    pending already, and a comment with a secret, is left out. Blocks.
     """
     scope: Scope = "repo" if "repo" in editor.names else "user"
     scope_memory = editor.scope(scope)
@@ -112,7 +115,9 @@ def _edit_that_adds(editor: MemoryEditor, scope: Scope, comment: ReviewComment) 
 
 
 def _decode_documents(data: bytes) -> Iterator[Any]:
-    """Yield the JSON documents that follow each other: `gh --paginate` prints one list a page."""
+    """Yield the JSON documents that follow each other, because `gh --paginate` prints one list a
+    page. Raises UsageError if it is no JSON.
+    """
     import json
 
     text = data.decode("utf-8", "replace").lstrip("\ufeff")
@@ -145,12 +150,15 @@ def _find_comments(document: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _make_comment(item: Mapping[str, Any], text: str) -> ReviewComment:
-    """A comment from its JSON, with its place and link if these can be shown."""
+    """The comment with this text, and the place, link and author in its JSON; a link that is no
+    address of the web is left out.
+    """
     user = item.get("user") or item.get("author") or {}
-    name = user.get("login", "") if isinstance(user, Mapping) else ""
+    author = user.get("login", "") if isinstance(user, Mapping) else ""
     path, line = item.get("path"), item.get("line") or item.get("original_line")
     place = one_line(clean(str(path)), 200) if path else ""
-    place = f"{place}:{line}" if place and isinstance(line, int) else place
+    if place and isinstance(line, int):
+        place = f"{place}:{line}"
     link = str(item.get("html_url") or item.get("url") or "")
     is_link = _WEB_ADDRESS.fullmatch(link) is not None
-    return ReviewComment(text, link if is_link else "", place, one_line(clean(str(name)), 60))
+    return ReviewComment(text, link if is_link else "", place, one_line(clean(str(author)), 60))

@@ -41,7 +41,7 @@ _TYPED_FILTER = re.compile(rf"(?:^|(?<=\s))({'|'.join(FILTERS)}):(?:\"([^\"]*)\"
 def make_lookup(
     stores: Sequence[GitMemoryStore], embedder: Callable[[], Embedder | None]
 ) -> Lookup:
-    """A lookup over sessions and these memories; opens nothing yet."""
+    """A lookup over all sessions and these memories; nothing is opened before it is used."""
 
     def sources() -> Sources:
         from ouro.memory.index import Sources
@@ -54,8 +54,11 @@ def make_lookup(
 def search_for(
     lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | None = None
 ) -> SearchMemory:
-    """The search function of the tool. It finds notes of the user and of this repository, and only
-    approved ones.
+    """Return the search function for the tool memory_search. It finds what was said in sessions, and
+    approved notes and core lines of the user and of this repository.
+
+    Args:
+        root: where the files that notes name are looked for; None: they are not.
     """
 
     async def search(query: str, max_hits: int, since: str) -> Sequence[CitedText]:
@@ -81,18 +84,19 @@ def search_for(
 
 
 def filters_in(line: str) -> tuple[str, dict[str, str]]:
-    """Split typed text into search words and filters: `locking since:2026-01-01 session:"the
-    parser"`.
+    """Split typed text, as `locking since:2026-01-01 session:"the parser"`, into the search words
+    and the filters: their values by the names of `FILTERS`.
     """
     filters = {name: quoted or unquoted for name, quoted, unquoted in _TYPED_FILTER.findall(line)}
-    return " ".join(_TYPED_FILTER.sub(" ", line).split()), filters
+    words = " ".join(_TYPED_FILTER.sub(" ", line).split())
+    return words, filters
 
 
 def filter_of(
     filters: Mapping[str, str], sessions: Sequence[SessionInfo], cwd: Path, index: Index
 ) -> SearchFilter:
-    """The search filter for typed filters, without notes of repositories that are not trusted.
-    Blocks.
+    """The search filter for typed filters. It finds archived notes, too, but no notes of
+    repositories that are not trusted. Blocks.
 
     Raises UsageError (`since` is not a day, or there is no such scope), SessionError and
     SearchUnavailable.
@@ -112,20 +116,21 @@ def filter_of(
         raise UsageError(
             f"There is no scope {scope}.", "`user` is yours, `repo` this repository's."
         )
+    project_path = session_id = ""
+    if project:
+        project_path = path_text((cwd / Path(project).expanduser()).resolve())
+    if session:
+        session_id = find_session(sessions, session, same_project(str(cwd.resolve()))).id
+    repositories = Graph(index).projects()
+    trusted = [name for name in repositories if is_memory_trusted(Path(name), cwd)]
     return SearchFilter(
         since=since,
         scope=scope,
         category=category,
-        project=path_text((cwd / Path(project).expanduser()).resolve()) if project else "",
-        session=find_session(sessions, session, same_project(str(cwd.resolve()))).id
-        if session
-        else "",
+        project=project_path,
+        session=session_id,
         archived=True,
-        notes_of=tuple(
-            repository
-            for repository in Graph(index).projects()
-            if is_memory_trusted(Path(repository), cwd)
-        ),
+        notes_of=tuple(trusted),
     )
 
 
@@ -138,10 +143,12 @@ def is_memory_trusted(project: Path, cwd: Path) -> bool:
     from ouro.memory.index import project_of
     from ouro.memory.long_term.git.memory_folders import repo_folder
 
-    here = find_root(cwd)
-    is_here = path_text(project) == project_of(repo_folder(here))
-    files = acting_files(here, cwd) if is_here else acting_files(project)
-    return TrustStore(get_trust_path()).is_trusted(here if is_here else project, files)
+    trust = TrustStore(get_trust_path())
+    root = find_root(cwd)
+    is_same_project = path_text(project) == project_of(repo_folder(root))
+    if is_same_project:
+        return trust.is_trusted(root, acting_files(root, cwd))
+    return trust.is_trusted(project, acting_files(project))
 
 
 def untrusted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
@@ -153,83 +160,83 @@ def untrusted_files(scopes: Iterable[ScopeMemory]) -> frozenset[str]:
 
 
 def is_weak(hit: MemoryHit) -> bool:
-    """Whether a hit has no word of the query, no day that it names, and a meaning that is not near
-    either.
+    """Whether a hit has no word of the query, is of no day that it names, and is not near in
+    meaning.
     """
-    parts = hit.parts
-    return (
-        not parts.get("words") and not parts.get("days") and parts.get("vectors", 0.0) < MIN_COSINE
-    )
+    has_words_or_day = bool(hit.parts.get("words") or hit.parts.get("days"))
+    return not has_words_or_day and hit.parts.get("vectors", 0.0) < MIN_COSINE
 
 
 def source_of(hit: MemoryHit, badges: Sequence[str] = ()) -> str:
-    """The source of a hit on one line: scope, category, date, file, badges."""
+    """The source of a hit in one line. Of a core line or a note: scope, category, day, file and
+    badges; of a message or output: session, minute, number, speaker and project.
+    """
     scope_and_category = f"({', '.join(filter(None, (hit.scope, hit.category)))})"
     if hit.kind == "core":
-        parts = [
+        fields = [
             f"core memory {scope_and_category}",
             hit.at[:10],
             f"{tilde(Path(hit.path))}, line {hit.number}",
             *badges,
         ]
     elif hit.kind == "note":
-        learned_in = (
-            f"learned in session {hit.session[:8]}, turn {hit.number}" if hit.session else ""
-        )
-        parts = [
-            f"note {hit.id} {scope_and_category}",
-            hit.at[:10],
-            learned_in,
-            tilde(Path(hit.path)),
-            *badges,
-        ]
+        fields = [f"note {hit.id} {scope_and_category}", hit.at[:10]]
+        if hit.session:
+            fields.append(f"learned in session {hit.session[:8]}, turn {hit.number}")
+        fields += [tilde(Path(hit.path)), *badges]
     else:
         speaker = f"said by {hit.role}" if hit.kind == "message" else f"output of {hit.role}"
         title = f"“{hit.title}”" if hit.title else "without a title"
         minute = hit.at[:16].replace("T", " ")
-        parts = [f"session {hit.session[:8]} {title}", minute, f"message {hit.number}, {speaker}"]
-        parts.append(hit.project and tilde(Path(hit.project)))
-    return clean(" · ".join(filter(None, parts))).replace("\n", " ")
+        fields = [f"session {hit.session[:8]} {title}", minute, f"message {hit.number}, {speaker}"]
+        if hit.project:
+            fields.append(tilde(Path(hit.project)))
+    return clean(" · ".join(filter(None, fields))).replace("\n", " ")
 
 
 def opening_of(hit: MemoryHit, *, in_session: bool) -> str:
-    """The command that opens a hit: a slash command in a session, else a command line."""
+    """The command that opens the session, core line or note of a hit: a slash command if
+    `in_session`, else a command line.
+    """
     if hit.kind in ("message", "output"):
         return f"/resume {hit.session[:8]}" if in_session else f"ouro --resume {hit.session[:8]}"
     name = f"{hit.scope}/{hit.id}" if hit.kind == "core" else hit.id
-    return f"{'/' if in_session else 'ouro '}memory show {name}"
+    return f"/memory show {name}" if in_session else f"ouro memory show {name}"
 
 
 def with_badges(
     index: Index, hits: Sequence[MemoryHit], root: Path, untrusted: Collection[str] = ()
 ) -> list[tuple[MemoryHit, tuple[str, ...]]]:
-    """Each hit with its badges, the most important first; none for a current note that never
-    changed. Blocks.
+    """Each hit with its badges, the most important first; empty for a current note that never
+    changed. Raises SearchUnavailable. Blocks.
 
-    The files that user notes name are looked for in `root`; `untrusted` files have unapproved
-    changes. Raises SearchUnavailable.
+    Args:
+        root: where the files that notes of the user name are looked for.
+        untrusted: the paths of files with unapproved changes.
     """
     from ouro.memory.index import Graph
     from ouro.memory.long_term.notes.validity import Anchors
 
-    graph, anchors = (
-        Graph(index),
-        cache(lambda project: Anchors(text_path(project) if project else root)),
-    )
+    graph = Graph(index)
+
+    @cache
+    def anchors_in(project: str) -> Anchors:
+        return Anchors(text_path(project) if project else root)
+
     hits_with_badges = []
     for hit in hits:
         badges = ["not approved"] if hit.path in untrusted else []
         if hit.kind == "note":
             badges += _note_badges(graph, hit)
-            if stale := anchors(hit.project).changed_paths(graph.anchors_of(hit.path)):
+            if stale := anchors_in(hit.project).changed_paths(graph.anchors_of(hit.path)):
                 badges.append(f"may be out of date: {', '.join(stale)} changed")
         hits_with_badges.append((hit, tuple(badges)))
     return hits_with_badges
 
 
 def _note_badges(graph: Graph, hit: MemoryHit) -> list[str]:
-    """What a hit that is a note needs beside it: what replaced or contradicts it, and where it
-    holds.
+    """The badges of a note by the index: that it was replaced or changed, what contradicts it, that
+    it is archived, and on which branch it was learned.
     """
     chain = graph.chain(hit.id)
     latest_id = chain[-1] if chain else hit.id

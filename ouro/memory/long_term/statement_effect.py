@@ -59,8 +59,12 @@ def open_statement(
     near_ids: Sequence[str] = (),
     without: Collection[str] = (),
 ) -> OpenStatement | None:
-    """A statement with the entries near to it, first those of `near_ids` (a search by meaning); None
-    if rules are sure what it does. Entries with a text of `without` are left out. Blocks.
+    """What a model is to be asked about a statement, with the entries near to it. None if the rules
+    are sure what it does to them, or there are none, and they are sure of its scope. Blocks.
+
+    Args:
+        near_ids: entries that a search by meaning found.
+        without: texts of entries that are left out.
     """
     placement = place(clean_text(text), editor.names)
     all_of_memory = all_entries(editor, sources=False)
@@ -68,7 +72,9 @@ def open_statement(
     is_known = find_same(placement.text, entries) or find_replaced(
         placement.text, entries, placement.said
     )
-    near_entries = () if is_known else tuple(nearest_entries(placement.text, entries, near_ids))
+    near_entries: tuple[MemoryEntry, ...] = ()
+    if not is_known:
+        near_entries = tuple(nearest_entries(placement.text, entries, near_ids))
     if not near_entries and placement.is_sure:
         return None
     doubtful = find_doubtful(editor, text) if near_entries else None
@@ -78,21 +84,20 @@ def open_statement(
 async def ask_effect(
     question: MeaningQuestion, statement: OpenStatement, scopes: Sequence[Scope]
 ) -> StatementEffect | None:
-    """What a model says that a statement does; None if it cannot be asked, or answers too late."""
+    """What a model says that a statement does; None without a usable answer within `ASK_TIMEOUT`. A
+    failure is logged. `scopes` are those in use.
+    """
     from ouro.memory.long_term.capture.operations import OperationLimits
     from ouro.memory.long_term.notes.note import Note
 
-    notes = [
-        Note(
-            id=entry.id,
-            text=entry.text,
-            scope=entry.scope,
-            category=note_category(entry.text, entry.category, entry.scope)
-            if entry.kind == "core"
-            else entry.category,
+    notes: list[Note] = []
+    for near_entry in statement.near:
+        category = near_entry.category
+        if near_entry.kind == "core":
+            category = note_category(near_entry.text, category, near_entry.scope)
+        notes.append(
+            Note(id=near_entry.id, text=near_entry.text, scope=near_entry.scope, category=category)
         )
-        for entry in statement.near
-    ]
     limits = OperationLimits(notes, question.categories, scopes)
     try:
         async with asyncio.timeout(ASK_TIMEOUT):
@@ -110,22 +115,24 @@ async def ask_effect(
 
 
 def _choose_rewritten(statement: str, rewritten: str, old_text: str) -> str:
-    """The rewritten text if it keeps words of the old entry that the statement has not; else empty."""
+    """The text as a model rewrote it, if it keeps words of the old entry that the statement has not;
+    else empty: the statement says all of it.
+    """
     words_of_old = subject_words(rewritten) & subject_words(old_text)
-    return rewritten if words_of_old - subject_words(statement) else ""
+    kept_words = words_of_old - subject_words(statement)
+    return rewritten if kept_words else ""
 
 
 def nearest_entries(
     text: str, entries: Sequence[MemoryEntry], near_ids: Sequence[str] = ()
 ) -> list[MemoryEntry]:
-    """At most `MAX_NEAR` entries: those of `near_ids`, those with the most common words, and others
-    while there is room: they may say it in another language, or with other words.
+    """At most `MAX_NEAR` entries to compare a text with. First those of `near_ids` and those with
+    several words in common, sorted by the number of these; then others while there is room: they
+    may say it in another language, or with other words.
     """
     words = word_starts(text)
-    common_words = {entry.id: len(words & word_starts(entry.text)) for entry in entries}
-    by_words = sorted(entries, key=lambda entry: -common_words[entry.id])
-    of_near_ids = [entry for entry in entries if entry.id in near_ids]
-    best = [entry for entry in by_words if common_words[entry.id] > 1 or entry in of_near_ids]
-    ordered = dict.fromkeys(entry.id for entry in (*best, *of_near_ids, *by_words))
-    entries_by_id = {entry.id: entry for entry in entries}
-    return [entries_by_id[entry_id] for entry_id in ordered][:MAX_NEAR]
+    common_count = {entry.id: len(words & word_starts(entry.text)) for entry in entries}
+    by_words = sorted(entries, key=lambda entry: -common_count[entry.id])
+    near = [entry for entry in by_words if common_count[entry.id] > 1 or entry.id in near_ids]
+    distinct = {entry.id: entry for entry in (*near, *by_words)}
+    return list(distinct.values())[:MAX_NEAR]

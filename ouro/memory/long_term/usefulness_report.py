@@ -55,17 +55,21 @@ class UsefulnessReport(msgspec.Struct, frozen=True):
     rows: tuple[ReportRow, ...]
 
     def share(self, problem: str) -> float:
-        """The share of entries with a problem, or of `junk`, from 0 to 1."""
-        has_problem = [
-            row.is_junk if problem == "junk" else problem in row.problems for row in self.rows
-        ]
-        count = sum(has_problem)
-        return count / len(self.rows) if self.rows else 0.0
+        """The share of entries with this problem, from 0 to 1; for `junk` of those that are junk. 0
+        without entries.
+        """
+        if not self.rows:
+            return 0.0
+        if problem == "junk":
+            rows = [row for row in self.rows if row.is_junk]
+        else:
+            rows = [row for row in self.rows if problem in row.problems]
+        return len(rows) / len(self.rows)
 
 
 def report_usefulness(editor: MemoryEditor, counts: RecallCounts) -> UsefulnessReport:
-    """A row for each entry in use with its `counts` in the recall log, those that were used most
-    often first. Blocks.
+    """The report with a row for each entry in use, those that were used most often first. `counts`
+    are those of the recall log. Blocks.
     """
     records: dict[tuple[str, str], CoreRecord] = {}
     for scope in editor.scopes:
@@ -92,14 +96,15 @@ def _make_row(
     *,
     is_duplicate: bool,
 ) -> ReportRow:
-    """The row of an entry that is some days old; `record` is that of a core line."""
+    """The row of an entry that is `days` old. `record` is that of a core line; None for a note."""
     # The id of a core line is its place; the recall log counts by the record, which stays the same.
     log_id = record.id if record else entry.id
     # A check of an anchored file counts half. The report has whole turns, rounded down.
     sent, used = int(counts.judged.get(log_id, 0)), int(counts.used.get(log_id, 0))
     obeyed, broken = _verdicts(counts.use_of(log_id))
     problems = [badge for badge in ("stale", "contradicted") if badge in entry.badges]
-    problems += ["duplicate"] if is_duplicate else []
+    if is_duplicate:
+        problems.append("duplicate")
     problems += _problems_of_use(sent, used, days)
     return ReportRow(
         id=entry.id,
@@ -126,9 +131,12 @@ def _times_corrected(entry: MemoryEntry, record: CoreRecord | None) -> int:
 
 
 def _verdicts(use: WeekUse) -> tuple[int | None, int | None]:
-    """How often it was obeyed and broken; None: no turn could be judged."""
-    is_judged = use.obeyed or use.broken
-    return (int(use.obeyed), int(use.broken)) if is_judged else (None, None)
+    """In how many turns an entry was obeyed, and in how many it was broken; both None if no turn
+    could be judged.
+    """
+    if not use.obeyed and not use.broken:
+        return None, None
+    return int(use.obeyed), int(use.broken)
 
 
 def _weeks_of(counts: RecallCounts, key: str) -> dict[str, WeekUse]:
@@ -137,7 +145,9 @@ def _weeks_of(counts: RecallCounts, key: str) -> dict[str, WeekUse]:
 
 
 def _problems_of_use(sent: int, used: int, days: float) -> list[str]:
-    """`never sent` or `never used`, of an entry that had enough days and turns; else nothing."""
+    """`never sent` or `never used` if that is true of an entry, as a list. Empty for one that was
+    used, and for one that is too new or was sent in too few turns to say so.
+    """
     if used or days < _MIN_DAYS:
         return []
     if not sent:
@@ -146,12 +156,15 @@ def _problems_of_use(sent: int, used: int, days: float) -> list[str]:
 
 
 def _find_duplicates(entries: Sequence[MemoryEntry]) -> set[str]:
-    """The ids of entries that have the words, or all subject words, of one before them."""
-    seen_keys: set[object] = set()
-    duplicate_ids = set()
+    """The ids of entries that have the same words, or the same subject words, as one before them."""
+    seen_texts: set[str] = set()
+    seen_subjects: set[frozenset[str]] = set()
+    duplicate_ids: set[str] = set()
     for entry in entries:
-        keys = {fold_words(entry.text), subject_words(entry.text) or entry.id}
-        if not seen_keys.isdisjoint(keys):
+        text, subject = fold_words(entry.text), subject_words(entry.text)
+        if text in seen_texts or subject in seen_subjects:
             duplicate_ids.add(entry.id)
-        seen_keys |= keys
+        seen_texts.add(text)
+        if subject:
+            seen_subjects.add(subject)
     return duplicate_ids
