@@ -52,9 +52,12 @@ async def run(
     yes: bool,
 ) -> Answer:
     """Run the tasks of a file, or one prompt in each of many repositories, and show the results. A
-    task that has a result in the folder of the state is not run again.
+    task that has a result in the folder of the state is not run again. All arguments are flags of
+    the command line; these are not clear by their names:
 
     Args:
+        repos: the file that lists the repositories for the prompt.
+        mirror: where repositories that SWE-bench names are.
         on, env: the workers of Dask that run the tasks, and variables that these must have.
         again: run also the tasks that have failed.
         dry_run: only list the tasks.
@@ -409,6 +412,7 @@ class _LineProgress:
         """Do nothing: a log shows only the tasks that ended."""
 
     def ended(self, result: TaskResult) -> None:
+        """Print how a task ended, with its cost and time, and why it did not succeed."""
         text = f"{result.id}: {result.outcome}, {dollars(result.cost) or 'cost unknown'}"
         why = "" if result.is_done else f" ({reason(result)})"
         # A warning goes to standard error: standard output is for the results.
@@ -443,6 +447,7 @@ class _TableProgress:
         self._running[task.id] = time.monotonic()
 
     def ended(self, result: TaskResult) -> None:
+        """Record the result of a task for the next time that the table is drawn."""
         self._running.pop(result.id, None)
         self._last.append(result)
         self._ended_count += 1

@@ -85,7 +85,8 @@ async def tag(context: SessionContext, words: str) -> Answer:
     else:
         labels.tag(*read_tags(words))
     tags = " ".join(f"#{tag}" for tag in labels.tags) or "no tags"
-    return Answer(labels.tags, [line(f"{tags}{', pinned' if labels.pinned else ''}")])
+    pinned = ", pinned" if labels.pinned else ""
+    return Answer(labels.tags, [line(f"{tags}{pinned}")])
 
 
 async def transcript(context: SessionContext) -> None:
@@ -109,10 +110,8 @@ async def exit_(context: SessionContext) -> None:
     if running:
         titles = ", ".join(one_line(task.title)[:40] for task in running[:3])
         choices = [Choice("leave", "end them and leave"), Choice("stay", "stay")]
-        title = (
-            f"{plural(len(running), 'background task')} still"
-            f" {'runs' if len(running) == 1 else 'run'}: {titles}"
-        )
+        verb = "runs" if len(running) == 1 else "run"
+        title = f"{plural(len(running), 'background task')} still {verb}: {titles}"
         if await context.choose(title, choices) != "leave":
             return
     context.front_end.leave()
@@ -221,8 +220,11 @@ def _transcript_blocks(whole: WholeSession) -> Iterator[str]:
     for message in messages:
         replies |= {reply.call_id: reply for reply in message.parts_of(ToolReply)}
     for message in messages:
-        if message.role != "tool" and (text := clean(message.text).strip()):
-            yield f"**Task**: {escape(text)}" if message.role == "user" else escape(text)
+        text = clean(message.text).strip()
+        if text and message.role == "user":
+            yield f"**Task**: {escape(text)}"
+        elif text and message.role != "tool":
+            yield escape(text)
         lines = [_call_line(call, replies.get(call.id)) for call in message.tool_calls]
         if lines:
             yield "\n".join(lines)

@@ -33,7 +33,8 @@ def code_blocks(markdown: str) -> list[CodeBlock]:
 
 
 async def copy(context: SessionContext, what: str) -> Answer | None:
-    """Copy an answer or message; if it has code, the user chooses the whole or one of its blocks.
+    """Copy an answer or message; if it has code, the user chooses the whole or one of its blocks. None
+    if they cancel.
 
     Args:
         what: empty for the last answer, a number N for the Nth answer from the end, `code` for a

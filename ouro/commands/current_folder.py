@@ -180,8 +180,8 @@ class Folder:
     def search(
         self, progress: Progress | None = None, *, words_only: bool = False
     ) -> Iterator[Search]:
-        """Update the index and open a search over it; with vectors if an embedding model is
-        configured, unless `words_only`.
+        """Update the index and open a search over it for a `with` block; with vectors if an embedding
+        model is configured, unless `words_only`. `progress` is called with the files that are done.
         """
         with self.index() as index:
             index.update(self.sources(index), progress)

@@ -127,6 +127,7 @@ def _packages() -> list[str]:
 
 
 def _version(name: str) -> str:
+    """The installed version of a package, or that it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -155,8 +156,9 @@ def mask_report(text: str, cwd: Path) -> str:
     text = _NETWORK_ADDRESS.sub(lambda match: f"{match[1]}(address)", text)
     root = find_root(cwd)
     mark_of_path = {str(get_home()): "OURO_HOME", str(cwd): "FOLDER", str(root): "PROJECT"}
-    mark_of_path |= {str(Path.home()): "~"}
-    # The longest first: a folder is inside of another one.
+    mark_of_path[str(Path.home())] = "~"
+    # If two of these are the same folder, the later mark counts. The longest path is replaced
+    # first, as it may be inside of another one.
     for path, mark in sorted(mark_of_path.items(), key=lambda item: -len(item[0])):
         if path != "/":
             text = text.replace(path, mark)
@@ -171,6 +173,7 @@ def mask_report(text: str, cwd: Path) -> str:
 
 
 def _user_name() -> str:
+    """The name of the user in the system; empty if it has none."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # no such user, as in a container

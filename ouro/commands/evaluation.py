@@ -176,6 +176,7 @@ def _task_rows(
 
 
 def _arm_title(arm: tuple[str, str]) -> str:
+    """The name of an arm (model, use of memory) for users; an empty model is the default one."""
     model, memory = arm
     name = model or "default model"
     return name if memory == "none" else f"{name} with memory"
@@ -197,6 +198,7 @@ def _page(evaluation: Evaluation, results: dict[str, TaskResult]) -> Iterator[st
 
 
 def _html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yields a table as lines of HTML, a row each; the texts of the cells are escaped."""
     yield '<div class="wide"><table><tr>' + "".join(f"<th>{escape(cell)}" for cell in head) + "\n"
     for row in rows:
         yield "<tr>" + "".join(f"<td>{escape(cell)}" for cell in row) + "\n"

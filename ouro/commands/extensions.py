@@ -234,6 +234,7 @@ async def add_plugin(context: ShellContext, source: str, path: str, ref: str, ye
 
 
 async def list_plugins(_context: ShellContext) -> Answer:
+    """List the installed plugins with version and source."""
     plugins = extensions.installed_plugins()
     rows = [
         (name, plugin.version or "-", _plugin_source(plugin)) for name, plugin in plugins.items()

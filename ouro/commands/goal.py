@@ -30,7 +30,8 @@ MIN_SECONDS = 10.0
 
 async def goal(context: SessionContext, condition: str, **caps: Any) -> Answer | None:
     """Show the goal if the condition is empty. The words `pause`, `resume` and CLEAR_WORDS pause,
-    resume and end it; another condition sets a new goal.
+    resume and end it; another condition sets a new goal. None if a goal begins or continues, as
+    the transcript then shows it.
     """
     session, word = context.session, condition.strip().lower()
     pursuit = session.background.standing.goal

@@ -28,12 +28,13 @@ async def handoff(context: SessionContext, agent: Agent) -> Answer:
     session = context.session
     whole = await session.transcript.whole()
     copy = await asyncio.to_thread(_write, whole, agent)
-    messages = sum(len(message.parts) > 0 for message in session.transcript.messages())
+    message_count = len([message for message in session.transcript.messages() if message.parts])
     size = byte_size(sum(len(text.encode()) for text in copy.lines))
     name = _PROGRAMS[agent]
     view: View = [
         line(
-            f"{name} has {plural(messages, 'message')} of this session ({size}): {tilde(copy.path)}"
+            f"{name} has {plural(message_count, 'message')} of this session ({size}):"
+            f" {tilde(copy.path)}"
         ),
         line("Continue there, in the same folder: ", CodeSpan(copy.command)),
         line(
@@ -48,7 +49,7 @@ async def handoff(context: SessionContext, agent: Agent) -> Answer:
     receipt = {
         "agent": agent,
         "file": str(copy.path),
-        "messages": messages,
+        "messages": message_count,
         "command": copy.command,
     }
     return Answer(receipt, view)

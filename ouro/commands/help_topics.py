@@ -29,7 +29,7 @@ def page_files() -> Mapping[str, Path]:
     folder = _INSTALLED_PAGES if _INSTALLED_PAGES.is_dir() else _REPOSITORY_PAGES
     files = {path.stem: path for path in sorted(folder.glob("*.md"))}
     for_users = {name: path for name, path in files.items() if name not in _PAGES_FOR_DEVELOPERS}
-    return for_users | files
+    return for_users | files  # the names that are in both stay at the front
 
 
 def page_text(topic: str) -> str:

@@ -73,7 +73,8 @@ def _table(title: str, rows: Iterable[tuple[str, str]]) -> str:
 
 async def show_help(context: SessionContext, topic: str) -> Answer | None:
     """Show all commands and keys if the topic is empty; else the command, the page or the setting of
-    that name. A topic that is a command is not looked for among the pages and settings.
+    that name. A topic that is a command is not looked for among the pages and settings. None if a
+    page was shown, which a screen shows on its own.
     """
     session, word = context.session, topic.removeprefix("/")
     if not topic:
@@ -137,6 +138,7 @@ async def theme(context: SessionContext, name: str) -> None:
 
 
 async def vim(context: SessionContext) -> None:
+    """Change between the keys of Vim and of Emacs in the prompt, and show which they are now."""
     editing = context.front_end.toggle_vim()
     context.front_end.say(
         f"The prompt has the keys of {editing.capitalize()}. `tui.editing: {editing}` in the"

@@ -103,7 +103,9 @@ async def diff(context: SessionContext, since: str) -> None:
         hint = "" if since else " `/diff session` shows what changed since it began."
         context.show([Markdown(f"No changes since {shown.since}.{hint}")])
         return
-    text = await context.session.rewind.diff(int(since)) if since.isdecimal() else shown.text
+    text = shown.text
+    if since.isdecimal():
+        text = await context.session.rewind.diff(int(since))
     if len(text) > MAX_DIFF:
         text = f"{text[:MAX_DIFF]}\n… cut: the diff is too large"
     context.show([Quote(text, "diff")])

@@ -103,6 +103,7 @@ async def test(context: ActionContext, server: str) -> Answer:
 
 
 async def log(context: ActionContext, server: str) -> Answer:
+    """Show what a server has printed and logged. Raises UsageError if there is no such server."""
     async with context.servers() as servers:
         lines = list(_find_server(servers, server).log)
         return Answer(lines, _quote(lines) or [line(f"{server} has logged nothing.")])

@@ -50,7 +50,8 @@ async def log(context: ActionContext, file: str, limit: int) -> Answer:
         )
         for entry in entries
     ]
-    empty_note = line(f"There are no commits{f' of {file}' if file else ''} yet.", level="error")
+    of_file = f" of {file}" if file else ""
+    empty_note = line(f"There are no commits{of_file} yet.", level="error")
     return Answer(entries, table(rows) or [empty_note], 0 if entries else 1)
 
 
@@ -105,6 +106,7 @@ def _find_changes(commits: Sequence[str], since: str, memory: MemoryAccess) -> S
 
 async def blame(context: ActionContext, file: str, number: int, opened: int) -> Answer | None:
     """Show the commit of each line of a file; with a line number, the turn that this line came from.
+    None if a session has shown the turn already.
 
     Args:
         number: the line number from 1, or 0.
@@ -142,7 +144,9 @@ def _origin_of_line(memory: MemoryAccess, file: str, number: int) -> Commit:
 
 
 async def evidence(context: ActionContext, what: str) -> Answer | None:
-    """Show the turn that a commit, a note or a file came from. Raises UsageError if it is not known."""
+    """Show the turn that a commit, a note or a file came from. None if a session has shown it already.
+    Raises UsageError if it is not known.
+    """
     commit = await context.memory(lambda memory: _commit_of(memory, what))
     return await _show_turn(context, commit)
 
@@ -166,7 +170,8 @@ def _commit_of(memory: MemoryAccess, what: str) -> Commit:
 
 
 async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
-    """Show what memory put into the prompt of a turn: core files and recalled notes.
+    """Show what memory put into the prompt of a turn: core files and recalled notes. None if a session
+    has shown it already.
 
     Args:
         turn: its number; 0 for the last one, which the user is not offered to open.

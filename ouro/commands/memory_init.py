@@ -74,6 +74,7 @@ async def _ask_all(context: SessionContext) -> tuple[list[str], bool]:
 
 
 async def _remember(context: SessionContext, text: str) -> View:
+    """Remember a text about the user; returns what is shown of that."""
     from ouro.commands.memory_remember import remember
 
     return (await remember(context, text, "user")).view

@@ -45,8 +45,9 @@ async def check(context: ShellContext) -> Answer:
         unused_scopes = [store.scope for store in stores if store.scope not in editor.names]
     rows: list[tuple[str, ...]] = []
     for finding in findings:
-        rows += [(_MARK_OF_LEVEL[finding.level], finding.where, finding.what)]
-        rows += [("", "", finding.advice)] if finding.advice else []
+        rows.append((_MARK_OF_LEVEL[finding.level], finding.where, finding.what))
+        if finding.advice:
+            rows.append(("", "", finding.advice))
     rows += [("!", scope, "off here, or not readable: ouro memory on") for scope in unused_scopes]
     exit_code = int(any(finding.level == "problem" for finding in findings))
     return Answer({"findings": findings, "off": unused_scopes}, table(rows), exit_code)
@@ -106,8 +107,8 @@ async def _consolidate_core(
 async def crystallize(
     context: ActionContext, age: str, days: int, every: bool, yes: bool
 ) -> Answer | None:
-    """Let a model read old sessions of this folder, and remember what is worth it. A session that was
-    read before is skipped.
+    """Let a model read old sessions of this folder, after a question, and remember what is worth it. A
+    session that was read before is skipped. Returns what was remembered, proposed and refused.
 
     Args:
         age: the least age of a session in days, or `all`; empty: `days`, as the flag passes it.

@@ -167,7 +167,9 @@ async def _choose_replaced_id(
 
 
 async def _ask_scope(context: ActionContext, words: str) -> Scope:
-    """Ask whether a statement holds only here. Raises _UndecidedError if the user cancels."""
+    """Ask where a statement holds: in this project (`repo`) or everywhere (`user`). Raises
+    _UndecidedError if the user cancels.
+    """
     chosen = await context.choose(f"Where does this hold?\n{one_line(words, 100)}", _SCOPE_CHOICES)
     if chosen is None:
         raise _UndecidedError
@@ -176,7 +178,7 @@ async def _ask_scope(context: ActionContext, words: str) -> Scope:
 
 async def _keep_for_later(context: ActionContext, words: str, scope: Scope | None) -> Answer:
     """Save a statement as pending, because the user did not decide. The answer names the commands that
-    accept and reject it.
+    accept and reject it. Without a scope (None), rules choose it.
     """
     proposal = await context.memory(
         lambda memory: long_term.keep_for_later(memory.editor, words, scope), reports=False

@@ -75,6 +75,7 @@ def _run_gh(words: Sequence[str], number: int, cwd: Path) -> bytes:
 
 
 def _read_comments_file(path: Path) -> bytes:
+    """The content of a regular file, at most _MAX_JSON bytes. Raises UsageError."""
     try:
         with open_regular(path) as file:
             return file.read(_MAX_JSON)

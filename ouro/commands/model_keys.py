@@ -44,7 +44,9 @@ async def login(context: ShellContext, name: str) -> Answer | None:
 
 
 async def logout(_context: ShellContext, name: str) -> Answer:
-    """Delete a key from the keyring of the system. The exit code is 1 if it had none."""
+    """Delete a key from the keyring of the system; models.yaml then does not name the keyring any
+    more. The exit code is 1 if the keyring had no such key.
+    """
     entry_name, title = _find_key_entry(name)
     account = entry_name.removesuffix("/*")
     was_deleted = await asyncio.to_thread(llm.delete_key, account)

@@ -23,7 +23,8 @@ _CARRY_OUT_CHOICES = (Choice("ask", CARRY_OUT_ASKING), Choice("edit", CARRY_OUT_
 
 
 async def plans(context: SessionContext, words: str) -> Answer | None:
-    """Let the user choose one of the plans, and what to do with it. Without a user, list them.
+    """Let the user choose one of the plans, and what to do with it; then None is returned. Without a
+    user, list them.
 
     Args:
         words: only plans that have all of them in their title or file name; empty for all plans.

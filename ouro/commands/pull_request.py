@@ -70,7 +70,7 @@ class PullRequestCheck(msgspec.Struct, frozen=True):
 
 
 async def pr(context: SessionContext, words: str) -> Answer | None:
-    """Show the pull request of the branch with its checks.
+    """Show the pull request of the branch with its checks. None if the agent is to open one.
 
     Args:
         words: empty to show it; `follow` to wait for its checks in the background; `open` to let

@@ -11,6 +11,7 @@ from ouro.errors import UsageError
 from ouro.utils.text import one_line
 
 if TYPE_CHECKING:
+    from ouro.commands.render import View
     from ouro.session import TurnQueue
 
 _USAGE = "Usage: /queue [edit N | up N | down N | remove N | clear]"
@@ -67,10 +68,10 @@ def _parse_position(messages: TurnQueue, number: str) -> int:
 
 def _list_answer(messages: TurnQueue) -> Answer:
     """The numbered messages that wait; an arrow marks those that steer the running turn."""
-    steering = len(messages.steering)
     waiting = messages.waiting
-    lines = [
-        line(f"{number}. {'→ ' if number <= steering else ''}{one_line(text, 200)}")
-        for number, text in enumerate(waiting, 1)
-    ]
+    lines: View = []
+    for number, text in enumerate(waiting, 1):
+        # Those that steer wait before the others.
+        mark = "→ " if number <= len(messages.steering) else ""
+        lines.append(line(f"{number}. {mark}{one_line(text, 200)}"))
     return Answer(waiting, lines or [line("No message waits.")])

@@ -361,6 +361,7 @@ async def clean_up(context: ShellContext, days: int | None, yes: bool) -> Answer
 
 
 def _question_about(old: Sequence[SessionInfo], days: int) -> str:
+    """The question before old sessions are moved to the trash, with their number and size."""
     size = sum(info.size for info in old)
     sessions = f"{plural(len(old), 'session')} ({size:,} bytes)"
     return f"Move {sessions}, not used for {plural(days, 'day')}, to the trash?"

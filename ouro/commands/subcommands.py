@@ -415,6 +415,7 @@ class ShellContext:
 
     @cached_property
     def catalog(self) -> SessionCatalog:
+        """The sessions of all folders; the current folder is this one."""
         return SessionCatalog(
             self.store, path_text(self.cwd.resolve()), get_sessions_dir(), get_index_path()
         )

@@ -109,7 +109,8 @@ async def _choose_message(context: SessionContext, messages: Sequence[ContextIte
 
 
 async def show_context(context: SessionContext, what: str) -> Answer | None:
-    """Show what fills the context window, with its largest items; or change some of them.
+    """Show what fills the context window, with its largest items, and return None; or change some of
+    them.
 
     Args:
         what: empty to show it; else a verb and numbers of the largest items, as `parse_indexes`

@@ -95,6 +95,7 @@ class AnthropicChunks(ChunkReader):
         """The number of the block that is streamed."""
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
+        """Yield the chunks of one event. An event without an index belongs to the block before it."""
         match event.get("type"):
             case "message_start":
                 yield from self._update_usage(dictionary(event.get("message")).get("usage"))

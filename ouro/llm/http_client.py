@@ -171,8 +171,8 @@ def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> An
 
 
 def _needs_certificates(endpoint: Endpoint) -> bool:
-    """Whether certificates must be loaded: plain http needs none, and loading them takes as long as
-    everything else.
+    """Whether a client must load certificates: plain http needs none, and to load them takes as long as
+    the rest of making a client.
     """
     return endpoint.base_url.startswith("https:")
 

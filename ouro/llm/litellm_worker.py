@@ -27,9 +27,9 @@ DELTA_KEYS = {"content", "reasoning_content", "thinking_blocks", "tool_calls", "
 
 
 def load_litellm() -> Any:
-    """Import litellm without look-ups, `.env`, callbacks, retries and redirects.
+    """Import litellm so that it looks nothing up, follows no redirects, and calls nothing back.
 
-    The price map is the packaged one. Without these settings, a `.env` above litellm's folder would
+    The price map is the packaged one. Without LITELLM_MODE, a `.env` above litellm's folder would
     be read.
     """
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"

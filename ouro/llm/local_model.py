@@ -94,6 +94,7 @@ class LocalModel:
         self._start_asking()
 
     async def close(self) -> None:
+        """Stop asking the server, and close its connections."""
         if self._asking:
             self._asking.cancel()
             await asyncio.wait({self._asking})
@@ -145,8 +146,10 @@ class LocalModel:
         """The wire to Ollama's own API, over the connections that are open."""
         from ouro.llm.ollama import OllamaWire  # only for Ollama
 
-        root = replace(self._endpoint, base_url=self._endpoint.root)
-        wire = OllamaWire(self._configured_spec, root, effort=self._effort, facts=self._facts)
+        root_endpoint = replace(self._endpoint, base_url=self._endpoint.root)
+        wire = OllamaWire(
+            self._configured_spec, root_endpoint, effort=self._effort, facts=self._facts
+        )
         wire.share_connections(self._chat.wire)
         return wire
 

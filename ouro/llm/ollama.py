@@ -107,6 +107,7 @@ class OllamaChunks(ChunkReader):
         """The number of calls so far; one event may have several."""
 
     def read(self, event: Json) -> Iterator[Chunk]:
+        """Yield the chunks of one event: thinking, text and calls, and in the last one the usage."""
         message = dictionary(event.get("message"))
         yield from self._text_chunks(thinking_in(message), message.get("content"))
         for call in dictionaries(message.get("tool_calls")):

@@ -207,6 +207,7 @@ class OpenAIChunks(ChunkReader):
         """The indexes of all calls so far."""
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
+        """Yield the chunks of one event: those of its deltas, and the usage if it has one."""
         for choice in dictionaries(event.get("choices")):
             # A server that does not stream sends the whole `message`.
             delta = dictionary(choice.get("delta")) or dictionary(choice.get("message"))

@@ -119,7 +119,7 @@ class ProviderSearch(msgspec.Struct, frozen=True):
         )
 
     def _gemini_usage(self, usage: JsonObject) -> Usage | None:
-        """The usage from the figures of Gemini, which have other names."""
+        """The usage from the figures of Gemini, which have other names; None if one cannot be right."""
 
         def total(*names: str) -> int:
             return sum(count(usage.get(name)) or 0 for name in names)

@@ -245,6 +245,9 @@ class ResponsesChunks(ChunkReader):
         return super()._implied_reason() if self.is_done else None
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
+        """Yield the chunks of one event: of a piece of an item, of a whole item whose pieces did not
+        come, or of the end of the answer. Events of other types have none.
+        """
         kind = string(event.get("type"))
         if kind in ENDS:
             yield from self._end_answer(dictionary(event.get("response")), kind)

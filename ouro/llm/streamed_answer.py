@@ -91,6 +91,7 @@ class StreamedAnswer:
         if before_repetition is None:
             return None
         self.is_shown = True
+        # Of a call of `answer` only its text is shown.
         return AnswerReader().read(before_repetition) or before_repetition
 
     def revise(self, text: str) -> None:

@@ -274,7 +274,8 @@ class TextToolsModel:
         if self.spec.describes_tools:
             from ouro.llm.small_steps import begin_change  # imported late, as above
 
-            if forbidden := _find_forbidden_call(calls, messages):
+            forbidden = _find_forbidden_call(calls, messages)
+            if forbidden:
                 return self._refuse_call(forbidden, usage)
             calls = [begin_change(call, messages) for call in calls]
         if not calls:
@@ -288,6 +289,7 @@ class TextToolsModel:
 
         Args:
             forbidden: the line of memory, and the call.
+            usage: that of the answer with the call; None if it is not known.
         """
         from ouro.llm.remembered_lines import refusal_text  # imported late: few answers need it
 
@@ -421,7 +423,7 @@ def _parse_call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
     """
     if not isinstance(value, dict):
         return None
-    if isinstance(value.get("function"), dict):
+    if isinstance(value.get("function"), dict):  # OpenAI's format, where the call is inside
         value = value["function"]
     name = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), "")
     arguments = _arguments_in(value)

@@ -152,14 +152,18 @@ class ChunkReader(ABC):
         return "tools" if are_whole or self.is_done else None
 
     def _text_chunks(self, thinking: object, *texts: object) -> Iterator[Chunk]:
-        """Yield the chunks of new thinking and new texts. Thinking between tags in a text is split
-        off.
+        """Yield the chunks of a piece of thinking and of pieces of text, as an event has them: what is
+        not a string is skipped. Thinking between tags in a text is split off.
         """
-        if isinstance(thinking, str) and (piece := self._thinking.feed(thinking)):
-            yield ThinkingChunk(piece)
+        if isinstance(thinking, str):
+            certain = self._thinking.feed(thinking)
+            if certain:
+                yield ThinkingChunk(certain)
         for text in texts:
-            if isinstance(text, str) and (piece := self._text.feed(text)):
-                yield from self._tags.feed(piece)
+            if isinstance(text, str):
+                certain = self._text.feed(text)
+                if certain:
+                    yield from self._tags.feed(certain)
 
 
 def check_window(reason: object) -> None:

@@ -356,8 +356,8 @@ def _mark_text(record: Record, last_title: str) -> str:
             return f"From here on {model} answers."
         case TitleRecord(title) if title != last_title:
             return f"Called “{title}”."
-        case RecalledRecord(items=items) if loaded := sum(item.state == "loaded" for item in items):
-            return f"{plural(loaded, 'note')} {'was' if loaded == 1 else 'were'} recalled."
+        case RecalledRecord():
+            return _recalled_text(record)
         case CostRecord(purpose, _, model, usage):
             return (
                 f"In the background: {purpose} ({model}, {usage.input:,} + {usage.output:,}"
@@ -365,3 +365,12 @@ def _mark_text(record: Record, last_title: str) -> str:
             )
         case _:
             return ""
+
+
+def _recalled_text(record: RecalledRecord) -> str:
+    """A sentence about the notes that were sent; empty if there were none."""
+    sent = [item for item in record.items if item.state == "loaded"]
+    if not sent:
+        return ""
+    verb = "was" if len(sent) == 1 else "were"
+    return f"{plural(len(sent), 'note')} {verb} recalled."

@@ -24,6 +24,8 @@ from ouro.utils.lenient_json import dump_json
 Agent = Literal["claude", "codex"]
 _NOT_IN_IDS = re.compile(r"[^A-Za-z0-9_-]")
 """Characters that these programs do not accept in the id of a call."""
+_NO_MESSAGE = 0
+"""The number of an entry that is no message of the session; these are counted from 1."""
 _CODEX_SANDBOX = {"mode": "workspace-write", "type": "workspace-write"}
 
 
@@ -79,7 +81,7 @@ class _ClaudeEntries:
         self._parent: str | None = None
 
     def make(self, kind: str, number: int, at: str, **fields: Any) -> Mapping[str, Any]:
-        """An entry for the message of this number; 0 for one that is no message of the session."""
+        """An entry for the message of this number, or of _NO_MESSAGE."""
         parent = self._parent
         entry_id = str(uuid.uuid5(uuid.UUID(self._session_id), f"{number}:{kind}:{parent}"))
         self._parent = entry_id
@@ -102,7 +104,7 @@ class _ClaudeEntries:
         self._parent = None
         yield self.make(
             "system",
-            0,
+            _NO_MESSAGE,
             at,
             subtype="compact_boundary",
             content="Conversation compacted",
@@ -110,7 +112,7 @@ class _ClaudeEntries:
         )
         yield self.make(
             "user",
-            0,
+            _NO_MESSAGE,
             at,
             message={"role": "user", "content": summary},
             isCompactSummary=True,
@@ -168,8 +170,8 @@ def _claude_answer(
 
 
 def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
-    """A part of a message as a block of Anthropic's API. None for a part that is left out: thinking of
-    other models, and a call that was cut off.
+    """A part of a message as a block of Anthropic's API. None for a part that is left out: a blank
+    text, thinking of other models, a call that was cut off, and what ouro added.
     """
     match part:
         case Text(text) if text.strip():
@@ -198,12 +200,14 @@ def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
             content = [
                 block for part in (Text(text), *images) if (block := _claude_block(part, message))
             ]
-            result = {
+            result: dict[str, Any] = {
                 "type": "tool_result",
                 "tool_use_id": _valid_id(call_id),
                 "content": content if images else text,
             }
-            return result | ({"is_error": True} if failed else {})
+            if failed:
+                result["is_error"] = True
+            return result
         case _:
             return None
 
@@ -216,12 +220,8 @@ def _codex_lines(
     of the one before it.
     """
     at = entries[0].at if entries else transcript.last_at
-
-    def line(kind: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {"timestamp": at, "type": kind, "payload": payload}
-
     for kind, payload in _codex_head(session_id, at, transcript, header):
-        yield line(kind, payload)
+        yield _codex_line(at, kind, payload)
     for item in _with_summary(transcript, entries):
         if isinstance(item, str):
             # Without a history of its own, Codex also sends the latest of the messages that are
@@ -233,15 +233,19 @@ def _codex_lines(
                     "content": [{"type": "input_text", "text": item}],
                 }
             ]
-            yield line("compacted", {"message": item, "replacement_history": history})
+            yield _codex_line(at, "compacted", {"message": item, "replacement_history": history})
             continue
         at = item.at or at
         for payload in _codex_items(item.message):
-            yield line("response_item", payload)
+            yield _codex_line(at, "response_item", payload)
         message = item.message
         if message.role != "tool" and message.text:
             kind = "user_message" if message.role == "user" else "agent_message"
-            yield line("event_msg", {"type": kind, "message": message.text})
+            yield _codex_line(at, "event_msg", {"type": kind, "message": message.text})
+
+
+def _codex_line(at: str, kind: str, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"timestamp": at, "type": kind, "payload": payload}
 
 
 def _codex_head(

@@ -52,6 +52,9 @@ class MarkdownFormat:
     def head(
         self, title: str, named: Sequence[tuple[str, str]], _prompts: Sequence[tuple[int, str, str]]
     ) -> str:
+        """The beginning of the document, with the names and texts of facts. It lists no prompts:
+        Markdown has no links to messages.
+        """
         return f"# {escape(title) or 'Session'}\n\n{facts(*named)}\n"
 
     def piece(self, text: str) -> str:
@@ -98,6 +101,7 @@ class MarkdownFormat:
         return f"<details>\n<summary>{title}</summary>\n\n{body}\n\n</details>"
 
     def message(self, who: str, number: int, notes: str, body: str) -> str:  # noqa: ARG002
+        """A message: who wrote it, notes such as its time, and its parts in the format."""
         return f"## {' · '.join(filter(None, (who, notes)))}\n\n{body}"
 
     def tool(self, title: str, summary: str, body: str, *, failed: bool = False) -> str:
@@ -227,12 +231,14 @@ class HtmlFormat:
         return f'<details class="fold"><summary>{title}</summary>\n{body}</details>\n'
 
     def message(self, who: str, number: int, notes: str, body: str) -> str:
+        """A message, to which the list of prompts links by its number."""
         head = f"<h2>{who} <small>{notes}</small></h2>\n"
         return (
             f'<article class="{_CLASS_OF_SPEAKER[who]}" id="m{number}">\n{head}{body}</article>\n'
         )
 
     def tool(self, title: str, summary: str, body: str, *, failed: bool = False) -> str:
+        """A tool call with its result, folded if there is a body."""
         mark = '<b class="failed">failed</b> ' if failed else ""
         head = f"{mark}{self.code(title)}{f' — {escape_html(summary)}' if summary else ''}"
         if not body:
@@ -287,6 +293,7 @@ def _parser() -> MarkdownIt:
 def _code_block_html(
     _renderer: Any, tokens: Sequence[Token], index: int, _options: Any, _env: Any
 ) -> str:
+    """A block of code, coloured by the language behind its fence."""
     return f"<pre>{highlight_code(tokens[index].content, tokens[index].info)}</pre>\n"
 
 
@@ -299,6 +306,7 @@ def _image_html(
 
 
 def _link_html(renderer: Any, tokens: Sequence[Token], index: int, options: Any, env: Any) -> str:
+    """The tag that opens a link. The page it leads to learns nothing about this one."""
     tokens[index].attrSet("rel", "noopener noreferrer nofollow")
     return str(renderer.renderToken(tokens, index, options, env))
 
