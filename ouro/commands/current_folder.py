@@ -6,7 +6,7 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -186,10 +186,11 @@ class Folder:
         with self.index() as index:
             index.update(self.sources(index), progress)
             embedder = None if words_only else self._embedder()
-            with closing(embedder) if embedder else nullcontext():
-                yield memory_index.Search(
-                    index, memory_index.Vectors(index, embedder) if embedder else None
-                )
+            if embedder is None:
+                yield memory_index.Search(index, None)
+                return
+            with closing(embedder):
+                yield memory_index.Search(index, memory_index.Vectors(index, embedder))
 
     def make_vectors(
         self,

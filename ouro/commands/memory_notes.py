@@ -190,6 +190,7 @@ async def commands(context: ActionContext) -> Answer:
     """List the commands that ran in this project, the last one first."""
 
     def read_records(memory: MemoryAccess) -> dict[str, long_term.CommandRecord]:
+        """The records of the project's memory; none if it has no memory."""
         for scope in memory.editor.scopes:
             if scope.name == "repo":
                 # It is only read, so no secret is searched for.

@@ -298,6 +298,7 @@ class ShellContext:
         start = time.monotonic()
 
         def show(done: int, whole: int) -> None:
+            """Show how many of all files are indexed."""
             if self.as_json:
                 return
             if done == whole:

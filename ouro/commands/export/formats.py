@@ -219,6 +219,7 @@ class HtmlFormat:
         return f"<ul>{''.join(f'<li>{todo.mark} {escape_html(todo.text)}</li>' for todo in todos)}</ul>\n"
 
     def picture(self, name: str, image: Image) -> str:
+        """A picture with its data inside of the document."""
         data = base64.b64encode(image.data).decode()
         return (
             f'<p><img alt="{escape_html(name)}" src="data:{image.media_type};base64,{data}"></p>\n'
@@ -249,6 +250,7 @@ class HtmlFormat:
         return f'<p class="mark">{escape_html(text)} <time>{at}</time></p>\n'
 
     def rewound(self, *, begins: bool) -> str:
+        """The border of messages that were rewound later."""
         return (
             '<details class="back"><summary>Removed by a rewind</summary>\n'
             if begins
