@@ -135,7 +135,7 @@ class ResponsesFormat:
                     {"type": "message", "role": "assistant", "content": part.text, **phase}
                 )
                 phase = {}
-            elif isinstance(part, ToolCall) and calls:
+            elif isinstance(part, ToolCall) and calls:  # none is sent of a message that was cut
                 items.append(_call_item(part))
             elif isinstance(part, Thinking):
                 item = self._sealed_item(part, message)

@@ -128,7 +128,8 @@ def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[
     turn = _Turn.of(messages)
     offered = [tool for tool in tools if tool.name not in _HIDDEN_TOOLS]
     has_needed_tools = {tool.name for tool in tools} >= _NEEDED_TOOLS
-    # The next step after this `read` is a request. If a tool is asked for, there was none.
+    # After the `read` of a file to change comes a request for its new text. If the model is to
+    # choose a tool instead, then this request was not possible.
     has_change_failed = turn is not None and turn.last.call.id.startswith(_READ_TO_CHANGE)
     if not has_needed_tools or has_change_failed:
         return offered

@@ -274,8 +274,7 @@ class TextToolsModel:
         if self.spec.describes_tools:
             from ouro.llm.small_steps import begin_change  # imported late, as above
 
-            forbidden = _find_forbidden_call(calls, messages)
-            if forbidden:
+            if forbidden := _find_forbidden_call(calls, messages):
                 return self._refuse_call(forbidden, usage)
             calls = [begin_change(call, messages) for call in calls]
         if not calls:

@@ -176,9 +176,9 @@ def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
     match part:
         case Text(text) if text.strip():
             return {"type": "text", "text": text}
-        case Thinking(text, signature, redacted) if signature and message.model.startswith(
-            "anthropic/"
-        ):
+        case Thinking(text, signature, redacted):
+            if not signature or not message.model.startswith("anthropic/"):
+                return None
             if redacted:
                 return {"type": "redacted_thinking", "data": signature}
             return {"type": "thinking", "thinking": text, "signature": signature}
