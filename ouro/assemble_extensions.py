@@ -371,7 +371,9 @@ async def _ask_for_hook(
     messages: list[Message],
     schema: Mapping[str, Any],
 ) -> str:
-    """Ask the model of a hook with a prompt; its cost counts in the session."""
+    """Ask the model of a hook with a prompt; its cost counts in the session. `model`: the name that the
+    hook gives; empty for the model of small tasks.
+    """
     hook_models = models.role("classify")
     if model and not basis.options.ready_model:
         hook_models = models.models_by_name(

@@ -197,9 +197,8 @@ async def _check_all(context: ActionContext) -> Answer:
     findings_of_folders = await asyncio.to_thread(_run, _folders, context.cwd)
     others = [check for check in CHECKS if check is not _folders]
     # In parallel, because some wait for other programs.
-    results = await asyncio.gather(
-        *(asyncio.to_thread(_run, check, context.cwd) for check in others)
-    )
+    runs = [asyncio.to_thread(_run, check, context.cwd) for check in others]
+    results = await asyncio.gather(*runs)
     findings_of_checks = {_folders: findings_of_folders, **dict(zip(others, results, strict=True))}
     for check in CHECKS:
         subject = check.__name__.strip("_")

@@ -132,7 +132,9 @@ async def _apply(context: ActionContext, key: str, value: Any) -> str:
         await session.set_model(value)
     elif key == "effort" and session.status().can_think:
         await session.set_model(effort=value)
-    elif key == "permissions.mode" and value != "auto":
+    elif (
+        key == "permissions.mode" and value != "auto"
+    ):  # `auto` needs a consent: `/mode` asks for it
         session.set_mode(value)
     elif key == "tui.theme" and await _try_theme(front_end, value):
         return "It is in use."

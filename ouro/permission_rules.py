@@ -171,14 +171,12 @@ def _judge_choices(judge: Judge | None) -> list[Choice]:
     """The verdicts that can be revoked, the latest first; then the judge itself."""
     if judge is None or not judge.is_on:
         return []
-    allowed = [item for item in reversed(judge.judged) if item.verdict.allows]
-    return [
-        *(
-            Choice(f"judge {item.number}", f"judge #{item.number}: {item.title}", _ASKED_AGAIN)
-            for item in allowed
-        ),
-        Choice("judge", "the judge, for this session", "you are asked instead"),
+    verdicts = [
+        Choice(f"judge {item.number}", f"judge #{item.number}: {item.title}", _ASKED_AGAIN)
+        for item in reversed(judge.judged)
+        if item.verdict.allows
     ]
+    return [*verdicts, Choice("judge", "the judge, for this session", "you are asked instead")]
 
 
 def _revoke_verdict(judge: Judge, number: str) -> Answer:

@@ -45,7 +45,8 @@ class CommandKeys:
         number = ""
         while True:
             key = self.next()
-            if not (key.isdecimal() and len(key) == 1 and (number or key != "0")):
+            is_digit = key.isdecimal() and len(key) == 1
+            if not is_digit or (key == "0" and not number):  # `0` alone is a motion
                 self.position -= 1
                 return min(int(number or 0), 99_999)
             number += key

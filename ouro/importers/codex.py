@@ -270,7 +270,7 @@ class _LineReader:
                 turns, prompts = count_of(event.get("num_turns")), self.builder.prompts
                 if turns and prompts:  # the last `turns` were undone; there may be fewer here
                     self._answer = 0
-                    first_undone = prompts[-turns:][0]
+                    first_undone = prompts[-min(turns, len(prompts))]
                     remaining = [n for n in self.builder.branch if n < first_undone]
                     self.builder.rewind(max(remaining, default=0), self._at)
             case "thread_name_updated":

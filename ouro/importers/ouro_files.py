@@ -63,7 +63,9 @@ def read_export(path: Path) -> ForeignSession:
     left_out: Counter[str] = Counter()
     records: list[Record] = []
     items = document.get("records")
-    for data in items if isinstance(items, list) else ():
+    if not isinstance(items, list):
+        items = []
+    for data in items:
         try:
             record = record_from_export(data)
         except (UnknownRecordError, BadRecordError, RecursionError):

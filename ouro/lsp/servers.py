@@ -266,7 +266,8 @@ class LanguageServers:
         order = sorted(self.servers, key=lambda server: server.state not in ("ready", "starting"))
         for server in order:
             if are_for_project([server.spec], self.root):
-                return self.root / f"x{next(iter(server.spec.languages))}"
+                ending = next(iter(server.spec.languages))
+                return self.root / f"x{ending}"
         raise ToolError("There is no language server for the files of this project.")
 
     def note_read(self, path: Path, text: str) -> None:

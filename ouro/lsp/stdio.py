@@ -127,6 +127,7 @@ class ServerProcess:
         """Count the bytes of a message; returns whether too many came in the last FLOOD_SECONDS."""
         now = time.monotonic()
         self._received = [item for item in self._received if now - item[0] < FLOOD_SECONDS]
+        # What comes within a second is one item, so that there are never many.
         if self._received and now - self._received[-1][0] < 1:
             start, size = self._received[-1]
             self._received[-1] = start, size + length

@@ -201,9 +201,9 @@ class Git:
             raise
 
     def own_programs(self) -> list[str]:
-        """The settings of the repository that may run a program even when git only reads: all that are
-        not known to be harmless. If there are none, such a hook, or one of these in a nested
-        repository; empty if there is nothing.
+        """What in the repository may run a program even when git only reads: all its settings that are not
+        known to be harmless. If there are none, a hook that git runs when it reads; without one, the
+        first of these in a nested repository. Empty if there is nothing of all that.
 
         Raises:
             GitError: git is missing or timed out.
@@ -310,8 +310,10 @@ def _names_and_patch(data: bytes) -> tuple[list[str], str]:
     names: list[str] = []
     for status in fields:
         name = next(fields)
-        is_moved = status.rpartition(b" ")[2][:1] in (b"R", b"C")
-        names.append((next(fields) if is_moved else name).decode(errors="replace"))
+        letter = status.rpartition(b" ")[2][:1]
+        if letter in (b"R", b"C"):
+            name = next(fields)
+        names.append(name.decode(errors="replace"))
     return names, patch.decode("utf-8", "surrogateescape")
 
 

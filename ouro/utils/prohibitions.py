@@ -127,7 +127,9 @@ def forbids_change(text: str) -> bool:
     `api/v2.py is not finished` only describes a file.
     """
     names = forbidden_names(text)
-    return bool(names) and (bool(_CHANGE_VERB.search(text)) or any(map(is_command, names)))
+    if not names:
+        return False
+    return bool(_CHANGE_VERB.search(text)) or any(is_command(name) for name in names)
 
 
 def is_command(name: str) -> bool:

@@ -140,9 +140,10 @@ def _decode_legacy(data: bytes, path: Path | None) -> TextFile:
     for name in declared:
         if _fits(data, name):
             return TextFile(data.decode(name), name)
-    best_guess = guess(data, neighbour_encodings(path) if path else ())
-    encoding, rivals = (best_guess.encoding, best_guess.rivals) if best_guess else ("latin-1", ())
-    return TextFile(data.decode(encoding), encoding, is_guess=True, rivals=rivals)
+    best = guess(data, neighbour_encodings(path) if path else ())
+    if best is None:  # in Latin-1 all bytes are characters
+        return TextFile(data.decode("latin-1"), "latin-1", is_guess=True)
+    return TextFile(data.decode(best.encoding), best.encoding, is_guess=True, rivals=best.rivals)
 
 
 def guess_encoding(start: bytes) -> str:

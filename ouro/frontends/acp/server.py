@@ -121,7 +121,9 @@ def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
     """
     settings: dict[str, McpServerSettings] = {}
     for server in servers:
-        name = re.sub(r"[^A-Za-z0-9-]+", "-", server.name).strip("-")[:29] or "server"
+        valid_name = re.sub(r"[^A-Za-z0-9-]+", "-", server.name).strip("-")
+        # Of the 32 characters of a name, three are left for a number.
+        name = valid_name[:29] or "server"
         if name in settings:  # the number is that of the server in the list, so it is unique
             name = f"{name}-{len(settings)}"
         if isinstance(server, acp.McpServerStdio):

@@ -126,9 +126,8 @@ class SessionHost(TurnObserver):
         except OuroError as error:
             log.error("the background session did not close: %s", error)
         finally:
-            await asyncio.gather(
-                *(viewer.close(FLUSH_TIMEOUT) for viewer in self.viewers), return_exceptions=True
-            )
+            closings = [viewer.close(FLUSH_TIMEOUT) for viewer in self.viewers]
+            await asyncio.gather(*closings, return_exceptions=True)
             await self._hang_up()
             self._write_record()
             if has_socket(socket):

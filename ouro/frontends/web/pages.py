@@ -140,8 +140,9 @@ def _file_names(before: str, after: str) -> str:
 
 def _diff_row(css_class: str, number: str, line: str) -> str:
     """A row of a diff, with its line number and its mark."""
-    has_mark = css_class in ("removed", "added", "same")
-    mark, text = (line[:1], line[1:]) if has_mark else ("", line)
+    mark, text = "", line
+    if css_class in ("removed", "added", "same"):
+        mark, text = line[:1], line[1:]
     shown = escape_html(escape_invisible(text)) or " "
     return f'<div class="{css_class}"><b>{number}</b><i>{mark}</i><span>{shown}</span></div>'
 
