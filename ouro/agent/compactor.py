@@ -318,9 +318,10 @@ class Compactor(msgspec.Struct, eq=False):
         constant, message_tokens = self.memory.constant, estimate_messages(sent)
         limit = compaction_limit(self.settings, self._usable_window(self.window, trigger))
         goal_tokens = int(limit * DROP_TARGET)
-        # The goal counts as the provider does, the target as our estimates do, without `constant`.
-        target_tokens = int((constant + message_tokens) * goal_tokens / max(1, tokens)) - constant
-        dropped = outputs_to_drop(sent, min(max(0, target_tokens), message_tokens - 1))
+        # What the messages may have by our estimates, if the request is to reach the goal as the
+        # provider counts. At least one token must go.
+        max_tokens = int((constant + message_tokens) * goal_tokens / max(1, tokens)) - constant
+        dropped = outputs_to_drop(sent, min(max(0, max_tokens), message_tokens - 1))
         if not dropped:
             return
         messages_after = remove_outputs(sent, frozenset(dropped))

@@ -219,7 +219,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             finished = await self.run(Prompt("", context=f"{NOT_DONE}\n{reason}"), emit)
         return finished
 
-    async def admit(self, prompt: Prompt, emit: Emit) -> None:
+    async def confirm_long_message(self, prompt: Prompt, emit: Emit) -> None:
         """Called before a message is sent. If it is so long that it would cause a compaction, the
         user is asked what to do, and the answer is carried out. Raises PromptRefused if it must not
         be sent.

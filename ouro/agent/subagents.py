@@ -497,7 +497,7 @@ class Subagents:
         """Queue the report of a background subagent for the model, and show a notice. Does nothing
         if it was stopped by the user, or by the end of the session.
         """
-        if child.activity and child.state == "stopped":
+        if child.state == "stopped":
             return
         result = self._make_result(child)
         self._reports.append(Prompt("", context=f"{_REPORT_HEAD}\n\n{result.text}"))

@@ -53,6 +53,7 @@ class Worktree(msgspec.Struct, frozen=True):
                 folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 git.change("worktree", "prune")
                 new_branch = ("-b", branch, str(folder), head)
+                # Also if the branch is checked out elsewhere.
                 old_branch = ("--force", str(folder), branch)
                 target: tuple[str, ...] = old_branch if has_branch else new_branch
                 git.change("worktree", "add", "--quiet", *target)

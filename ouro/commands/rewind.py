@@ -147,7 +147,7 @@ async def redo(context: SessionContext, what: str) -> None:
     scopes = tuple(name for name in _SCOPES if name in words)
     choice: RewindChoice | None = RewindChoice("redo", 0, scopes)
     if not words:
-        redoable = await context.session.rewind.can_redo()
+        redoable = await context.session.rewind.describe_redoable()
         if redoable:  # else to carry it out raises UsageError: nothing was undone
             choice = await context.front_end.choose_rewind(redo=redoable)
     if choice:
@@ -265,7 +265,7 @@ async def _choose_how(front_end: FrontEnd, number: int) -> RewindChoice | None:
     """
     results = {"back": RewindChoice("rewind", number), "fork": RewindChoice("fork", number)}
     choices = [Choice("back", "go back", "what was there is kept: /redo returns")]
-    undoable = await front_end.session.rewind.can_rewind(number)
+    undoable = await front_end.session.rewind.describe_undoable(number)
     for count in range(1, len(undoable) + 1):
         for scopes in combinations(undoable, count):
             names = " and ".join(scopes)

@@ -123,7 +123,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         if problem := self.environment.folder_problem():
             notices.append(Notice(problem, "warning"))
         on_event = self._make_observer(notices, emit, is_shown=is_command)
-        await self.agent.admit(prompt, on_event)
+        await self.agent.confirm_long_message(prompt, on_event)
         return await self._run_prompt(prompt, on_event)
 
     async def run_woken(self, emit: Emit) -> TurnFinished:

@@ -158,11 +158,11 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             review: receives the summary before it is used, if `compaction.review` is on.
             probe: whether the model is asked afterwards about what was cut, to report what was lost.
         """
-        review_argument = (
-            {"review": review} if review is not None and self.compactor.settings.review else {}
-        )
+        options = {}
+        if review is not None and self.compactor.settings.review:
+            options = {"review": review}
         return self.tasks.run(
-            lambda emit: self.compactor.compact(keep, emit, **review_argument, probe=probe)
+            lambda emit: self.compactor.compact(keep, emit, **options, probe=probe)
         )
 
     def aside(self, question: str, show: Callable[[str], None]) -> AsyncGenerator[Event, None]:
@@ -250,7 +250,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             memory.next_number, memory.now(), tuple(sorted(chosen)), restore, (before, after)
         )
         await memory.record(record)
-        if not restore:
+        if not restore:  # context that was sent with the items must be sent again
             self.compactor.on_compacted()
         return before, after
 

@@ -135,7 +135,8 @@ class PlanApproval:
         self._change_mode(mode)
         steps = f"\n\n{_TRACK_WITH_TODOS}" if self.file.steps else ""
         name = self.folder.relative_name(plan.path)
-        return f"{CARRY_OUT[:-1]} in {name}, from its first open step on:\n\n{present_plan.body}{steps}"
+        carry_out = CARRY_OUT.removesuffix(".")
+        return f"{carry_out} in {name}, from its first open step on:\n\n{present_plan.body}{steps}"
 
     def tick_todos(self, emit: Emit) -> None:
         """Tick off, in the file of the approved plan, the steps whose todos are done. Blocks."""

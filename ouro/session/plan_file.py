@@ -206,8 +206,8 @@ def step_text(text: str) -> str:
 
 
 def add_boxes(body: str) -> str:
-    """The plan with an empty box at each step: at its numbered headings or lines, without those at
-    its bullets. Unchanged if it has boxes.
+    """The plan with an empty box at each step. The steps are its numbered headings or lines; if it
+    has none, its bullets. Unchanged if it has boxes.
     """
     lines = body.splitlines()
     if find_steps(body):

@@ -113,17 +113,15 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         for message_count, entry in enumerate(reversed(self.memory.transcript.entries), 1):
             call_count += len(entry.message.tool_calls)
             if _is_typed(entry):
-                message = entry.message
-                images = message.parts_of(Image)
                 points.append(
                     Point(
-                        entry.number,
-                        entry.at,
-                        message.text,
-                        message_count,
-                        call_count,
-                        images,
-                        entry.steered,
+                        number=entry.number,
+                        at=entry.at,
+                        text=entry.message.text,
+                        messages=message_count,
+                        calls=call_count,
+                        images=entry.message.parts_of(Image),
+                        is_steered=entry.steered,
                     )
                 )
         return tuple(reversed(points))
@@ -154,7 +152,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         was changed from there on. None if no loaded turn has changed anything.
         """
         points = self.points()
-        turn_starts = [point for point in points if not point.is_steered] or points[:1]
+        turn_starts = [point for point in points if not point.is_steered]
+        turn_starts = turn_starts or list(points[:1])  # as in `last_turn`
         last = None
         # Binary search: what is undone from an earlier message on includes that of a later one.
         low, high = 0, len(turn_starts)
@@ -195,14 +194,14 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def load_earlier(self, count: int = 200) -> None:
         await self.memory.pager.load_earlier(count)
 
-    async def can_rewind(self, number: int) -> Mapping[RewindScope, str]:
+    async def describe_undoable(self, number: int) -> Mapping[RewindScope, str]:
         """What can be undone together with the messages from `number` on: a few words for each
         scope that has something.
         """
         undoable_of = await self._find_undoable(self.undoers, number)
         return {scope: undoable.what for scope, undoable in undoable_of.items()}
 
-    async def can_redo(self, end: int | None = None) -> Mapping[RewindScope, str]:
+    async def describe_redoable(self, end: int | None = None) -> Mapping[RewindScope, str]:
         """What can be redone: a few words for each scope that has something.
 
         Args:

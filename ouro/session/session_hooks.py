@@ -125,8 +125,8 @@ class SessionHooks(msgspec.Struct, eq=False):
 
         Args:
             data: the fields of this event; those of the session are added.
-            names: what the `match` of a hook is compared with, such as the names of the tool.
-            max_seconds: the limit for all of them; None: each has its own.
+            names: what the matcher of a hook is compared with, such as the names of the tool.
+            max_seconds: a limit for each of them, if it is shorter than its own.
         """
         if not self.runner.has(event):
             return HookOutcome()

@@ -324,6 +324,9 @@ def _find_places(
 def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match | None:
     """The only place that is similar to `wanted` as a whole and line by line. None if there is
     none, or `old` is too short to tell. Raises ToolError if there are several.
+
+    Args:
+        wanted: the lines of `old`.
     """
     if len("".join(old.split())) < _MIN_COMPARED:
         return None

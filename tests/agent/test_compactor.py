@@ -473,7 +473,7 @@ async def send_long_message(world, answer, text=LONG, spec=SMALL):
     agent = make_agent(world.memory, world.runner, [model], compactor=world.compactor(model))
     events: list = []
     try:
-        await agent.admit(Prompt(text), events.append)
+        await agent.confirm_long_message(Prompt(text), events.append)
         events += [event async for event in turn_of(agent, text)]
     finally:
         world.asked = [(question.question.text, question.question.choices) for question in asked]

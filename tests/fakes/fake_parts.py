@@ -111,7 +111,7 @@ class FakeRewind:
     async def load_earlier(self, count: int = 200) -> None:
         self.listed, self.older = (*self.older, *self.listed), ()
 
-    async def can_rewind(self, number: int) -> Mapping[str, str]:
+    async def describe_undoable(self, number: int) -> Mapping[str, str]:
         return self.offered
 
     async def rewind(
@@ -121,7 +121,7 @@ class FakeRewind:
         point = next(point for point in self.listed if point.number == number)
         return Rewound(point.text, point.images, self.notices)
 
-    async def can_redo(self, end: int | None = None) -> Mapping[str, str]:
+    async def describe_redoable(self, end: int | None = None) -> Mapping[str, str]:
         return self.redoable if end is None else self.undone_of_branch
 
     async def visit(self, number: int, scopes: Collection[str] = ("conversation",)) -> list[str]:

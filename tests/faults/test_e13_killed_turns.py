@@ -409,7 +409,7 @@ async def told_at_the_next_start(root: Path) -> str:
             heard.append(getattr(event, "text", ""))
 
     listening = asyncio.create_task(listen())
-    await session.rewind.can_redo()
+    await session.rewind.describe_redoable()
     await session.close()
     await listening
     return "\n".join(heard)

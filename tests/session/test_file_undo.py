@@ -61,8 +61,8 @@ async def test_rewind_offers_files_and_keeps_them_if_not_chosen(repository):
     await say(session, "write a.py")
     await say(session, "thanks")
     first, second = session.rewind.points()
-    assert dict(await session.rewind.can_rewind(first.number)) == {"files": "1 file"}
-    assert dict(await session.rewind.can_rewind(second.number)) == {}
+    assert dict(await session.rewind.describe_undoable(first.number)) == {"files": "1 file"}
+    assert dict(await session.rewind.describe_undoable(second.number)) == {}
     await session.rewind.rewind(first.number)
     assert (repository / "a.py").exists()
     await session.rewind.redo()
@@ -132,7 +132,7 @@ async def test_undo_takes_the_turn_and_rewind_a_message_that_steered_it(reposito
     await say(session, "write a.py")
     first, second = session.rewind.points()
     assert second.text == "and b.py"
-    assert dict(await session.rewind.can_rewind(second.number)) == {"files": "1 file"}
+    assert dict(await session.rewind.describe_undoable(second.number)) == {"files": "1 file"}
     undone = await session.rewind.rewind(second.number, ("files",))
     assert undone.notices == ("Undone: b.py.",)
     assert (repository / "a.py").read_text() == "2\n"
@@ -195,7 +195,7 @@ async def test_what_cannot_be_undone_is_reported_once_and_the_turn_runs(
     session = await opened(repository, big, "Done.", again, "Done.", settings=settings)
     await say(session, "write big")
     await say(session, "write it again")
-    await session.rewind.can_rewind(1)
+    await session.rewind.describe_undoable(1)
     assert (repository / "big").stat().st_size == 1_600_000
     heard = []
 
@@ -251,7 +251,7 @@ async def test_undo_of_files_without_changes_is_refused(repository):
     await say(session, "hello")
     with pytest.raises(UsageError, match="Nothing was changed there"):
         await session.rewind.undo(("files",))
-    assert await session.rewind.can_redo() == {}
+    assert await session.rewind.describe_redoable() == {}
     await session.close()
 
 
@@ -274,17 +274,20 @@ async def test_files_can_be_redone_without_messages_or_with_a_branch(repository)
     await say(session, "write a.py")
     await say(session, "write b.py")
     await session.rewind.undo()
-    assert await session.rewind.can_redo() == {"conversation": "4 messages", "files": "1 file"}
+    assert await session.rewind.describe_redoable() == {
+        "conversation": "4 messages",
+        "files": "1 file",
+    }
     assert await session.rewind.redo(("files",)) == ["Changed again: b.py."]
     assert [point.text for point in session.rewind.points()] == ["write a.py"]
-    assert await session.rewind.can_redo() == {"conversation": "4 messages"}
+    assert await session.rewind.describe_redoable() == {"conversation": "4 messages"}
     assert await session.rewind.redo() == []
-    assert await session.rewind.can_redo() == {}
+    assert await session.rewind.describe_redoable() == {}
     await session.rewind.undo()
     assert not (repository / "b.py").exists()
 
     [branch] = session.rewind.branches()
-    assert dict(await session.rewind.can_redo(branch.number)) == {
+    assert dict(await session.rewind.describe_redoable(branch.number)) == {
         "conversation": "4 messages",
         "files": "1 file",
     }
@@ -295,7 +298,10 @@ async def test_files_can_be_redone_without_messages_or_with_a_branch(repository)
     assert sorted(path.name for path in repository.glob("?.py")) == []
     assert await session.rewind.redo(("conversation",)) == []
     assert not (repository / "a.py").exists()
-    assert await session.rewind.can_redo() == {"conversation": "4 messages", "files": "2 files"}
+    assert await session.rewind.describe_redoable() == {
+        "conversation": "4 messages",
+        "files": "2 files",
+    }
     await session.close()
     again = await opened(repository, resume=session.id)
     assert await again.rewind.redo() == ["Changed again: a.py, b.py."]

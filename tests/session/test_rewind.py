@@ -407,7 +407,7 @@ async def test_rewind_undoes_files_only_if_chosen(repository):
     past = Rewind(
         session.transcript, lambda: False, lambda: None, {"files": files, "memory": memory}, at_once
     )
-    assert await past.can_rewind(3) == {"files": "2 files"}
+    assert await past.describe_undoable(3) == {"files": "2 files"}
     rewound = await past.rewind(3, ("conversation", "files"))
     assert rewound.notices == ("api.py was changed since by another program: it stays.",)
     assert (files.taken, memory.taken) == ([3], [])
@@ -432,7 +432,9 @@ async def test_failed_file_undo_is_reported_and_messages_are_rewound(repository)
             {"files": Files(failing=failing)},
             at_once,
         )
-        assert await past.can_rewind(3) == ({} if failing == "find" else {"files": "2 files"})
+        assert await past.describe_undoable(3) == (
+            {} if failing == "find" else {"files": "2 files"}
+        )
         assert (await past.rewind(3, ("conversation", "files"))).notices == told
         assert words(session) == ["a", "One."]
         await past.redo()

@@ -128,7 +128,7 @@ async def test_rewind_waits_for_the_memory_commit(talk):
     session, _ = await talk(write_preferences("Answer in German.\nBe short.\n"), "Noted.")
     async with send_with_commit_lock(session, "be short"):
         last = session.rewind.points()[-1].number
-        looking = asyncio.create_task(session.rewind.can_rewind(last))
+        looking = asyncio.create_task(session.rewind.describe_undoable(last))
         await asyncio.wait([looking], timeout=0.05)
         assert not looking.done()
     assert await looking == {"memory": "1 change"}

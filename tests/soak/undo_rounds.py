@@ -33,9 +33,9 @@ from ouro.session import OpenRequest
 async def main():
     options = Options(Path(sys.argv[1]), {}, ready_model=ScriptedModel([]))
     session = await open_session(options, OpenRequest("latest"))
-    await session.rewind.can_redo()  # what was cut off is finished
+    await session.rewind.describe_redoable()  # what was cut off is finished
     number = session.rewind.points()[0].number if session.rewind.points() else 0
-    if number and await session.rewind.can_rewind(number):
+    if number and await session.rewind.describe_undoable(number):
         print(*(await session.rewind.rewind(number, ("files",))).notices, sep="\\n")
     if session.rewind.unsure_files():
         print("asked", *(await session.rewind.restore_unsure()), sep="\\n")

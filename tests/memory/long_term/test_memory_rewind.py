@@ -40,14 +40,14 @@ async def test_memory_change_of_rewound_turns_is_offered_and_undone(repository, 
     assert session.transcript.long_term is session.memory.manager is not None
     first, second, third = (each.number for each in session.rewind.points())
     assert read_memory() == "Answer in German.\n"
-    assert await session.rewind.can_rewind(third) == {}
-    assert await session.rewind.can_rewind(second) == {"memory": "1 change"}
-    assert await session.rewind.can_rewind(first) == {"memory": "1 change"}
+    assert await session.rewind.describe_undoable(third) == {}
+    assert await session.rewind.describe_undoable(second) == {"memory": "1 change"}
+    assert await session.rewind.describe_undoable(first) == {"memory": "1 change"}
     rewound = await session.rewind.rewind(second, ("conversation", "memory"))
     assert (rewound.notices, read_memory()) == ((), "")
     assert await session.rewind.redo() == ["Memory: 1 change again."]
     assert read_memory() == "Answer in German.\n"
-    assert await session.rewind.can_rewind(second) == {"memory": "1 change"}
+    assert await session.rewind.describe_undoable(second) == {"memory": "1 change"}
     only = await session.rewind.rewind(second, ("memory",))
     assert (only.text, read_memory(), len(session.rewind.points())) == ("", "", 3)
     assert await session.rewind.redo() == ["Memory: 1 change again."]
@@ -76,7 +76,7 @@ async def test_memory_learned_on_a_branch_is_kept_when_another_is_rewound(reposi
     await session.rewind.undo()
     await say(session, "use tabs")
     last = session.rewind.points()[-1].number
-    assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
+    assert await session.rewind.describe_undoable(last) == {"memory": "1 change"}
     await session.rewind.rewind(last, ("conversation", "memory"))
     assert (read_memory(), read_memory("decisions")) == ("Answer in German.\n", "")
     await session.close()
@@ -109,7 +109,7 @@ async def test_memory_rewind_works_after_a_resume(repository, read_memory):
     await session.close()
     again = await open_session(OpenRequest("latest"))
     last = again.rewind.points()[-1].number
-    assert await again.rewind.can_rewind(last) == {"memory": "1 change"}
+    assert await again.rewind.describe_undoable(last) == {"memory": "1 change"}
     await again.rewind.rewind(last, ("conversation", "memory"))
     assert read_memory() == ""
     await again.close()
@@ -138,14 +138,14 @@ async def test_all_commits_of_a_turn_are_undone_at_once(repository, read_memory)
     session = await make(repository, *script)(OpenRequest())
     await say(session, "answer in German, use tabs", "so?")
     first = session.rewind.points()[0].number
-    assert await session.rewind.can_rewind(first) == {"memory": "2 changes"}
+    assert await session.rewind.describe_undoable(first) == {"memory": "2 changes"}
     assert (await session.rewind.rewind(first, ("conversation", "memory"))).notices == ()
     assert (read_memory(), read_memory("decisions")) == ("", "")
     log = session.memory.manager.timeline().log()
     assert [entry.commit.origin for entry in log] == ["undo", "agent", "agent"]
     await session.rewind.redo()
     assert (read_memory(), read_memory("decisions")) == ("Answer in German.\n", "Use tabs.\n")
-    assert await session.rewind.can_rewind(first) == {"memory": "2 changes"}
+    assert await session.rewind.describe_undoable(first) == {"memory": "2 changes"}
     await session.close()
 
 
@@ -155,11 +155,11 @@ async def test_remaining_hunks_are_offered_after_one_was_undone(repository, read
     session = await make(repository, *script)(OpenRequest())
     await say(session, "keep these rules", "two more")
     last = session.rewind.points()[-1].number
-    assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
+    assert await session.rewind.describe_undoable(last) == {"memory": "1 change"}
     commit = session.memory.manager.timeline().log()[0].commit.id
     await session.memory.manager.undo(commit, 1)
     assert read_memory() == lines + "Last.\n"
-    assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
+    assert await session.rewind.describe_undoable(last) == {"memory": "1 change"}
     await session.rewind.rewind(last, ("conversation", "memory"))
     assert read_memory() == lines
     await session.close()

@@ -325,10 +325,10 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         the boxes for that. A branch has no box for its messages, because they return in any case.
         """
         if isinstance(row, Point):
-            changes = await self._rewind.can_rewind(row.number)
+            changes = await self._rewind.describe_undoable(row.number)
             self._boxes.offer(self._scopes_to_offer(changes))
         else:
-            changes = await self._rewind.can_redo(row.number)
+            changes = await self._rewind.describe_redoable(row.number)
             self._boxes.offer(
                 {scope: what for scope, what in changes.items() if scope != "conversation"}
             )

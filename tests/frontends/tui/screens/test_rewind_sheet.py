@@ -231,7 +231,7 @@ async def test_enter_waits_until_the_undoable_scopes_are_known():
         await known.wait()
         return {"files": "3 files"}
 
-    session.rewind.can_rewind = late
+    session.rewind.describe_undoable = late
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         await pilot.press(*"/undo", "enter")

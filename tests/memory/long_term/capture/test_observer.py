@@ -447,7 +447,7 @@ async def test_captured_notes_are_undone_with_their_turns(repository, home, sett
     assert (preferences.read_text(), len(repo_notes())) == ("- I like tabs.\n", 1)
 
     last = session.rewind.points()[-1].number
-    assert await session.rewind.can_rewind(last) == {"memory": "1 change"}
+    assert await session.rewind.describe_undoable(last) == {"memory": "1 change"}
     await session.rewind.rewind(last, ("conversation", "memory"))
     assert (preferences.read_text(), repo_notes()) == ("- I like tabs.\n", [])
     await say(session, "hello again to you", "this is something else")
