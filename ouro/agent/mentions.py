@@ -1,4 +1,4 @@
-"""What a message names with `@`: `@api.py`, `@api.py:10-40`, `@"a b.py"#L10`, `@src/`, `@note:ID`."""
+"""Finds what a message names with `@`: `@api.py:10-40`, `@"a b.py"#L10`, `@src/`, `@note:ID`."""
 
 from __future__ import annotations
 

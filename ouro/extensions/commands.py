@@ -235,7 +235,7 @@ class CommandRegistry:
         return lines
 
     def _all(self) -> Iterator[CustomCommand]:
-        """Yield the commands of all sources, also those that are off or have the name of another."""
+        """Yields the commands of all sources, also those that are off or have the name of another."""
         return (command for source in self._sources for command in source())
 
 

@@ -84,7 +84,7 @@ class OutputStyles:
 
 
 def _built_in() -> Iterable[OutputStyle]:
-    """Yield the styles of ouro."""
+    """Yields the styles of ouro."""
     for path in sorted(BUILT_IN.glob("*.md")):
         meta, body = split_front_matter(path.read_text(encoding="utf-8"))
         yield OutputStyle(path.stem, str(meta.get("description", "")), body.strip(), "built in")

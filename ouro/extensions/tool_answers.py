@@ -1,4 +1,4 @@
-"""What a session and the worker of a tool file send each other."""
+"""The requests and answers that a session and the worker of a tool file send each other."""
 
 from __future__ import annotations
 

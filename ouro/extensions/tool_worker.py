@@ -86,7 +86,7 @@ def _load(request: ToolRequest) -> dict[str, FunctionTool]:
 
 
 def _tools_in(module: types.ModuleType) -> Iterator[FunctionTool]:
-    """Yield the tools among the values of a module."""
+    """Yields the tools among the values of a module."""
     for value in vars(module).values():
         if isinstance(value, FunctionTool):
             yield value

@@ -1,4 +1,4 @@
-"""CommandRunner: what a custom command sends, with its inserts, and what is in force for its turn."""
+"""CommandRunner: makes what a custom command sends, and sets the model and mode for its turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notes and sessions that a message names: `@note:mem_3f6c1e`, `@session:the slow parser`."""
+"""The texts of notes and sessions that a message names: `@note:mem_3f6c1e`, `@session:slow parser`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""PlanApproval: plan mode ends with a plan and a question, and the plan is ticked off as work goes
-on.
+"""PlanApproval: at the end of plan mode, asks the user about the plan; then ticks off its steps as
+the agent works.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""PlanFile: what plan mode ends with, as `.ouro/plans/DATE-title.md` with a box for each step."""
+"""PlanFile: the plan of plan mode, saved as `.ouro/plans/DATE-title.md` with a box for each step."""
 
 from __future__ import annotations
 

@@ -30,6 +30,7 @@ class RepeatedMessage(msgspec.Struct, eq=False):
 
     @property
     def state(self) -> str:
+        """The interval, how often it was sent, and when it is sent next, in words for a list."""
         wait = max(0.0, self.next_at - time.monotonic())
         return (
             f"every {format_interval(self.seconds)}, sent {plural(self.runs, 'time')},"

@@ -1,4 +1,4 @@
-"""StandingWork: the goal and the repeated messages of a session, and what of them is kept."""
+"""StandingWork: the goal and repeated messages of a session; which survive the end of ouro."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wake: what happens in the background while the agent is idle, and whether it continues then."""
+"""Wake: whether the idle agent continues when something has happened in the background."""
 
 from __future__ import annotations
 

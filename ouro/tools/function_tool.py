@@ -43,8 +43,10 @@ class FunctionTool(Tool[msgspec.Struct]):
         reads: str = "",
         writes: str = "",
     ) -> None:
-        self.name = name = name or function.__name__
-        if not (description := inspect.getdoc(function)):
+        name = name or function.__name__
+        self.name = name
+        description = inspect.getdoc(function)
+        if not description:
             raise UsageError(
                 f"The tool `{name}` has no docstring.",
                 "The model reads it: say what it does, and when.",

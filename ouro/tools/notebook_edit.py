@@ -1,4 +1,4 @@
-"""Notebook_edit: replace, insert, delete and convert cells of a notebook."""
+"""NotebookEdit: replace, insert, delete and convert cells of a notebook."""
 
 from __future__ import annotations
 

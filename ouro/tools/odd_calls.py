@@ -1,4 +1,4 @@
-"""Calls that are not written as the tool asks, read where they have exactly one reasonable reading."""
+"""Reads tool calls that a model has not written as the tool asks, if they can mean only one thing."""
 
 from __future__ import annotations
 

@@ -480,7 +480,7 @@ def _owner_bits(pid: int) -> int:
 
 
 def _list_tags() -> Iterator[tuple[int, int]]:
-    """Yield the living processes of commands of any ouro process, with their tags; none if there is
+    """Yields the living processes of commands of any ouro process, with their tags; none if there is
     no /proc.
     """
     for name in os.listdir("/proc") if _HAS_PROC else ():  # noqa: PTH208 - done for every call, over every process
