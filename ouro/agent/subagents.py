@@ -141,16 +141,15 @@ class _Child:
 
     def progress(self) -> SubagentProgress:
         """Its present state, as an event."""
-        args = self.args
         return SubagentProgress(
-            self.call_id,
-            self.id,
-            args.task,
-            self.state,
-            self.activity,
-            self.calls,
-            self.usage,
-            args.background,
+            call_id=self.call_id,
+            id=self.id,
+            task=self.args.task,
+            state=self.state,
+            activity=self.activity,
+            calls=self.calls,
+            usage=self.usage,
+            background=self.args.background,
         )
 
     def show(self, state: SubagentState, activity: str) -> None:

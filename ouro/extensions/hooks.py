@@ -404,7 +404,7 @@ def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
 
 
 def _answer_by_rule(check: Check, call: Mapping[str, Any], cwd: Path) -> HookAnswer:
-    """The answer of a check with a rule: it blocks a call that the rule forbids."""
+    """The answer of a check with a rule about a call: blocked if the rule forbids the call."""
     from ouro.extensions.hook_process import HookAnswer  # few sessions have a hook
 
     try:

@@ -44,7 +44,7 @@ class Tokens:
         return {}
 
     def save(self, name: str, value: Any) -> None:
-        """Save a value beside the others."""
+        """Save a value under a name; the other values stay."""
         text = json.dumps({**self.load(), name: value})
         if (keyring := find_keyring(SERVICE)) is not None:
             keyring.set_password(SERVICE, self._key, text)

@@ -185,7 +185,7 @@ class CellNotebook:
     def new_cell(self, kind: CellKind, source: str) -> str:
         """The JSON of a new cell."""
         data: dict[str, Any] = {"cell_type": kind, "metadata": {}}
-        data["source"] = self._source_in_style_of(source, [])
+        data["source"] = self._source_in_style_of(source, [])  # as a list of lines
         if kind == "code":
             data |= {"execution_count": None, "outputs": []}
         if self.has_ids:

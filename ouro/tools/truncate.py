@@ -23,6 +23,8 @@ is cut to its half when it has grown to twice that.
 """
 _HALF = MAX_IN_MEMORY // 2
 _PIECE = 8 * 1024
+_END_OF_OUTPUT = b""
+"""The piece after which the writer ends."""
 
 
 class OutputCapture:
@@ -83,7 +85,7 @@ class OutputCapture:
     def close(self) -> None:
         """Let the writer end after what is queued."""
         if self._writer:
-            self._queue.put(b"")
+            self._queue.put(_END_OF_OUTPUT)
 
     def settle(self, seconds: float) -> None:
         """Wait until the file, if there is one, is complete; at most `seconds`. Blocks."""
