@@ -199,10 +199,12 @@ class TurnQuestions:
     def __init__(
         self, questions: LineQuestions, printer: Printer, edit: Callable[[str], Awaitable[str]]
     ) -> None:
+        """`edit` lets the user edit a text in an editor, and returns it."""
         self._questions = questions
         self._edit = edit
         self._printer = printer
         self._question_tasks: dict[str, asyncio.Task[None]] = {}
+        """The tasks that wait for the answers, by the ids of the questions."""
 
     def take(self, event: Event, session: Session) -> bool:
         """Print and ask a question if the event is one, or end a question that is closed. Returns

@@ -63,7 +63,8 @@ async def run_repl(
     open_catalog: OpenCatalog | None = None,
     settings: TuiSettings | None = None,
 ) -> int:
-    """Run the plain prompt until the user leaves; returns the exit code.
+    """Run the plain prompt until the user leaves; returns the exit code. If the user has chosen the
+    demo, or to attach to a background session, that is run instead.
 
     Args:
         open_catalog: returns the session catalog, to pick a session before one is open.
@@ -77,12 +78,11 @@ async def run_repl(
         with repl.reader.in_use():
             return await repl.run(request, first_message)
     except DemoRequested:
-        return await asyncio.to_thread(
-            subprocess.call, [sys.executable, "-P", "-m", "ouro", "demo"]
-        )
-    except AttachRequested as request_:
-        arguments = ["-P", "-m", "ouro", "attach", request_.session_id, "--plain"]
-        return await asyncio.to_thread(subprocess.call, [sys.executable, *arguments])
+        arguments = ["demo"]
+    except AttachRequested as attach:
+        arguments = ["attach", attach.session_id, "--plain"]
+    command = [sys.executable, "-P", "-m", "ouro", *arguments]
+    return await asyncio.to_thread(subprocess.call, command)
 
 
 def is_plain() -> bool:

@@ -207,7 +207,7 @@ class _Drawing:
             for token in tokens[1:-1]
             if token.type == "paragraph_open" and token.level == tokens[0].level + 1
         ]
-        is_tight = all(token.hidden for token in own_paragraphs)
+        is_tight = all(token.hidden for token in own_paragraphs)  # as markdown-it marks it
         lines = self.blocks(tokens[1:-1], width - len(marker), is_tight) or [StyledLine([])]
         first_margin = (marker, palette.accent)
         margin = (" " * len(marker), palette.text)
@@ -526,13 +526,14 @@ def _make_piece(
     """
     number: int | None = None
     if item is not None and token.type == "ordered_list_open":
-        number = int(item.info or 1)
+        number = int(item.info or 1)  # markdown-it puts the written number there
     marker = f"{token.type}{item.markup}" if item is not None else ""
     if before is None:
         return MarkdownPiece(source, token.type, False, number, marker)
     if number is not None and before.marker == marker:
         number = (before.number or 0) + 1
-    continues = not before.source.endswith("\n") and token.type != "table_open"
+    is_table = token.type == "table_open"  # it cannot continue a line, though it was a paragraph
+    continues = not before.source.endswith("\n") and not is_table
     gap = not continues and _has_gap(before, token, marker)
     return MarkdownPiece(source, token.type, gap, number, marker, continues=continues)
 

@@ -170,7 +170,7 @@ class Picker(Sheet[str | None]):
         hides_rows = self.is_short and height < len(self._choices)
         if again and self.has_class("-low"):
             self.call_after_refresh(partial(self._make_room, again=False))
-        elif self._hides_rows != hides_rows:
+        elif self._hides_rows != hides_rows:  # another text below the list, so another height
             self._hides_rows = hides_rows
             self._show_whole()
         if self.is_short and sheet.outer_size.height <= self.size.height - MIN_TRANSCRIPT:
