@@ -151,7 +151,8 @@ class ForgettingMemory:
                     forget_in_file(path, self._text, self._report)
         if self._folder.is_dir():
             self._remove_empty_lines(pending)
-        for path in (self._repository.git_dir / name for name in ("config", "packed-refs", "HEAD")):
+        for name in ("config", "packed-refs", "HEAD"):
+            path = self._repository.git_dir / name
             if path.is_file() and self._text.count_bytes(path.read_bytes()):
                 self._report.left.append(
                     f"{path}: it is in the name of a branch or the address of a remote."
@@ -196,14 +197,14 @@ class ForgettingMemory:
                     data = note_text(from_plain(fields, Note)).encode()
         return self._text.remove_from_bytes(data)
 
-    def _clean_name(self, data: bytes) -> bytes:
+    def _clean_name(self, name: bytes) -> bytes:
         """The name of a file with `forgotten` instead of the text: the placeholder is not fit for
         names.
         """
-        if not self._text.count_bytes(data):
-            return data
+        if not self._text.count_bytes(name):
+            return name
         placeholder = self._text.placeholder.encode()
-        return self._text.remove_from_bytes(data).replace(placeholder, b"forgotten")
+        return self._text.remove_from_bytes(name).replace(placeholder, b"forgotten")
 
     def _write_clean_files(self, pending: set[str]) -> None:
         """Write the files without the text, under names without it. Texts that were approved stay

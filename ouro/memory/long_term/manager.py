@@ -409,9 +409,9 @@ class LongTermMemoryManager:
     def _remove_replaced_entries(
         self, texts_before: Sequence[Mapping[str, str]]
     ) -> list[CoreChanged]:
-        """Remove the entries that the core lines which the agent added replace; undoing the turn
-        restores them. Returns the events to show. The lines of which no rule says what they replace
-        are stored for `take_unchecked_lines`.
+        """The agent has added core lines in its turn: remove the entries that these lines replace by
+        rules. Undoing the turn restores them. Returns the events to show. The lines of which no rule
+        says what they replace are stored for `take_unchecked_lines`.
 
         Args:
             texts_before: the core texts of each scope before the turn.
@@ -519,6 +519,7 @@ def _commit_before(store: GitMemoryStore, second: datetime, session_id: str) -> 
     is_whole_history = len(latest_commits) < _MAX_OWN_COMMITS
     if is_whole_history:
         return ""
+    # git includes the named second itself.
     return commit_at(store.repository, (second - timedelta(seconds=1)).isoformat())
 
 

@@ -411,8 +411,8 @@ def _changed_files(scope: Scope, before: Texts, after: Texts) -> Iterator[tuple[
 
 
 def _split_items(text: str) -> Iterator[str]:
-    """Yield the list items, headings and paragraphs of a memory file. One ends before the next
-    item or heading, at a blank line, and a heading after its line.
+    """Yield the list items, headings and paragraphs of a memory file. A heading is one line; an item
+    or a paragraph ends at a blank line, or where the next item or heading begins.
     """
     item_lines: list[str] = []
     for line in text.splitlines():

@@ -307,9 +307,9 @@ def _place_with_replaced(
     *,
     is_scope_named: bool,
 ) -> tuple[Placement, list[MemoryEntry]]:
-    """Find the entries that a text replaces: `named_entries` if there are any that the rules do not
-    find, else those that the rules find. Returns the place of the text with the entries of that
-    scope. The place is in the scope of what is replaced, unless the user named the scope.
+    """Find the entries that a text replaces: those that the rules find, or `named_entries` if the
+    first of these is not among them. Returns the place of the text, and the replaced entries of
+    that scope. The place is in the scope of what is replaced, unless the user named the scope.
     """
     replaced = find_replaced(placement.text, in_use, placement.said)
     if named_entries and named_entries[0] not in replaced:

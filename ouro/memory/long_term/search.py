@@ -62,6 +62,7 @@ def search_for(
     """
 
     async def search(query: str, max_hits: int, since: str) -> Sequence[CitedText]:
+        """Find at most `max_hits` texts, the best first, each with its source in one line."""
         from ouro.memory.index import SearchFilter, project_of
         from ouro.tools.memory_search import CitedText
 
@@ -69,9 +70,9 @@ def search_for(
             project_of(scope.store.folder) for scope in scopes if scope.name == "repo"
         )
         untrusted = untrusted_files(scopes)
-        hits = await lookup.find(
-            query, max_hits + len(untrusted), SearchFilter(since=since, notes_of=own_repositories)
-        )
+        filter_ = SearchFilter(since=since, notes_of=own_repositories)
+        # More than asked for: those in untrusted files are left out.
+        hits = await lookup.find(query, max_hits + len(untrusted), filter_)
         hits = [hit for hit in hits if hit.path not in untrusted][:max_hits]
         hits_with_badges = await asyncio.to_thread(
             lambda: with_badges(lookup.search().index, hits, root or Path("/"))

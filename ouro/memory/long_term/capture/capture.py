@@ -220,7 +220,8 @@ class Capture(msgspec.Struct, eq=False):
         )
         operations, refused = await self.question.read(excerpt.spoken, excerpt.own, limits)
         captured.refused += refused
-        if list(excerpt.own) == list(excerpt.spoken):
+        is_only_user = list(excerpt.own) == list(excerpt.spoken)
+        if is_only_user:  # whatever source the model names
             operations = tuple(replace(operation, source="user") for operation in operations)
         await self.run_alone(lambda: self._apply_all(operations, excerpt, captured))
 
@@ -240,11 +241,11 @@ class Capture(msgspec.Struct, eq=False):
         for message in excerpt.spoken:
             if message.role == "user":
                 words_of_user |= word_starts(message.text)
-        common_words = {
+        common_counts = {
             line.id: len(words_of_user & word_starts(line.text)) for line in excerpt.lines.values()
         }
         # Lines without a common word, too: another language, or other words for the same thing.
-        nearest_ids = sorted(common_words, key=lambda line_id: -common_words[line_id])
+        nearest_ids = sorted(common_counts, key=lambda line_id: -common_counts[line_id])
         shown_lines = [excerpt.lines[line_id] for line_id in nearest_ids[:MAX_SHOWN_LINES]]
         return [*notes.values(), *shown_lines]
 

@@ -199,13 +199,17 @@ def label_folder(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: boo
 
 
 def _named_state_dir(folder: Path, histories: Path) -> Path | None:
-    """The state folder that the label in `.git` names, or the `.git` file of an earlier version;
-    None if neither names one.
+    """The state folder in `histories` that the `.git` file of an earlier version names, else the
+    label in `.git`. None if neither names one, or it is elsewhere: another program may have written
+    the name.
     """
     target = _gitfile_target(folder)
-    if target is None and (name := read_git_file(folder / ".git" / _LABEL).strip()):
-        target = histories / name
-    return target if target is not None and target.parent == histories else None
+    if target is None:
+        name = read_git_file(folder / ".git" / _LABEL).strip()
+        target = histories / name if name else None
+    if target is None or target.parent != histories:
+        return None
+    return target
 
 
 def _gitfile_target(folder: Path) -> Path | None:

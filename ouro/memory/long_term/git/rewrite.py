@@ -145,7 +145,9 @@ def _find_loose_commits(repo: GitRepository) -> set[str]:
 
 
 def _move_refs(repo: GitRepository, new_commits: dict[str, str]) -> None:
-    """Set the refs to their new commits, HEAD last, and remove the working refs."""
+    """Set the refs to their new commits (`new_commits`: by the name of the ref), HEAD last, and
+    remove the working refs.
+    """
     updates = []
     for name, commit in new_commits.items():
         if name != "HEAD":

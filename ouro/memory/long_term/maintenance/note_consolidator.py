@@ -138,68 +138,70 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         clusters = find_clusters(notes, fresh_ids, self.alike)
         return [cluster for cluster in clusters if _fingerprint(cluster) not in kept_clusters]
 
-    def estimate_tokens(self, groups: Clusters) -> int:
+    def estimate_tokens(self, clusters: Clusters) -> int:
         """An estimate of the tokens that a model reads and writes for these clusters."""
-        messages = chain.from_iterable(map(self._request, groups))
+        messages = chain.from_iterable(map(self._make_request, clusters))
         read_tokens = sum(estimate(message.text) for message in messages)
-        return read_tokens + sum(estimate(group[-1].text) for group in groups)
+        return read_tokens + sum(estimate(cluster[-1].text) for cluster in clusters)
 
-    async def merge(self, groups: Clusters) -> AsyncGenerator[Merge, None]:
+    async def merge(self, clusters: Clusters) -> AsyncGenerator[Merge, None]:
         """Merge these clusters, one after the other, and yield what became of each. At the end the
         run is recorded. Raises ModelError: the rest stays as it is then, as after an interruption.
         """
-        for group in groups:
-            yield await self._merge(group)
+        for cluster in clusters:
+            yield await self._merge_cluster(cluster)
         await asyncio.to_thread(self._record_run)
 
-    async def _merge(self, group: tuple[Note, ...]) -> Merge:
+    async def _merge_cluster(self, cluster: tuple[Note, ...]) -> Merge:
         """Ask a model about one cluster, and write the merged note, or record that the cluster
         stays. Raises ModelError, also for a timeout.
 
         A small model is only asked which notes the longest one covers: these are merged.
         """
         operation: Operation | None = None
-        merged_notes = group
+        merged_notes = cluster
         answer = ""
         is_small = self.is_small()
         try:
             async with asyncio.timeout(MERGE_TIMEOUT):
                 if is_small:
-                    best, covered = await find_covered_notes(self.ask, group)
+                    best, covered = await find_covered_notes(self.ask, cluster)
                     if len(covered) > 1:
                         merged_notes = tuple(covered)
                         operation = Operation(
                             "supersede", best.text, scope=best.scope, category=best.category
                         )
                 else:
-                    answer = await self.ask(self._request(group))
-                    operation = self._read(answer, group)
+                    answer = await self.ask(self._make_request(cluster))
+                    operation = self._read_merged_text(answer, cluster)
         except TimeoutError as error:
             raise ModelError(f"The model took longer than {MERGE_TIMEOUT:.0f} seconds.") from error
         if operation is not None:
-            return await self.run_under_lock(partial(self._write, merged_notes, operation))
+            return await self.run_under_lock(
+                partial(self._write_merged_note, merged_notes, operation)
+            )
         if not (is_small or _ANSWER_TO_KEEP.search(answer)):
             log.info("notes: not merged, the answer cannot be used: %s", clean(answer)[:200])
-            return Merge(group, reason="the answer could not be used")
-        await asyncio.to_thread(self._record_cluster_that_stays, group)
-        return Merge(group, reason="they are about different things")
+            return Merge(cluster, reason="the answer could not be used")
+        await asyncio.to_thread(self._record_cluster_that_stays, cluster)
+        return Merge(cluster, reason="they are about different things")
 
-    def _request(self, group: Sequence[Note]) -> list[Message]:
+    def _make_request(self, cluster: Sequence[Note]) -> list[Message]:
         """The request to merge the notes of a cluster."""
         lines = "\n".join(
-            f"{number}. ({note.category}) {note.text}" for number, note in enumerate(group, 1)
+            f"{number}. ({note.category}) {note.text}" for number, note in enumerate(cluster, 1)
         )
         question = (
             f"<{self.mark}>\n{quote_memory(lines)}\n</{self.mark}>\n\nAnswer with the JSON only."
         )
         return [system(_INSTRUCTIONS), user(question)]
 
-    def _read(self, answer: str, group: tuple[Note, ...]) -> Operation | None:
+    def _read_merged_text(self, answer: str, cluster: tuple[Note, ...]) -> Operation | None:
         """The operation with the merged text, from a model's answer. None if the answer does not
         have exactly one, or the text cannot be used: too few of its words are from the notes, or it
         lacks names of the newest note.
         """
-        limits = OperationLimits(group, self.categories, (group[0].scope,))
+        limits = OperationLimits(cluster, self.categories, (cluster[0].scope,))
         valid_operations, _refused = read_operations(answer, limits)
         operations = [
             operation
@@ -210,29 +212,31 @@ class NoteConsolidator(msgspec.Struct, eq=False):
             return None
         merged = operations[0]
         if merged.verb == "confirm":  # the text of one of the notes, unchanged
-            same_note = next(note for note in group if note.id == merged.target)
+            same_note = next(note for note in cluster if note.id == merged.target)
             merged = replace(merged, text=same_note.text, category=same_note.category)
         words = word_starts(merged.text)
-        original_words = set[str]().union(*(word_starts(note.text) for note in group))
+        original_words = set[str]().union(*(word_starts(note.text) for note in cluster))
         is_on_subject = len(words & original_words) >= _MIN_SHARED_WORDS * len(words)
-        if not is_on_subject or not has_names_of(merged.text, group[-1].text):
+        if not is_on_subject or not has_names_of(merged.text, cluster[-1].text):
             return None
         return merged
 
-    def _write(self, group: tuple[Note, ...], operation: Operation) -> Merge:
+    def _write_merged_note(self, cluster: tuple[Note, ...], operation: Operation) -> Merge:
         """Write the note with the merged text of the operation. Writes nothing if one of the notes
         has changed since the model read them, or on an error: the result says why.
         """
         try:
-            files = [self.notebook.find(note.id) for note in group]
-            if [file.note for file in files] != list(group) or any(file.archived for file in files):
-                return Merge(group, reason="one of them has changed meanwhile")
-            note = combine_notes(group, operation.text, operation.category, operation.entities)
-            return Merge(group, self.notebook.merge(note, files))
+            files = [self.notebook.find(note.id) for note in cluster]
+            if [file.note for file in files] != list(cluster) or any(
+                file.archived for file in files
+            ):
+                return Merge(cluster, reason="one of them has changed meanwhile")
+            note = combine_notes(cluster, operation.text, operation.category, operation.entities)
+            return Merge(cluster, self.notebook.merge(note, files))
         except (LongTermMemoryError, OSError) as error:
             reason = error.message if isinstance(error, OuroError) else str(error)
             log.warning("notes: not merged: %s", reason)
-            return Merge(group, reason=reason)
+            return Merge(cluster, reason=reason)
 
     def _notes_in_use(self) -> list[Note]:
         """The notes in use, oldest first: the last versions that may be merged."""
@@ -255,11 +259,11 @@ class NoteConsolidator(msgspec.Struct, eq=False):
                     _STATE_FILE, replace(repository.load_state(_STATE_FILE, _State), notes=ids)
                 )
 
-    def _record_cluster_that_stays(self, group: Sequence[Note]) -> None:
+    def _record_cluster_that_stays(self, cluster: Sequence[Note]) -> None:
         """Record that a model keeps these notes apart: it is not asked again."""
-        repository = self.repositories[group[0].scope]
+        repository = self.repositories[cluster[0].scope]
         state = repository.load_state(_STATE_FILE, _State)
-        kept = (*state.kept, _fingerprint(group))[-_MAX_KEPT_CLUSTERS:]
+        kept = (*state.kept, _fingerprint(cluster))[-_MAX_KEPT_CLUSTERS:]
         repository.save_state(_STATE_FILE, replace(state, kept=kept))
 
 
@@ -306,12 +310,12 @@ def find_clusters(
     by_scope_and_branch: dict[tuple[str, str], dict[str, Note]] = defaultdict(dict)
     for note in notes:
         by_scope_and_branch[note.scope, note.branch or ""][note.id] = note
-    groups: list[tuple[Note, ...]] = []
+    clusters: list[tuple[Note, ...]] = []
     for notes_by_id in by_scope_and_branch.values():
         for group in _group_alike(notes_by_id, fresh_ids, find_alike):
             members = [notes_by_id[note_id] for note_id in group]
-            groups.append(tuple(sorted(members, key=_age)))
-    return sorted(groups, key=lambda group: _age(group[0]))
+            clusters.append(tuple(sorted(members, key=_age)))
+    return sorted(clusters, key=lambda cluster: _age(cluster[0]))
 
 
 def _may_be_merged(file: NoteFile) -> bool:
@@ -346,9 +350,9 @@ def _join_groups(
         groups[note_id] = group
 
 
-def _fingerprint(group: Iterable[Note]) -> str:
+def _fingerprint(cluster: Iterable[Note]) -> str:
     """A hash of the notes of a cluster and their texts: another one if a note is changed."""
-    parts = sorted(f"{note.id}\0{note.text}" for note in group)
+    parts = sorted(f"{note.id}\0{note.text}" for note in cluster)
     return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
 
 

@@ -110,8 +110,8 @@ class Summaries(msgspec.Struct, eq=False):
                 return
 
     async def load_open_task(self) -> str:
-        """The open task of the last other session of this project, by its summary; empty if there
-        is none, or the summary cannot be read.
+        """What was left to do in the session of this project before this one, by its summary; empty
+        if nothing was, if there is no summary, or if it cannot be read.
         """
         last = next(iter(await self._list_others()), None)
         if last is None or not last.summary:

@@ -144,14 +144,15 @@ def _find_in_code(text: str) -> Iterator[str]:
 
 
 def _find_in_plain_text(text: str) -> Iterator[str]:
-    """Yield the packages, files, settings, symbols and programs that a text names. Each kind is
-    removed from the text before the next one is searched.
+    """Yield the packages, files, folders, settings, symbols and programs that a text names. Packages
+    and files are removed before the others are searched, so that no part of them is found again.
     """
     yield from (
         f"pkg:{package}"
         for package in (*_INSTALLED_PACKAGE.findall(text), *_IMPORTED_PACKAGE.findall(text))
     )
-    text = _CODE_FENCE.sub(" ", _IMPORTED_PACKAGE.sub(" ", _INSTALLED_PACKAGE.sub(" ", text)))
+    for pattern in (_INSTALLED_PACKAGE, _IMPORTED_PACKAGE, _CODE_FENCE):
+        text = pattern.sub(" ", text)
     yield from (
         f"file:{path}" for path in _FILE_PATH.findall(text) if not _NOT_FILES.fullmatch(path)
     )

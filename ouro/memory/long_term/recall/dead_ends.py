@@ -388,8 +388,8 @@ class DeadEnds(msgspec.Struct, eq=False):
             return None
         from ouro.memory.long_term.recall.attempts import repeats
 
-        reminded = self._reminded | self._find_reminded()
-        candidates = [note for note in self.finder.dead_ends() if note.id not in reminded]
+        sent_ids = self._reminded | self._find_reminded()
+        candidates = [note for note in self.finder.dead_ends() if note.id not in sent_ids]
         ids = [note.id for note in candidates if repeats(note.tried, steps, last_steps)]
         if not ids:
             return None

@@ -183,12 +183,13 @@ def find_strong(question: str, hits: Sequence[MemoryHit]) -> list[MemoryHit]:
     """The hits that are worth showing although they are of another project, in the order of `hits`:
     relevant to the question, very near, and with subjects in common.
     """
-    relevant, question_stems = find_relevant(question, hits), stems(question)
+    relevant_ids = find_relevant(question, hits).keys()
+    question_stems = stems(question)
     strong: list[MemoryHit] = []
     for hit, hit_features in zip(hits, features(question, hits), strict=True):
-        subjects = (question_stems & stems(hit.text)) - _STEMS_OF_TASKS - _STEMS_OF_CODE
-        is_named = hit.id in relevant and len(subjects) >= MIN_SUBJECTS
-        if is_named and _is_very_near(hit, hit_features):
+        common_subjects = (question_stems & stems(hit.text)) - _STEMS_OF_TASKS - _STEMS_OF_CODE
+        has_subjects = len(common_subjects) >= MIN_SUBJECTS
+        if hit.id in relevant_ids and has_subjects and _is_very_near(hit, hit_features):
             strong.append(hit)
     return strong
 

@@ -286,8 +286,10 @@ class TurnRecall(msgspec.Struct, eq=False):
         if task is None or not task.done():
             return None
         self._late_search = None
-        is_failed = task.cancelled() or task.exception() is not None
-        return task.result() if not is_failed and task.result().text else None
+        if task.cancelled() or task.exception() is not None:
+            return None
+        recalled = task.result()
+        return recalled if recalled.text else None
 
     def _cancel_late_search(self) -> None:
         """Cancel the search for the last message."""
@@ -315,18 +317,21 @@ class TurnRecall(msgspec.Struct, eq=False):
         return recalled if recalled and recalled.text else None
 
     def on_event(self, event: Event) -> list[Event]:
-        """Collect the results of commands, ask other projects about a message that was just sent,
-        and return the receipt of the notes that were just sent, as the only event.
+        """Collect the results of commands, and ask other projects about a message that was just
+        sent. Returns the receipt of the notes that were just sent, as the only event.
 
-        Notes for a message are sent when it is (`Prompted`); those about tools at any next event.
+        Notes for a message have been sent at the event `Prompted`, those about tools at any event.
         """
         if self.commands:
             self.commands.observe(event)
         if isinstance(event, Prompted):
             self._ask_other_projects()
         receipt = self._unsaved
-        if receipt is None or not (isinstance(event, Prompted) or receipt.way in (TOUCHED, LATE)):
+        if receipt is None:
             return []
+        is_for_message = receipt.way not in (TOUCHED, LATE)
+        if is_for_message and not isinstance(event, Prompted):
+            return []  # the message was not sent yet
         self._unsaved = None
         self._record_recalled(receipt)
         return [receipt]
@@ -387,8 +392,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         return [item for item in self.loaded_items() if item.id.startswith("mem_")]
 
     def turn_ended(self) -> None:
-        """Learn from the turn which notes were of use and which commands passed, in the background;
-        returns at once.
+        """Learn from the turn in the background which commands passed, which changes were dead ends,
+        and which notes were of use, if the turn ended with an answer. Returns at once.
         """
         if self.commands:
             _start_in_thread(self.commands.save)

@@ -263,7 +263,7 @@ def apply_edits(edits: Edits, text: str | None) -> str | None:
     for edit in edits:
         if text == edit.before:
             text = edit.after
-        elif text != edit.after:  # others have changed it, too
+        elif text != edit.after:  # it is not applied already, and others have changed the file
             text = apply_edit(edit, text or "") or None
     return text
 

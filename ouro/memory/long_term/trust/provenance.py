@@ -310,8 +310,8 @@ def _moves_file(line: str, name: str) -> bool:
 
 
 def _last_turn(messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages since the user's last message, which is the first of them; one that was sent
-    during tool calls does not count. Empty if there is none.
+    """The messages of the last turn: the user's last prompt, and all after it. A message that the
+    user sent during tool calls is no prompt. Empty if there is no prompt.
     """
     for index in range(len(messages) - 1, -1, -1):
         is_prompt = messages[index].role == "user" and messages[index].text
