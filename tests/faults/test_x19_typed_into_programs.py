@@ -20,7 +20,7 @@ async def bench(tmp_path):
 async def start(bench, limits):
     context = bench.context
     bench.context = ToolContext(context.report, context.ask, limits)
-    await bench.run("cat", pty=True)
+    await bench.run("cat", 0.01, pty=True)  # it prints nothing, which would be waited for
     return bench.jobs.list()[-1]
 
 

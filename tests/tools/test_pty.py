@@ -12,6 +12,8 @@ from ouro.tools.odd_calls import read_calls
 from ouro.tools.shell_jobs import JobArgs, ShellKill, ShellOutput, ShellOutputArgs
 
 PYTHON = f"{sys.executable} -q"
+AT_ONCE = 0.01
+"""Seconds: for programs that print nothing, whose start would be waited for two seconds."""
 
 
 class PtyBench(ShellBench):
@@ -48,7 +50,7 @@ async def test_a_program_that_ends_gives_its_screen_and_exit_code(bench):
 
 
 async def test_only_a_call_without_text_and_keys_looks(bench):
-    await bench.start("cat")
+    await bench.start("cat", timeout=AT_ONCE)
     names = [
         ShellOutput(bench.jobs).resolve(args)[0].name
         for args in (
@@ -170,7 +172,7 @@ async def test_the_program_learns_the_size(bench):
 
 
 async def test_its_end_ends_all_processes(bench):
-    await bench.start("sleep 98771 & setsid sleep 98771 & cat")
+    await bench.start("sleep 98771 & setsid sleep 98771 & cat", timeout=AT_ONCE)
     await until(lambda: len(living("sleep\x0098771")) == 2)
     await ShellKill(bench.jobs).run(JobArgs("job_1"), bench.context)
     await until(lambda: not living("sleep\x0098771"))
@@ -185,7 +187,7 @@ async def test_a_job_without_a_terminal_takes_no_input(bench):
 
 
 async def test_too_much_for_one_call_is_not_typed(bench):
-    await bench.start("cat")
+    await bench.start("cat", timeout=AT_ONCE)
     with pytest.raises(ToolError, match="At most 4000 characters and 50 keys"):
         await bench.type("x" * 4_001)
     with pytest.raises(ToolError, match="At most 4000 characters and 50 keys"):
@@ -193,7 +195,7 @@ async def test_too_much_for_one_call_is_not_typed(bench):
 
 
 async def test_an_unknown_key_is_named(bench):
-    await bench.start("cat")
+    await bench.start("cat", timeout=AT_ONCE)
     with pytest.raises(ToolError, match="There is no key 'hyper'"):
         await bench.type("", "hyper")
 
@@ -214,6 +216,6 @@ async def test_a_program_that_reads_nothing_is_named(bench, monkeypatch):
 
 async def test_its_control_terminal_is_its_own(bench):
     """Not the user's: a program that opens /dev/tty reads what is typed into the job."""
-    await bench.start("read -r line < /dev/tty; echo got $line")
+    await bench.start("read -r line < /dev/tty; echo got $line", timeout=AT_ONCE)
     await bench.type("this", "enter")
     await bench.shows("got this")
