@@ -63,103 +63,108 @@ def verdicts(root: Path, home: Path, line: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "git -C {m} add facts.md",
-        "git -C {m} add -A",
-        "git -C {m} add . && git -C {m} commit -m 'Prefer tabs'",
-        'git -C {m} commit -am "Prefer tabs" -m "for Go"',
-        "git -C {m} commit -q -m x facts.md",
-        "git -C {m} commit --message='Prefer tabs' --trailer='Why: said so'",
-        "git -C {m} mv mem_1.md archive/mem_1.md",
-        "git -C {m} rm -q mem_1.md",
-        "git -C {m} restore --staged facts.md",
-        "git -C .ouro/memory commit -m x",
-    ],
-)
-def test_m4_plain_git_on_memory_is_allowed_except_in_plan_mode(root, home, memory, line):
-    assert verdicts(root, home, line.format(m=memory)) == ["allow", "allow", "deny", "allow"]
+def all_verdicts(root: Path, home: Path, lines: list[str], memory: Path) -> dict[str, list[str]]:
+    """The verdicts about each line, in one repository: making it takes most of the time of a line."""
+    return {line: verdicts(root, home, line.format(m=memory)) for line in lines}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "cat {m}/facts.md",
-        "ls -la {m} .ouro/memory",
-        "grep -rn tabs {m}",
-        "git -C {m} log --oneline -5",
-        "git -C {m} status --short && git -C {m} diff HEAD",
-        "git -C {m} show HEAD:facts.md",
-        "git -C {m} blame facts.md | head -5",
-        "cd {m} && git log -3",
-    ],
-)
-def test_m4_reading_memory_is_allowed_in_every_mode(root, home, memory, line):
-    assert verdicts(root, home, line.format(m=memory)) == ["allow"] * 4
+PLAIN_GIT = [
+    "git -C {m} add facts.md",
+    "git -C {m} add -A",
+    "git -C {m} add . && git -C {m} commit -m 'Prefer tabs'",
+    'git -C {m} commit -am "Prefer tabs" -m "for Go"',
+    "git -C {m} commit -q -m x facts.md",
+    "git -C {m} commit --message='Prefer tabs' --trailer='Why: said so'",
+    "git -C {m} mv mem_1.md archive/mem_1.md",
+    "git -C {m} rm -q mem_1.md",
+    "git -C {m} restore --staged facts.md",
+    "git -C .ouro/memory commit -m x",
+]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "echo x > {m}/facts.md",
-        "echo x >> .ouro/memory/facts.md",
-        "echo x | tee -a {m}/facts.md",
-        "cp /etc/hosts {m}/facts.md",
-        "mv {m}/facts.md facts.md",
-        "rm {m}/facts.md",
-        "rm {m}/*.md",
-        "rm .our*/memory/facts.md",
-        "rm -r .ouro",
-        "sed -i s/a/b/ {m}/facts.md",
-        "touch {m}/facts.md",
-        "ln -sf /etc/hosts {m}/facts.md",
-        "truncate -s0 .ouro/memory/facts.md",
-        "dd if=/dev/null of={m}/facts.md",
-        "cd {m} && rm facts.md",
-        "cd {m}; echo x > facts.md",
-        "cd .ouro && cd memory && npm install",
-        'cd {m}/.. && python3 -c \'open("memory/facts.md","w")\'',
-        'python3 -c \'open("{m}/facts.md","w")\'',
-        "python3 - <<'END'\nopen('{m}/facts.md', 'w')\nEND",
-        "M={m}; echo x > $M/facts.md",
-        "npm install --prefix {m}",
-        "git -C {m} -c core.hooksPath=hooks commit -m x",
-        "git -c core.editor=evil -C {m} commit -m x",
-        "git --exec-path=/tmp -C {m} commit -m x",
-        "GIT_EDITOR=evil git -C {m} commit -m x",
-        "/tmp/git -C {m} commit -m x",
-        "./git -C {m} commit -m x",
-        "git -C {m} commit",
-        "git -C {m} commit --amend -m x",
-        "git -C {m} commit -F /etc/passwd",
-        "git -C {m} commit -m x --author='A <a@b>'",
-        'git -C {m} commit -m "$(cat /etc/passwd)"',
-        "git -C {m} commit -m x > {m}/facts.md",
-        "git -C {m} add /etc/passwd",
-        "git -C {m} add ../models.yaml",
-        "git -C {m} add ':(top)x.md'",
-        "git -C {m} add --pathspec-from-file=x",
-        "git -C {m} mv facts.md ../facts.md",
-        "git -C {m} mv facts.md .gitattributes",
-        "git -C {m} rm -r .",
-        "git -C {m} rm -f facts.md",
-        "git -C {m} restore facts.md",
-        "git -C {m} reset --hard HEAD~1",
-        "git -C {m} checkout HEAD~1",
-        "git -C {m} push",
-        "git -C {m} gc --prune=now",
-        "git -C {m} config core.hooksPath /tmp",
-        "git -C {m}/archive commit -m x",
-        "git -C {m} -C .. commit -m x",
-        "git --git-dir {m}/../history.git/user.git update-ref refs/heads/main HEAD~1",
-        "rm -rf {m}/../history.git",
-        "echo {m} | xargs -I% git -C % commit -m x",
-        "env -C {m} npm install",
-    ],
-)
-def test_m4_other_lines_that_may_change_memory_ask(root, home, memory, line):
-    assert verdicts(root, home, line.format(m=memory)) == ["ask", "ask", "deny", "ask"]
+def test_m4_plain_git_on_memory_is_allowed_except_in_plan_mode(root, home, memory):
+    found = all_verdicts(root, home, PLAIN_GIT, memory)
+    assert found == dict.fromkeys(PLAIN_GIT, ["allow", "allow", "deny", "allow"])
+
+
+READING = [
+    "cat {m}/facts.md",
+    "ls -la {m} .ouro/memory",
+    "grep -rn tabs {m}",
+    "git -C {m} log --oneline -5",
+    "git -C {m} status --short && git -C {m} diff HEAD",
+    "git -C {m} show HEAD:facts.md",
+    "git -C {m} blame facts.md | head -5",
+    "cd {m} && git log -3",
+]
+
+
+def test_m4_reading_memory_is_allowed_in_every_mode(root, home, memory):
+    found = all_verdicts(root, home, READING, memory)
+    assert found == dict.fromkeys(READING, ["allow"] * 4)
+
+
+OTHER_LINES = [
+    "echo x > {m}/facts.md",
+    "echo x >> .ouro/memory/facts.md",
+    "echo x | tee -a {m}/facts.md",
+    "cp /etc/hosts {m}/facts.md",
+    "mv {m}/facts.md facts.md",
+    "rm {m}/facts.md",
+    "rm {m}/*.md",
+    "rm .our*/memory/facts.md",
+    "rm -r .ouro",
+    "sed -i s/a/b/ {m}/facts.md",
+    "touch {m}/facts.md",
+    "ln -sf /etc/hosts {m}/facts.md",
+    "truncate -s0 .ouro/memory/facts.md",
+    "dd if=/dev/null of={m}/facts.md",
+    "cd {m} && rm facts.md",
+    "cd {m}; echo x > facts.md",
+    "cd .ouro && cd memory && npm install",
+    'cd {m}/.. && python3 -c \'open("memory/facts.md","w")\'',
+    'python3 -c \'open("{m}/facts.md","w")\'',
+    "python3 - <<'END'\nopen('{m}/facts.md', 'w')\nEND",
+    "M={m}; echo x > $M/facts.md",
+    "npm install --prefix {m}",
+    "git -C {m} -c core.hooksPath=hooks commit -m x",
+    "git -c core.editor=evil -C {m} commit -m x",
+    "git --exec-path=/tmp -C {m} commit -m x",
+    "GIT_EDITOR=evil git -C {m} commit -m x",
+    "/tmp/git -C {m} commit -m x",
+    "./git -C {m} commit -m x",
+    "git -C {m} commit",
+    "git -C {m} commit --amend -m x",
+    "git -C {m} commit -F /etc/passwd",
+    "git -C {m} commit -m x --author='A <a@b>'",
+    'git -C {m} commit -m "$(cat /etc/passwd)"',
+    "git -C {m} commit -m x > {m}/facts.md",
+    "git -C {m} add /etc/passwd",
+    "git -C {m} add ../models.yaml",
+    "git -C {m} add ':(top)x.md'",
+    "git -C {m} add --pathspec-from-file=x",
+    "git -C {m} mv facts.md ../facts.md",
+    "git -C {m} mv facts.md .gitattributes",
+    "git -C {m} rm -r .",
+    "git -C {m} rm -f facts.md",
+    "git -C {m} restore facts.md",
+    "git -C {m} reset --hard HEAD~1",
+    "git -C {m} checkout HEAD~1",
+    "git -C {m} push",
+    "git -C {m} gc --prune=now",
+    "git -C {m} config core.hooksPath /tmp",
+    "git -C {m}/archive commit -m x",
+    "git -C {m} -C .. commit -m x",
+    "git --git-dir {m}/../history.git/user.git update-ref refs/heads/main HEAD~1",
+    "rm -rf {m}/../history.git",
+    "echo {m} | xargs -I% git -C % commit -m x",
+    "env -C {m} npm install",
+]
+
+
+def test_m4_other_lines_that_may_change_memory_ask(root, home, memory):
+    found = all_verdicts(root, home, OTHER_LINES, memory)
+    assert found == dict.fromkeys(OTHER_LINES, ["ask", "ask", "deny", "ask"])
 
 
 def test_m4_a_commit_message_with_a_secret_is_refused(root, home, memory):
