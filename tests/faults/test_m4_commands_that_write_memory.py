@@ -84,7 +84,7 @@ PLAIN_GIT = [
 
 def test_m4_plain_git_on_memory_is_allowed_except_in_plan_mode(root, home, memory):
     found = all_verdicts(root, home, PLAIN_GIT, memory)
-    assert found == dict.fromkeys(PLAIN_GIT, ["allow", "allow", "deny", "allow"])
+    assert found == {line: ["allow", "allow", "deny", "allow"] for line in PLAIN_GIT}
 
 
 READING = [
@@ -101,7 +101,7 @@ READING = [
 
 def test_m4_reading_memory_is_allowed_in_every_mode(root, home, memory):
     found = all_verdicts(root, home, READING, memory)
-    assert found == dict.fromkeys(READING, ["allow"] * 4)
+    assert found == {line: ["allow"] * 4 for line in READING}
 
 
 OTHER_LINES = [
@@ -164,7 +164,7 @@ OTHER_LINES = [
 
 def test_m4_other_lines_that_may_change_memory_ask(root, home, memory):
     found = all_verdicts(root, home, OTHER_LINES, memory)
-    assert found == dict.fromkeys(OTHER_LINES, ["ask", "ask", "deny", "ask"])
+    assert found == {line: ["ask", "ask", "deny", "ask"] for line in OTHER_LINES}
 
 
 def test_m4_a_commit_message_with_a_secret_is_refused(root, home, memory):

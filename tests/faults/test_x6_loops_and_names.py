@@ -209,22 +209,26 @@ def repository(tmp_path, home) -> Path:
     return root
 
 
-@pytest.mark.parametrize("line", HARMLESS)
-def test_x6_line_of_harmless_commands_is_allowed_also_in_plan_mode(repository, line):
-    assert isinstance(decision(repository, line), Allow)
-    assert isinstance(decision(repository, line, "plan"), Allow)
+def test_x6_line_of_harmless_commands_is_allowed_also_in_plan_mode(repository):
+    for line in HARMLESS:
+        assert isinstance(decision(repository, line), Allow), line
+        assert isinstance(decision(repository, line, "plan"), Allow), line
 
 
-@pytest.mark.parametrize(
-    ("form", "line"), [(form, line) for form, lines in HOSTILE.items() for line in lines]
-)
-def test_x6_form_that_hides_something_asks(repository, form, line):
-    (repository / "linked").symlink_to("../key")
-    decided = decision(repository, line)
-    assert isinstance(decided, Ask), form
-    assert isinstance(decision(repository, line, "plan"), Ask | Deny)
-    (repository / "linked").unlink()
-    assert isinstance(decision(repository, line), Ask) or "link*" in line
+@pytest.mark.parametrize("form", HOSTILE)
+def test_x6_form_that_hides_something_asks(repository, form):
+    """In one repository: making it takes most of the time of a line."""
+    link, found = repository / "linked", []
+    for line in HOSTILE[form]:
+        link.symlink_to("../key")
+        with_link = decision(repository, line), decision(repository, line, "plan")
+        link.unlink()
+        is_asked = isinstance(with_link[0], Ask) and isinstance(with_link[1], Ask | Deny)
+        if not is_asked:
+            found.append(f"with the link: {line}")
+        if not isinstance(decision(repository, line), Ask) and "link*" not in line:
+            found.append(line)
+    assert found == []
 
 
 def test_x6_found_files_are_judged_by_the_links_among_them(repository):
