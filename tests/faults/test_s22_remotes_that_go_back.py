@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from fakes.synced_homes import Machine, git
@@ -92,10 +94,10 @@ def made():
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "sealed"])
-async def shared(request, tmp_path_factory, made):
+async def shared(request, memory_folder, made):
     encrypt = request.param
     if encrypt not in made:
-        shared = Shared(tmp_path_factory.mktemp("shared") / "now", encrypt=encrypt)
+        shared = Shared(Path(mkdtemp(dir=memory_folder)) / "now", encrypt=encrypt)
         await shared.live()
         shared.keep()
         made[encrypt] = shared
