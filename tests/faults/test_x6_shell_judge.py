@@ -15,8 +15,8 @@ from fuzz_judge import Judge, Lines, fuzz
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, Workspace
 from ouro.safety.shell.tables import SCRIPTS
 
-FUZZED = int(os.environ.get("OURO_FUZZ_LINES", "3000"))
-"""Random lines of which one in ten is allowed, and run."""
+FUZZED = int(os.environ.get("OURO_FUZZ_LINES", "1500"))
+"""Random lines of which one in ten is allowed, and run. The gate and the nightly run try more."""
 
 
 @pytest.fixture
