@@ -587,6 +587,7 @@ def _prompt_command(server: mcp.McpServer, prompt: mcp.ServerPrompt) -> extensio
     """A prompt of an MCP server as a custom command."""
 
     async def text(typed: str) -> extensions.CommandPrompt:
+        """Ask the server for the prompt, with what the user typed after the name."""
         outcome = await server.prompt(prompt.name, mcp.parse_prompt_arguments(prompt, typed))
         return extensions.CommandPrompt((clean(outcome.text),), is_own=False)
 

@@ -270,6 +270,7 @@ def _build_maintenance(
     transcript, sessions = basis.transcript, basis.settings.sessions
 
     def make_summaries() -> long_term.Summaries:
+        """Build what writes the summaries of sessions, when it is needed."""
         ask = ask_in_background(models, transcript, "compact", "summary", busy)
         return long_term.Summaries(
             transcript, basis.session_catalog, ask, _mark_of_session(transcript)

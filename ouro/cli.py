@@ -118,6 +118,7 @@ def _deleted_folder() -> OuroError | None:
 
 
 def _report(error: OuroError) -> None:
+    """Print an error, with its hint, to stderr."""
     from ouro.utils.text import clean
 
     print(f"ouro: {clean(error.text('ouro '))}", file=sys.stderr)  # noqa: T201
@@ -506,6 +507,7 @@ def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:
 
     @cache
     def make() -> OpenSession:
+        """Import what a session needs, and return what opens one. Blocks at first use."""
         from ouro.assemble import opener
 
         return opener(_options(args, interactive=interactive))

@@ -233,6 +233,7 @@ def _readable(text: str) -> str:
 
 
 def _non_empty(text: str) -> str:
+    """Check that an argument is not blank; returns it. Raises ArgumentTypeError."""
     if not text.strip():  # for example from a variable that is not set
         import argparse
 

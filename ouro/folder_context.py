@@ -50,6 +50,7 @@ async def unsaved_session() -> AsyncIterator[Session]:
         session = await open_session(replace(options, ready_model=failing_model), OpenRequest())
 
     async def show_notices() -> None:
+        """Pass the notices of the session to `warn`, until it is closed."""
         async for event in session.events():
             if isinstance(event, Notice):
                 warn(event.text)

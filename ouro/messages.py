@@ -209,6 +209,7 @@ def system(text: str) -> Message:
 
 
 def user(text: str, images: Sequence[Image] = (), context: str = "") -> Message:
+    """A message of the user. `context`: a text that ouro puts before it; empty for none."""
     parts: tuple[Part, ...] = (Text(text), *images)
     if context:
         parts = (Context(context), *parts)

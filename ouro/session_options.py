@@ -272,6 +272,7 @@ def build_models(
     catalog, settings = inputs.catalog, inputs.settings
 
     def make_models(name: str, effort: Effort) -> Sequence[Model]:
+        """Make the model of this name, and after it those that are asked when it fails."""
         models = [catalog.make(model, effort) for model in (name, *catalog.fallbacks(name))]
         mask.learn(catalog.key_values())  # a key from a key command is known only now
         return models

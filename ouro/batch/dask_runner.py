@@ -284,6 +284,7 @@ def _forget_exit_hook(module: str) -> None:
 
 
 def _scheduler_lost(error: Exception | None) -> SchedulerLost:
+    """The error for a scheduler that does not answer. `error`: the reason, if it is known."""
     reason = f": {one_line(str(error))}" if error else ""
     hint = "Results are kept. The same command continues when the scheduler is back."
     return SchedulerLost(f"The scheduler does not answer{reason}", hint)

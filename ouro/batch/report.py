@@ -127,6 +127,7 @@ def _link_if_address(text: str) -> str:
 
 
 def _diff_line(line: str) -> str:
+    """A line of a diff as HTML, in the colour of its mark; the lines with names of files have none."""
     kinds = {"+": "plus", "-": "minus", "@": "place"}
     kind = "" if line.startswith(("+++", "---")) else kinds.get(line[:1], "")
     return f'<span class="{kind}">{escape(line)}</span>' if kind else escape(line)

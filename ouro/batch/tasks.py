@@ -267,6 +267,7 @@ def _check_task(task: Task, path: Path, where: str) -> Task:
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:
+    """Why a file cannot be read, as the end of a sentence."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8"
     return error.strerror or str(error)

@@ -119,6 +119,7 @@ class KeptDraft:
         writer.submit(file.close)
 
     def _save(self) -> None:
+        """Save the text that is in the prompt now; the timer calls this."""
         self._timer = None
         if self._file is not None:
             self._file.save(self._unsent())

@@ -61,6 +61,7 @@ class SavedFileList:
             log.warning("the list of files was not kept: %s", error)
 
     def _delete_old(self) -> None:
+        """Delete all lists but the MAX_LISTS that were changed last."""
         lists = sorted(self._lists_folder.glob("*.txt"), key=lambda path: path.stat().st_mtime)
         for path in lists[:-MAX_LISTS]:
             path.unlink(missing_ok=True)

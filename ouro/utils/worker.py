@@ -182,6 +182,7 @@ class WorkerProcess:
         self._deliver({"died": True})
 
     def _read_stderr(self) -> None:
+        """Keep the last lines of stderr, until it ends: they say why the process died."""
         assert self._process.stderr is not None
         with self._process.stderr as pipe:
             for data in pipe:
@@ -231,6 +232,7 @@ def run_worker(
         begun = False
 
         def emit(event: JsonObject) -> None:
+            """Send an event of the answer; an error after it comes in the middle of the answer."""
             nonlocal begun
             begun = True
             send({"id": number, "event": event})

@@ -154,6 +154,7 @@ class BrowserTerminals:
         return terminal
 
     async def end(self, terminal: BrowserTerminal) -> None:
+        """End a terminal, which then counts no more, even if that fails."""
         try:
             await terminal.end()
         finally:
