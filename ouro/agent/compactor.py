@@ -120,7 +120,9 @@ class Compactor(msgspec.Struct, eq=False):
         )
 
     def plan(self, trigger: CompactionTrigger = "manual") -> CompactionPlan | None:
-        """What a compaction would do now; None if there is nothing to compact."""
+        """What a compaction would do now; None if there is nothing to compact. One that the user
+        asks for keeps only the last round unchanged, others also some messages before it.
+        """
         window, transcript = self._usable_window(self.window, trigger), self.memory.transcript
         return plan_compaction(
             transcript.sent_entries(),

@@ -70,7 +70,8 @@ def _readings_of(word: str) -> Iterator[Mention]:
 
 
 def _split_line_range(name: str, rest: str) -> Mention:
-    """The mention of a name, with the lines that its end names: `:10-40`, `#L10`.
+    """The mention of a name, with the lines that its end names: `:10-40`, `#L10`. Without such an
+    end, the mention of the whole file.
 
     Args:
         rest: what follows a name in quotes.

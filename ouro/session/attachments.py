@@ -271,7 +271,9 @@ class Attachments:
         return [self._attach_file(mention, ignored) for mention in mentions]
 
     def _attach_file(self, mention: Mention, ignored: frozenset[str]) -> ReadMention:
-        """Read a file, which then counts as read by the model; or list a folder."""
+        """Read a file, which then counts as read by the model; or list a folder. If that is refused
+        or fails, the result has the problem.
+        """
         if problem := self._admit_file(mention, ignored):
             return ReadMention(Attachment(mention.shown, problem=problem))
         try:

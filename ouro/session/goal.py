@@ -198,7 +198,9 @@ class GoalPursuit:
             raise LimitReached(f"The goal is paused: it has reached its cap of {cap}.", _CONTINUE)
 
     def next_context(self) -> str:
-        """What the agent reads at the start of the next turn."""
+        """The text for the agent at the start of the next turn: that the goal is not reached yet,
+        and what the last check has found. Empty without a goal.
+        """
         goal = self.goal
         if goal is None:
             return ""

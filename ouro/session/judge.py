@@ -149,7 +149,9 @@ class Judge:
             self._allowed[key] = verdict
 
     async def _ask_model(self, call: JudgedCall, key: str, words: tuple[str, ...]) -> JudgeVerdict:
-        """The verdict of the model. After any failure it is `ask`: the user decides."""
+        """The verdict of the model about a call. After any failure it is that the user is asked,
+        with the failure as its reason.
+        """
         if len(key) > MAX_CALL:
             return JudgeVerdict(False, "the call is too long to judge")
         try:

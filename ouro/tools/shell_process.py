@@ -265,7 +265,7 @@ class Pump:
             self._report_output()
 
     def _read(self) -> bool:
-        """Read what is there; returns False if there is nothing now, or never again."""
+        """Read the output that is there; returns False if there is none now, or never again."""
         if self._descriptor is None:
             return False
         try:
@@ -365,8 +365,8 @@ async def start_process(
     """Start a program in its own process session.
 
     Args:
-        ends: the descriptors where its output is read and where it is written. The second is closed, the first only if
-            the program cannot be started.
+        ends: the descriptors from which its output is read and to which it is written. The second is
+            closed here; the first only if the program cannot be started.
 
     Raises:
         ToolError: it cannot be started.
@@ -480,8 +480,8 @@ def _owner_bits(pid: int) -> int:
 
 
 def _list_tags() -> Iterator[tuple[int, int]]:
-    """Yields the living processes of commands of any ouro process, with their tags; none if there is
-    no /proc.
+    """Yields the living processes of commands of any ouro process, with their tags; none if there
+    is no /proc.
     """
     for name in os.listdir("/proc") if _HAS_PROC else ():  # noqa: PTH208 - done for every call, over every process
         if name.isdigit():

@@ -269,7 +269,8 @@ def _parse_address(url: str) -> tuple[str, int]:
         raise ToolError(f"`{one_line(url)}` is not a web address. Use http:// or https://.")
     if parts.username is not None or parts.password is not None:
         raise ToolError("The address holds a user name or a password: remove it.")
-    return host, port or (443 if parts.scheme == "https" else 80)
+    default_port = 443 if parts.scheme == "https" else 80
+    return host, port or default_port
 
 
 async def _read_body(response: httpx.Response, host: str) -> bytes:
@@ -397,8 +398,8 @@ def _decode(parameters: str, data: bytes) -> str:
 
 
 def _html_as_markdown(url: str, html: str) -> str:
-    """The readable part of a page as Markdown: no scripts, no menus, and nothing that a browser
-    would not show.
+    """The readable part of a page as Markdown, below its title: no scripts, no menus, and nothing
+    that a browser would not show.
     """
     from bs4 import BeautifulSoup, Comment
     from markdownify import MarkdownConverter
@@ -411,20 +412,18 @@ def _html_as_markdown(url: str, html: str) -> str:
         comment.extract()
     for link in soup.find_all("a", href=True):
         link["href"] = urljoin(url, str(link["href"]))
-    body = next(
-        (
-            part
-            for part in (soup.main, soup.article, soup.body)
-            if part and part.get_text(strip=True)
-        ),
-        soup,
-    )
+    readable_parts = [
+        part for part in (soup.main, soup.article, soup.body) if part and part.get_text(strip=True)
+    ]
+    body = readable_parts[0] if readable_parts else soup
     try:
         text = MarkdownConverter(heading_style="atx", strip=["img"]).convert_soup(body)
     except RecursionError:  # thousands of nested tags
         text = body.get_text("\n")
     text = re.sub(r"\n\s*\n\s*\n+", "\n\n", text).strip()
-    return f"# {title}\n\n{text}" if title and title not in text[:400] else text
+    if not title or title in text[:400]:  # most pages begin with it
+        return text
+    return f"# {title}\n\n{text}"
 
 
 def _is_hidden(tag: Any) -> bool:
