@@ -111,8 +111,11 @@ class MemoryManager:
         on_notice: Callable[[str], None] = lambda _notice: None,
         session_id: str = "",
     ) -> MemoryManager:
-        """A new session. Nothing is written before the first message. `commits`: of long-term
-        memory, by scope.
+        """Returns the manager of a new session. Nothing is written before the first message.
+
+        Args:
+            commits: the present versions of long-term memory, by scope.
+            session_id: empty: a new id.
         """
         return cls(store, _new_header(project, model, commits, session_id), on_notice=on_notice)
 
@@ -128,14 +131,19 @@ class MemoryManager:
         keeps_memory: bool = False,
         on_notice: Callable[[str], None] = lambda _notice: None,
     ) -> MemoryManager:
-        """Resume the session of this full id. A copy made by hand is opened as a fork. Raises
-        SessionError.
+        """Resume the session of this full id; returns its manager. A copy made by hand is forked,
+        unless it is opened read-only. Raises SessionError.
+
+        When this returns, at least what a screen shows is in memory; what is sent besides that is
+        read in the background.
 
         Args:
-            read_only: the session may be open elsewhere; nothing is saved.
-            fork: open a copy, which belongs to `project`; the session itself may be open elsewhere.
-            keeps_memory: a fork begins with the versions of long-term memory that the session began with.
-            on_notice: called with each later notice, while the rest is read.
+            project: the folder that a fork belongs to.
+            read_only: whether nothing is saved; the session may be open elsewhere then.
+            fork: whether a copy is opened; the session itself may be open elsewhere then.
+            keeps_memory: whether a fork begins with the versions of long-term memory that the
+                session began with.
+            on_notice: called with each later notice.
         """
         info = await store.get_session_stats(session_id)
         if fork or (info.is_copied_by_hand and not read_only):
@@ -180,9 +188,7 @@ class MemoryManager:
 
     @property
     def tokens(self) -> int:
-        """Tokens of the next request: the provider's last figure, plus an estimate of newer
-        messages.
-        """
+        """The tokens of the next request, as `Transcript.count_tokens` computes them."""
         return self.transcript.count_tokens(self.constant)
 
     @property
@@ -190,25 +196,31 @@ class MemoryManager:
         return self.transcript.usage
 
     def now(self) -> str:
-        """The time for the next record: UTC, never before the last record."""
+        """Returns the time for the next record, in UTC: never before that of the last record."""
         return timestamp(self.transcript.last_at)
 
     def messages(self) -> tuple[Message, ...]:
-        """The messages in memory, without older messages that a compaction keeps."""
+        """Returns the messages in memory, oldest first, without those before them that a compaction
+        keeps.
+        """
         # A list: a generator takes twice the time.
         return tuple([entry.message for entry in self.transcript.entries])
 
     def context(self) -> list[Message]:
-        """The messages to send to the model, always valid for a provider; a summary replaces
-        compacted messages.
+        """Returns the messages to send to the model, in a form that every provider accepts. A
+        summary replaces compacted messages.
         """
         return self._sendable(self.transcript.sent())
 
     async def add(self, message: Message, *, steered: bool = False) -> None:
-        """Append a message; `steered`: it arrived during a turn. It is on disk when this returns; a
-        cancelled caller does not stop the save.
+        """Append a message. It is on disk when this returns. If the caller is cancelled, it is
+        saved nevertheless.
 
-        Raises SaveFailed if it is not on disk: it is saved with the next message.
+        Args:
+            steered: whether the user sent it during a turn.
+
+        Raises:
+            SaveFailed: it is not on disk. It stays in memory, and is saved with the next message.
         """
         await self.pager.finish_loading()
         self._take_record(
@@ -219,10 +231,10 @@ class MemoryManager:
         await self._save()
 
     async def record(self, change: ChangeRecord) -> None:
-        """Append a record that is not a message (a compaction, a rewind, a title …). Raises as
-        `add`.
+        """Append a record that is not a message (a compaction, a rewind, a title …). It is on disk
+        when this returns. Raises as `add`.
 
-        A rewind that is not on disk when this returns changes nothing, and is not saved later.
+        If a rewind cannot be saved, it changes nothing, and is not saved later.
         """
         await self.pager.finish_loading()
         if isinstance(change, RewindRecord):
@@ -234,16 +246,17 @@ class MemoryManager:
             self.pager.release()
 
     async def _rewind(self, change: RewindRecord) -> None:
-        """Save a rewind, and only then change the transcript. If the message it names is not in
-        memory, the session is read again.
+        """Save a rewind, and only then change the transcript. If the message that it names, or what
+        is then sent, is not in memory, the session is read again.
         """
 
         async def save_and_take() -> None:
+            """Save the rewind with the records before it, and take it if it is saved."""
             self._queue_record(change)
             try:
                 await self._write_queue()
             except SaveFailed:
-                if change in self._unsaved:
+                if change in self._unsaved:  # otherwise only a later record could not be saved
                     self._unsaved.remove(change)
                     raise
             self.transcript.take(change)
@@ -251,25 +264,29 @@ class MemoryManager:
         is_known = self.transcript.is_loaded(change.to)
         await asyncio.shield(self._start_save(save_and_take))
         if not is_known or self.pager.is_gapped or not self.transcript.is_complete:
-            # The file of a read-only session does not say where it was rewound to: all of it is
-            # read.
+            # The file of a read-only session does not have the rewind: so all of it is read.
             self.pager.load_context(
                 self._rebuild_transcript, "whole" if self.read_only else "context"
             )
             await self.pager.finish_loading()
 
     def note(self, change: ChangeRecord) -> None:
-        """Append a record that is not a message. It is saved in the background, at the latest with
-        the next message.
+        """Append a record that is not a message, without waiting. It is saved in the background, at
+        the latest with the next message.
         """
         self._take_record(change)
-        if not self.pager.is_loading:
-            # Before the first message there is no file yet: earlier costs are counted outside of
-            # the sessions.
-            self._start_save(self._write_queue if self._has_messages() else self._count_costs)
+        if self.pager.is_loading:
+            return
+        if self._has_messages():
+            self._start_save(self._write_queue)
+        else:
+            # Without a message the session has no file: costs are counted outside of the sessions.
+            self._start_save(self._count_costs)
 
     def note_cost(self, purpose: str, model: str, usage: Usage | None) -> None:
-        """Record the cost of a model call; nothing if its usage is not known."""
+        """Record the cost of a model call outside of the turns; nothing if its usage is not
+        known.
+        """
         if usage is not None:
             self.note(CostRecord(purpose, self.now(), model, usage))
 
@@ -289,7 +306,8 @@ class MemoryManager:
             self.note(ModeRecord(mode, self.now()))
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
-        """Copy the session, up to message `number` if given. Returns the id of the copy.
+        """Copy the session up to the message `number` (None: the last one of the current branch).
+        Returns the id of the copy, which is not opened.
 
         Raises SessionNotFound if nothing of the session is on disk yet, or it has no such message.
         """
@@ -300,7 +318,9 @@ class MemoryManager:
         return header.id
 
     async def whole(self) -> WholeSession:
-        """All records of the session. Raises SessionNotFound if it has no message yet."""
+        """Returns the session with all of its records, read from the store. Raises SessionNotFound
+        if it has no message yet.
+        """
         return await self._store.read_whole(self.session_id)
 
     async def close(self) -> None:
@@ -321,29 +341,32 @@ class MemoryManager:
             self._on_notice(text)
 
     async def _write_again(self, lost: SessionLost) -> None:
-        """Write the session again from memory, after its file was lost: the current branch, and
-        what is set in the session. Shows what happened.
+        """Write the session again from memory, after its file was lost: the saved messages of the
+        current branch, and what is set in the session. Shows a notice about it.
         """
-        unsaved = {id(record) for record in self._unsaved}
-        numbers = {record.number for record in self._unsaved if isinstance(record, MessageRecord)}
+        unsaved_ids = {id(record) for record in self._unsaved}
+        unsaved_numbers = {
+            record.number for record in self._unsaved if isinstance(record, MessageRecord)
+        }
         transcript, time = self.transcript, self.now()
         records: list[Record] = []
         for item in (*transcript.kept_entries, *transcript.shown_items()):
-            is_left_out = isinstance(item, MessageRecord) and (
-                not item.at or item.number in numbers
-            )
-            if not (isinstance(item, RewindRecord) or is_left_out or id(item) in unsaved):
-                records.append(item)
+            if isinstance(item, RewindRecord) or id(item) in unsaved_ids:
+                continue
+            # An inserted tool result has no time: it was never in the file.
+            if isinstance(item, MessageRecord) and (not item.at or item.number in unsaved_numbers):
+                continue
+            records.append(item)
         records += _state_records(transcript, time)
         self._notify(f"{lost.message} {await self._store.write_again(self._header, records)}")
 
     def _take_record(self, record: Record) -> None:
-        """Add a record to the transcript and to the queue."""
+        """Add a record to the transcript, and to the queue of what is saved next."""
         self.transcript.take(record)
         self._queue_record(record)
 
     def _queue_record(self, record: Record) -> None:
-        """Add a record to what is saved next."""
+        """Add a record to the queue of what is saved next."""
         self._unsaved.append(record)
         if self.read_only:
             self._added_read_only.append(record)
@@ -355,20 +378,21 @@ class MemoryManager:
         await asyncio.shield(self._start_save(self._write_queue))
 
     def _has_messages(self) -> bool:
-        """Whether the session is in the store, or gets there with the queue."""
+        """Whether the session is in the store, or a message in the queue will create it there."""
         return self._is_created or any(
             isinstance(record, MessageRecord) for record in self._unsaved
         )
 
     def _start_save(self, write: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        """Start `write` in a task, after the saves before it; a failure is logged."""
+        """Start `write` in a task, which waits for the saves before it; returns the task. A failure
+        is logged too, because the caller may be cancelled and not see it.
+        """
 
         async def write_alone() -> None:
             async with self._save_lock:
                 await write()
 
         def log_failure(task: asyncio.Task[None]) -> None:
-            # The caller of a save may have been cancelled: then nobody else sees the failure.
             if not task.cancelled() and task.exception() is not None:
                 log.warning("save: %s", task.exception())
 
@@ -379,9 +403,11 @@ class MemoryManager:
         return task
 
     async def _write_queue(self) -> None:
-        """Write the queue to the store, oldest first; the first write creates the session. Of a
-        read-only session only costs are saved. Raises SaveFailed; what was not written stays in
-        the queue.
+        """Write the queue to the store, oldest record first. The first write creates the session.
+        Of a read-only session only the costs are saved, outside of it.
+
+        Raises:
+            SaveFailed: a record could not be written. It stays in the queue, like those after it.
         """
         if self.read_only:
             await self._count_costs()
@@ -404,8 +430,8 @@ class MemoryManager:
             await self._store.save_memory(self.session_id, record)
 
     async def _count_costs(self) -> None:
-        """Save the costs of the queued records in the spending file, and remove these records from
-        the queue.
+        """Count the costs of the queued records outside of the sessions, and remove the records
+        that have one from the queue.
         """
         for record in tuple(self._unsaved):
             match record:
@@ -421,7 +447,10 @@ class MemoryManager:
             self._unsaved.remove(record)
 
     def _rebuild_transcript(self, loaded: LoadedSession) -> None:
-        """Replace the transcript after more of the session was read, and add what is not on disk."""
+        """Replace the transcript by what was read of the session again, and add what is not on
+        disk. What is known only from the whole session (usage, title, model) is taken over if not
+        all was read.
+        """
         before = self.transcript
         self.transcript = Transcript.of(loaded)
         for notice in (*loaded.notices, *self.transcript.notices):
@@ -434,7 +463,9 @@ class MemoryManager:
 
 
 def _state_records(transcript: Transcript, at: str) -> Iterator[Record]:
-    """The records that set what is set in a session: pins, title, model, mode, labels."""
+    """Yield records that set what is set in a session now: pins, title, model, mode and labels.
+    `at` is their time.
+    """
     for number in sorted(transcript.pins):
         yield PinRecord(number, at)
     if transcript.title:

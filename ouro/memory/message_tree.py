@@ -1,4 +1,4 @@
-"""MessageTree: the messages of a session with their branches."""
+"""MessageTree: the messages of a session with their branches, as far as they are loaded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TranscriptBranch(msgspec.Struct, frozen=True):
     """A branch that a rewind left."""
 
     since: int
-    """The number of the transcript message before it; 0: the start."""
+    """The number of the message after which it leaves the current branch; 0: the start."""
     entries: tuple[MessageRecord, ...]
     """The branch's own messages, oldest first; a rewind to the last one restores the branch."""
 
@@ -42,14 +42,18 @@ class CurrentBranch(msgspec.Struct, frozen=True):
     """The loaded part of the current branch, with what is computed from it."""
 
     entries: tuple[MessageRecord, ...]
+    """Its messages, oldest first."""
     compactions: tuple[CompactionRecord, ...]
     dropped: frozenset[str]
+    """The items that are not sent, in the notation of DropRecord."""
     turns: int
+    """How many of the messages begin a turn."""
     last_prompt: int
+    """The number of the last message that begins a turn; 0: none does."""
 
     def followed_by(self, entry: MessageRecord) -> CurrentBranch:
-        """The branch with one more message. It is not computed again: in a long session that took 2
-        ms for each tool call.
+        """Returns the branch with one more message. Not all is computed again: that took 2 ms for
+        each tool call in a long session.
         """
         turns, last_prompt = self.turns, self.last_prompt
         if begins_turn(entry.message):
@@ -95,7 +99,9 @@ class MessageTree:
         return self._current
 
     def _find_dropped(self) -> set[str]:
-        """The items that are not sent any more."""
+        """Returns the items of the branch that are not sent any more, in the notation of
+        DropRecord.
+        """
         dropped: set[str] = set()
         for item in self.items:
             if isinstance(item, CompactionRecord):
@@ -134,13 +140,14 @@ class MessageTree:
 
     @property
     def _before_first(self) -> int:
+        """The number before the first item of the branch, or before the next one if it is empty."""
         return self._nodes[self.items[0].number].before if self.items else self._before_next
 
     def __contains__(self, number: int) -> bool:
         return number in self._nodes
 
     def get(self, number: int) -> NumberedRecord | None:
-        """The item with a number; None if it is not loaded."""
+        """Returns the item with a number, on any branch; None if it is not loaded."""
         node = self._nodes.get(number)
         return node.item if node else None
 
@@ -154,7 +161,9 @@ class MessageTree:
             self._current = branch_before.followed_by(item)
 
     def prepend_items(self, items: Sequence[NumberedRecord], *, is_whole: bool) -> None:
-        """Add older items before the first one; `is_whole`: nothing precedes them."""
+        """Add older items, oldest first, before the first loaded one. `is_whole` is whether nothing
+        precedes them.
+        """
         number_before = 0 if is_whole else _NOT_LOADED
         first_loaded = next(
             (number for number, node in self._nodes.items() if node.before == _NOT_LOADED), None
@@ -170,10 +179,12 @@ class MessageTree:
         self._set_items([*items_before, *self.items])
 
     def unload_before(self, position: int) -> None:
-        """Remove the items before `items[position]` from memory, and the branches that start there."""
+        """Remove the items before `items[position]` from memory, and the branches that start before
+        it. What follows that item on any branch stays.
+        """
         self._set_items(self.items[position:])
         first = self.items[0].number
-        followers: dict[int, list[int]] = {}
+        followers: dict[int, list[int]] = {}  # number -> the numbers of the items after it
         for number, node in self._nodes.items():
             followers.setdefault(node.before, []).append(number)
         kept_nodes: dict[int, _Node] = {}
@@ -186,8 +197,8 @@ class MessageTree:
         self._nodes = kept_nodes
 
     def insert_answers(self, answers: Mapping[int, MessageRecord]) -> None:
-        """Insert tool results that are in no record after the messages of these numbers, with the
-        same numbers.
+        """Insert tool results that are not in the session file, each after the message whose number
+        is its key and which it has itself.
         """
         items: list[NumberedRecord] = []
         for item in self.items:
@@ -198,10 +209,11 @@ class MessageTree:
         self._set_items(items)
 
     def go_to(self, number: int) -> None:
-        """Continue after that number, on any branch (0: from the start); if it is not loaded, the
-        branch is empty.
+        """Let the current branch end with the item of that number, which may be on another branch;
+        0 is the start, without items. If the item is not loaded, the loaded part is empty.
         """
         path, since = self._path(number, self._positions)
+        # `since` is where the branch of the item leaves the current one, which stays up to there.
         self._before_next = since
         if since > 0 and since not in self._nodes:
             self.unloaded.add(since)
@@ -215,40 +227,44 @@ class MessageTree:
             self.items.append(item)
 
     def nearest(self, number: int) -> int:
-        """That number; if it is missing, the next lower one (0: the start), unless that is not
-        loaded.
+        """Returns the number that a rewind to `number` goes to: itself if there is such an item;
+        otherwise the next lower number, or 0, the start.
+
+        It is `number` too if no lower one is loaded, but items are missing: it may be one of them.
         """
         if number == 0 or number in self._nodes:
             return number
+        lower = [other for other in self._nodes if other < number]
+        if lower:
+            return max(lower)
         predecessors = {node.before for node in self._nodes.values()} or {self._before_next}
-        is_rooted = predecessors <= self._nodes.keys() | {0}
-        return max(
-            (item for item in self._nodes if item < number), default=0 if is_rooted else number
-        )
+        are_all_loaded = predecessors <= self._nodes.keys() | {0}
+        return 0 if are_all_loaded else number
 
     def entries_to(self, number: int) -> tuple[MessageRecord, ...]:
-        """The loaded messages that `go_to` that number restores, oldest first."""
+        """Returns the messages, oldest first, that `go_to` that number would add to the current
+        branch.
+        """
         path, _branch_point = self._path(number, self._positions)
         return tuple(item for item in path if isinstance(item, MessageRecord))
 
     @property
     def branches(self) -> tuple[TranscriptBranch, ...]:
-        """The loaded branches that were left and can be visited, in the order of their start."""
+        """The loaded branches that a rewind left and that have messages, in the order in which they
+        leave the current branch.
+        """
         positions = self._positions
         followed = {node.before for node in self._nodes.values()}
-        positioned_branches: list[tuple[int, TranscriptBranch]] = []
-        for number in self._nodes.keys() - followed - positions.keys():
+        last_numbers = self._nodes.keys() - followed - positions.keys()
+        branches: list[TranscriptBranch] = []
+        for number in last_numbers:
             path, since = self._path(number, positions)
             if entries := tuple(item for item in path if isinstance(item, MessageRecord)):
-                positioned_branches.append(
-                    (positions.get(since, -1), TranscriptBranch(max(since, 0), entries))
-                )
-        return tuple(
-            branch
-            for _, branch in sorted(
-                positioned_branches, key=lambda item: (item[0], item[1].entries[0].number)
-            )
+                branches.append(TranscriptBranch(max(since, 0), entries))
+        branches.sort(
+            key=lambda branch: (positions.get(branch.since, -1), branch.entries[0].number)
         )
+        return tuple(branches)
 
     def _set_items(self, items: list[NumberedRecord]) -> None:
         """Replace the items of the current branch."""
@@ -257,8 +273,11 @@ class MessageTree:
         self._positions = {item.number: position for position, item in enumerate(items)}
 
     def _path(self, number: int, until: Collection[int]) -> tuple[list[NumberedRecord], int]:
-        """Follow the items back from that number. Returns them, oldest first, and the number where
-        it ended: that of an item in `until`, 0 at the start, or that of an item that is not loaded.
+        """Follow the items back from that number, up to one in `until`.
+
+        Returns the items before that one, oldest first, and the number where the path ended: that
+        in `until`, 0 at the start, or that of an item that is not loaded (`_NOT_LOADED` if
+        unknown).
         """
         path: list[NumberedRecord] = []
         while number in self._nodes and number not in until:

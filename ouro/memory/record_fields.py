@@ -1,5 +1,5 @@
-"""The fields of records in plain data, and their checks: a record is not lost because of one wrong
-value.
+"""The fields of records as plain data, and how they are read: a record is not lost because of one
+wrong value.
 """
 
 from __future__ import annotations
@@ -109,20 +109,22 @@ class MessageFields(msgspec.Struct, omit_defaults=True):
 def read_fields(
     data: dict[str, Any], kind: type[Fields], numbers: Iterable[str]
 ) -> tuple[Fields, tuple[str, ...]]:
-    """The fields of a record, and the names of those that were repaired.
+    """Returns the fields of a record, and the names of those that were repaired.
 
-    An unreadable value is converted if its meaning is clear (`7` for a text, `12.0` for a count),
-    otherwise it is left out. Older versions wrote what a provider sent without a check.
+    A value of a wrong type is converted if its meaning is clear (`7` for a text, `12.0` for a
+    count), otherwise it is left out. Older versions wrote what a provider sent without a check.
 
     Args:
+        data: the plain data; it is not changed.
         kind: the class of the fields.
-        numbers: the fields in which every number must be finite and not negative: the index and sums hold no other.
+        numbers: the fields in which every number must be finite and not negative, because the index
+            and sums hold no other.
 
     Raises:
-        BadRecordError: a required value cannot be read.
+        BadRecordError: a required value cannot be read, or too many values are wrong.
     """
     first_problem, repaired = "", dict[str, None]()
-    for _ in range(_MAX_REPAIRS):
+    for _ in range(_MAX_REPAIRS):  # each round repairs one value
         problem = "an impossible number"
         path = _find_impossible({name: data.get(name) for name in numbers})
         if path is None:
@@ -132,7 +134,7 @@ def read_fields(
                 problem = str(error)
                 path = _path_in(problem)
         first_problem = first_problem or problem
-        if not path:
+        if not path:  # the record itself is wrong
             break
         repaired[str(path[0])] = None
         data = _repair(data, path, problem)
@@ -140,33 +142,38 @@ def read_fields(
 
 
 def _path_in(problem: str) -> Path:
-    """The path of a value that msgspec refuses; the path of its mapping if msgspec does not name
-    the key (`...`).
+    """Returns the path of the value that msgspec refuses, from its message. If msgspec does not
+    name the key (`...`), it is the path of the mapping. Empty if the message has no path.
     """
     match = _ERROR_PATH.search(problem)
     steps = _PATH_STEP.findall(match[1]) if match else []
-    return tuple(
-        name or int(position) for name, position in takewhile(lambda step: step[1] != "...", steps)
-    )
+    named_steps = takewhile(lambda step: step[1] != "...", steps)
+    return tuple(key or int(position) for key, position in named_steps)
 
 
 def _find_impossible(value: Any, path: Path = ()) -> Path | None:
-    """The path of the first number that is negative, infinite, too large or not a number; None if
-    there is none.
+    """Returns the path of the first number in plain data that is negative, infinite, too large or
+    NaN; None if there is none. `path` is that of `value`.
     """
-    if isinstance(value, dict | list):
-        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-            inner_path = _find_impossible(item, (*path, key))
-            if inner_path is not None:
-                return inner_path
-        return None
-    if isinstance(value, int | float) and not 0 <= value < _MAX_NUMBER:  # NaN too
-        return path
+    if isinstance(value, int | float):
+        is_possible = 0 <= value < _MAX_NUMBER  # False for NaN
+        return None if is_possible else path
+    items: Iterable[tuple[str | int, Any]] = ()
+    if isinstance(value, dict):
+        items = value.items()
+    elif isinstance(value, list):
+        items = enumerate(value)
+    for key, item in items:
+        inner_path = _find_impossible(item, (*path, key))
+        if inner_path is not None:
+            return inner_path
     return None
 
 
 def _is_lost_count(fields: Any, path: Path, problem: str) -> bool:
-    """Whether a count of usage at `path` cannot be read; costs are no counts."""
+    """Whether the value at `path` is a count of usage (not a cost) that cannot be converted.
+    `fields` are those of the record, `problem` is the message about the value.
+    """
     key: Any = path[0]
     if key not in ("usage", "spent") or not isinstance(fields[key], dict):
         return False
@@ -174,11 +181,13 @@ def _is_lost_count(fields: Any, path: Path, problem: str) -> bool:
 
 
 def _repair(value: Any, path: Path, problem: str) -> Any:
-    """A copy of `value` in which the value at `path` is converted or left out."""
+    """Returns a copy of `value`, a mapping or list, in which the value at `path` is converted or
+    left out. `problem` is the message about it.
+    """
     copy = dict(value) if isinstance(value, dict) else list(value)
     key: Any = path[0]
     if len(path) > 1 and _is_lost_count(copy, path, problem):
-        # Counts belong together: a single one of them would be shown as the total.
+        # All counts are left out: without one of them the others would be shown as the total.
         copy[key] = {name: item for name, item in copy[key].items() if name == "cost"}
     elif len(path) > 1:
         copy[key] = _repair(copy[key], path[1:], problem)
@@ -192,7 +201,9 @@ def _repair(value: Any, path: Path, problem: str) -> Any:
 
 
 def _convert(value: Any, path: Path, problem: str) -> str | int | None:
-    """The value at `path` in the type that msgspec expected, if its meaning is clear; else None."""
+    """Returns the value at `path` in the type that msgspec expected, as `problem` says; None if its
+    meaning is not clear.
+    """
     for key in path:
         value = value[key]
     if problem.startswith("Expected `str") and isinstance(value, bool | int | float):

@@ -1,4 +1,4 @@
-"""Records and messages as plain data, in the form of a session file, and back."""
+"""Turns records and messages into plain data, in the form of a session file, and back."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class UnknownRecordError(ValueError):
 
 
 def header_data(header: SessionHeader) -> dict[str, Any]:
-    """The header of a session as plain data, in the order of a session file."""
+    """Returns the header of a session as plain data, in the order of a session file."""
     session_fields = {"format": header.format, "id": header.id, "created_at": header.created_at}
     data = {"session": session_fields, "project": header.project, "model": header.model}
     optional_fields = {"memory": dict(header.memory), "origin": dict(header.origin)}
@@ -91,7 +91,9 @@ def header_data(header: SessionHeader) -> dict[str, Any]:
 
 
 def header_from(data: Any) -> SessionHeader:
-    """The header from the first record. Raises BadRecordError."""
+    """Returns the header from the plain data of the first record. Raises BadRecordError if it is
+    not one.
+    """
     session = data.get("session") if isinstance(data, dict) else None
     if not isinstance(session, dict) or "format" not in session:
         raise BadRecordError("the first record is not a `session:` header")
@@ -105,9 +107,8 @@ def header_from(data: Any) -> SessionHeader:
 
 
 def record_data(record: Record, mask: Mask, keep: Keep, *, inline: bool = False) -> dict[str, Any]:
-    """A record as in a session file: secrets masked, images and long outputs stored by `keep`.
-
-    `inline`: long outputs stay in the record.
+    """Returns a record as plain data, as in a session file: secrets are masked by `mask`, images
+    and long outputs are stored by `keep`. With `inline` long outputs stay in the record.
     """
     if isinstance(record, MessageRecord):
         return _Writer(mask, keep, inline).message(record)
@@ -116,7 +117,10 @@ def record_data(record: Record, mask: Mask, keep: Keep, *, inline: bool = False)
 
 
 def record_from(data: Any, fetch: Fetch) -> ReadRecord:
-    """A record from plain data. `fetch` returns the bytes of a saved image or output.
+    """Returns the record from its plain data, and what was not as expected.
+
+    Args:
+        fetch: returns the bytes of a saved image or output.
 
     Raises:
         UnknownRecordError: the record has an unknown kind.
@@ -124,39 +128,39 @@ def record_from(data: Any, fetch: Fetch) -> ReadRecord:
     """
     if not isinstance(data, dict) or not data:
         raise BadRecordError("not a record")
-    if kind := CHANGES.get(next(iter(data))):
+    first_key = next(iter(data))  # says the kind of a record that is not a message
+    if kind := CHANGES.get(first_key):
         change, repaired = read_fields({"at": "", **data}, kind, data.keys() - {BYTES_BACK})
         if isinstance(change, CompactionRecord) and change.covers[0] > change.covers[1]:
             raise BadRecordError("it covers an impossible range")
-        return ReadRecord(
-            change, tuple(data.keys() - {*kind.__struct_encode_fields__, BYTES_BACK}), repaired
-        )
+        known_fields = {*kind.__struct_encode_fields__, BYTES_BACK}
+        return ReadRecord(change, tuple(data.keys() - known_fields), repaired)
     if "message" in data or "role" in data:
         return _read_message(data, fetch)
     if "session" in data:
         raise BadRecordError("a second header")
-    raise UnknownRecordError(next(iter(data)))
+    raise UnknownRecordError(first_key)
 
 
 def bytes_back_in(data: Any) -> tuple[int, ...]:
-    """The distance in bytes from a compaction back to each message that it keeps; empty if that is
-    not recorded.
+    """Returns the distance in bytes from a compaction, given as plain data, back to each message
+    that it keeps; empty if that is not recorded.
     """
     distances = data.get(BYTES_BACK, ()) if isinstance(data, dict) else ()
-    return (
-        tuple(item for item in distances if isinstance(item, int))
-        if isinstance(distances, list)
-        else ()
-    )
+    if not isinstance(distances, list):
+        return ()
+    return tuple(item for item in distances if isinstance(item, int))
 
 
 def serialize_message(message: Message, number: int = 0, at: str = "") -> dict[str, Any]:
-    """A message as plain data for JSON or YAML, as `record_to_export`."""
+    """Returns a message as plain data for JSON or YAML, as `record_to_export` does."""
     return record_to_export(MessageRecord(number, at, message))
 
 
 def deserialize_message(data: dict[str, Any]) -> Message:
-    """The message that `serialize_message` made plain data from. Raises BadRecordError."""
+    """Returns the message from the plain data that `serialize_message` made. Raises
+    BadRecordError.
+    """
     record = record_from_export(data)
     if not isinstance(record, MessageRecord):
         raise BadRecordError("not a message")
@@ -164,22 +168,28 @@ def deserialize_message(data: dict[str, Any]) -> Message:
 
 
 def record_to_export(record: Record) -> dict[str, Any]:
-    """A record as in a session file, but with its long outputs, and its images as base64."""
+    """Returns a record as plain data that needs no further files: as in a session file, but with
+    long outputs in it, and with the bytes of its images as base64 (`data`). Secrets are not masked.
+    """
     images: dict[str, bytes] = {}
     data = record_data(record, str, images.__setitem__, inline=True)
-    for item in _find_mappings(data) if images else ():
-        if isinstance(name := item.get("file"), str) and name in images and "media_type" in item:
+    if not images:
+        return data
+    for item in _find_mappings(data):
+        name = item.get("file")
+        if isinstance(name, str) and name in images and "media_type" in item:
             item["data"] = base64.b64encode(images[name]).decode()
     return data
 
 
 def record_from_export(data: Any) -> Record:
-    """The record that `record_to_export` made data from. Raises as `record_from`."""
+    """Returns the record from the plain data that `record_to_export` made. Raises as
+    `record_from`.
+    """
     images: dict[str, bytes] = {}
     for item in _find_mappings(data):
-        if isinstance(encoded := item.get("data"), str) and isinstance(
-            name := item.get("file"), str
-        ):
+        encoded, name = item.get("data"), item.get("file")
+        if isinstance(encoded, str) and isinstance(name, str):
             with suppress(ValueError):  # the message then shows that the image is missing
                 images[name] = base64.b64decode(encoded, validate=True)
 
@@ -192,7 +202,7 @@ def record_from_export(data: Any) -> Record:
 
 
 def _find_mappings(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield all mappings inside of plain data, the outer ones first."""
+    """Yield all mappings in plain data, itself included, the outer ones first."""
     if isinstance(value, dict):
         yield value
         value = list(value.values())
@@ -201,10 +211,13 @@ def _find_mappings(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def _read_message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
-    """A message record. Raises BadRecordError if nothing in it can be read."""
+    """Returns a message record from its plain data. What cannot be read is left out. Raises
+    BadRecordError if nothing of the message can be read.
+    """
     fields, repaired = read_fields(data, MessageFields, ("message", "usage"))
     message_parts = list(_read_parts(fields, fetch))
-    for part in fields.parts:  # each names its kind
+    for part in fields.parts:  # each is a mapping of its kind to its value
+        # Read as a message with this part only. All fields but `text` are lists.
         fields_of_part = {
             _FIELDS.get(kind, kind): value if kind == "text" else [value]
             for kind, value in part.items()
@@ -225,13 +238,14 @@ def _read_message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
         fields.role, tuple(message_parts), fields.usage, fields.model, fields.cut, fields.incomplete
     )
     record = MessageRecord(fields.message, fields.at, message, fields.private, fields.steered)
-    return ReadRecord(
-        record, tuple(data.keys() - set(MessageFields.__struct_encode_fields__)), repaired
-    )
+    unknown = data.keys() - set(MessageFields.__struct_encode_fields__)
+    return ReadRecord(record, tuple(unknown), repaired)
 
 
 def _read_parts(data: MessageFields, fetch: Fetch) -> Iterable[Part]:
-    """Yield the parts of a message, by kind, in the order of `_PARTS_IN_ORDER`."""
+    """Yield the parts of a message from its fields, in the order of `_PARTS_IN_ORDER`. Parts that
+    are written one by one (`parts`) are not among them.
+    """
     yield from map(Context, data.context)
     yield from data.thinking
     if data.text is not None:
@@ -242,7 +256,7 @@ def _read_parts(data: MessageFields, fetch: Fetch) -> Iterable[Part]:
 
 
 def _read_image(data: ImageFields, fetch: Fetch) -> Image | Text:
-    """An image; a text that says so if its file is missing."""
+    """Returns an image; if its file is missing, a text that says so."""
     try:
         return Image(data.media_type, fetch(data.file), data.name)
     except OSError:
@@ -250,7 +264,9 @@ def _read_image(data: ImageFields, fetch: Fetch) -> Image | Text:
 
 
 def _read_call(data: CallFields) -> ToolCall:
-    """A tool call. Arguments that are not an object of JSON are kept as text."""
+    """Returns a tool call. Arguments that are written as JSON and cannot be read as an object are
+    kept as text (`malformed`).
+    """
     arguments: dict[str, Any] | None = data.arguments or {}
     if data.arguments_json:
         try:
@@ -262,16 +278,13 @@ def _read_call(data: CallFields) -> ToolCall:
 
 
 def _read_reply(data: ReplyFields, fetch: Fetch) -> ToolReply:
-    """A tool result, with its images and what the user sees of it."""
+    """Returns a tool result, with its images and what the user sees of it. Notes about missing
+    images are added to its text.
+    """
     images_or_notes = [_read_image(image, fetch) for image in data.images]
-    notes_about_missing = "".join(
-        f"\n{image_or_note.text}"
-        for image_or_note in images_or_notes
-        if isinstance(image_or_note, Text)
-    )
-    images = tuple(
-        image_or_note for image_or_note in images_or_notes if isinstance(image_or_note, Image)
-    )
+    notes = [item.text for item in images_or_notes if isinstance(item, Text)]
+    notes_about_missing = "".join(f"\n{note}" for note in notes)
+    images = tuple(item for item in images_or_notes if isinstance(item, Image))
     text = _read_text(data.text or "", data.file, fetch)
     body = None if data.body is None else _read_body(data.body, text, fetch)
     display = None if data.summary is None else Display(data.summary, body)
@@ -279,7 +292,9 @@ def _read_reply(data: ReplyFields, fetch: Fetch) -> ToolReply:
 
 
 def _read_text(text: str, file: str, fetch: Fetch) -> str:
-    """The text of a field, or of the file with this name; a note if the file is missing."""
+    """Returns the content of `file`, or `text` if there is no file name; a note if the file is
+    missing.
+    """
     if not file:
         return text
     try:
@@ -289,7 +304,9 @@ def _read_text(text: str, file: str, fetch: Fetch) -> str:
 
 
 def _read_body(body: BodyFields, output: str, fetch: Fetch) -> DisplayBody:
-    """What the user sees below the summary of a tool result, which was `output`."""
+    """Returns what the user sees below the summary of a tool result. Without a text of its own it
+    is the text of the result (`output`), or the first `lines` of it.
+    """
     if body.file or body.text is not None:
         text = _read_text(body.text or "", body.file, fetch)
     else:
@@ -313,8 +330,8 @@ class _Writer(msgspec.Struct, frozen=True):
     inline: bool
 
     def message(self, record: MessageRecord) -> dict[str, Any]:
-        """The fields of a message record. Parts in another order than the fields are written one by
-        one.
+        """Returns the fields of a message record. Parts in the order of the fields are written by
+        kind, others one by one, as a list of `parts`.
         """
         message = record.message
         assert message.role != "system"  # ouro saves no system messages
@@ -328,21 +345,23 @@ class _Writer(msgspec.Struct, frozen=True):
         )
         parts = [self._part(part) for part in message.parts]
         ranks = [_PARTS_IN_ORDER.index(type(part)) for part in message.parts]
-        if ranks != sorted(ranks) or ranks.count(_PARTS_IN_ORDER.index(Text)) > 1:
+        has_several_texts = ranks.count(_PARTS_IN_ORDER.index(Text)) > 1
+        if ranks != sorted(ranks) or has_several_texts:
             fields.parts = [{kind: value} for kind, value in parts]
         else:
             for kind, value in parts:
                 if kind == "text":
                     fields.text = value
                 else:
-                    getattr(fields, _FIELDS.get(kind, kind)).append(value)
+                    field_name = _FIELDS.get(kind, kind)
+                    getattr(fields, field_name).append(value)
         data = {"message": record.number, "at": record.at, **msgspec.to_builtins(fields)}
         if message.usage:
             data["usage"] = _usage_fields(message.usage)
         return data
 
     def _part(self, part: Part) -> tuple[str, Any]:
-        """The kind of a part, and its value with masked texts."""
+        """Returns the kind of a part, and its value with masked texts."""
         match part:
             case Text(text):
                 return "text", self.mask(text)
@@ -354,10 +373,10 @@ class _Writer(msgspec.Struct, frozen=True):
                 return "context", self.mask(text)
             case Thinking(text, signature):
                 masked = self.mask(text)
-                # The signature may hold the text, and belongs to the text as it was.
-                kept_signature = (
-                    replace_surrogates(signature) if masked == replace_surrogates(text) else ""
-                )
+                # The signature may hold the text, and belongs to the text as it was: without a
+                # masked text only.
+                is_unchanged = masked == replace_surrogates(text)
+                kept_signature = replace_surrogates(signature) if is_unchanged else ""
                 return "thinking", replace(part, text=masked, signature=kept_signature)
             case Image():
                 return "image", self._image(part)
@@ -367,15 +386,15 @@ class _Writer(msgspec.Struct, frozen=True):
                 return "reply", self._reply(part)
 
     def _image(self, image: Image) -> ImageFields:
-        """The fields of an image, whose bytes are stored by `keep`."""
-        ending = re.sub(r"[^a-z0-9]", "", image.media_type.rpartition("/")[2].lower())[:8] or "bin"
-        return ImageFields(
-            self._store_output(image.data, ending), image.media_type, self.mask(image.name)
-        )
+        """Returns the fields of an image, whose bytes are stored by `keep`."""
+        subtype = image.media_type.rpartition("/")[2].lower()  # `png` of `image/png`
+        ending = re.sub(r"[^a-z0-9]", "", subtype)[:8] or "bin"
+        name = self._store_output(image.data, ending)
+        return ImageFields(name, image.media_type, self.mask(image.name))
 
     def _call(self, call: ToolCall) -> CallFields:
-        """The fields of a tool call. Arguments that YAML could not return unchanged are written as
-        JSON.
+        """Returns the fields of a tool call. Arguments that YAML could not return unchanged are
+        written as JSON; those that are nested too deeply are left out.
         """
         malformed = self.mask(call.malformed)
         try:
@@ -389,7 +408,7 @@ class _Writer(msgspec.Struct, frozen=True):
             return CallFields(call.id, call.name, {}, malformed="[nested too deep to be kept]")
 
     def _reply(self, reply: ToolReply) -> ReplyFields:
-        """The fields of a tool result."""
+        """Returns the fields of a tool result."""
         text = self.mask(reply.text)
         images = [self._image(image) for image in reply.images]
         fields = ReplyFields(
@@ -397,13 +416,14 @@ class _Writer(msgspec.Struct, frozen=True):
         )
         if reply.display is not None:
             fields.summary = self.mask(reply.display.summary)
-            fields.body = (
-                None if reply.display.body is None else self._body(reply.display.body, text)
-            )
+            if reply.display.body is not None:
+                fields.body = self._body(reply.display.body, text)
         return fields
 
     def _body(self, body: DisplayBody, output: str) -> BodyFields:
-        """The fields of what the user sees of a result, whose text is `output`."""
+        """Returns the fields of what the user sees below the summary of a tool result. `output` is
+        the masked text of the result.
+        """
         match body:
             case Plain(text, language):
                 return BodyFields("plain", language, **self._shown_fields(text, output))
@@ -425,8 +445,9 @@ class _Writer(msgspec.Struct, frozen=True):
                 )
 
     def _shown_fields(self, text: str, output: str) -> dict[str, Any]:
-        """The fields for the text of a body: none if it is the result's text, a line count if it is
-        its beginning, so that no output is saved twice.
+        """Returns the fields for the text of a body. So that no output is saved twice, they are
+        empty if it is the `output` of the result, and a number of lines if it is the beginning of
+        that.
         """
         masked = self.mask(text)
         if masked == output:
@@ -436,8 +457,11 @@ class _Writer(msgspec.Struct, frozen=True):
         return self._text_fields(masked)
 
     def _text_fields(self, text: str) -> dict[str, Any]:
-        """A text, or the name of its file if it is long: session files stay readable."""
-        if self.inline or len(text) <= MAX_INLINE // 4:
+        """Returns the field `text`; or the name of a file and its size if the text is long, so that
+        session files stay readable.
+        """
+        is_short = len(text) <= MAX_INLINE // 4  # a character has at most four bytes
+        if self.inline or is_short:
             return {"text": text}
         size = len(text.encode("utf-8", "replace"))
         if size <= MAX_INLINE:
@@ -445,14 +469,18 @@ class _Writer(msgspec.Struct, frozen=True):
         return {"file": self._store_output(replace_surrogates(text).encode(), "txt"), "bytes": size}
 
     def _store_output(self, data: bytes, ending: str) -> str:
-        """Store bytes under a name made from their hash, and return the name."""
+        """Store bytes by `keep` under a name that is made from their hash; returns that name, a
+        path below the folder of the session.
+        """
         name = f"{OUTPUTS}/{hashlib.sha256(data).hexdigest()[:32]}.{ending}"
         self.keep(name, data)
         return name
 
 
 def _usage_fields(usage: Usage) -> dict[str, Any]:
-    """The counts of a message; without those that are 0, except of the input and the output."""
+    """Returns the fields of the usage of a message. Counts that are 0 are left out, except those of
+    the input and the output, and so is an unknown cost.
+    """
     fields: dict[str, Any] = {"input": usage.input}
     if usage.cached:
         fields["cached"] = usage.cached
@@ -465,7 +493,9 @@ def _usage_fields(usage: Usage) -> dict[str, Any]:
 
 
 def _mask_all(value: Any, mask: Mask, name: str = "") -> Any:
-    """Plain data in which each text is masked, also keys. `name`: the field of the value."""
+    """Returns plain data in which each text is masked, keys of mappings too. `name` is the field
+    that the value is in; empty if none.
+    """
     if isinstance(value, Mapping):
         return {mask(key): _mask_all(item, mask, key) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -478,7 +508,9 @@ def _mask_all(value: Any, mask: Mask, name: str = "") -> Any:
 
 
 def _is_writable(value: Any, depth: int = 0) -> bool:
-    """Whether a reader accepts the value: not too deep, valid keys, finite numbers."""
+    """Whether YAML returns plain data unchanged: it is not nested too deeply, its keys are not too
+    long, and its numbers are finite and have at most 64 bits.
+    """
     if isinstance(value, dict):
         return depth < 32 and all(
             len(key) <= 200 and _is_writable(item, depth + 1) for key, item in value.items()

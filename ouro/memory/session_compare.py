@@ -1,4 +1,4 @@
-"""Compare the records of a session here with those at the remote, and choose what a sync does."""
+"""Compares the records of a session here with those at the remote, and chooses what a sync does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class SyncStep(Enum):
     FORK = auto()
     """Each side has records that the other one does not have."""
     LEAVE = auto()
-    """The remote is damaged, and has records that are not here: wait for the machine that has all."""
+    """The remote is damaged, and has records that are not here: wait for the machine that has
+    all.
+    """
 
 
 class RemoteRecords(msgspec.Struct, frozen=True):
@@ -38,15 +40,20 @@ class RemoteRecords(msgspec.Struct, frozen=True):
         return b"".join(self.chunks)
 
     def has_only(self, here: bytes) -> bool:
-        """Whether nothing is lost if `here` replaces it. Compared by chunk, because the border of
-        two chunks may be inside of a record.
+        """Whether each chunk is contained in `here`, the records on this machine, so that nothing
+        is lost if these replace it. Compared by chunk: a missing one may leave half a record.
         """
         return all(chunk in here for chunk in self.chunks)
 
 
 def choose_step(here: bytes, there: RemoteRecords, *, is_edited_here: bool) -> SyncStep:
-    """Choose what a sync does with a session. `is_edited_here`: it changed here since the last
-    sync, and not at the remote.
+    """Returns what a sync does with a session.
+
+    Args:
+        here: its records on this machine.
+        there: its records at the remote.
+        is_edited_here: whether it changed only here since the last sync: then the user has edited
+            what differs, and it replaces the records at the remote.
     """
     body = there.body
     if there.is_damaged:
@@ -64,8 +71,11 @@ def choose_step(here: bytes, there: RemoteRecords, *, is_edited_here: bool) -> S
 
 
 def _step_for_new_records(here: bytes, new_data: bytes) -> SyncStep:
-    """Choose the step if the remote begins with all that is here. Its other records must be new: a
-    record that was sent before and comes again is a replay.
+    """Returns the step if the remote has all records of `here`, and after these the records
+    `new_data`.
+
+    These are taken if all are new. A record that is here already and comes again is a replay: if
+    all are such records, they are replaced; if some are, the session is left.
     """
     records_here = set(_numbered_records(here))
     is_repeated = [record in records_here for record in _numbered_records(new_data)]
@@ -75,11 +85,14 @@ def _step_for_new_records(here: bytes, new_data: bytes) -> SyncStep:
 
 
 def _numbered_records(data: bytes) -> Iterator[bytes]:
-    """Yield the records with a number: others, which a user wrote, may be equal."""
+    """Yield the records that have a number. Those without one, which a user wrote, may be equal."""
     return (record.data for record in records_in(data) if number_of(record))
 
 
 def _has_in_order(some: list[RawRecord], others: list[RawRecord]) -> bool:
-    """Whether `others` has all of `some`, in the same order."""
+    """Whether `others` has all of the records `some`, in the same order, perhaps with more between
+    them.
+    """
     following = iter([record.data for record in others])
-    return all(record.data in following for record in some)  # `in` continues after the last match
+    # `in` consumes the iterator, so that each search continues after the last match.
+    return all(record.data in following for record in some)

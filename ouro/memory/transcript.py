@@ -1,5 +1,5 @@
-"""Transcript: the state of a session from its records (branch, compaction, usage), and default
-titles.
+"""Transcript: the state of a session, computed from its records: the current branch, what is sent
+of it, and the usage. Also the default title of a session.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ _TITLE_WIDTH = 60
 
 
 def make_title(text: str) -> str:
-    """The first words of a message, without piped or attached text; for a shell line of the user,
-    the line.
+    """Returns the title for a session that begins with this message: its first words, at most
+    `_TITLE_WIDTH` characters. Piped and attached text is left out. For a shell line of the user it
+    is the line.
     """
     if text.startswith(SHELL_NOTE):
         text = "! " + text.removeprefix(SHELL_NOTE).partition("\n")[0]
@@ -78,7 +79,8 @@ class _Mark(msgspec.Struct, frozen=True):
 
     record: ModelRecord | RewindRecord
     left: int = 0
-    """The last number before a rewind. While that number is on the branch, the rewind is not shown.
+    """The last number before a rewind; 0 for a change of the model. While that number is on the
+    branch again, the rewind is not shown.
     """
 
 
@@ -161,7 +163,9 @@ class Transcript(MessageTree):
 
     @classmethod
     def of(cls, loaded: LoadedSession) -> Transcript:
-        """The transcript of a session as it was read."""
+        """Returns the transcript of a session as it was read. Tool calls without a result get
+        one.
+        """
         numbered = (record for record in loaded.records if isinstance(record, NumberedRecord))
         above = max((0, *(item.number for item in (*numbered, *loaded.kept))))
         transcript = cls(loaded.kept, is_whole=loaded.offset == 0, above=above)
@@ -194,30 +198,35 @@ class Transcript(MessageTree):
             return self.is_whole
         items, last = self.items, compaction.covers[1]
         before = items[: items.index(compaction)]
-        # If a covered message is loaded, all uncovered ones after it are loaded, too.
-        reaches = last >= compaction.number - 1 or any(item.number <= last for item in before)
-        return reaches and all(
+        # The messages between the last covered one and the compaction are sent too. All of them are
+        # loaded if there are none, or if a covered message before them is loaded.
+        covers_all = last >= compaction.number - 1
+        has_uncovered = covers_all or any(item.number <= last for item in before)
+        return has_uncovered and all(
             self._message_entry(number) is not None for number in compaction.kept
         )
 
     def sent_entries(self) -> list[MessageRecord]:
-        """The messages that are sent, oldest first: those that the compaction keeps, and those
-        after it.
+        """Returns the messages that are sent, oldest first: those that the compaction keeps, and
+        those that it does not cover. Messages that the user dropped are left out.
         """
         dropped = self.dropped_items
         return [entry for entry in self.sendable_entries() if str(entry.number) not in dropped]
 
     def sendable_entries(self) -> list[MessageRecord]:
-        """The messages that are sent, and those that the user dropped, oldest first."""
+        """Returns the messages that are sent, and those that would be if the user had not dropped
+        them, oldest first.
+        """
         kept, following = self._kept_and_following()
         return [*kept, *following]
 
     def sent(self) -> list[Message]:
-        """The context before `make_sendable`: kept messages, summary, newer messages; without what
-        was dropped.
+        """Returns what is sent, before `make_sendable`: the messages that the compaction keeps, its
+        summary, and the messages that it does not cover.
 
-        Unchanged messages are the same objects as before, so that they are not converted again for
-        each request.
+        What the user dropped is left out; for a dropped message of the user there is a short text
+        instead. Unchanged messages are the same objects as at the last call, so that they are not
+        converted again for each request.
         """
         kept, following = self._kept_and_following()
         dropped = self.dropped_items
@@ -231,12 +240,14 @@ class Transcript(MessageTree):
             if str(entry.number) not in dropped:
                 messages.append(message)
             elif entry.message.role == "user" and messages[-1:] != [DROPPED_MESSAGE]:
-                # A request begins with a user message, and one is between two answers.
+                # A request must begin with a user message, and have one between two answers.
                 messages.append(DROPPED_MESSAGE)
         return self._shortened.messages(messages)
 
     def _sent_head(self, kept: list[MessageRecord]) -> list[Message]:
-        """The kept messages and the summary."""
+        """Returns the `kept` messages and the summary as messages: the same objects as at the last
+        call if neither has changed.
+        """
         compaction = self.compaction
         if compaction is not self._head.compaction or kept != self._head.kept:
             summary = compaction.summary if compaction else ""
@@ -247,46 +258,59 @@ class Transcript(MessageTree):
     def _tail(
         self, following: Sequence[MessageRecord], compaction: CompactionRecord | None
     ) -> list[Message]:
-        """The messages after the kept ones; those from before the compaction without reasoning."""
+        """Returns the messages that the compaction does not cover. Those from before it come
+        without their reasoning.
+        """
         first_new = compaction.number if compaction else 0
         old_messages = [entry.message for entry in following if entry.number < first_new]
         new_messages = [entry.message for entry in following if entry.number >= first_new]
         return [*self._without_reasoning(old_messages), *new_messages]
 
     def number_before(self, number: int) -> int:
-        """The number of the item before that message on the branch; 0 if none is loaded."""
+        """Returns the number of the item before the message `number` on the branch. 0 if it is the
+        first loaded one, or not on the branch.
+        """
         numbers = [item.number for item in self.items]
         position = numbers.index(number) if number in numbers else 0
-        return numbers[position - 1] if position else 0
+        return numbers[position - 1] if position > 0 else 0
 
     def is_loaded(self, number: int) -> bool:
-        """Whether a message or compaction of that number is loaded; 0 is the start."""
+        """Whether the message or compaction with this number is loaded; with 0, whether the start
+        of the session is.
+        """
         return number in self or (number == 0 and self.is_whole)
 
     def shown_items(self) -> list[ShownItem]:
-        """The loaded branch as shown: messages, their receipts, and changes between them."""
+        """Returns the loaded branch as it is shown: its items, each followed by the receipt of
+        recall and by the changes of the model and rewinds after it.
+        """
         items = self.items
         shown: list[ShownItem] = list(self._marks_after(0)) if self.is_whole else []
         for position, item in enumerate(items):
             shown.append(item)
-            if position + 1 < len(items) and items[position + 1].number == item.number:
-                continue  # inserted tool results belong to it
+            next_items = items[position + 1 : position + 2]
+            if next_items and next_items[0].number == item.number:
+                continue  # an inserted tool result with the same number belongs to this item
             if receipt := self.recalled.get(item.number):
                 shown.append(receipt)
             shown += self._marks_after(item.number)
         return shown
 
     def count_tokens(self, constant: int) -> int:
-        """Tokens of the next request: the last figure of the current model, plus an estimate of
-        newer messages.
+        """Returns the number of tokens of the next request: the last figure that the provider
+        reported for the current model, plus an estimate of the messages since. Without a figure all
+        is estimated.
 
-        `constant`: tokens that go with every request. A figure of the provider includes them.
+        Args:
+            constant: the tokens that every request has besides the messages. A figure of the
+                provider includes them.
         """
         newer: list[Message] = []
         for item in reversed(self.items):
-            figure = (
-                reported_tokens(item.message) if isinstance(item, MessageRecord) else item.tokens[1]
-            )
+            if isinstance(item, MessageRecord):
+                figure = reported_tokens(item.message)
+            else:
+                _before, figure = item.tokens
             if figure and item.number >= self._asked_since:
                 return figure + estimate_messages(newer)
             if isinstance(item, MessageRecord):
@@ -305,8 +329,8 @@ class Transcript(MessageTree):
         return [item for item in kept if item.number not in self]
 
     def first_needed_message(self, count: int) -> MessageRecord | None:
-        """The first message that is sent or among the last `count`; None if that is the first one
-        in memory.
+        """Returns the first message that must stay in memory: the first that is sent, or the first
+        of the last `count`, whichever is earlier. None if nothing in memory is before it.
         """
         entries = self.entries
         _, following = self._kept_and_following()
@@ -316,7 +340,9 @@ class Transcript(MessageTree):
         return entries[position] if position else None
 
     def release_before(self, first: MessageRecord) -> None:
-        """Drop the messages before that one, except those that are sent."""
+        """Remove the messages before that one from memory, except those that the compaction
+        keeps.
+        """
         kept, _ = self._kept_and_following()
         position = self.items.index(first)
         self._kept = {item.number: item for item in kept}
@@ -330,7 +356,7 @@ class Transcript(MessageTree):
         self._marks = {number: marks for number, marks in self._marks.items() if number in self}
 
     def take(self, record: Record) -> None:
-        """Add a record: what it changes depends on its kind."""
+        """Add the next record of the session, and change the state as its kind demands."""
         self.last_at = max(self.last_at, record.at)
         match record:
             case MessageRecord():
@@ -341,7 +367,7 @@ class Transcript(MessageTree):
             case CompactionRecord():
                 self.append(self._with_unused_number(record, self.unloaded))
                 self.usage = record.spent or self.usage + (record.usage or Usage())
-                # Its totals are used if the earlier records are not loaded.
+                # It repeats what earlier records say, because these may not be loaded.
                 self.title = self.title or record.title
                 self.model = self.model or record.chosen
                 self.pins |= frozenset(record.pins)
@@ -367,10 +393,8 @@ class Transcript(MessageTree):
                 self.side_calls[purpose] = (calls + 1, spent + usage)
             case ForkRecord():
                 # The source session has paid for the copied part.
-                self.fork, self.usage = (
-                    record,
-                    Usage(),
-                )
+                self.fork = record
+                self.usage = Usage()
                 self.side_calls.clear()
             case CapturedRecord(message):
                 self.captured = message
@@ -380,7 +404,12 @@ class Transcript(MessageTree):
                 self.recalled[message] = record
 
     def prepend(self, records: Sequence[Record], *, is_whole: bool) -> tuple[MessageRecord, ...]:
-        """Prepend older records of the branch; returns their messages."""
+        """Add older records of the branch before those that are loaded; returns their messages.
+
+        Args:
+            records: oldest first.
+            is_whole: whether nothing precedes them in the session.
+        """
         items: list[NumberedRecord] = []
         numbers: set[int] = set()
         for record in records:
@@ -398,26 +427,30 @@ class Transcript(MessageTree):
         entries = tuple(item for item in items if isinstance(item, MessageRecord))
         for entry in entries:
             self.call_ids.update(call.id for call in entry.message.tool_calls)
-        self.unloaded_turns = max(
-            0, self.unloaded_turns - sum(begins_turn(entry.message) for entry in entries)
-        )
+        loaded_turns = sum(begins_turn(entry.message) for entry in entries)
+        self.unloaded_turns = max(0, self.unloaded_turns - loaded_turns)
         return entries
 
     def answer_open_calls(self) -> None:
-        """Insert results for the tool calls that have none, so that the messages can be sent."""
+        """Insert results for the tool calls that have none, so that the messages can be sent. A
+        result gets the number of the message before it.
+        """
         entry_by_message = {id(entry.message): entry for entry in self.entries}
         last_number, answers = 0, dict[int, MessageRecord]()
         for message in answer_open_calls([entry.message for entry in self.entries]):
             if entry := entry_by_message.get(id(message)):
                 last_number = entry.number
-            else:
+            else:  # a new result
                 answers[last_number] = MessageRecord(last_number, at="", message=message)
         if answers:
             self.insert_answers(answers)
 
     def _take_rewind(self, record: RewindRecord) -> None:
-        """Go to the message that a rewind names. A message that does not exist changes nothing and
-        gives a notice.
+        """Go to the message that a rewind names. If it does not exist, nothing changes but for a
+        notice.
+
+        `undone` gets the number that was the last one before, for a redo; a rewind to the last such
+        number is that redo, and removes it.
         """
         if not 0 <= record.to < self.next_number:
             self.notices.append(
@@ -434,8 +467,8 @@ class Transcript(MessageTree):
             self._marks.setdefault(target, []).append(_Mark(record, number_before))
 
     def _with_unused_number(self, record: NumberedRecord, used: Collection[int]) -> NumberedRecord:
-        """The record; if its number is missing or used, with the next free one. The next records
-        get higher numbers.
+        """Returns the record, with the next free number if its own is missing, in the transcript,
+        or in `used`. New numbers are higher than this one from now on.
         """
         number = record.number
         if number <= 0 or number in self or number in used:
@@ -445,12 +478,15 @@ class Transcript(MessageTree):
         return record if number == record.number else replace(record, number=number)
 
     def _kept_and_following(self) -> tuple[list[MessageRecord], list[MessageRecord]]:
-        """The messages that the compaction keeps, and all messages that it does not cover."""
+        """Returns two lists, each oldest first: the messages that the compaction keeps, and all
+        messages that it does not cover. Without a compaction the second has all messages.
+        """
         compaction, items = self.compaction, self.items
         if compaction is None:
             return [], list(self.entries)
+        _first_covered, last_covered = compaction.covers
         begin = items.index(compaction)
-        while begin and items[begin - 1].number > compaction.covers[1]:
+        while begin and items[begin - 1].number > last_covered:
             begin -= 1
         following = [item for item in items[begin:] if isinstance(item, MessageRecord)]
         following_numbers = {item.number for item in following}
@@ -462,11 +498,14 @@ class Transcript(MessageTree):
         return [item for item in kept_entries if item is not None], following
 
     def _shortener(self, following: Sequence[MessageRecord]) -> Callable[[Message], Message]:
-        """Return a function that removes dropped items from a message: outputs, and notes that were
-        sent with it.
+        """Returns a function that removes from a message what the user dropped: outputs of tool
+        calls, and notes that were sent with it.
+
+        Args:
+            following: the messages whose notes may have been dropped.
         """
         calls = self.dropped
-        notes: dict[int, frozenset[str]] = {}
+        notes: dict[int, frozenset[str]] = {}  # by the identity of the message
         for entry in following:
             prefix = f"{entry.number}:"
             dropped_notes = [
@@ -482,7 +521,9 @@ class Transcript(MessageTree):
         return shorten
 
     def _marks_after(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
-        """The marks that are shown after an item: several rewinds to it are shown as one."""
+        """Returns the changes of the model and the rewinds that are shown after the item with this
+        number. Of several rewinds to it only the last one is shown.
+        """
         marks = [
             mark
             for mark in self._marks.get(number, ())
@@ -492,8 +533,8 @@ class Transcript(MessageTree):
         return (mark.record for mark in marks if not mark.left or mark is rewinds[-1])
 
     def _message_entry(self, number: int) -> MessageRecord | None:
-        """The message of that number, on a branch or kept by the compaction; None if it is not
-        loaded.
+        """Returns the message with this number, on any branch or kept by the compaction; None if it
+        is not loaded, or not a message.
         """
         item = self.get(number) or self._kept.get(number)
         return item if isinstance(item, MessageRecord) else None

@@ -101,8 +101,9 @@ class YamlFileMemoryStore(MemoryStore):
             failure.pop_all()
 
     async def _bring_to_disk(self, open_file: OpenFile, header: SessionHeader) -> None:
-        """Write the header of a new session, and what other sessions find it by. At the same time:
-        a disk takes as long for all of it as for one.
+        """Write the header of a new session, its names in the folders above, and the notes by which
+        lists find it. All at the same time, because the disk takes as long for all of it as for
+        one.
         """
         # Imported late: a list of sessions does not need them.
         from ouro.memory.sessions.index_journal import note_opened
@@ -115,7 +116,7 @@ class YamlFileMemoryStore(MemoryStore):
             asyncio.to_thread(sync_folder, self._root),
             asyncio.to_thread(note_opened, self._root, folder.name),
             asyncio.to_thread(note_folder, self._root, header.project),
-            return_exceptions=True,  # none may go on after `create_session` has failed
+            return_exceptions=True,  # waits for all: none may still run when this raises
         )
         for failure in failures:
             if failure is not None:
@@ -136,7 +137,9 @@ class YamlFileMemoryStore(MemoryStore):
             data = await asyncio.to_thread(read_file, source)
         copied, last = await asyncio.to_thread(_bytes_to_copy, data, number, source.name)
         now = timestamp()
-        records = (ForkRecord(source_id, last, now), *((TitleRecord(title, now),) if title else ()))
+        records: list[Record] = [ForkRecord(source_id, last, now)]
+        if title:
+            records.append(TitleRecord(title, now))
         with _convert_to_save_failed(self._root):
             await asyncio.to_thread(self._write_whole, header, records, copied, source)
 
@@ -306,7 +309,9 @@ class YamlFileMemoryStore(MemoryStore):
         return self._root / f"{header.created_at[:10]}_{header.id[:8]}" / OUTPUTS
 
     async def repair_session(self, session_id: str) -> tuple[str, ...]:
-        """Move damaged parts to another file and keep the rest. Returns the actions, one line each."""
+        """Correct and remove damaged parts of a session, as `sessions.repair` does; returns what
+        was done, as lines for the user.
+        """
         from ouro.memory.sessions.repair import repair
 
         folder = await self._find_folder(session_id)
@@ -317,45 +322,48 @@ class YamlFileMemoryStore(MemoryStore):
             return await asyncio.to_thread(repair, folder, self._mask)
 
     async def rebuild_index(self, progress: Progress | None = None) -> int:
-        """Rebuild the index of sessions from their files. Returns their number."""
+        """Make the index of sessions again from their files; returns the number of sessions."""
         from ouro.memory.sessions import session_index
 
         await asyncio.to_thread(self._folders.sweep)
-        return len(
-            await asyncio.to_thread(
-                session_index.update_index, self._root, rebuild=True, progress=progress
-            )
+        surveys = await asyncio.to_thread(
+            session_index.update_index, self._root, rebuild=True, progress=progress
         )
+        return len(surveys)
 
     async def _sweep(self) -> None:
-        """Remove what killed processes left, once."""
+        """Remove what killed processes left, at the first call only."""
         if not self._is_swept:
             self._is_swept = True
             await asyncio.to_thread(self._folders.sweep)
 
     def _open_file(self, session_id: str) -> OpenFile:
-        """The open file of a session. Raises SaveFailed if it is not open."""
+        """Returns the open file of a session. Raises SaveFailed if the session is not open."""
         open_file = self._open.get(session_id)
         if open_file is None:
             raise SaveFailed(f"Session {session_id[:8]} is not open for changes.")
         return open_file
 
     async def _find_folder(self, session_id: str) -> Path:
-        """The folder of a session. Raises SessionNotFound."""
+        """Returns the folder of a session. Raises SessionNotFound."""
         open_file = self._open.get(session_id)
         if open_file is not None:
             return open_file.folder
         return await asyncio.to_thread(self._folders.find, session_id)
 
     async def _append(self, session_id: str, record: Record) -> None:
-        """Append a record to the file of an open session, and remember where a message begins."""
+        """Append a record to the file of an open session. The offset of a message is remembered.
+        Raises SaveFailed.
+        """
         open_file = self._open_file(session_id)
 
         def keep(name: str, data: bytes) -> None:
+            """Write an output of the record."""
             open_file.check(open_file.fileno())  # its folder may be gone
             write_output(open_file.folder, name, data)
 
         def encode() -> Iterator[bytes]:
+            """Yield the bytes of the record. Runs on when these are written."""
             data = self._encode(record, keep, open_file.offsets, open_file.end)
             yield data
             if isinstance(record, MessageRecord):
@@ -367,18 +375,22 @@ class YamlFileMemoryStore(MemoryStore):
     def _replace_open_file(
         self, lost_file: OpenFile, header: SessionHeader, records: Sequence[Record]
     ) -> Path | None:
-        """Write the session again, and open the new file instead of the lost one. Returns where the
-        bytes of the other program were saved; None if there were none. Blocks.
+        """Write the session file again, and open it instead of the lost one. Blocks.
+
+        Returns the path where the bytes of the other program were saved, as `OpenFile.write_again`
+        does.
+
+        Args:
+            lost_file: the opened file that another program deleted, replaced or changed.
+            records: the records in memory, oldest first.
         """
         ensure_private_dir(self._root)
         lock = lost_file.lock
-        if not lost_file.folder.is_dir():
+        if not lost_file.folder.is_dir():  # the file of the lock is gone too
             lost_file.folder.mkdir(mode=0o700)
             lock = SessionLock(lost_file.folder)
-        keep, header_bytes = (
-            partial(write_output, lost_file.folder),
-            encode_record(header_data(header)),
-        )
+        keep = partial(write_output, lost_file.folder)
+        header_bytes = encode_record(header_data(header))
         saved_path = lost_file.write_again(
             records, lambda record: self._encode(record, keep, offsets={}, offset=0), header_bytes
         )
@@ -396,16 +408,18 @@ class YamlFileMemoryStore(MemoryStore):
         return saved_path
 
     def _encode(self, record: Record, keep: Keep, offsets: Mapping[int, int], offset: int) -> bytes:
-        """The bytes of a record at an offset. A compaction gets the distance to each message that
-        it keeps, if all are known.
+        """Returns the bytes of a record that is written at an offset. A compaction also gets the
+        distance to each message that it keeps, if all are known.
+
+        Args:
+            keep: stores long outputs and images of the record.
+            offsets: where messages of the file begin, by their numbers.
         """
         data = record_data(record, self._mask, keep)
-        if (
-            isinstance(record, CompactionRecord)
-            and record.kept
-            and offsets.keys() >= set(record.kept)
-        ):
-            data[BYTES_BACK] = [offset - offsets[number] for number in record.kept]
+        if isinstance(record, CompactionRecord) and record.kept:
+            are_known = offsets.keys() >= set(record.kept)
+            if are_known:
+                data[BYTES_BACK] = [offset - offsets[number] for number in record.kept]
         return encode_record(data)
 
     def _write_whole(
@@ -415,8 +429,12 @@ class YamlFileMemoryStore(MemoryStore):
         copied: bytes = b"",
         source: Path | None = None,
     ) -> None:
-        """Write a session into a hidden folder, with the bytes and outputs of a source; then rename
-        it. Blocks.
+        """Write a new session, or nothing: into a hidden folder, which is then renamed. Blocks.
+
+        Args:
+            records: they come after the copied ones.
+            copied: the bytes of records of another session.
+            source: the folder of that session, whose outputs are linked; None: no outputs.
         """
         with self._folders.making(header) as (folder, _):
             if source is not None:
@@ -436,8 +454,9 @@ class YamlFileMemoryStore(MemoryStore):
 
 
 async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
-    """Read a session to write to it. Moves an incomplete last record to another file, and gives a
-    number to messages without one.
+    """Read a session that will be written, and make its file ready for that: an incomplete last
+    record is moved to another file, and messages without a number get one. A session of a newer
+    ouro is only read.
     """
     from ouro.memory.sessions.session_reader import read_session
 
@@ -448,6 +467,7 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
     from ouro.memory.sessions.repair import messages_without_number, number_messages
 
     def remove_tail() -> Path | None:
+        """Move an incomplete last record away; returns where to."""
         with open_private(folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
             return set_tail_aside(folder, descriptor)
 
@@ -465,29 +485,41 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
 
 
 def _bytes_to_copy(data: bytes, number: int | None, name: str) -> tuple[bytes, int]:
-    """The records after the header of a session file, up to message `number`, and the highest
-    number.
+    """Returns the bytes of the records after the header of a session file, up to the message
+    `number`, and the highest number among them (0: none).
+
+    Args:
+        data: the file.
+        number: None copies all records, 0 none.
+        name: that of the session, for the error.
+
+    Raises:
+        SessionNotFound: there is no such message.
     """
     records = records_in(data)
-    begin = records[0].offset + records[0].size if records else 0
     numbers = [number_of(record) for record in records]
     if number is None:
-        end = len(records) - 1
+        last = len(records) - 1
     elif number == 0:
-        end = 0
+        last = 0  # the header
     elif number in numbers:
-        end = numbers.index(number)
+        last = numbers.index(number)
     else:
         raise SessionNotFound(f"Session {name} has no message {number}.")
-    last_record = records[end] if records else None
-    copied = data[begin : last_record.offset + last_record.size] if last_record and end else b""
-    missing_newline = b"" if not copied or copied.endswith(b"\n") else b"\n"
-    return copied + missing_newline, max(numbers[: end + 1], default=0)
+    copied = b""
+    if last > 0:
+        header, last_record = records[0], records[last]
+        copied = data[header.offset + header.size : last_record.offset + last_record.size]
+    if copied and not copied.endswith(b"\n"):
+        copied += b"\n"
+    return copied, max(numbers[: last + 1], default=0)
 
 
 @contextmanager
 def _convert_to_save_failed(folder: Path) -> Iterator[None]:
-    """Turn errors of the block into SaveFailed."""
+    """Turn errors of the disk and of sessions in the block into SaveFailed, with advice. `folder`
+    is the one that is written.
+    """
     try:
         yield
     except SaveFailed:
@@ -501,7 +533,9 @@ def _convert_to_save_failed(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _convert_to_session_errors(folder: Path) -> Iterator[None]:
-    """Turn errors of the disk in the block into SessionNotFound or SessionDamaged."""
+    """Turn errors of the disk in the block, while the session in `folder` is read, into
+    SessionNotFound or SessionDamaged.
+    """
     try:
         yield
     except FileNotFoundError as error:

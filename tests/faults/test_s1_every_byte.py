@@ -16,11 +16,13 @@ from memory.store_contract import EVERY_CHANGE
 
 from ouro.memory.backend import CHANGES, MessageRecord, Record, SessionHeader
 from ouro.memory.serialization import record_from
+from ouro.memory.sessions.record_windows import (
+    read_backward,
+)
 from ouro.memory.sessions.session_file import (
     encode_record,
     find_whole_end,
     number_of,
-    read_backward,
     records_in,
     split_records,
 )

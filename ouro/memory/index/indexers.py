@@ -24,13 +24,15 @@ from ouro.memory.long_term.notes.entities import entities_in, normalize_entities
 from ouro.memory.long_term.notes.note import Note, is_core_line, parse_note
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import header_from
+from ouro.memory.sessions.record_windows import (
+    read_records,
+)
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     RawRecord,
     kind_of,
     open_private,
     read_range,
-    read_records,
 )
 from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.sessions.yaml_text import BadYamlError, load

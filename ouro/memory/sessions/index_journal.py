@@ -1,4 +1,6 @@
-"""Which sessions were opened since the index was written: notes beside it, a line for each."""
+"""Notes of the sessions that were opened since the index was written: a file beside it, with a line
+for each.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ _MAX_NOTES_BYTES = 64 << 10
 
 
 def note_opened(root: Path, folder: str) -> None:
-    """Note that a session is written from now on. Without an index there is no need. Blocks."""
+    """Note that the session in `folder` may change from now on, so that the index is old for it. A
+    failure is ignored; without an index nothing is noted. Blocks.
+    """
     if not (root / INDEX_NAME).exists():
         return
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
@@ -32,8 +36,8 @@ def note_opened(root: Path, folder: str) -> None:
 
 
 def opened_sessions(root: Path, last_bytes: int) -> tuple[list[str], bool]:
-    """Read the folders noted in the last bytes, each once. Returns them, and whether these are all
-    notes. None of the folders needs to exist. Raises OSError and SessionError.
+    """Returns the folders that are noted in the last bytes of the notes, each once and perhaps not
+    existing any more; and whether these are all notes. Raises OSError and SessionError.
     """
     try:
         with open_private(root, OPENED_NAME, os.O_RDONLY) as descriptor:
@@ -46,11 +50,12 @@ def opened_sessions(root: Path, last_bytes: int) -> tuple[list[str], bool]:
 
 
 class OldNotes:
-    """The notes from before the sessions were looked at. They are dropped when the index has these
-    sessions.
+    """The notes that were there before the sessions were read for a new index. When that is
+    written, they can be dropped.
     """
 
     def __init__(self, root: Path) -> None:
+        """Look at the notes below `root`, before any session is read."""
         self._root, self._size, self.are_many = root, 0, False
         self._in_use: list[str] = []
         with suppress(OSError, SessionError):
@@ -61,7 +66,9 @@ class OldNotes:
             self._in_use = [name for name in noted if _is_in_use(root / name)]
 
     def drop(self) -> None:
-        """Drop the notes of sessions that were closed. Later notes stay."""
+        """Remove these notes from the file. Those of sessions that were open, and later ones,
+        stay.
+        """
         with (
             suppress(OSError, SessionError),
             open_private(self._root, OPENED_NAME, os.O_RDWR | os.O_APPEND) as descriptor,
@@ -79,16 +86,20 @@ def _replace_content(descriptor: int, text: bytes) -> None:
 
 
 def _parse_names(text: bytes, *, is_cut: bool) -> list[str]:
-    """The names of folders in notes, each once; `is_cut`: the first line may begin in the middle of
-    a name.
+    """Returns the names of folders in the text of notes, each once. What cannot be such a name is
+    left out. `is_cut`: whether the text begins in the middle of a name, which is left out too.
     """
     names = text.decode("utf-8", "replace").split("\n")
-    whole_names = [name for name in names[is_cut:] if name and not name.startswith(".")]
+    if is_cut:
+        del names[0]
+    whole_names = [name for name in names if name and not name.startswith(".")]
     return list(dict.fromkeys(name for name in whole_names if "/" not in name and "\0" not in name))
 
 
 def _is_in_use(folder: Path) -> bool:
-    """Whether a process has the session open: it holds the lock. Takes the lock for a moment."""
+    """Whether a process has the session open and so holds its lock. To find out, the lock is taken
+    for a moment.
+    """
     if not folder.is_dir():
         return False
     try:

@@ -1,8 +1,9 @@
-"""Folders of sessions that were moved or renamed: what identifies a folder is kept beside its path.
+"""Finds where the folder of a project was before it was moved or renamed, so that its sessions are
+found.
 
-A path alone does not find the sessions of a project after `mv`. The number of a folder on its disk
-stays the same then. Disks give the number of a deleted folder to a new one, so the time of its
-creation counts, too.
+A file has, by the path of each project, what identifies its folder: its number on the disk (inode),
+which stays the same after `mv`. Disks give the number of a deleted folder to a new one, so the time
+of its creation counts, too.
 """
 
 from __future__ import annotations
@@ -53,19 +54,22 @@ def note_folder(root: Path, project: str) -> None:
 
 
 def earlier_paths(root: Path, project: str) -> frozenset[str]:
-    """The paths at which this folder, or its repository, was before; none of them exists now."""
+    """Returns the recorded paths, which do not exist any more, at which the folder `project` or its
+    repository was before. `root` is the folder of all sessions.
+    """
     marks = _read_marks(project)
-    return frozenset(
-        path
-        for path, other_marks in _read_projects(root).items()
-        if not marks.isdisjoint(other_marks)
-        and path != project
-        and not os.path.lexists(text_path(path))
-    )
+    paths: set[str] = set()
+    for path, recorded_marks in _read_projects(root).items():
+        is_same_folder = path != project and not marks.isdisjoint(recorded_marks)
+        if is_same_folder and not os.path.lexists(text_path(path)):
+            paths.add(path)
+    return frozenset(paths)
 
 
 def _read_marks(project: str) -> frozenset[str]:
-    """What identifies a folder and the repository that it is in; empty if there is no folder."""
+    """Returns what identifies a folder, and the repository that it is in; empty if it does not
+    exist.
+    """
     return frozenset(_find_marks(text_path(project)))
 
 
@@ -81,15 +85,17 @@ def _find_marks(folder: Path) -> Iterator[str]:
 
 
 def _identity(folder: Path) -> str:
-    """The disk of a folder, its number there, and the time of its creation: these stay the same
-    when it is moved.
+    """Returns the disk of a folder, its number there, and the time of its creation, as one text. It
+    stays the same when the folder is moved.
     """
     status = folder.stat()
     return f"{status.st_dev}:{status.st_ino}:{_birth_time(folder, status)}"
 
 
 def _birth_time(folder: Path, status: os.stat_result) -> str:
-    """The time of creation; empty where the system does not tell it."""
+    """Returns the time at which a folder was created; empty where the system does not say it. On
+    Linux only `statx` does, which Python does not offer.
+    """
     if (birth := getattr(status, "st_birthtime", None)) is not None:
         return str(birth)
     import ctypes  # needed only when a session is created or a project was moved
@@ -109,8 +115,8 @@ def _birth_time(folder: Path, status: os.stat_result) -> str:
 
 
 def _read_projects(root: Path) -> dict[str, frozenset[str]]:
-    """The marks of each project, by its path. A file that cannot be read counts as empty: it is
-    rebuilt.
+    """Returns the marks of each recorded project, by its path. Empty if the file is missing or
+    cannot be read: then it is made again.
     """
     try:
         data = json.loads(read_start(root / FILE_NAME, _MAX_BYTES))

@@ -1,8 +1,9 @@
-"""The first page of a list of sessions, of which only those on the page are looked at.
+"""Makes the first page of a list of sessions without reading all sessions.
 
 The index begins with the sessions that were used last. Sessions that were opened since are noted
 beside it. For the screen both are only hints: each file of the page is looked at, and the whole
-list follows. A command that prints one page compares the names of all folders with the index, too.
+list follows. For a command that prints one page the names of all folders are compared with the
+index too, so that the page is complete.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ _BLOCK_BYTES = 64 << 10
 _MAX_READ = 1 << 20
 """With fewer sessions of the project in so many bytes, the whole list is waited for."""
 _MAX_SURVEYED = 300
-"""With more sessions that the index does not have, the whole list is made, and the index with it."""
+"""With more sessions that the index does not have, the whole list is made, and the index with
+it.
+"""
 _ENTRIES_COMPARED = 64
 """So many entries show whether the index is in the order of lists."""
 _FOLDER_FIELD = late_pattern(rb'"folder":"([^"\\]*)"')
@@ -47,8 +50,8 @@ _PROJECT_FIELD = late_pattern(rb'"project":("(?:[^"\\]|\\.)*")')
 
 
 def newest_infos(root: Path, is_wanted: Callable[[str], bool], count: int) -> list[SessionInfo]:
-    """The first `count` sessions whose project is wanted, pinned ones first. Empty if the index
-    cannot be used. Blocks.
+    """Returns the first `count` sessions whose project is wanted, pinned ones first, as far as the
+    index and the notes beside it know them. Empty if the index cannot be used. Blocks.
     """
     try:
         entries = _newest_by_index(root, is_wanted, count)
@@ -62,10 +65,11 @@ def newest_infos(root: Path, is_wanted: Callable[[str], bool], count: int) -> li
 def first_infos(
     root: Path, is_wanted: Callable[[str], bool], count: int
 ) -> list[SessionInfo] | None:
-    """The first `count` sessions of the whole list whose project is wanted, pinned ones first.
+    """Returns the first `count` sessions of the whole list whose project is wanted, pinned ones
+    first.
 
-    Of the other sessions only the names are compared with the index. None if the index is not enough
-    to know the first ones: then all must be listed. Blocks.
+    Of the other sessions only the names are compared with the index. None if the first ones cannot
+    be known from the index: then the whole list must be made. Blocks.
     """
     try:
         entries = _first_by_index(root, is_wanted, count)
@@ -82,7 +86,10 @@ def first_infos(
 def _first_by_index(
     root: Path, is_wanted: Callable[[str], bool], count: int
 ) -> list[SessionSurvey] | None:
-    """At least the first `count` entries, and all that changed since the index was written."""
+    """Returns the current entries of the first `count` wanted sessions in the index that did not
+    change since, and of all sessions that did, wanted or not. None if the index is not enough, or
+    too many sessions changed.
+    """
     opened_names, are_all = opened_sessions(root, MANY_NOTES_BYTES)
     indexed_lines = _indexed_lines(root)
     if not are_all or not indexed_lines:
@@ -96,7 +103,8 @@ def _first_by_index(
     unchanged = [name for name in indexed_lines if name in names and name not in changed]
     wanted = (name for name in unchanged if belongs(_project_in(indexed_lines[name])))
     entries = (_current_entry(root, name, decode(indexed_lines[name])) for name in wanted)
-    page = list(islice((entry for entry in entries if entry and _infos_in_lists([entry])), count))
+    shown = (entry for entry in entries if entry and _infos_in_lists([entry]))
+    page = list(islice(shown, count))
     for name in changed:
         indexed = decode(indexed_lines[name]) if name in indexed_lines else None
         if entry := _current_entry(root, name, indexed):
@@ -105,12 +113,13 @@ def _first_by_index(
 
 
 def _indexed_lines(root: Path) -> dict[str, bytes]:
-    """The lines of the index by folder, in the order of lists; empty if the index is in another
-    order.
+    """Returns the lines of the index by their folders, in the order of lists. Empty if the index is
+    of another version or in another order.
     """
     text = read_file(root, INDEX_NAME)
     if not text.startswith(HEAD):
         return {}
+    # Without the bracket before the entries, and that after them with the end of its line.
     lines = [line.rstrip(b",") for line in text[len(HEAD) :].split(b"\n")[1:-2]]
     folders = _FOLDER_FIELD.findall(text)
     decode = json_decoder(SessionSurvey).decode
@@ -120,21 +129,21 @@ def _indexed_lines(root: Path) -> dict[str, bytes]:
 
 
 def _project_in(line: bytes) -> bytes:
-    """The project in a line of the index, as JSON; an empty string if it has none."""
+    """Returns the project in a line of the index, as JSON; an empty JSON string if it has none."""
     match = _PROJECT_FIELD.search(line)
     return match[1] if match else b'""'
 
 
 def _infos_in_lists(entries: Iterable[SessionSurvey]) -> list[SessionInfo]:
-    """The entries that a list shows: those with messages or a title."""
+    """Returns the sessions that a list shows: those with messages or a title."""
     return [entry.info for entry in entries if entry.info.messages or entry.info.title]
 
 
 def _newest_by_index(
     root: Path, is_wanted: Callable[[str], bool], count: int
 ) -> list[SessionSurvey]:
-    """The current entries of the first `count` wanted sessions in the index, and of the sessions
-    opened since; empty if the index is in another order.
+    """Returns the current entries of the first `count` wanted sessions in the index, and of the
+    wanted ones that were opened since. Empty if the index is in another order.
     """
     opened_names, _ = opened_sessions(root, _NOTES_BYTES)
     indexed: dict[str, SessionSurvey] = {}
@@ -154,7 +163,9 @@ def _newest_by_index(
 
 
 def _read_entries(descriptor: int) -> Iterator[SessionSurvey]:
-    """Yield the entries of the index in its order, read in blocks."""
+    """Yield the entries of the index in its order. Reads a block whenever one is needed, and at
+    most `_MAX_READ` bytes.
+    """
     decode = json_decoder(SessionSurvey).decode
     text, offset = read_range(descriptor, 0, _BLOCK_BYTES), _BLOCK_BYTES
     if not text.startswith(HEAD):
@@ -173,13 +184,13 @@ def _read_entries(descriptor: int) -> Iterator[SessionSurvey]:
 
 
 def _current_entry(root: Path, name: str, indexed: SessionSurvey | None) -> SessionSurvey | None:
-    """The entry as its file is now, surveyed again if the file has changed; None if there is no
-    such session.
+    """Returns the entry of a session as its file is now: the one of the index, or a new one if the
+    file has changed or the index has none. None if there is no such session.
     """
     try:
         status = (root / name / FILE_NAME).lstat()
     except OSError:
         return None
-    return (
-        indexed if indexed and is_current(indexed, status) else survey(root / name, status, indexed)
-    )
+    if indexed and is_current(indexed, status):
+        return indexed
+    return survey(root / name, status, indexed)

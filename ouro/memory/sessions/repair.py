@@ -1,4 +1,6 @@
-"""Repair session files: move damaged records to another file, number messages that have no number."""
+"""Repairs session files: corrects values of a wrong type, moves damaged records to another file,
+and numbers messages that have no number.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +43,21 @@ _START_LINE = late_pattern(rb"\A---[ \t\r]*\n")
 
 
 def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
-    """Repair records of a session that hold values of a wrong type, and move unreadable data to a
-    `.torn` file.
+    """Repair the session in `folder`: correct records that have values of a wrong type, move
+    unreadable data to a `.torn` file, and make a header if it was lost. Blocks.
 
-    Good records stay unchanged, byte for byte; the former bytes of repaired records are in the
-    `.torn` file too. Returns the actions, one line each. Raises SessionDamaged if a newer version
-    of ouro wrote it, or OSError; the file is then unchanged. Blocks.
+    Good records stay unchanged, byte for byte. The former bytes of corrected records are in the
+    `.torn` file too.
+
+    Args:
+        mask: masks secrets in a corrected record.
+
+    Returns:
+        What was done, as lines for the user; empty if nothing was wrong.
+
+    Raises:
+        SessionDamaged: a newer version of ouro wrote it; it is unchanged.
+        OSError: it cannot be read or written.
     """
     demand_known_format(folder)
     data = read_file(folder)
@@ -58,7 +69,7 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
     else:
         records = records[1:]
     repaired = [_repair_record(record, folder, mask) for record in records]
-    changed_records: list[bytes] = []
+    changed_records: list[bytes] = []  # as they were, with their marks
     for record, repaired_data in zip(records, repaired, strict=True):
         if repaired_data != record.data:
             changed_records.append(data[record.offset : record.offset + record.size])
@@ -79,21 +90,23 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
 def _save_former(
     folder: Path, changed_records: list[bytes], tail: bytes, unreadable_count: int
 ) -> list[str]:
-    """Save changed records as they were, and what is after the last record. Returns what was done,
-    as lines for the user.
+    """Save the changed records as they were, and what is after the last record, in a `.torn` file.
+    Returns what was done, as lines for the user; empty if there is nothing to save.
+
+    Args:
+        unreadable_count: how many of the changed records cannot be read, and are only moved.
     """
     if not (changed_records or tail):
         return []
     saved_path = save_beside(folder, "torn", b"".join(changed_records) + tail)
-    return list(
-        _lines_about(
-            unreadable_count, len(changed_records) - unreadable_count, len(tail), str(saved_path)
-        )
-    )
+    corrected_count = len(changed_records) - unreadable_count
+    return list(_lines_about(unreadable_count, corrected_count, len(tail), str(saved_path)))
 
 
 def _read_header_bytes(records: Sequence[RawRecord]) -> bytes | None:
-    """The header of a session as it is; None if it cannot be read."""
+    """Returns the bytes of the header, with marks, as it is; None if the first record cannot be
+    read as a header.
+    """
     try:
         header_from(load_record(records[0]))
     except (IndexError, BadYamlError, BadRecordError):
@@ -102,11 +115,13 @@ def _read_header_bytes(records: Sequence[RawRecord]) -> bytes | None:
 
 
 def _make_header(folder: Path) -> bytes:
-    """Make a header with what the name of the folder says."""
-    day, _, start = folder.name.partition("_")
+    """Returns the bytes of a new header for the session in `folder`, with the day and the beginning
+    of the id that the name of the folder has. Project and model are empty.
+    """
+    day, _, start_of_id = folder.name.partition("_")
     session_id = str(uuid.uuid4())
-    if len(start) >= 8:
-        session_id = start[:8] + session_id[8:]
+    if len(start_of_id) >= 8:
+        session_id = start_of_id[:8] + session_id[8:]
     created_at = f"{day}T00:00:00.000Z" if len(day) == 10 else timestamp()
     return encode_record(
         header_data(SessionHeader(session_id, project="", model="", created_at=created_at))
@@ -114,7 +129,14 @@ def _make_header(folder: Path) -> bytes:
 
 
 def _lines_about(moved: int, repaired: int, tail: int, saved: str) -> Iterator[str]:
-    """Yield what was done with damaged data, as lines for the user."""
+    """Yield what was done with damaged data, as lines for the user.
+
+    Args:
+        moved: the number of unreadable records.
+        repaired: the number of corrected records.
+        tail: the number of bytes after the last record.
+        saved: the path of the `.torn` file.
+    """
     if moved or tail:
         yield f"Moved {plural(moved, 'record')} and {tail} bytes at the end to {saved}."
     if repaired:
@@ -123,9 +145,11 @@ def _lines_about(moved: int, repaired: int, tail: int, saved: str) -> Iterator[s
 
 
 def _repair_record(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
-    """The bytes of a record in which every value can be read: as they were if nothing is wrong or
-    the kind of record is unknown; None if nothing can be read. Long outputs of a repaired record
-    are written into `folder`.
+    """Returns the bytes of a record, without its marks, in which every value can be read. They are
+    as before if nothing is wrong, or a newer ouro wrote this kind of record. None if it cannot be
+    read.
+
+    Long outputs of a corrected record are written into `folder`.
     """
     try:
         read = read_record(record, folder)
@@ -139,8 +163,8 @@ def _repair_record(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:
 
 
 def messages_without_number(messages: Sequence[tuple[RawRecord, int]]) -> tuple[RawRecord, ...]:
-    """The messages that need a new number: those without a number, and the second of two with the
-    same number.
+    """Returns the messages that need a number: those without one (0), and of several with the same
+    number all but the first. `messages` has each with its number, in the order of the file.
     """
     used_numbers: set[int] = set()
     unnumbered: list[RawRecord] = []
@@ -152,19 +176,22 @@ def messages_without_number(messages: Sequence[tuple[RawRecord, int]]) -> tuple[
 
 
 def number_messages(folder: Path, records: Sequence[RawRecord], first: int) -> None:
-    """Write numbers into these messages, beginning with `first`; the rest of the file stays byte
-    for byte. Blocks.
+    """Write numbers into these messages of the session file in `folder`, beginning with `first`;
+    the rest of the file stays byte for byte. Blocks.
 
-    Otherwise the next start would assign other numbers, and references to a message would break.
+    Otherwise the next start would give them other numbers, and references to them would break.
     """
     data = read_file(folder)
     numbers = range(first, first + len(records))
+    # The last one first, so that the offsets of the others stay valid.
     for record, number in reversed(list(zip(records, numbers, strict=True))):
         old = data[record.offset : record.offset + record.size]
         line = b"message: %d" % number
-        new = _MESSAGE_LINE.sub(line, old, count=1)
-        if not _MESSAGE_LINE.search(old):
+        if _MESSAGE_LINE.search(old):
+            new = _MESSAGE_LINE.sub(line, old, count=1)
+        else:
             new = _START_LINE.sub(START + line + b"\n", old, count=1)
-        if number_of(records_in(new)[0]) == number:
+        has_number = number_of(records_in(new)[0]) == number  # an odd record may not get it
+        if has_number:
             data = data[: record.offset] + new + data[record.offset + record.size :]
     rewrite_file(folder, FILE_NAME, data)

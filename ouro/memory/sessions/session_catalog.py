@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import threading
 from collections.abc import (
     AsyncGenerator,
     Callable,
-    Collection,
     Iterable,
     Iterator,
     Mapping,
@@ -24,7 +22,6 @@ import msgspec
 from ouro.errors import (
     SaveFailed,
     SearchUnavailable,
-    SessionError,
     SessionNotFound,
     SeveralSessions,
     UsageError,
@@ -44,7 +41,6 @@ from ouro.memory.backend import (
     timestamp,
 )
 from ouro.memory.message_tree import begins_turn
-from ouro.memory.sessions.session_file import FILE_NAME, open_private, read_range, records_in
 from ouro.memory.transcript import Transcript
 from ouro.messages import Context, Message
 from ouro.utils.git import same_project
@@ -55,10 +51,6 @@ from ouro.utils.text import cut
 SEARCH_LIMIT = 200
 """Maximum sessions that a search through messages returns."""
 _LAST_MESSAGES = 6
-_MAX_SEARCHED_BYTES = 8 << 20
-"""Bytes of one session that are searched, from its end."""
-_ROLE_LINE = late_pattern(rb"^role: *(?:user|assistant)\b", re.MULTILINE)
-_CHARACTERS_AROUND = 60
 _MAX_LISTED = 8
 _MAX_FIRST_RECORD = 4096
 """Bytes of the first record of a session, at most."""
@@ -71,7 +63,7 @@ _MEMORY_CHANGES = late_pattern(
 
 
 class SessionHit(msgspec.Struct, frozen=True):
-    """A session whose messages contain the words, with the best matching message."""
+    """A session that contains the words, with the best matching message."""
 
     session_id: str
     number: int
@@ -120,7 +112,8 @@ class SessionCatalog:
     """Finds, previews, searches and renames the sessions of a store.
 
     Args:
-        root: the folder with the files of the store; None: there are no files, and messages are not searched.
+        root: the folder with the files of the store; None: there are no files, and messages are not
+            searched.
         index: the search index of the messages, which need not exist.
     """
 
@@ -135,7 +128,7 @@ class SessionCatalog:
 
     @cached_property
     def _earlier_paths(self) -> frozenset[str]:
-        """Where the folder was before it was moved."""
+        """The paths at which the folder of this project was before it was moved."""
         if self._root is None:
             return frozenset()
         # Imported late: most lists have only sessions of folders that exist.
@@ -144,34 +137,36 @@ class SessionCatalog:
         return earlier_paths(self._root, self.project)
 
     def is_here(self, project: str) -> bool:
-        """Whether a session with this folder belongs to the project, also if the project was moved
-        since.
+        """Whether a session with the folder `project` belongs to the project of this catalog, also
+        if that was moved since.
         """
         return self._is_same_project(project) or project in self._earlier_paths
 
     async def sessions(self, progress: Progress | None = None) -> list[SessionInfo]:
-        """All sessions, of every project, last used first; `progress` is called while that takes
-        long.
+        """Returns the sessions of all projects, last used first. `progress` is called while that
+        takes long.
         """
         return await self.store.list_sessions(None, progress)
 
     async def first_page(self, count: int) -> list[SessionInfo]:
-        """The sessions of this project at the top of a list, at once; empty: wait for `sessions`."""
+        """Returns the first `count` sessions of this project, pinned ones first, without waiting
+        for the whole list. They may not be complete; empty if only `sessions` knows them.
+        """
         return await self.store.newest_sessions(self.is_here, count)
 
     async def first(self, count: int, *, every: bool) -> list[SessionInfo]:
-        """The first sessions of the list of this project, or of all projects if `every`, pinned
-        ones first.
+        """Returns the first `count` sessions of this project (of all projects if `every`), pinned
+        ones first. Unlike `first_page` it always has all of them.
         """
         is_wanted = (lambda _: True) if every else self.is_here
         return await self.store.complete_first_page(is_wanted, count)
 
     async def here(self) -> list[SessionInfo]:
-        """The sessions of this project, last used first."""
+        """Returns the sessions of this project, last used first."""
         return [info for info in await self.sessions() if self.is_here(info.project)]
 
     async def find(self, query: str) -> SessionInfo:
-        """The one session that `query` names, as `find_session` does; it also searches for words in
+        """Returns the one session that `query` names, as `find_session` does, also by words in its
         messages. Raises as `find_session`.
         """
         sessions = await self.sessions()
@@ -182,24 +177,22 @@ class SessionCatalog:
         return await asyncio.to_thread(find_session, sessions, query, self.is_here, ids_with)
 
     async def matching(self, sessions: Sequence[SessionInfo], words: str) -> list[SessionInfo]:
-        """The sessions whose title has all these words, then those whose messages have them; with
-        `#x` only those with that tag.
+        """Returns those of the sessions whose title has all these words, then those whose messages
+        have them. A word such as `#parser` is a tag: only sessions with it are returned.
         """
-        sessions, words = _narrow_by_tags(sessions, words)
-        if not words:
-            return sessions
-        titles = _with_words_in_title(sessions, words)
-        ids_by_title = {info.id for info in titles}
-        other_sessions = [info for info in sessions if info.id not in ids_by_title]
-        ids = {
-            hit.session_id
-            for hit in await asyncio.to_thread(list, self._hits(other_sessions, words))
-        }
-        return [*titles, *(info for info in other_sessions if info.id in ids)]
+        tagged, other_words = _narrow_by_tags(sessions, words)
+        if not other_words:
+            return tagged
+        with_title = _with_words_in_title(tagged, other_words)
+        ids_by_title = {info.id for info in with_title}
+        remaining = [info for info in tagged if info.id not in ids_by_title]
+        hits = await asyncio.to_thread(list, self._hits(remaining, other_words))
+        ids_by_message = {hit.session_id for hit in hits}
+        return [*with_title, *(info for info in remaining if info.id in ids_by_message)]
 
     async def preview(self, info: SessionInfo) -> SessionExcerpt:
-        """What a session was about. Reads its first message and its end. Raises SessionError and
-        OSError.
+        """Returns what is shown of a session before it is resumed. Only its first message and its
+        end are read. Raises SessionError and OSError.
         """
         whole = await self.store.read_whole(info.id)
         loaded = await self.store.load_session(info.id, read_only=True, reach="screen")
@@ -220,11 +213,15 @@ class SessionCatalog:
         )
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
-        """One turn of a session, which is not opened. Raises UsageError if there is no such turn.
+        """Returns one turn of a session, which is read but not opened.
 
         Args:
-            turn: its number on the current branch; 0: the last one.
-            message: the number of one of its messages, to find it also on a branch that a rewind left.
+            turn: the number of the turn on its branch, from 1; 0: the last one.
+            message: the number of a message of the turn, with which it is also found on a branch
+                that a rewind left; 0: not known. It counts more than `turn`.
+
+        Raises:
+            UsageError: there is no such turn.
         """
         loaded = await self.store.load_session(session_id, read_only=True)
         transcript, header = Transcript.of(loaded), loaded.header
@@ -237,7 +234,10 @@ class SessionCatalog:
         turn_starts = [index for index, entry in enumerate(entries) if begins_turn(entry.message)]
         turn_number = 0
         if branch is not None:
-            turn_number = sum(entries[index].number <= message for index in turn_starts)
+            starts_until_message = [
+                index for index in turn_starts if entries[index].number <= message
+            ]
+            turn_number = len(starts_until_message)
         if not turn_number and not is_left:
             turn_number = turn or len(turn_starts)
         if not 1 <= turn_number <= len(turn_starts):
@@ -246,15 +246,15 @@ class SessionCatalog:
             )
         turn_ends = [*turn_starts[1:], len(entries)]
         messages = entries[turn_starts[turn_number - 1] : turn_ends[turn_number - 1]]
-        if is_left and turn:
+        if is_left and turn:  # the number that was recorded with the memory
             turn_number = turn
         return _evidence_of(header, transcript, messages, turn_number, is_left=is_left)
 
     async def search(
         self, sessions: Sequence[SessionInfo], words: str
     ) -> AsyncGenerator[SessionHit, None]:
-        """The messages that have all these words: from the index, best first, then from files that
-        are newer.
+        """Yield the messages of the sessions that have all these words: first those in the index,
+        best first, then those in session files that the index has not read yet.
         """
         ended = threading.Event()
         hits = self._hits(sessions, words, ended)
@@ -276,7 +276,9 @@ class SessionCatalog:
         await self._change(info.id, lambda at: LabelRecord(tuple(tags), at, pinned, *labels))
 
     async def _change(self, session_id: str, make: Callable[[str], ChangeRecord]) -> None:
-        """Append the record that `make` returns for a time. Raises as `rename`."""
+        """Append a record to a session that is not open; `make` returns it for the time that it
+        gets. Raises as `rename`.
+        """
         loaded = await self.store.load_session(session_id, reach="screen")
         if loaded.read_only:
             raise SaveFailed(f"Not changed: {loaded.notices[-1]}")
@@ -289,14 +291,14 @@ class SessionCatalog:
     def _hits(
         self, sessions: Sequence[SessionInfo], words: str, ended: threading.Event | None = None
     ) -> Iterator[SessionHit]:
-        """At most `SEARCH_LIMIT` hits of `_search`."""
+        """Returns an iterator over at most `SEARCH_LIMIT` hits of `_search`."""
         return islice(self._search(sessions, words, ended or threading.Event()), SEARCH_LIMIT)
 
     def _search(
         self, sessions: Sequence[SessionInfo], words: str, ended: threading.Event
     ) -> Iterator[SessionHit]:
-        """Yield the hits of the index, then those in sessions that the index has not read: there
-        the last matching message is found by reading the file. Blocks.
+        """Yield the hits of the index, then one for each session that the index has not read: the
+        last message of its file that has the words. Stops when `ended` is set. Blocks.
         """
         if self._root is None or not words.split():
             return
@@ -308,13 +310,17 @@ class SessionCatalog:
                 found_ids.add(hit.session_id)
                 yield hit
         unread = [info for info in sessions if changed is None or info.folder in changed]
-        yield from _search_session_files(self._root, words, unread, found_ids, ended)
+        if unread:
+            # Imported late: usually the index has read all sessions.
+            from ouro.memory.sessions.message_search import search_session_files
+
+            yield from search_session_files(self._root, words, unread, found_ids, ended)
 
     def _search_index(
         self, root: Path, words: str
     ) -> tuple[list[SessionHit], frozenset[str] | None]:
-        """The hits of the index, and the folders of sessions that changed since it read them; None:
-        no index.
+        """Returns the hits of the index, and the folders of the sessions that changed since it read
+        them. Without an index that can be used: no hits, and None.
         """
         if self._index is None or not self._index.exists():
             return [], None
@@ -341,13 +347,15 @@ def find_session(
     ids_with: Callable[[str], Iterable[str]] = lambda _: (),
     hint: str = "`ouro sessions list --all` shows them all.",
 ) -> SessionInfo:
-    """The session that `query` names.
+    """Returns the session that `query` names.
 
     Args:
-        query: an id or its beginning, the name of its folder, `latest` (of this project), or words of a title or of
-            messages.
+        query: an id or its beginning, the name of its folder, `latest` (of this project), a tag
+            such as `#parser`, or words of a title or of messages. Of several sessions with the tag
+            or the words only those of this project count, if there are any.
         is_here: returns whether the folder of a session belongs to the current project.
-        ids_with: returns the ids of the sessions with these words; called only if no title has them.
+        ids_with: returns the ids of the sessions with these words in messages; called only if no id
+            and no title matches.
         hint: the hint of the error if no session matches.
 
     Raises:
@@ -364,7 +372,8 @@ def find_session(
         tagged = _prefer_here(is_here, with_tags)
         return _only_one_of(tagged, f"No session has the tag `{cut(query, 60)}`.", hint)
     matches = _with_folder_or_id(sessions, query)
-    if len(query) < _MIN_ID_PREFIX or not matches:
+    may_be_word = len(query) < _MIN_ID_PREFIX
+    if may_be_word or not matches:
         titled = _prefer_here(is_here, _with_words_in_title(sessions, query))
         matches += [session for session in titled if session not in matches]
     if not matches and query:
@@ -374,7 +383,9 @@ def find_session(
 
 
 def _with_folder_or_id(sessions: Sequence[SessionInfo], query: str) -> list[SessionInfo]:
-    """The sessions with this folder; if there is none, those whose id begins so."""
+    """Returns the sessions whose folder has the name `query`; if there is none, those whose id
+    begins with it. Empty without a query.
+    """
     with_folder = [session for session in sessions if session.folder == query]
     if with_folder or not query:
         return with_folder
@@ -382,17 +393,19 @@ def _with_folder_or_id(sessions: Sequence[SessionInfo], query: str) -> list[Sess
 
 
 def _with_words_in_title(sessions: Iterable[SessionInfo], words: str) -> list[SessionInfo]:
-    """The sessions whose title has all these words."""
+    """Returns the sessions whose title has all these words, in any order."""
     return [session for session in sessions if _has_words(session.title, words)]
 
 
 def _prefer_here(is_here: Callable[[str], bool], sessions: list[SessionInfo]) -> list[SessionInfo]:
-    """The sessions of this project; all of them if none is."""
+    """Returns those of the sessions that are of this project; all of them if none is."""
     return [session for session in sessions if is_here(session.project)] or sessions
 
 
 def _first_prompt(whole: WholeSession) -> str:
-    """The first text of the user. Blocks."""
+    """Returns the text of the first message of the user that has text; empty if there is none.
+    Blocks.
+    """
     for record in whole.records():
         if isinstance(record, MessageRecord):
             message = record.message
@@ -404,7 +417,7 @@ def _first_prompt(whole: WholeSession) -> str:
 def _branch_with(
     number: int, branches: Iterable[Sequence[MessageRecord]]
 ) -> Sequence[MessageRecord] | None:
-    """The branch with a message; None if no branch has it."""
+    """Returns the first branch that has the message with this number; None if no branch has it."""
     for branch in branches:
         if any(entry.number == number for entry in branch):
             return branch
@@ -419,8 +432,12 @@ def _evidence_of(
     *,
     is_left: bool,
 ) -> TurnEvidence:
-    """The evidence of the turn with these messages; `is_left`: they are on a branch that a rewind
-    left.
+    """Returns what a turn shows about a memory that came from it.
+
+    Args:
+        messages: those of the turn.
+        turn: its number.
+        is_left: whether it is on a branch that a rewind left.
     """
     first = messages[0]
     recalled = (transcript.recalled.get(entry.number) for entry in messages)
@@ -449,7 +466,9 @@ def _texts_of(entries: Iterable[MessageRecord]) -> Iterator[tuple[str, str]]:
 
 
 def _memory_changes_in(message: Message) -> Iterator[str]:
-    """Yield the lines with which ouro sent changes of memory to the model with this message."""
+    """Yield the lines about changes of memory that ouro sent to the model with this message; each
+    begins with `-` or `+`.
+    """
     for part in message.parts_of(Context):
         for change in _MEMORY_CHANGES.finditer(part.text):
             lines = change[2].split("\n")
@@ -470,7 +489,9 @@ def has_tags(info: SessionInfo, words: Iterable[str]) -> bool:
 
 
 def _narrow_by_tags(sessions: Sequence[SessionInfo], words: str) -> tuple[list[SessionInfo], str]:
-    """The sessions with each tag among the words (`#parser`), and the other words."""
+    """Returns the sessions that have each of the tags among the words (`#parser`), and the words
+    that are not tags.
+    """
     all_words = words.split()
     tags = [word for word in all_words if word.startswith("#")]
     other_words = [word for word in all_words if not word.startswith("#")]
@@ -478,13 +499,17 @@ def _narrow_by_tags(sessions: Sequence[SessionInfo], words: str) -> tuple[list[S
 
 
 def _has_words(title: str, words: str) -> bool:
+    """Whether a title has all these words, ignoring case. False without words."""
     lowered, wanted_words = title.lower(), words.lower().split()
     return bool(wanted_words) and all(word in lowered for word in wanted_words)
 
 
 def _only_one_of(sessions: Sequence[SessionInfo], not_found_text: str, hint: str) -> SessionInfo:
-    """The session, if there is exactly one. Raises SessionNotFound with `not_found_text` if there
-    is none, SeveralSessions if there are more.
+    """Returns the session, if there is exactly one.
+
+    Raises:
+        SessionNotFound: there is none; its message is `not_found_text`.
+        SeveralSessions: there are more; its message lists the first ones.
     """
     if len(sessions) == 1:
         return sessions[0]
@@ -494,82 +519,10 @@ def _only_one_of(sessions: Sequence[SessionInfo], not_found_text: str, hint: str
         f"  {session.short_id}  {session.updated_at[:10]}  {session.title}"
         for session in sessions[:_MAX_LISTED]
     ]
-    more_line = (
-        [f"  … and {len(sessions) - _MAX_LISTED} more"] if len(sessions) > _MAX_LISTED else []
-    )
+    if len(sessions) > _MAX_LISTED:
+        lines.append(f"  … and {len(sessions) - _MAX_LISTED} more")
     raise SeveralSessions(
-        "Several sessions match:\n" + "\n".join(lines + more_line),
+        "Several sessions match:\n" + "\n".join(lines),
         "Give more of the id or the title.",
         [session.id for session in sessions],
     )
-
-
-def _search_session_files(
-    root: Path,
-    words: str,
-    sessions: Sequence[SessionInfo],
-    found_already: Collection[str],
-    ended: threading.Event,
-) -> Iterator[SessionHit]:
-    """Yield the last message with all words of each session whose id was not found already. Stops
-    when `ended` is set.
-    """
-    patterns = [_word_pattern(word) for word in words.lower().split()]
-    for info in sessions:
-        if info.id in found_already:
-            continue
-        if ended.is_set():
-            return
-        hit = _find_last_message(root / info.folder, info.id, patterns)
-        if hit is not None:
-            yield hit
-
-
-def _find_last_message(
-    folder: Path, session_id: str, patterns: Sequence[re.Pattern[bytes]]
-) -> SessionHit | None:
-    """The last message (of user or model) with all the words; only the end of a very long file is
-    read.
-    """
-    from ouro.memory.sessions.session_reader import parse_record
-
-    try:
-        with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-            size = os.fstat(descriptor).st_size
-            data = read_range(descriptor, max(0, size - _MAX_SEARCHED_BYTES), size)
-    except (OSError, SessionError):
-        return None  # the file is missing or belongs to another user; the list reports that
-    if not _matches_all(patterns, data):
-        return None
-    for block in reversed(records_in(data)):
-        if not _matches_all(patterns, block.data) or not _ROLE_LINE.search(block.data):
-            continue
-        record = parse_record(block)
-        if isinstance(record, MessageRecord):
-            text = record.message.text.encode()
-            if _matches_all(patterns, text):
-                return SessionHit(session_id, record.number, _text_around(patterns[0], text))
-    return None
-
-
-def _matches_all(patterns: Iterable[re.Pattern[bytes]], data: bytes) -> bool:
-    return all(pattern.search(data) for pattern in patterns)
-
-
-def _text_around(pattern: re.Pattern[bytes], text: bytes) -> str:
-    """The text before and after the place where a pattern matches first, on one line."""
-    match = pattern.search(text)
-    start = match.start() if match else 0
-    before = text[:start].decode("utf-8", "replace")
-    after = text[start:].decode("utf-8", "replace")
-    cut_before = f"…{before[-_CHARACTERS_AROUND:]}" if len(before) > _CHARACTERS_AROUND else before
-    return " ".join((cut_before + after[: 3 * _CHARACTERS_AROUND]).split())
-
-
-def _word_pattern(word: str) -> re.Pattern[bytes]:
-    """A pattern of a word in UTF-8 bytes, with each letter in both cases."""
-    letters = (sorted({letter, letter.lower(), letter.upper()}) for letter in word)
-    alternatives = (
-        b"|".join(re.escape(form.encode("utf-8", "replace")) for form in forms) for forms in letters
-    )
-    return re.compile(b"".join(b"(?:" + item + b")" for item in alternatives))

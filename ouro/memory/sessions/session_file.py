@@ -15,9 +15,8 @@ import itertools
 import os
 import re
 import stat
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from threading import Lock
@@ -34,15 +33,14 @@ from ouro.utils.processes import is_running, is_suspended
 from ouro.utils.text import local_time
 
 if TYPE_CHECKING:
-    from aiofiles.threadpool.binary import AsyncFileIO
     from typing_extensions import Buffer
 
 FILE_NAME = "session.yaml"
 LOCK_NAME = "lock"
 START = b"---\n"
 END = b"\n...\n"
-_START_MARK = late_pattern(rb"^---[ \t\r]*$", re.MULTILINE)
-_END_MARK = late_pattern(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", re.MULTILINE)
+START_MARK = late_pattern(rb"^---[ \t\r]*$", re.MULTILINE)
+END_MARK = late_pattern(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", re.MULTILINE)
 _FIRST_KEY = late_pattern(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n)*(\w+):")
 """The first key of a record, after blank lines and comments."""
 _NUMBER_LINE = late_pattern(
@@ -52,11 +50,7 @@ _NUMBER_LINE = late_pattern(
 _ROLE_LINE = late_pattern(rb"^role:", re.MULTILINE)
 _BLANK_LINES = late_pattern(rb"(?:\xef\xbb\xbf)?(?:[ \t\r]*(?:#[^\n]*)?\n)*[ \t\r]*(?:#[^\n]*)?\Z")
 """Text with nothing but blank lines and comments."""
-_FIRST_WINDOW = 1 << 17
-"""Bytes of the first read when reading backwards; it is usually enough."""
-_WINDOW = 1 << 19
-"""Bytes of each further read."""
-_MAX_READ_BYTES = 1 << 26
+MAX_READ_BYTES = 1 << 26
 _ORPHAN_TIMEOUT = 1.0
 """Seconds to wait for a lock whose holder was killed."""
 _TAIL_BYTES = 256
@@ -77,31 +71,41 @@ class RawRecord(msgspec.Struct, frozen=True):
 
 
 def split_records(data: bytes, offset: int = 0) -> tuple[list[RawRecord], bytes]:
-    """The records in `data`, and the tail without an end mark (empty in an undamaged file).
-    `offset`: of `data` in the file.
+    """Returns the records in `data`, and the bytes after the last end mark, which are empty in an
+    undamaged file.
+
+    Args:
+        offset: the position of `data` in the file.
     """
     records: list[RawRecord] = []
     position = 0
-    for end in _find_marks(_END_MARK, END[1:4], data):
-        records.extend(
-            _cut_records(data[position : end.start()], offset + position, end.end() - position)
-        )
-        position = end.end()
+    for end_mark in find_marks(END_MARK, END[1:4], data):
+        text, size = data[position : end_mark.start()], end_mark.end() - position
+        records.extend(_cut_records(text, offset + position, size))
+        position = end_mark.end()
     tail = data[position:]
     return records, b"" if _BLANK_LINES.match(tail) else tail
 
 
 def records_in(data: bytes, offset: int = 0) -> list[RawRecord]:
-    """The records in `data`, without a tail that has no end mark. `offset`: of `data` in the file."""
+    """Returns the records in `data`, without what is after the last end mark. `offset` is the
+    position of `data` in the file.
+    """
     records, _tail = split_records(data, offset)
     return records
 
 
 def _cut_records(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
-    """Yield the record of a text up to an end mark. If an end mark is missing between several
-    records, each is yielded, and only the last one is complete.
+    """Yield the record in a text that ends before an end mark.
+
+    If an end mark is missing before it, the text has several start marks: each record is yielded,
+    and only the last one is whole.
+
+    Args:
+        offset: the position of the text in the file.
+        size: the number of its bytes together with the end mark.
     """
-    starts = list(_find_marks(_START_MARK, START[:3], text))
+    starts = list(find_marks(START_MARK, START[:3], text))
     if not starts:
         yield RawRecord(text, offset, size)
         return
@@ -115,29 +119,34 @@ def _cut_records(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
 
 
 def kind_of(record: RawRecord) -> str:
-    """The first key of a record; empty if a YAML parser is needed to find it."""
+    """Returns the first key of a record, which says its kind. Empty if the record is not whole, or
+    a YAML parser is needed to find the key.
+    """
     match = _FIRST_KEY.match(record.data)
     return match[1].decode() if match and record.is_whole else ""
 
 
 def number_of(record: RawRecord) -> int:
-    """The number of a message, a compaction or a drop; 0 if it has none."""
+    """Returns the number of a message, a compaction or a drop, without parsing it; 0 if it has
+    none.
+    """
     match = _NUMBER_LINE.search(record.data)
     return int(match[1]) if match else 0
 
 
 def is_message(record: RawRecord) -> bool:
-    """Whether a record looks like a message, without parsing it."""
+    """Whether a record is whole and looks like a message, without parsing it."""
     return record.is_whole and _ROLE_LINE.search(record.data) is not None
 
 
-def _find_marks(
+def find_marks(
     mark: re.Pattern[bytes], begins: bytes, data: bytes, offset: int = 0
 ) -> Iterator[re.Match[bytes]]:
-    """Yield the marks from `offset` on, which must be the start of a line.
+    """Yield the matches of a mark, a pattern of a whole line, from `offset` on.
 
     Args:
-        begins: the bytes with which each mark begins: `find` skips other lines fast.
+        begins: the bytes with which each mark begins: with them `find` skips other lines fast.
+        offset: the start of a line.
     """
     while True:
         match = mark.match(data, offset)
@@ -151,7 +160,9 @@ def _find_marks(
 
 
 def _open_folder(folder: Path) -> int:
-    """A descriptor of a folder; raises SessionError for a symlink, or a folder of another user."""
+    """Open a folder; returns its descriptor. Raises SessionError for a symlink, or a folder of
+    another user.
+    """
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except NotADirectoryError as error:
@@ -167,10 +178,11 @@ def _open_folder(folder: Path) -> int:
     return descriptor
 
 
-def _open_private_file(folder: Path, name: str, flags: int) -> int:
-    """A descriptor of the regular file `name` in `folder`, made private (0600).
+def open_private_file(folder: Path, name: str, flags: int) -> int:
+    """Open the regular file `name` in `folder`, and make it private (0600); returns its descriptor.
 
-    Raises SessionError for a symlink, a device, or a file or folder of another user.
+    Raises SessionError for a symlink, a device, or a file or folder of another user; OSError if it
+    cannot be opened with these flags.
     """
     folder_descriptor = _open_folder(folder)
     flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -202,43 +214,32 @@ def open_private(folder: Path, name: str, flags: int) -> Iterator[int]:
 
     Raises SessionError for a symlink, a device, or a file or folder of another user.
     """
-    descriptor = _open_private_file(folder, name, flags)
+    descriptor = open_private_file(folder, name, flags)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-@asynccontextmanager
-async def open_session_file(folder: Path) -> AsyncIterator[AsyncFileIO]:
-    """The session file, opened with the same checks, for `read_at`."""
-    import aiofiles  # imported late: it takes 2 ms, and a start does not need it
-
-    check = partial(_open_private_file, folder, FILE_NAME, os.O_RDONLY)
-    async with aiofiles.open(
-        folder / FILE_NAME, "rb", buffering=0, opener=lambda *_: check()
-    ) as file:
-        yield file
-
-
 def encode_record(data: Any) -> bytes:
-    """A record from plain data, with its marks."""
+    """Returns the bytes of a record with this plain data, with its marks."""
     return START + dump(data).encode() + END[1:]
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
-    """Write all bytes: one call may write only some of them."""
+    """Write all bytes. One call of `os.write` may write only some of them."""
     written = os.write(descriptor, data)
     while written < len(data):
         written += os.write(descriptor, data[written:])
 
 
 def set_tail_aside(folder: Path, descriptor: int) -> Path | None:
-    """Move what follows the last end mark to a `.torn` file. Returns that file; None if there is
-    nothing to move.
+    """Move what follows the last end mark of a session file to a `.torn` file beside it. Returns
+    the path of that file; None if there is nothing to move.
     """
     size = os.fstat(descriptor).st_size
-    if size == 0 or os.pread(descriptor, len(END), max(0, size - len(END))) == END:
+    ends_with_mark = os.pread(descriptor, len(END), max(0, size - len(END))) == END
+    if size == 0 or ends_with_mark:
         return None
     start, tail = find_whole_end(descriptor)
     if not tail:
@@ -250,78 +251,31 @@ def set_tail_aside(folder: Path, descriptor: int) -> Path | None:
 
 
 def find_whole_end(descriptor: int) -> tuple[int, bytes]:
-    """The offset where the last whole record ends, and the tail without an end mark (usually
-    empty). Blocks.
+    """Returns the offset where the last whole record ends, and the bytes after it, which are empty
+    in an undamaged file. Reads larger and larger windows from the end. Blocks.
     """
     size = os.fstat(descriptor).st_size
     window = 1 << 16
     while True:
         start = max(0, size - window)
         data = read_range(descriptor, start, size)
-        # A window may begin in the middle of a line.
+        # A window that does not begin at the start of the file begins in the middle of a line.
         first_line = 0 if start == 0 else data.find(b"\n") + 1
-        ends = (
-            [match.end() for match in _find_marks(_END_MARK, END[1:4], data, first_line)]
-            if first_line or start == 0
-            else []
-        )
+        has_line_start = start == 0 or first_line > 0
+        ends: list[int] = []
+        if has_line_start:
+            ends = [mark.end() for mark in find_marks(END_MARK, END[1:4], data, first_line)]
         if ends or start == 0:
             end = ends[-1] if ends else 0
-            return start + end, b"" if _BLANK_LINES.match(data, end) else data[end:]
+            tail = b"" if _BLANK_LINES.match(data, end) else data[end:]
+            return start + end, tail
         window *= 8
 
 
-async def read_backward(file: AsyncFileIO, begin: int, end: int) -> AsyncIterator[RawRecord]:
-    """Yield the records between two record borders, last one first. Reads at most one window more
-    than is consumed.
-    """
-    reach, rest = _FIRST_WINDOW, b""
-    while end > begin:
-        start = max(begin, end - reach)
-        data = await read_at(file, start, end) + rest
-        cut: int | None = 0
-        if start > begin:  # the window begins in the middle of a record
-            next_line = data.find(b"\n") + 1
-            mark = (
-                next(_find_marks(_END_MARK, END[1:4], data, next_line), None) if next_line else None
-            )
-            cut = mark.end() if mark else None
-        if cut is None:
-            reach *= 2
-        else:
-            for record in reversed(records_in(data[cut:], start + cut)):
-                yield record
-            reach = _WINDOW
-        rest, end = (data if cut is None else data[:cut]), start
-
-
-async def read_record_at(file: AsyncFileIO, offset: int) -> RawRecord | None:
-    """The record that begins at an offset; None if no record begins there."""
-    if offset > 0 and await read_at(file, offset - 1, offset) != b"\n":
-        return None
-    reach = 1 << 16
-    while True:
-        data = await read_at(file, offset, offset + reach)
-        if not _START_MARK.match(data):
-            return None
-        records = records_in(data, offset)
-        if records or len(data) < reach:
-            return records[0] if records else None
-        reach *= 8
-
-
-async def read_at(file: AsyncFileIO, start: int, end: int) -> bytes:
-    """The bytes from `start` to `end`; fewer if the file has become shorter."""
-    await file.seek(start)
-    pieces: list[bytes] = []
-    while start < end and (piece := await file.read(min(end - start, _MAX_READ_BYTES))):
-        pieces.append(piece)
-        start += len(piece)
-    return b"".join(pieces)
-
-
 def save_beside(folder: Path, ending: str, data: bytes) -> Path:
-    """Write bytes to the next free `session-N.ENDING`."""
+    """Write bytes to a new file `session-N.ENDING` in `folder`, with the first free number; returns
+    its path.
+    """
     number = 1
     while True:
         name = f"session-{number}.{ending}"
@@ -337,7 +291,9 @@ def save_beside(folder: Path, ending: str, data: bytes) -> Path:
 
 
 def rewrite_file(folder: Path, name: str, data: bytes) -> None:
-    """Replace a whole file, on disk when this returns. Raises as `open_private`."""
+    """Replace a whole file, or make it. It is on disk when this returns. Raises as
+    `open_private`.
+    """
     descriptor = _open_folder(folder)
     # A kill may leave a temporary file here. `SessionFolders.sweep` does not look into the folders
     # of old sessions, which are written again when they are resumed.
@@ -349,7 +305,7 @@ def rewrite_file(folder: Path, name: str, data: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make sure that names which were added to a folder or removed from it are on disk."""
+    """Wait until the names that were added to a folder or removed from it are on disk."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -358,37 +314,18 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_file(folder: Path, name: str = FILE_NAME) -> bytes:
-    """A whole file, under the checks of `open_private`. Blocks."""
+    """Returns the content of a file in `folder`, under the checks of `open_private`. Blocks."""
     with open_private(folder, name, os.O_RDONLY) as descriptor:
         return read_range(descriptor, 0, os.fstat(descriptor).st_size)
 
 
 def read_range(descriptor: int, start: int, end: int) -> bytes:
-    """The bytes from `start` to `end`; fewer if the file has become shorter. Blocks."""
+    """Returns the bytes from `start` to `end`; fewer if the file is shorter. Blocks."""
     pieces: list[bytes] = []
-    while start < end and (piece := os.pread(descriptor, min(end - start, _MAX_READ_BYTES), start)):
+    while start < end and (piece := os.pread(descriptor, min(end - start, MAX_READ_BYTES), start)):
         pieces.append(piece)
         start += len(piece)
     return b"".join(pieces)
-
-
-def read_records(
-    descriptor: int, start: int, end: int, window: int = 8 << 20
-) -> Iterator[RawRecord]:
-    """Yield the records between two offsets, a few megabytes at a time. Ends at a tail without an
-    end mark. Blocks.
-    """
-    reach = window
-    while start < end:
-        data = read_range(descriptor, start, min(end, start + reach))
-        records = records_in(data, start)
-        yield from records
-        if records:
-            start, reach = records[-1].offset + records[-1].size, window
-        elif start + reach < end and reach < 1 << 30:
-            reach *= 8  # one record is longer than the window
-        else:
-            return
 
 
 class OpenFile(FileIO):
@@ -396,7 +333,8 @@ class OpenFile(FileIO):
     raise OSError.
 
     Args:
-        offsets: where each message begins, by number: a compaction records it for the messages that it keeps.
+        offsets: where each message begins, by number: a compaction records it for the messages that
+            it keeps.
         new: the file must not exist yet.
     """
 
@@ -405,7 +343,7 @@ class OpenFile(FileIO):
     ) -> None:
         flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if new else 0)
         # Readable while it is open, even if another file has its name.
-        super().__init__(_open_private_file(folder, FILE_NAME, flags), "rb+")
+        super().__init__(open_private_file(folder, FILE_NAME, flags), "rb+")
         self.folder = folder
         self.lock = lock
         self.offsets = dict(offsets)
@@ -416,12 +354,16 @@ class OpenFile(FileIO):
 
     @property
     def end(self) -> int:
-        """Where the next record begins, unless another program appends to the file first."""
-        return self._size + (self._tail[-1:] not in (b"", b"\n"))
+        """The offset where the next record begins, unless another program appends to the file
+        first.
+        """
+        last_byte = self._tail[-1:]
+        needs_newline = last_byte not in (b"", b"\n")
+        return self._size + needs_newline
 
     async def append(self, records: Iterable[bytes]) -> None:
-        """Append each record with `write`, in one thread call, in which a generator makes its
-        records, too.
+        """Append each record with `write`, all of them in one thread. If `records` is a generator,
+        it runs in that thread too.
         """
         await asyncio.to_thread(self.writelines, records)
 
@@ -431,13 +373,13 @@ class OpenFile(FileIO):
             super().writelines(records)
 
     def write(self, record: Buffer) -> int:
-        """Append one record in one write call and flush it.
+        """Append one record, which is on disk when this returns; returns its number of bytes.
 
-        A tail without an end mark is moved to a `.torn` file first. A record that cannot be written
-        whole is removed again. Raises SessionLost as `check`.
+        What follows the last end mark is moved to a `.torn` file first. A record that cannot be
+        written whole is removed again. Raises SessionLost as `check`.
         """
         data = bytes(record)
-        # `close` does not wait for a save whose caller was cancelled.
+        # A copy: `close` does not wait for a save whose caller was cancelled.
         descriptor = os.dup(self.fileno())
         try:
             # Some network disks have no locks; there O_APPEND keeps records apart.
@@ -446,9 +388,9 @@ class OpenFile(FileIO):
             self.check(descriptor)
             set_tail_aside(self.folder, descriptor)
             size = os.fstat(descriptor).st_size
-            glue = b"" if size == 0 or os.pread(descriptor, 1, size - 1) == b"\n" else b"\n"
+            ends_line = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
             try:
-                _write_all(descriptor, glue + data)
+                _write_all(descriptor, data if ends_line else b"\n" + data)
                 os.fsync(descriptor)
                 self._remember_end(descriptor)
             except OSError:
@@ -459,15 +401,15 @@ class OpenFile(FileIO):
         return len(data)
 
     def _remember_end(self, descriptor: int) -> None:
-        """Store the size and the last bytes of the file, with which `_has_all_bytes` compares it."""
+        """Remember the size and the last bytes of the file, for `_has_all_bytes` and `end`."""
         self._size = os.fstat(descriptor).st_size
         self._tail = os.pread(descriptor, _TAIL_BYTES, max(0, self._size - _TAIL_BYTES))
 
     def check(self, descriptor: int) -> None:
-        """Raise SessionLost if another file has the name of this one, or bytes of it are gone.
+        """Raise SessionLost if another program deleted, replaced, cut or rewrote this file.
 
         Args:
-            descriptor: of this file.
+            descriptor: one of this file.
         """
         try:
             with open_private(self.folder, FILE_NAME, os.O_RDONLY) as named:
@@ -482,7 +424,7 @@ class OpenFile(FileIO):
             raise self._lost_error("cut or rewritten")
 
     def _lost_error(self, what: str) -> SessionLost:
-        """The error for a file that another program replaced, deleted or changed."""
+        """Returns the error for this file; `what` is what another program did with it."""
         return SessionLost(
             f"{self.folder / FILE_NAME} was {what} by another program while the session was open."
         )
@@ -490,11 +432,20 @@ class OpenFile(FileIO):
     def write_again(
         self, records: Sequence[Record], encode: Callable[[Record], bytes], header: bytes
     ) -> Path | None:
-        """Write the session again, when another program has deleted, replaced or cut its file.
+        """Write the session file again after another program has deleted, replaced or cut it.
 
-        That is the opened file. If bytes of it are gone, it is the records that are left and
-        `records`, those in memory, oldest first. Returns where the bytes of the other program were
-        saved; None if there were none, or they are in the session.
+        If the opened file still has all its bytes, these are written. Otherwise the new file has
+        the header, the records of the present file that are not in memory, and then those in
+        memory.
+
+        Args:
+            records: the records in memory, oldest first.
+            encode: makes the bytes of a record.
+            header: the bytes of the header.
+
+        Returns:
+            The path where the bytes of the present file were saved; None if there was none, or the
+            new file begins with them.
         """
         other_data = b""
         with suppress(FileNotFoundError, SessionError):
@@ -503,25 +454,28 @@ class OpenFile(FileIO):
             data = read_range(self.fileno(), 0, self._size)
         else:
             data = header + _records_before(other_data, records) + b"".join(map(encode, records))
-        saved_path = (
-            None if data.startswith(other_data) else save_beside(self.folder, "found", other_data)
-        )
+        saved_path = None
+        if not data.startswith(other_data):
+            saved_path = save_beside(self.folder, "found", other_data)
         rewrite_file(self.folder, FILE_NAME, data)
         return saved_path
 
     def _has_all_bytes(self, descriptor: int) -> bool:
-        """Whether the file that was opened still has all that this process has read and written."""
+        """Whether the opened file still has all that this process has read and written: its last
+        bytes are at the same place.
+        """
         start = max(0, self._size - _TAIL_BYTES)
         return os.pread(descriptor, len(self._tail), start) == self._tail
 
 
 def _records_before(data: bytes, records: Sequence[Record]) -> bytes:
-    """The bytes of the records after the header of a file, up to the first one that is among
-    `records`.
+    """Returns the bytes of the records of a file after its header, up to the first one that is
+    among `records` by its number.
     """
     in_memory = {record.number for record in records if isinstance(record, NumberedRecord)}
+    whole_records = [record for record in records_in(data) if record.is_whole]
     records_data: list[bytes] = []
-    for record in [record for record in records_in(data) if record.is_whole][1:]:
+    for record in whole_records[1:]:  # the first one is the header
         if number_of(record) in in_memory:
             break
         text = data[record.offset : record.offset + record.size]
@@ -530,12 +484,13 @@ def _records_before(data: bytes, records: Sequence[Record]) -> bytes:
 
 
 class SessionLock:
-    """The lock of a session, held until `close`. Raises SessionInUse, which names the process that
-    holds the lock.
+    """The lock of a session, held from construction until `close`.
+
+    Raises SessionInUse if another process holds it, and names that process.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._descriptor = _open_private_file(folder, LOCK_NAME, os.O_RDWR | os.O_CREAT)
+        self._descriptor = open_private_file(folder, LOCK_NAME, os.O_RDWR | os.O_CREAT)
         try:
             self._lock()
         except BlockingIOError as error:
@@ -562,7 +517,9 @@ class SessionLock:
         unlock(self._descriptor)
 
     def _lock(self) -> None:
-        """Lock the file. Raises BlockingIOError if a running process holds the lock."""
+        """Lock the file. Raises BlockingIOError if a running process holds the lock, or OSError on
+        a disk without locks.
+        """
         try:
             lock_descriptor(self._descriptor, timeout=0)
         except BlockingIOError:
@@ -574,7 +531,7 @@ class SessionLock:
             lock_descriptor(self._descriptor, timeout=_ORPHAN_TIMEOUT)
 
     def _holder(self) -> str:
-        """The process id and the time that the holder of the lock has written; empty if there is
-        none.
+        """Returns the process id and the time that the holder of the lock has written, with a space
+        between them; empty if nothing was written.
         """
         return os.pread(self._descriptor, 200, 0).decode("utf-8", "replace").strip()

@@ -1,5 +1,5 @@
-"""The folders of sessions: find, create atomically, move to the trash, restore; the outputs in
-them.
+"""SessionFolders: finds and makes the folders of sessions, moves them into the trash and out of it,
+and removes what killed processes left. Also the files with images and long outputs in them.
 """
 
 from __future__ import annotations
@@ -68,19 +68,25 @@ class SessionFolders:
         demand_known_layout(root / MARK, str(root), SessionError)
 
     def find(self, session_id: str, *, deleted: bool = False) -> Path:
-        """The folder of the session with this full id; or the folder of this name, which names a
-        copy made by hand.
+        """Returns the folder of the session with this full id. A copy made by hand is named by its
+        folder instead.
 
-        Raises SessionNotFound.
+        Args:
+            deleted: whether it is searched for in the trash.
+
+        Raises:
+            SessionNotFound: there is none.
         """
         root = self.trash if deleted else self.root
         names = folder_names(root)
         if session_id in names:
             return root / session_id
         if _SESSION_ID.fullmatch(session_id):
-            # Few of ten thousand names are looked at.
+            # The header is read only of these few, not of ten thousand.
             for name in sorted(name for name in names if is_named_after(name, session_id)):
-                if name.endswith(session_id) or _id_of(root / name) in (session_id, ""):
+                has_full_id = name.endswith(session_id)
+                # A damaged header has no id: then the beginning of the id in the name must do.
+                if has_full_id or _id_of(root / name) in (session_id, ""):
                     return root / name
         raise session_not_found(session_id, " in the trash" if deleted else "")
 
@@ -91,9 +97,11 @@ class SessionFolders:
             mark_layout(self.root / MARK)
 
     def make(self, header: SessionHeader) -> Path:
-        """Make a folder for a new session; it may exist already, for the outputs of a shell line.
+        """Make the folder of a new session; returns it. It may exist already without a session
+        file, for the outputs of a shell line.
 
-        Raises SaveFailed if the session exists already.
+        Raises:
+            SaveFailed: the session exists already.
         """
         self._create()
         folder = self._free_folder(header)
@@ -102,8 +110,9 @@ class SessionFolders:
 
     @contextmanager
     def making(self, header: SessionHeader) -> Iterator[tuple[Path, Path]]:
-        """Make a hidden folder to write a whole session into. Yields it, and the folder to which it
-        is renamed at the end of the block.
+        """Make a hidden folder to write a whole session into, so that nobody sees half of it.
+        Yields that folder, and the one to which it is renamed at the end of the block. It is
+        removed if the block fails.
         """
         self._create()
         final = self._free_folder(header)
@@ -121,7 +130,7 @@ class SessionFolders:
             raise
 
     def move(self, folder: Path, to: Path) -> None:
-        """Move a session into the trash, or out of it."""
+        """Move the folder of a session into the folder `to`: into the trash, or out of it."""
         ensure_private_dir(to)
         target = to / folder.name
         if os.path.lexists(target):
@@ -133,7 +142,7 @@ class SessionFolders:
 
     def remove(self, folder: Path) -> None:
         """Delete a session in the trash, with all its files."""
-        # Renamed first: a crash in the middle leaves no half of a session.
+        # Renamed first, so that a crash in the middle leaves no half of a session in the trash.
         doomed = folder.with_name(f".removed-{folder.name}")
         folder.rename(doomed)
         import shutil  # imported late: few sessions need it
@@ -142,8 +151,8 @@ class SessionFolders:
         sync_folder(self.trash)
 
     def sweep(self) -> None:
-        """Remove what killed processes left: temporary files, unfinished folders, sessions without
-        messages.
+        """Remove what killed processes left: temporary files, unfinished folders, and sessions that
+        have only a header. Only the newest sessions are looked at.
         """
         sweep_temporary(self.root)
         hidden, shown = _hidden_and_shown_names(self.root)
@@ -159,8 +168,11 @@ class SessionFolders:
         _remove_abandoned(self.trash, removed, ".removed-")
 
     def _remove_empty(self, folder: Path) -> None:
-        """Remove a session that has only a header. Raises SessionInUse if it is open: it will get a
-        message.
+        """Remove a session that has only a header, or only an empty folder. One with outputs, with
+        damaged data, or of a folder that was made just now stays.
+
+        Raises:
+            SessionInUse: it is open, and will get a message.
         """
         with suppress(FileNotFoundError):
             if os.stat(f"{folder}/{FILE_NAME}").st_size > _MAX_HEADER:  # noqa: PTH116 (1,000 of them)
@@ -172,9 +184,9 @@ class SessionFolders:
             age = time.time() - folder.stat().st_mtime
             if age < _MAKING_SECONDS:
                 return  # another process may be making it
+        # Read without the lock first: to lock writes to the disk, which takes 1 ms for each short
+        # session at each start.
         if FILE_NAME in names and len(records_in(read_file(folder))) > 1:
-            # read without the lock: locking writes to the disk, 1 ms for each short session at each
-            # start
             return
         with closing(SessionLock(folder)), suppress(BadYamlError, BadRecordError):
             records, tail = split_records(read_file(folder)) if FILE_NAME in names else ([], b"")
@@ -188,12 +200,17 @@ class SessionFolders:
                 shutil.rmtree(doomed)
 
     def _unfinished_folder(self, name: str) -> Path:
-        """A new hidden name for a folder that is being made or removed."""
+        """Returns a new hidden path for a folder that is being made or removed; it has the id of
+        this process.
+        """
         return self.root / f"{_UNFINISHED_PREFIX}{name}.{os.getpid()}.{os.urandom(4).hex()}"
 
     def _free_folder(self, header: SessionHeader) -> Path:
-        """The folder that a new session gets. Raises SaveFailed if a session with this id exists,
-        or the header has no valid date.
+        """Returns the folder for a new session: its day with the beginning of its id, or with the
+        whole id if another session has that name.
+
+        Raises:
+            SaveFailed: a session with this id exists, or the header has no valid date.
         """
         day = header.created_at[:10]
         if not _ISO_DAY.fullmatch(day):  # a header of a remote could name a folder elsewhere
@@ -215,13 +232,15 @@ def is_named_after(folder: str, session_id: str) -> bool:
 
 
 def folder_names(root: Path) -> list[str]:
-    """The names of the session folders in `root`; none if it does not exist."""
+    """Returns the names of the session folders in `root`; empty if it does not exist."""
     _hidden, shown = _hidden_and_shown_names(root)
     return shown
 
 
 def _hidden_and_shown_names(root: Path) -> tuple[list[str], list[str]]:
-    """The names in a folder that begin with a dot, and the others; none if it does not exist."""
+    """Returns two lists: the names in a folder that begin with a dot, and the others. Both are
+    empty if it does not exist.
+    """
     try:
         names = os.listdir(root)  # noqa: PTH208 (10,000 of them)
     except FileNotFoundError:
@@ -231,14 +250,14 @@ def _hidden_and_shown_names(root: Path) -> tuple[list[str], list[str]]:
 
 
 def not_a_folder(root: Path, error: OSError) -> SessionError:
-    """The error for a folder of sessions that cannot be read."""
+    """Returns the error for a folder of all sessions that cannot be read."""
     reason = f"The sessions in {root} cannot be read: {error.strerror}."
     return SessionError(reason, "Put your own folder there, or set OURO_HOME.")
 
 
 def session_files(root: Path) -> dict[str, os.stat_result]:
-    """The status of each session file below `root`, by the name of its folder, sorted. Raises
-    SessionError.
+    """Returns the status of each session file below `root`, by the name of its folder, sorted by
+    name; empty if `root` does not exist. Raises SessionError if it cannot be read.
     """
     try:
         with os.scandir(root) as entries:
@@ -258,19 +277,19 @@ def session_files(root: Path) -> dict[str, os.stat_result]:
 
 
 def read_header(folder: Path) -> SessionHeader:
-    """Read the header of the session in `folder`. Raises SessionError and OSError. Blocks."""
+    """Returns the header of the session in `folder`. Raises SessionError and OSError. Blocks."""
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         _record, header = read_first_record(descriptor, folder / FILE_NAME)
         return header
 
 
 def read_first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHeader]:
-    """Read the header from an open session file. Returns its record too. Raises SessionDamaged if
-    the first record is not a header.
+    """Read the first record of an open session file; returns its bytes, and the header that it is.
+    Raises SessionDamaged if it is not a header.
     """
-    records = records_in(read_range(descriptor, 0, 1 << 12)) or records_in(
-        read_range(descriptor, 0, HEADER_WITHIN)
-    )
+    records = records_in(read_range(descriptor, 0, 1 << 12))
+    if not records:  # a long header
+        records = records_in(read_range(descriptor, 0, HEADER_WITHIN))
     if not records:
         raise SessionDamaged(f"{path} holds no complete record.", _REPAIR_HINT)
     try:
@@ -280,7 +299,12 @@ def read_first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHe
 
 
 def load_record(record: RawRecord) -> object:
-    """The plain data of a record. Raises BadRecordError, BadYamlError."""
+    """Returns the plain data of a record.
+
+    Raises:
+        BadRecordError: it has no end mark, or is too long.
+        BadYamlError: it is not YAML that ouro reads.
+    """
     if not record.is_whole:
         raise BadRecordError("its end mark is missing")
     if len(record.data) > MAX_RECORD:
@@ -289,8 +313,8 @@ def load_record(record: RawRecord) -> object:
 
 
 def fetch_output(folder: Path, name: str) -> bytes:
-    """The bytes of an image or output. Raises OSError if it does not exist or is not a file of the
-    session.
+    """Returns the bytes of an image or output of the session in `folder`, whose path relative to it
+    is `name`. Raises OSError if it does not exist, or is not a file of the session.
     """
     match = _OUTPUT_NAME.fullmatch(name)
     if match is None:
@@ -303,8 +327,8 @@ def fetch_output(folder: Path, name: str) -> bytes:
 
 
 def write_output(folder: Path, name: str, data: bytes) -> None:
-    """Write an image or output, unless it exists. `name`: the path relative to the session's
-    folder.
+    """Write an image or output of the session in `folder`, unless it exists. `name` is the path
+    relative to that folder.
     """
     path = folder / name
     if not path.parent.is_dir():
@@ -315,7 +339,9 @@ def write_output(folder: Path, name: str, data: bytes) -> None:
 
 
 def link_outputs(source: Path, target: Path) -> None:
-    """Link the outputs of a session into its copy; other files are left out. Raises OSError."""
+    """Put the outputs of the session in `source` into its copy in `target`, as hard links where
+    possible. What is not a private file is left out. Raises OSError.
+    """
     try:
         with os.scandir(source / OUTPUTS) as entries:
             names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
@@ -338,14 +364,16 @@ def link_outputs(source: Path, target: Path) -> None:
 
 
 def session_not_found(session_id: str, where: str = "") -> SessionNotFound:
-    """The error for an id that names no session; `where` says where it was looked for."""
+    """Returns the error for an id that names no session; `where` says where it was looked for."""
     return SessionNotFound(
         f"No session `{session_id[:60]}`{where}.", "`ouro sessions list --all` shows them all."
     )
 
 
 def _remove_abandoned(parent: Path, names: Sequence[str], prefix: str) -> None:
-    """Remove the folders whose name begins with `prefix`, and which no running process is making."""
+    """Remove those of the folders in `parent` whose name begins with `prefix`, and whose process
+    has ended.
+    """
     for name in names:
         if name.startswith(prefix) and not _is_maker_alive(name):
             import shutil  # imported late: few sessions need it
@@ -360,7 +388,7 @@ def _is_maker_alive(name: str) -> bool:
 
 
 def _id_of(folder: Path) -> str:
-    """The id in the header of a session; empty if it cannot be read."""
+    """Returns the id in the header of a session; empty if it cannot be read."""
     try:
         return read_header(folder).id
     except (OSError, SessionError):

@@ -1,4 +1,6 @@
-"""The session index: a list entry per session, updated from the new part of its file."""
+"""The session index: a file with an entry for each session, from which lists are made. Entries of
+changed sessions are made again from their files.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +98,7 @@ class SessionSurvey(msgspec.Struct, frozen=True):
 
 
 def _empty_entry(folder: str) -> SessionInfo:
-    """The list entry of a session of which nothing was read but the name of its folder."""
+    """Returns the list entry of a session of which nothing is known but the name of its folder."""
     _time, _, session_id = folder.partition("_")
     return SessionInfo(
         id=session_id,
@@ -126,7 +128,7 @@ class SessionTally:
         return bool(self._fields["created_at"])
 
     def info(self, size: int) -> SessionInfo:
-        """The list entry so far, with the size of the file."""
+        """Returns the list entry so far, with the `size` of the file."""
         return SessionInfo(**self._fields | {"size": size, "spent": self._spending.spent()})
 
     def take_header(self, header: SessionHeader) -> None:
@@ -135,7 +137,13 @@ class SessionTally:
         self._fields |= {"created_at": header.created_at, "updated_at": header.created_at}
 
     def take_message(self, at: str, usage: Usage | None, model: str) -> None:
-        """Count a message, with the usage of its model call."""
+        """Count a message.
+
+        Args:
+            at: its time; may be empty.
+            usage: that of its model call; None for a message without one.
+            model: the model that wrote it; empty: the last one of the session.
+        """
         self._fields["messages"] += 1
         self._fields["updated_at"] = max(self._fields["updated_at"], at)
         if usage is not None:
@@ -144,7 +152,7 @@ class SessionTally:
             )
 
     def skip_to(self, messages: int) -> None:
-        """Continue after so many messages, which were not read."""
+        """Count so many messages in all up to here, although they were not read."""
         self._fields["messages"] = max(self._fields["messages"], messages)
 
     def take(self, record: Record) -> None:
@@ -175,8 +183,10 @@ class SessionTally:
 
 
 def survey(folder: Path, status: os.stat_result, earlier: SessionSurvey | None) -> SessionSurvey:
-    """Survey the session in `folder`, whose file has this `status`. Reads only what is new since
-    the survey `earlier`.
+    """Returns the survey of the session in `folder`, whose file has this `status`.
+
+    Of a long file only what is new since the survey `earlier` is read, if it has only grown since.
+    If the file cannot be read, the title of the entry says why.
     """
     size, error_text, read = status.st_size, "", 0
     tally = SessionTally(folder.name)
@@ -185,12 +195,12 @@ def survey(folder: Path, status: os.stat_result, earlier: SessionSurvey | None) 
             is_long = earlier is not None and earlier.read <= size and size > _MAX_READ_WHOLE
             if earlier and is_long:
                 before_new = os.pread(descriptor, len(END), max(0, earlier.read - len(END)))
-                if before_new == END:  # the file has only grown since it was read
+                if before_new == END:  # a record still ends there: the file has only grown
                     tally, read = SessionTally(folder.name, earlier.info), earlier.read
             read = _tally_records(tally, descriptor, read, size)
     except (OSError, SessionError, BadYamlError, BadRecordError) as failure:
-        # Next time read from its start.
-        error_text, read = f"[cannot be read: {clean(str(failure)).splitlines()[0]}]", 0
+        error_text = f"[cannot be read: {clean(str(failure)).splitlines()[0]}]"
+        read = 0  # next time it is read from its start
     info = tally.info(size)
     if error_text and not info.title:
         info = msgspec.structs.replace(info, title=error_text)
@@ -198,45 +208,54 @@ def survey(folder: Path, status: os.stat_result, earlier: SessionSurvey | None) 
 
 
 def _tally_records(tally: SessionTally, descriptor: int, begin: int, size: int) -> int:
-    """Count the records from `begin` on. Returns the offset up to which the file was read. Raises
-    OSError and BadRecordError.
+    """Count the records of a session file from the offset `begin` on; returns the offset up to
+    which it was read. Of a file of gigabytes only the start and the end are read, to keep lists
+    fast.
+
+    Raises:
+        OSError: it cannot be read.
+        BadRecordError: it has no header.
     """
-    # Only the start and the end of a file of gigabytes, to keep lists fast.
     if size - begin > _MAX_NEW_BYTES:
-        for block in records_in(read_range(descriptor, 0, _EDGE_BYTES)):
-            _tally_record(tally, block)
+        for record in records_in(read_range(descriptor, 0, _EDGE_BYTES)):
+            _tally_record(tally, record)
         begin = size - _EDGE_BYTES
-        first_number = next(
-            filter(None, map(number_of, records_in(read_range(descriptor, begin, size)))), 1
-        )
-        tally.skip_to(first_number - 1)
+        numbers_at_end = map(number_of, records_in(read_range(descriptor, begin, size)))
+        first_number = next(filter(None, numbers_at_end), 1)
+        tally.skip_to(first_number - 1)  # numbers count the messages that were not read
     while begin < size:
         data = read_range(descriptor, begin, min(size, begin + _WINDOW_BYTES))
-        blocks = records_in(data)
-        for block in blocks:
-            _tally_record(tally, block)
-        if not blocks and (begin + len(data) >= size or not data):
+        records = records_in(data)
+        for record in records:
+            _tally_record(tally, record)
+        if records:
+            begin += records[-1].offset + records[-1].size
+        elif not data or begin + len(data) >= size:
             break
-        # A record that does not end within a whole window is too long to be read.
-        begin += blocks[-1].offset + blocks[-1].size if blocks else len(data) - len(END)
+        else:
+            # A record that does not end within a whole window is too long to be read. Its end mark
+            # may begin in the last bytes of the window.
+            begin += len(data) - len(END)
     if not tally.has_header:
         raise BadRecordError("its header is missing")
     return begin
 
 
-def _tally_record(tally: SessionTally, block: RawRecord) -> None:
-    """Count a record. Messages are not parsed: YAML is slow."""
-    kind = kind_of(block)
+def _tally_record(tally: SessionTally, raw_record: RawRecord) -> None:
+    """Count a record. What is needed of a message is searched for in its bytes, because YAML is
+    slow. Records that cannot be read are left out: they are reported when the session is opened.
+    """
+    kind = kind_of(raw_record)
     if kind == "session" and not tally.has_header:
-        tally.take_header(header_from(load(block.data)))
+        tally.take_header(header_from(load(raw_record.data)))
     elif kind in _PARSED_KINDS:
-        record = parse_record(block)
-        if record is not None:  # unreadable records are reported when the session is opened
+        record = parse_record(raw_record)
+        if record is not None:
             tally.take(record)
-    elif is_message(block):
-        at, usage, model = (
-            pattern.search(block.data) for pattern in (_AT_LINE, _USAGE_LINE, _MODEL_LINE)
-        )
+    elif is_message(raw_record):
+        at = _AT_LINE.search(raw_record.data)
+        usage = _USAGE_LINE.search(raw_record.data)
+        model = _MODEL_LINE.search(raw_record.data)
         tally.take_message(
             at[1].decode() if at else "",
             _parse_usage(usage[1]) if usage else None,
@@ -245,10 +264,13 @@ def _tally_record(tally: SessionTally, block: RawRecord) -> None:
 
 
 def _parse_usage(text: bytes) -> Usage:
-    """The usage in the text of a message record: `{input: 12, output: 3, cost: 0.01}`."""
+    """Returns the usage in the text of a message record, such as `{input: 12, output: 3, cost:
+    0.01}`. Figures that are not valid are left out.
+    """
     figures: dict[str, float] = {}
     for name, value in _USAGE_FIELD.findall(text):
-        if len(value) < 16 or b"." in value:
+        is_plausible = len(value) < 16 or b"." in value  # no count of tokens has 16 digits
+        if is_plausible:
             with suppress(ValueError):
                 figures[name.decode()] = float(value)
     cost = amount(figures.pop("cost", None))
@@ -258,10 +280,15 @@ def _parse_usage(text: bytes) -> Usage:
 def update_index(
     root: Path, *, rebuild: bool = False, progress: Progress | None = None
 ) -> list[SessionSurvey]:
-    """The current entry of each session below `root`.
+    """Returns the current entry of each session below `root`, and writes the index if that is worth
+    it.
 
-    Writes the index if other sessions are there than before, if much had to be read for it, or for
-    `rebuild`, which trusts no entry. A small change of known sessions is read again next time.
+    It is written if sessions were added or removed, if it was not in the order of lists, and if
+    much had to be read. Otherwise a few changed sessions are read again next time.
+
+    Args:
+        rebuild: whether no entry of the index is used, and it is written in any case.
+        progress: called with the number of sessions done and of all, while this takes long.
     """
     indexed = {} if rebuild else _read_index(root)
     old_notes = OldNotes(root)
@@ -277,8 +304,8 @@ def update_index(
 def _survey_all(
     root: Path, indexed: Mapping[str, SessionSurvey], progress: Progress | None
 ) -> tuple[dict[str, SessionSurvey], int]:
-    """The current entry of each session by its name, and the bytes of the sessions that were read
-    because the known entry was old.
+    """Returns the current entry of each session by the name of its folder, and the sum of the sizes
+    of those sessions whose entry in the index was missing or old.
     """
     current: dict[str, SessionSurvey] = {}
     files, read_bytes = session_files(root), 0
@@ -298,8 +325,8 @@ def _survey_all(
 
 
 def _write_index(root: Path, entries: Iterable[SessionSurvey]) -> bool:
-    """Write the index, and return True. False if it is not writable: the next list then reads the
-    files again.
+    """Write the index, in the order of lists. Returns False if it cannot be written: the next list
+    then reads the files again.
     """
     ordered = sorted(entries, key=lambda entry: rank(entry.info), reverse=True)
     encode = msgspec.json.Encoder().encode
@@ -311,19 +338,23 @@ def _write_index(root: Path, entries: Iterable[SessionSurvey]) -> bool:
 
 
 def rank(info: SessionInfo) -> tuple[bool, str, str]:
-    """The sort key of a session in lists, highest first: pinned ones, then those used last."""
+    """Returns the key by which lists are sorted, highest first: pinned sessions, then those used
+    last.
+    """
     return info.pinned, info.updated_at, info.folder
 
 
 def is_ordered(entries: Iterable[SessionSurvey]) -> bool:
-    """Whether they are in the order of `rank`; earlier versions wrote the index in another one."""
+    """Whether the entries are in the order of `rank`, highest first. Earlier versions wrote the
+    index in another order.
+    """
     ranks = [rank(entry.info) for entry in entries]
     return ranks == sorted(ranks, reverse=True)
 
 
 def find_info(root: Path, folder: str) -> SessionInfo | None:
-    """The current entry of a session; None if it does not exist. Raises SessionError if `root` is
-    not a folder.
+    """Returns the current entry of the session in a folder below `root`; None if it does not exist.
+    Raises SessionError if `root` is not a folder.
     """
     try:
         status = (root / folder / FILE_NAME).lstat()
@@ -340,12 +371,14 @@ def find_info(root: Path, folder: str) -> SessionInfo | None:
 
 
 def is_current(survey: SessionSurvey, status: os.stat_result) -> bool:
-    """Whether the file is as it was when it was surveyed."""
+    """Whether the session file, of which this is the status now, is as it was when it was
+    surveyed.
+    """
     return survey.mtime == status.st_mtime_ns and survey.info.size == status.st_size
 
 
 def list_infos(root: Path, progress: Progress | None = None) -> list[SessionInfo]:
-    """The sessions with messages, last used first."""
+    """Returns the sessions below `root` that have messages or a title, last used first."""
     with _garbage_collection_off():
         surveys = update_index(root, progress=progress)
         infos = [entry.info for entry in surveys if entry.info.messages or entry.info.title]
@@ -355,26 +388,28 @@ def list_infos(root: Path, progress: Progress | None = None) -> list[SessionInfo
 
 
 def _with_unique_ids(infos: list[SessionInfo]) -> list[SessionInfo]:
-    """The entries, each with another id. If a folder was copied by hand, two sessions have the same
-    id: the copy is identified by its folder name. It has no cost: its usage is counted with the
-    original.
+    """Returns the entries, each with another id.
+
+    Two sessions have the same id if a folder was copied by hand. The one whose folder is named
+    after the id is the original; the others are marked as copies.
     """
-    if len({item.id for item in infos}) == len(infos):
+    counts = Counter(info.id for info in infos)
+    if len(counts) == len(infos):
         return infos
-    firsts: dict[str, str] = {}
-    for item in infos:
-        if is_named_after(item.folder, item.id):
-            firsts.setdefault(item.id, item.folder)
-    counts = Counter(item.id for item in infos)
-    return [
-        info if counts[info.id] == 1 or firsts.get(info.id) == info.folder else mark_as_copy(info)
-        for info in infos
-    ]
+    folders_of_originals: dict[str, str] = {}
+    for info in infos:
+        if is_named_after(info.folder, info.id):
+            folders_of_originals.setdefault(info.id, info.folder)
+    unique: list[SessionInfo] = []
+    for info in infos:
+        is_original = counts[info.id] == 1 or folders_of_originals.get(info.id) == info.folder
+        unique.append(info if is_original else mark_as_copy(info))
+    return unique
 
 
 def mark_as_copy(info: SessionInfo) -> SessionInfo:
-    """The entry of a copy that was made by hand: its id is the name of its folder, its title names
-    it, and it has no cost.
+    """Returns the entry of a session that is a copy made by hand. Its id is the name of its folder,
+    which its title has too, and it has no cost: that is counted with the original.
     """
     title = f"{info.title} [{info.folder}]".lstrip()
     return msgspec.structs.replace(info, id=info.folder, fork_of=info.id, title=title, spent=())
@@ -382,8 +417,8 @@ def mark_as_copy(info: SessionInfo) -> SessionInfo:
 
 @contextmanager
 def _garbage_collection_off() -> Iterator[None]:
-    """Disable garbage collection: with ten thousand new objects it takes longer than reading the
-    file.
+    """Disable garbage collection inside this context. With ten thousand new objects it takes longer
+    than to read the file.
     """
     was_on = gc.isenabled()
     gc.disable()
@@ -395,18 +430,30 @@ def _garbage_collection_off() -> Iterator[None]:
 
 
 def _read_index(root: Path, folder: str = "") -> dict[str, SessionSurvey]:
-    """Folder -> entry, or only that of one folder: it takes 30 ms to decode ten thousand."""
+    """Returns the entries of the index by their folders; with `folder` only that one, because it
+    takes 30 ms to decode ten thousand.
+
+    Empty if the index is missing, broken, or of another version of ouro, which has another head:
+    then it is made again from the sessions.
+    """
     try:
         text = read_file(root, INDEX_NAME)
         if not text.startswith(HEAD):
             return {}
-        text = text[len(HEAD) :]
+        entries = text[len(HEAD) :]
         if folder:
-            offset = text.find(b'"folder":' + msgspec.json.encode(folder) + b",")
-            line = text[text.rfind(b"\n", 0, offset) + 1 : text.find(b"\n", offset)].rstrip(b",")
-            text = b"[" + line + b"]" if offset >= 0 else b"[]"
-        return {item.info.folder: item for item in decode_json(text, list[SessionSurvey])}
+            entries = b"[" + _line_of(folder, entries) + b"]"
+        return {item.info.folder: item for item in decode_json(entries, list[SessionSurvey])}
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
-        # Missing, broken, or from a newer version of ouro (another head): it is rebuilt from the
-        # sessions.
         return {}
+
+
+def _line_of(folder: str, entries: bytes) -> bytes:
+    """Returns the line of a session in the entries of the index, without its comma; empty if there
+    is none.
+    """
+    offset = entries.find(b'"folder":' + msgspec.json.encode(folder) + b",")
+    if offset < 0:
+        return b""
+    start = entries.rfind(b"\n", 0, offset) + 1
+    return entries[start : entries.find(b"\n", offset)].rstrip(b",")

@@ -38,6 +38,13 @@ from ouro.memory.serialization import (
     bytes_back_in,
     record_from,
 )
+from ouro.memory.sessions.record_windows import (
+    open_session_file,
+    read_at,
+    read_backward,
+    read_record_at,
+    read_records,
+)
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     RawRecord,
@@ -46,12 +53,7 @@ from ouro.memory.sessions.session_file import (
     kind_of,
     number_of,
     open_private,
-    open_session_file,
-    read_at,
-    read_backward,
     read_range,
-    read_record_at,
-    read_records,
     records_in,
 )
 from ouro.memory.sessions.session_folders import (
@@ -144,8 +146,9 @@ async def read_session(folder: Path, reach: Reach = "whole") -> ParsedSession:
 
 
 async def read_page(folder: Path, offset: int, count: int) -> tuple[tuple[Record, ...], int]:
-    """The last `count` messages of the transcript before an offset with the records between them,
-    and the offset where they begin; 0 if nothing precedes them. Raises as `read_session`.
+    """Returns the last `count` messages of the transcript before an offset, with the records
+    between them, oldest first; and the offset where they begin, which is 0 if nothing precedes
+    them. Raises as `read_session`.
     """
     async with _open_reader(folder) as reader:
         return await reader.page(offset, count)
@@ -153,8 +156,8 @@ async def read_page(folder: Path, offset: int, count: int) -> tuple[tuple[Record
 
 @asynccontextmanager
 async def _open_reader(folder: Path) -> AsyncIterator[_SessionReader]:
-    """A reader of the session in `folder`, whose header was read; the file is closed at the end of
-    the block.
+    """Open the session in `folder` and read its header; yields a reader of it. The file is closed
+    at the end of the block.
     """
     async with open_session_file(folder) as file:
         first, header = await asyncio.to_thread(
@@ -165,19 +168,17 @@ async def _open_reader(folder: Path) -> AsyncIterator[_SessionReader]:
 
 
 def demand_known_format(folder: Path) -> None:
-    """Raise SessionDamaged for a session of a newer version of ouro: unknown data must not be
-    changed. Blocks.
+    """Raise SessionDamaged if a newer version of ouro wrote the session in `folder`: this version
+    must not change data that it does not know. Blocks.
 
-    The format is searched in the bytes, because this version may not be able to read a newer
+    The format is searched for in the bytes, because this version may not be able to read a newer
     header.
     """
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         records = records_in(read_range(descriptor, 0, HEADER_WITHIN))
-    match = (
-        _FORMAT_FIELD.search(records[0].data)
-        if records and kind_of(records[0]) == "session"
-        else None
-    )
+    if not records or kind_of(records[0]) != "session":
+        return
+    match = _FORMAT_FIELD.search(records[0].data)
     if match and (not match[1].isdigit() or int(match[1]) > FORMAT):
         newer_format = match[1].decode("utf-8", "replace")[:20]
         message = (
@@ -188,18 +189,23 @@ def demand_known_format(folder: Path) -> None:
 
 
 def read_all_records(folder: Path) -> Iterator[Record]:
-    """Yield every record after the header, oldest first; unreadable records are skipped. Blocks."""
+    """Yield every record of the session in `folder` after the header, oldest first. Records that
+    cannot be read are skipped. Blocks.
+    """
     fetch = partial(fetch_output, folder)
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-        sources = read_records(descriptor, 0, os.fstat(descriptor).st_size, window=4 << 20)
-        next(sources, None)
-        yield from (
-            record for source in sources if (record := parse_record(source, fetch)) is not None
-        )
+        raw_records = read_records(descriptor, 0, os.fstat(descriptor).st_size, window=4 << 20)
+        next(raw_records, None)  # the header
+        for raw_record in raw_records:
+            record = parse_record(raw_record, fetch)
+            if record is not None:
+                yield record
 
 
 def is_readable(record: RawRecord, folder: Path) -> bool:
-    """Whether a record can be read, or a newer version of ouro wrote it. Blocks."""
+    """Whether a record is not damaged: it can be read, or a newer version of ouro wrote it.
+    Blocks.
+    """
     try:
         read_record(record, folder)
     except UnknownRecordError:
@@ -210,12 +216,18 @@ def is_readable(record: RawRecord, folder: Path) -> bool:
 
 
 def read_record(record: RawRecord, folder: Path) -> ReadRecord:
-    """Parse a record of the session in `folder`. Raises as `record_from`, and BadYamlError. Blocks."""
+    """Parse a record of the session in `folder`. Raises as `record_from`, and BadYamlError.
+    Blocks.
+    """
     return record_from(load_record(record), partial(fetch_output, folder))
 
 
 def parse_record(record: RawRecord, fetch: Fetch = lambda _name: b"") -> Record | None:
-    """The parsed record; None if it cannot be read. Blocks."""
+    """Returns the parsed record; None if it cannot be read. Blocks.
+
+    Args:
+        fetch: returns the bytes of an output or image of the session; by default they are empty.
+    """
     try:
         return record_from(load_record(record), fetch).record
     except (BadYamlError, BadRecordError, UnknownRecordError):
@@ -231,12 +243,18 @@ class _SessionReader(msgspec.Struct, eq=False):
     begin: int
     """The offset of the first record after the header."""
     end: int
+    """The offset where the last whole record ends."""
     tail: bytes
+    """The bytes after it, which are part of an incomplete record; usually empty."""
     findings: _Findings = msgspec.field(default_factory=_Findings)
     messages: list[tuple[RawRecord, int]] = msgspec.field(default_factory=list)
+    """The messages that were parsed, as in `ParsedSession`."""
 
     async def read(self, reach: Reach) -> ParsedSession:
-        """Read as much of the session as `reach` says."""
+        """Read as much of the session as `reach` says: all (`whole`), what is sent to a model
+        (`context`), or what a first screen shows (`screen`). Of a very long session only the last
+        MAX_READ bytes.
+        """
         if reach != "whole":
             max_bytes = MAX_SHOWN if reach == "screen" else MAX_SENT
             context = await _find_context(read_backward(self.file, self.begin, self.end), max_bytes)
@@ -258,8 +276,8 @@ class _SessionReader(msgspec.Struct, eq=False):
         return await self._make_session(records, session)
 
     async def _read_context(self, context: _Context, reach: Reach) -> ParsedSession:
-        """The session with the records of the context, and the messages before it that its
-        compaction keeps.
+        """Returns the session with the records of the context, and with the messages before it that
+        its compaction keeps.
         """
         is_cut = reach == "context" and not context.is_complete
         notice = (
@@ -278,9 +296,8 @@ class _SessionReader(msgspec.Struct, eq=False):
         return await self._make_session([step.record for step in context.steps], session)
 
     async def page(self, offset: int, count: int) -> tuple[tuple[Record, ...], int]:
-        """The last `count` messages before an offset with the records between them, and the offset
-        where they begin (0: nothing precedes them). Raises SessionDamaged if no record begins at
-        the offset any more.
+        """Returns the same as `read_page`. Raises SessionDamaged if no record begins at the offset
+        any more, because another program changed the file.
         """
         if offset == self.begin:
             return (), 0
@@ -294,7 +311,9 @@ class _SessionReader(msgspec.Struct, eq=False):
     async def _make_session(
         self, sources: Sequence[RawRecord], session: LoadedSession
     ) -> ParsedSession:
-        """Parse the records into the session, with notices about what could not be read."""
+        """Parse the records; returns the session with them, and with notices about what could not
+        be read.
+        """
         records = await asyncio.to_thread(self._parse, sources)
         notices = [*session.notices, *self.findings.notices(self.path)]
         if self.tail:
@@ -313,38 +332,38 @@ class _SessionReader(msgspec.Struct, eq=False):
         return ParsedSession(session, tuple(self.messages))
 
     async def _find_kept_messages(self, context: _Context) -> list[RawRecord]:
-        """The messages before the context that the compaction keeps: from the offsets in it, else
-        by a scan.
+        """Returns the messages before the context that its compaction keeps, in the order of the
+        compaction. They are read at the offsets that it names; those that are not there, because
+        the file was edited, are searched for.
         """
         if context.compaction is None or context.source is None:
             return []
-        numbers = {step.number for step in context.steps}
-        wanted_numbers = [number for number in context.compaction.kept if number not in numbers]
+        kept = context.compaction.kept
+        numbers_in_context = {step.number for step in context.steps}
+        wanted_numbers = [number for number in kept if number not in numbers_in_context]
         # Number -> how many bytes before the compaction the message begins.
-        bytes_back = dict(
-            zip(context.compaction.kept, bytes_back_in(load(context.source.data)), strict=False)
-        )
+        bytes_back = dict(zip(kept, bytes_back_in(load(context.source.data)), strict=False))
         messages: dict[int, RawRecord] = {}
         for number in bytes_back.keys() & wanted_numbers:
             record = await self._message_at(context.source.offset - bytes_back[number], number)
             if record is not None:
                 messages[number] = record
-        if len(messages) < len(wanted_numbers):
-            messages |= await self._scan_for_messages(
-                set(wanted_numbers) - messages.keys(), context.offset
-            )
+        not_found = set(wanted_numbers) - messages.keys()
+        if not_found:
+            messages |= await self._scan_for_messages(not_found, context.offset)
         return [messages[number] for number in wanted_numbers if number in messages]
 
     async def _message_at(self, offset: int, number: int) -> RawRecord | None:
-        """The message with this number, if it is at that offset."""
+        """Returns the message that begins at that offset, if it has this number; otherwise None."""
         record = await read_record_at(self.file, offset)
         if record is None or number_of(record) != number or not is_message(record):
             return None
         return record
 
     async def _scan_for_messages(self, wanted: set[int], end: int) -> dict[int, RawRecord]:
-        """Find the wanted messages before `end`, by their numbers. Reads the file backward from
-        there, until all are found.
+        """Returns the messages with the wanted numbers before the offset `end`, by their numbers.
+        The file is read backwards from there until all are found; of several with one number the
+        last counts.
         """
         messages: dict[int, RawRecord] = {}
         async for record in read_backward(self.file, self.begin, end):
@@ -356,8 +375,8 @@ class _SessionReader(msgspec.Struct, eq=False):
         return messages
 
     def _fetch(self, name: str) -> bytes:
-        """The bytes of an output of the session. Notes its name, and raises OSError, if it cannot
-        be read.
+        """Returns the bytes of an output of the session. If it cannot be read, notes its name and
+        raises OSError.
         """
         try:
             return fetch_output(self.path.parent, name)
@@ -366,7 +385,9 @@ class _SessionReader(msgspec.Struct, eq=False):
             raise
 
     def _parse(self, sources: Iterable[RawRecord]) -> tuple[Record, ...]:
-        """Parse records, and note the number of each message. Blocks."""
+        """Parse records; returns those that can be read. Notes what cannot, and the number of each
+        message. Blocks.
+        """
         records: list[Record] = []
         for source in sources:
             try:
@@ -391,7 +412,7 @@ def _join_counts(names: Counter[str]) -> str:
 
 
 class _Step(msgspec.Struct, frozen=True):
-    """What one record means for the transcript."""
+    """A record, and what it means for the transcript."""
 
     record: RawRecord
     number: int = 0
@@ -412,13 +433,15 @@ class _Step(msgspec.Struct, frozen=True):
         return self.change.to if isinstance(self.change, RewindRecord) else None
 
     def is_left_by(self, target: int) -> bool:
-        """Whether a rewind to message `target` left it on another branch."""
+        """Whether this step, before a rewind to the message `target`, is on the branch that the
+        rewind left. Only the target itself is not; a step without a number cannot be the target.
+        """
         return not self.number or self.number != target
 
 
 def _classify(record: RawRecord) -> _Step:
-    """What a record means for the context. Only compactions, drops and rewinds are parsed: YAML is
-    slow.
+    """Returns what a record means for the transcript. Only compactions, drops and rewinds are
+    parsed, because YAML is slow.
     """
     kind = kind_of(record)
     if kind in ("compaction", "drop", "rewind"):
@@ -449,87 +472,103 @@ class _Context(msgspec.Struct):
     """Whether the steps reach the messages that the compaction covers."""
 
     def take_compaction(self, step: _Step) -> None:
-        """Use the newest compaction with a summary; then note how far the steps before it reach."""
+        """Take the next older step into account: the newest compaction with a summary is used, and
+        of the steps before it, whether one of them is covered by it.
+        """
         if self.compaction is not None:
-            self.reaches_covered |= 0 < step.number <= self.compaction.covers[1]
+            _first, last_covered = self.compaction.covers
+            self.reaches_covered |= 0 < step.number <= last_covered
         elif isinstance(step.change, CompactionRecord) and step.change.summary:
             self.compaction, self.source = step.change, step.record
-            self.reaches_covered = step.change.covers[1] >= step.number - 1
+            _first, last_covered = step.change.covers
+            self.reaches_covered = last_covered >= step.number - 1
 
 
 async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _Context:
-    """Collect the context from records, last one first; ends at the latest after `max_bytes` of
-    messages.
+    """Collect the context from records, which come last one first.
+
+    Ends where the compaction covers all that is older and MIN_SHOWN messages were read; at the
+    latest after `max_bytes` of messages.
     """
     context = _Context()
     target: int | None = None  # the number that a rewind names, until its record is found
-    message_count = message_bytes = branch_size = 0
+    message_count = message_bytes = branch_bytes = 0
     async for record in records:
         step = _classify(record)
         if target is not None and step.is_left_by(target):
             # A branch is loaded, so that it can be listed and restored, unless it costs more than
             # the transcript.
-            branch_size += record.size * step.is_message
-            if step.is_message and branch_size > MAX_BRANCH_BYTES:
+            if step.is_message:
+                branch_bytes += record.size
+            if step.is_message and branch_bytes > MAX_BRANCH_BYTES:
                 context.is_gapped = True
             else:
                 context.steps.append(step)
             continue
         context.steps.append(step)
-        message_count += step.is_message
-        message_bytes += record.size * step.is_message
+        if step.is_message:
+            message_count += 1
+            message_bytes += record.size
         target = step.rewound_to
         context.take_compaction(step)
-        is_enough = message_bytes >= max_bytes or (
-            context.reaches_covered and message_count >= MIN_SHOWN
-        )
+        has_all_sent = context.reaches_covered and message_count >= MIN_SHOWN
+        is_enough = has_all_sent or message_bytes >= max_bytes
         if step.number and is_enough:
             context.offset = record.offset
             break
     context.steps.reverse()
     context.is_complete = context.offset == 0 or context.reaches_covered
-    # No record has the number 0: all records before a rewind to the start are on branches.
-    context.is_lost = bool(target)
+    # A rewind to 0, the start, has no target record: all records before it are on branches.
+    context.is_lost = target not in (None, 0)
     return context
 
 
 async def _find_page(records: AsyncIterator[RawRecord], count: int) -> tuple[list[RawRecord], int]:
-    """`count` messages and the markers between them from records, last one first.
+    """Take the last `count` messages of the transcript, and what is shown between them, from
+    records that come last one first. Branches that a rewind left are skipped.
 
-    Returns them in the order of the file, and where they begin (0: nothing precedes them).
+    Returns them in the order of the file, and the offset where they begin (0: nothing precedes
+    them).
     """
-    page_records: list[RawRecord] = []
+    last_first: list[RawRecord] = []
     async for record in records:
         step = _classify(record)
         if step.rewound_to is not None:
             branch = await _skip_branch(records, step.rewound_to)
             if branch.has_messages:
-                page_records.append(record)
+                last_first.append(record)
             if branch.target is None:
                 break
-            page_records += branch.markers
+            last_first += branch.markers
             step = branch.target
         if step.is_shown:
-            page_records.append(step.record)
+            last_first.append(step.record)
             count -= step.is_message
             if count <= 0:
-                return page_records[::-1], step.record.offset
-    return page_records[::-1], 0
+                return last_first[::-1], step.record.offset
+    return last_first[::-1], 0
 
 
 class _SkippedBranch(NamedTuple):
-    """The records that a rewind left, as far as they are shown."""
+    """A branch that a rewind left, and what is still shown of it."""
 
     has_messages: bool
     """Whether messages were left. Only then the rewind is shown."""
     markers: Sequence[RawRecord] = ()
-    """The markers directly after the target."""
+    """The markers directly after the target, last one first."""
     target: _Step | None = None
-    """The step that the rewind goes back to; None: the start of the session."""
+    """The step that the rewind goes back to; None if it goes back to the start of the session, or
+    its target does not exist.
+    """
 
 
 async def _skip_branch(records: AsyncIterator[RawRecord], number: int) -> _SkippedBranch:
-    """Read the records before a rewind to the message `number`, up to this message."""
+    """Skip the branch that a rewind to the message `number` left, in records that come last one
+    first.
+
+    Reads the records older than the rewind, up to that message. A rewind to the start (0) has no
+    such message: then reading ends as soon as it is known whether messages were left.
+    """
     has_messages = False
     markers: list[RawRecord] = []
     async for record in records:
@@ -540,7 +579,7 @@ async def _skip_branch(records: AsyncIterator[RawRecord], number: int) -> _Skipp
         if number == 0 and has_messages:
             break
         if step.number:
-            markers = []
+            markers = []  # they come after this step, which was left too
         elif step.is_marker:
             markers.append(record)
     return _SkippedBranch(has_messages)

@@ -25,27 +25,28 @@ class Spending:
         self._spent = {(item.day, item.model, item.purpose): item for item in earlier}
 
     def spent(self) -> tuple[DailyUsage, ...]:
-        """The usage by day, model and purpose, sorted."""
+        """Returns the usage by day, model and purpose, sorted by these."""
         return tuple(self._spent[key] for key in sorted(self._spent))
 
     def add(self, at: str, model: str, usage: Usage, purpose: str = "") -> None:
-        """Add a model call made at that time."""
-        key = (day_of(at), model, purpose)
-        before = self._spent.get(key)
-        total = before.usage + usage if before else usage
-        calls = (before.calls if before else 0) + 1
-        self._spent[key] = DailyUsage(*key[:2], total, calls, purpose)
+        """Add a model call made at that UTC time."""
+        day = day_of(at)
+        key = (day, model, purpose)
+        total, calls = usage, 1
+        if before := self._spent.get(key):
+            total, calls = before.usage + usage, before.calls + 1
+        self._spent[key] = DailyUsage(day, model, total, calls, purpose)
 
 
 def day_of(at: str) -> str:
-    """The local date at that UTC time."""
-    return _local_day(at[:15])
+    """Returns the local date at that UTC time, such as `2026-11-21`."""
+    return _local_day(at[:15])  # without the seconds, so that the cache is used more often
 
 
 @lru_cache(maxsize=4096)
 def _local_day(minutes: str) -> str:
-    """The local date at a UTC time, which ends with the first digit of its minute. For a damaged
-    time: its first ten characters.
+    """Returns the local date at a UTC time, which is cut after the first digit of its minutes. For
+    a damaged time: its first ten characters.
     """
     try:
         return datetime.fromisoformat(f"{minutes}0:00+00:00").astimezone().date().isoformat()
@@ -66,7 +67,7 @@ class SpendingFile:
         self._mark = folder / f".{FILE_NAME}{MARK}"
 
     def add(self, cost: CostRecord) -> None:
-        """Count a model call. Raises SaveFailed, SpendingUnreadable."""
+        """Add a model call to the file. Raises SaveFailed, SpendingUnreadable."""
         try:
             ensure_private_dir(self._path.parent)
             with lock_file(Path(f"{self._path}.lock")):
@@ -79,8 +80,11 @@ class SpendingFile:
             raise SaveFailed(f"Not saved in {self._path}: {error.strerror or error}.") from error
 
     def spent(self) -> tuple[DailyUsage, ...]:
-        """The usage by day and model. Raises SpendingUnreadable if the file cannot be read, and
-        keeps it: limits must not count from zero.
+        """Returns the usage by day, model and purpose; empty if there is no file.
+
+        Raises:
+            SpendingUnreadable: it cannot be read. It stays unchanged, because limits of spending
+                must not count from zero.
         """
         demand_known_layout(self._mark, str(self._path), SpendingUnreadable)
         try:
@@ -123,6 +127,7 @@ class UsagePeriod(msgspec.Struct, frozen=True):
 
 
 def today() -> str:
+    """Returns the local date."""
     return day_of(timestamp())
 
 
@@ -132,8 +137,12 @@ def sum_periods(
     day: str,
     session_id: str = "",
 ) -> tuple[UsagePeriod, ...]:
-    """The usage of a session (if given), of a day, of its month, and of all time.
-    `outside_of_sessions`: further spending.
+    """Returns the usage of four periods: of a session, of a day, of its month, and of all time. The
+    first is left out without a `session_id`.
+
+    Args:
+        outside_of_sessions: spending that counts for the other three too.
+        day: a local date.
     """
     all_sessions = list(sessions)
     spent = [*chain.from_iterable(session.spent for session in all_sessions), *outside_of_sessions]
@@ -148,12 +157,16 @@ def sum_periods(
 
 
 def sum_by(rows: Iterable[tuple[str, DailyUsage]]) -> tuple[ModelUse, ...]:
-    """The usage by the first of each pair; the most expensive first."""
+    """Returns the usage summed by the first value of each pair, which is the `model` of the result;
+    the most expensive first.
+    """
     return _sum_by_model(msgspec.structs.replace(item, model=name) for name, item in rows)
 
 
 def _sum_by_model(spent: Iterable[DailyUsage]) -> tuple[ModelUse, ...]:
-    """The usage of each model; the most expensive first, then by input tokens."""
+    """Returns the sum of each model: the most expensive first; of equal cost, that with the most
+    input tokens.
+    """
     uses: dict[str, ModelUse] = {}
     for row in spent:
         use = uses.get(row.model, ModelUse(row.model, Usage(), 0))

@@ -50,32 +50,31 @@ class BadYamlError(ValueError):
 
 
 def replace_surrogates(text: str) -> str:
-    """`text` with `\\xff` for each byte of a path that is not UTF-8, and U+FFFD for each other lone
-    surrogate: YAML cannot hold them.
+    """Returns `text` without lone surrogates, which YAML cannot hold: one that stands for a byte of
+    a path that is not UTF-8 becomes `\\xff`, any other U+FFFD.
     """
     return text if text.isascii() else _SURROGATES.sub("\ufffd", readable_bytes(text))
 
 
 def dump(data: Mapping[str, Any]) -> str:
-    """A mapping as the lines of one YAML document, without its marks; small values are on one line."""
+    """Returns a mapping as the lines of one YAML document, without its marks. Small lists and
+    mappings in it are on one line each.
+    """
     return "\n".join(_mapping_lines(data, "")) + "\n"
 
 
 def dump_inline(value: Any) -> str:
-    """A value on one line: `{a: 1, b: [x, y]}`."""
+    """Returns a value on one line, such as `{a: 1, b: [x, y]}`."""
     if isinstance(value, Mapping):
-        return (
-            "{"
-            + ", ".join(f"{_scalar(key)}: {dump_inline(item)}" for key, item in value.items())
-            + "}"
-        )
+        fields = [f"{_scalar(key)}: {dump_inline(item)}" for key, item in value.items()]
+        return "{" + ", ".join(fields) + "}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "[" + ", ".join(dump_inline(item) for item in value) + "]"
     return _scalar(value)
 
 
 def _mapping_lines(data: Mapping[str, Any], pad: str) -> list[str]:
-    """The lines of a mapping, each indented by `pad`."""
+    """Returns the lines of a mapping, each indented by `pad`."""
     lines: list[str] = []
     for key, value in data.items():
         first, *rest = _value_lines(value, pad, pad)
@@ -85,7 +84,9 @@ def _mapping_lines(data: Mapping[str, Any], pad: str) -> list[str]:
 
 
 def _list_lines(items: Sequence[Any], pad: str) -> list[str]:
-    """The lines of a list, each indented by `pad`. A mapping begins on the line of its `-`."""
+    """Returns the lines of a list, each indented by `pad`. A mapping that needs several lines
+    begins on the line of its `-`.
+    """
     lines: list[str] = []
     for item in items:
         if isinstance(item, Mapping) and item and not _fits_inline(item):
@@ -99,7 +100,13 @@ def _list_lines(items: Sequence[Any], pad: str) -> list[str]:
 
 
 def _value_lines(value: Any, pad: str, list_pad: str) -> list[str]:
-    """The text after `key:` or `-`: the rest of that line, then the following lines."""
+    """Returns the lines of a value after `key:` or `-`: first the rest of that line, then the
+    following lines.
+
+    Args:
+        pad: the indentation of that line.
+        list_pad: the indentation of the items, if the value is a list.
+    """
     if isinstance(value, str):
         return _string_lines(value, pad + "  ")
     if isinstance(value, Mapping) and value and not _fits_inline(value):
@@ -114,7 +121,9 @@ def _fits_inline(value: Any) -> bool:
 
 
 def _inline_width(value: Any) -> int:
-    """The approximate characters of `value` on one line; very large if it needs several lines."""
+    """Returns the approximate number of characters of a value on one line; over the limit if it
+    needs several lines.
+    """
     if isinstance(value, Mapping):
         return _sum_widths(list(chain.from_iterable(value.items())))
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -123,12 +132,14 @@ def _inline_width(value: Any) -> int:
         return _sum_widths(value)
     if isinstance(value, str):
         return _MAX_INLINE_WIDTH + 1 if "\n" in value else len(value) + 2
-    return 8
+    return 8  # a number, true, false or null
 
 
 def _sum_widths(items: Sequence[Any]) -> int:
-    """The approximate characters of a list or mapping on one line; counting ends above the limit."""
-    total = 2
+    """Returns the approximate number of characters of a list or mapping on one line. Counting ends
+    above the limit.
+    """
+    total = 2  # the brackets
     for item in items:
         total += _inline_width(item) + 1
         if total > _MAX_INLINE_WIDTH:
@@ -137,8 +148,9 @@ def _sum_widths(items: Sequence[Any]) -> int:
 
 
 def _string_lines(text: str, pad: str) -> list[str]:
-    """The text after `key:` for a string, and the following lines: on one line, in a literal block,
-    or quoted if a block cannot hold it.
+    """Returns the lines of a string after `key:`, as `_value_lines` does: one line, a literal
+    block, or a quoted text if a block cannot hold it. `pad` is the indentation of the following
+    lines.
     """
     text = replace_surrogates(text)
     if "\n" not in text:
@@ -147,13 +159,14 @@ def _string_lines(text: str, pad: str) -> list[str]:
         return _quoted_lines(text, pad)
     lines = text.split("\n")
     if not lines[-1]:
-        lines.pop()  # the mark says how the text ends
+        lines.pop()  # the mark says that the text ends with a newline
     return [" " + _block_mark(text), *(pad + line if line else "" for line in lines)]
 
 
 def _block_mark(text: str) -> str:
-    """The mark before a literal block: `|`, `2` if YAML cannot see the indentation, and how the
-    text ends: `-` without a newline, `+` with several.
+    """Returns the mark before the literal block of a text: `|`; then `2`, the indentation, if the
+    text itself begins with white space; then how it ends: `-` without a newline, nothing with one,
+    `+` with several.
     """
     indentation = "2" if text[0] in " \t\n" else ""
     body = text.rstrip("\n")
@@ -166,22 +179,24 @@ def _block_mark(text: str) -> str:
 
 
 def _quoted_lines(text: str, pad: str) -> list[str]:
-    """A string that a literal block cannot hold: quoted, still one line for each of its own."""
+    """Returns the lines of a quoted text, after `key:`, with a line for each line of the text.
+    `pad` is the indentation of the following lines.
+    """
     first, *rest = [_escape(line) for line in text.split("\n")]
+    # YAML ignores spaces at the beginning of a line, unless a backslash is before them.
     rest = [pad + ("\\" if line.startswith(" ") else "") + line for line in rest]
     lines = [f' "{first}', *rest]
     return [line + "\\n\\" for line in lines[:-1]] + [lines[-1] + '"']
 
 
 def _scalar(value: Any) -> str:
-    """A single value: without quotes if no reader of YAML can take it for something else."""
+    """Returns a single value as it is written on one line. A text has no quotes if every reader of
+    YAML takes it for one.
+    """
     if isinstance(value, str):
         text = replace_surrogates(value)
-        if (
-            _NEEDS_NO_QUOTES.fullmatch(text)
-            and text.lower() not in _WORDS_OF_YAML
-            and len(text) < 200
-        ):
+        has_meaning = text.lower() in _WORDS_OF_YAML
+        if len(text) < 200 and not has_meaning and _NEEDS_NO_QUOTES.fullmatch(text):
             return text
         return f'"{_escape(text)}"'
     if value is None or isinstance(value, bool):
@@ -192,18 +207,19 @@ def _scalar(value: Any) -> str:
 
 
 def _float_text(value: float) -> str:
-    """A float that all readers of YAML take for one."""
+    """Returns a float as a text that all readers of YAML take for a float."""
     if math.isnan(value):
         return ".nan"
     if math.isinf(value):
         return ".inf" if value > 0 else "-.inf"
     mantissa, e, exponent = repr(value).partition("e")
-    # YAML 1.1 readers read `1e-05` as a word.
-    return mantissa + (".0" if e and "." not in mantissa else "") + e + exponent
+    if e and "." not in mantissa:
+        mantissa += ".0"  # readers of YAML 1.1 take `1e-05` for a word
+    return mantissa + e + exponent
 
 
 def _escape(line: str) -> str:
-    """The text of a line between double quotes."""
+    """Returns a line as it is written between double quotes."""
     text = json.dumps(line, ensure_ascii=False)[1:-1]
     if text.isascii() and "\x7f" not in text:
         return text
@@ -211,11 +227,12 @@ def _escape(line: str) -> str:
 
 
 def load(text: bytes) -> Any:
-    """The plain data of one YAML document.
+    """Returns the plain data of one YAML document.
 
     Raises:
-        BadYamlError: not YAML, more than one document, or a refused feature: anchors, aliases, tags,
-            more than 64 levels, keys that are repeated or not words, numbers of over 100 digits.
+        BadYamlError: not YAML, more than one document, or a refused feature: anchors, aliases,
+            tags, more than 64 levels, keys that are repeated or not words, numbers of over 100
+            digits.
     """
     try:
         values = read_events(
@@ -240,8 +257,8 @@ def load(text: bytes) -> Any:
 
 
 def _make_mapping(items: list[Any], start: Any) -> dict[str, Any]:
-    """A dict from keys and values in turn. Raises BadYamlError for a key that is not a string, or
-    comes twice.
+    """Returns a dict from a list of keys and values in turn; `start` is the event that began it.
+    Raises BadYamlError for a key that is not a string, or comes twice.
     """
     keys = items[::2]
     if not all(isinstance(key, str) for key in keys):
@@ -253,11 +270,12 @@ def _make_mapping(items: list[Any], start: Any) -> dict[str, Any]:
 
 
 def _make_scalar(event: Any) -> Any:
-    """The value of an event: a string if it has quotes, else what it looks like. Raises
-    BadYamlError for a number of over 100 digits.
+    """Returns the value of an event for a single value: a string if it has quotes, otherwise what
+    it looks like. Raises BadYamlError for a number of over 100 digits.
     """
     text: str = event.value
-    if event.style or (text[:1].isalpha() and text not in _CONSTANTS):
+    is_word = text[:1].isalpha() and text not in _CONSTANTS
+    if event.style or is_word:
         return text
     if text in _CONSTANTS:
         return _CONSTANTS[text]
@@ -271,7 +289,7 @@ def _make_scalar(event: Any) -> Any:
 
 
 def _error_of_event(event: Any) -> BadYamlError:
-    """The error for an event of the parser that `read_events` does not allow."""
+    """Returns the error for an event of the parser that `read_events` does not allow."""
     import yaml  # loaded by the parser already
 
     if isinstance(event, yaml.DocumentStartEvent):
@@ -284,6 +302,6 @@ def _error_of_event(event: Any) -> BadYamlError:
 
 
 def _bad_yaml_error(event: Any, reason: str) -> BadYamlError:
-    """The error that names the line of an event, and what is wrong with it."""
+    """Returns the error that names the line of an event, and what is wrong with it (`reason`)."""
     line = event.start_mark.line + 1
     return BadYamlError(f"line {line}: {reason}, which ouro never writes and does not read")

@@ -10,11 +10,13 @@ import pytest
 from fakes.waiting import BytesFile
 from properties import given, st
 
-from ouro.memory.sessions import session_file
-from ouro.memory.sessions.session_file import (
-    find_whole_end,
+from ouro.memory.sessions import record_windows, session_file
+from ouro.memory.sessions.record_windows import (
     read_backward,
     read_record_at,
+)
+from ouro.memory.sessions.session_file import (
+    find_whole_end,
     records_in,
     split_records,
 )
@@ -80,15 +82,15 @@ async def check_backwards(data, end, forwards):
 def test_reading_backwards_finds_the_same_records(path, data, windows):
     path.write_bytes(data)
     descriptor = os.open(path, os.O_RDONLY)
-    before = session_file._FIRST_WINDOW, session_file._WINDOW
-    session_file._FIRST_WINDOW, session_file._WINDOW = windows
+    before = record_windows._FIRST_WINDOW, record_windows._WINDOW
+    record_windows._FIRST_WINDOW, record_windows._WINDOW = windows
     try:
         end, tail = find_whole_end(descriptor)
         forwards, last = split_records(data)
         assert tail == last
         asyncio.run(check_backwards(data, end, forwards))
     finally:
-        session_file._FIRST_WINDOW, session_file._WINDOW = before
+        record_windows._FIRST_WINDOW, record_windows._WINDOW = before
         os.close(descriptor)
 
 

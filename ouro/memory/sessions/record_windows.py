@@ -1,0 +1,125 @@
+"""Reads records of a session file without reading all of it: backwards, at an offset, or a window at a
+time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ouro.memory.sessions.session_file import (
+    END,
+    END_MARK,
+    FILE_NAME,
+    MAX_READ_BYTES,
+    START_MARK,
+    RawRecord,
+    find_marks,
+    open_private_file,
+    read_range,
+    records_in,
+)
+
+if TYPE_CHECKING:
+    from aiofiles.threadpool.binary import AsyncFileIO
+
+_FIRST_WINDOW = 1 << 17
+"""Bytes of the first read when reading backwards; it is usually enough."""
+_WINDOW = 1 << 19
+"""Bytes of each further read."""
+
+
+@asynccontextmanager
+async def open_session_file(folder: Path) -> AsyncIterator[AsyncFileIO]:
+    """Open the session file in `folder` for `read_at`, under the checks of `open_private`; it is
+    closed at the end of the block.
+    """
+    import aiofiles  # imported late: it takes 2 ms, and a start does not need it
+
+    check = partial(open_private_file, folder, FILE_NAME, os.O_RDONLY)
+    async with aiofiles.open(
+        folder / FILE_NAME, "rb", buffering=0, opener=lambda *_: check()
+    ) as file:
+        yield file
+
+
+async def read_backward(file: AsyncFileIO, begin: int, end: int) -> AsyncIterator[RawRecord]:
+    """Yield the records between the offsets `begin` and `end`, last one first. A record must begin
+    at `begin`, and one must end at `end`. Reads at most one window more than is consumed.
+    """
+    reach, rest = _FIRST_WINDOW, b""  # `rest`: what is read already before the yielded records
+    while end > begin:
+        start = max(begin, end - reach)
+        data = await read_at(file, start, end) + rest
+        # The position in `data` where the first whole record begins; None: it has none.
+        first_record = 0 if start == begin else _end_of_first_mark(data)
+        if first_record is None:
+            reach *= 2
+            rest = data
+        else:
+            for record in reversed(records_in(data[first_record:], start + first_record)):
+                yield record
+            reach = _WINDOW
+            rest = data[:first_record]
+        end = start
+
+
+def _end_of_first_mark(data: bytes) -> int | None:
+    """Returns the position after the first end mark in data that begins in the middle of a line;
+    None if it has none.
+    """
+    next_line = data.find(b"\n") + 1
+    if next_line == 0:
+        return None
+    mark = next(find_marks(END_MARK, END[1:4], data, next_line), None)
+    return mark.end() if mark else None
+
+
+async def read_record_at(file: AsyncFileIO, offset: int) -> RawRecord | None:
+    """Returns the record that begins at an offset; None if no record begins there, or it has no end
+    mark.
+    """
+    if offset > 0 and await read_at(file, offset - 1, offset) != b"\n":
+        return None
+    reach = 1 << 16
+    while True:
+        data = await read_at(file, offset, offset + reach)
+        if not START_MARK.match(data):
+            return None
+        records = records_in(data, offset)
+        if records or len(data) < reach:
+            return records[0] if records else None
+        reach *= 8
+
+
+async def read_at(file: AsyncFileIO, start: int, end: int) -> bytes:
+    """Returns the bytes from `start` to `end`; fewer if the file is shorter."""
+    await file.seek(start)
+    pieces: list[bytes] = []
+    while start < end and (piece := await file.read(min(end - start, MAX_READ_BYTES))):
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)
+
+
+def read_records(
+    descriptor: int, start: int, end: int, window: int = 8 << 20
+) -> Iterator[RawRecord]:
+    """Yield the records between two offsets, first one first. Reads `window` bytes at a time, and
+    more for a longer record. Ends where no end mark follows any more. Blocks.
+    """
+    reach = window
+    while start < end:
+        data = read_range(descriptor, start, min(end, start + reach))
+        records = records_in(data, start)
+        yield from records
+        if records:
+            start, reach = records[-1].offset + records[-1].size, window
+        elif start + reach < end and reach < 1 << 30:
+            reach *= 8  # one record is longer than the window
+        else:
+            return
