@@ -357,22 +357,25 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def save_message(self, session_id: str, record: MessageRecord) -> None:
-        """Append a message. It is on disk when this returns. What was saved before stays, even if
-        this raises.
+        """Append a message to an open session. It is on disk when this returns. If this raises,
+        what was saved before stays.
         """
 
     @abstractmethod
     async def save_memory(self, session_id: str, record: ChangeRecord) -> None:
-        """Append a record that is not a message (a compaction, a title, a rewind …), in the same
-        way.
+        """Append a record that is not a message (a compaction, a title, a rewind …), as
+        `save_message` does.
         """
 
     @abstractmethod
     async def write_again(self, header: SessionHeader, records: Sequence[Record]) -> str:
-        """Write an open session again after a save raised SessionLost. `records`: the saved records
-        that are in memory.
+        """Write an open session again after a save raised SessionLost.
 
-        Returns a notice: what happened, and where the other file was moved.
+        Args:
+            records: those that were saved and are in memory, oldest first.
+
+        Returns:
+            What was done, as a notice for the user, with the path where the other file was saved.
         """
 
     @abstractmethod
@@ -391,8 +394,8 @@ class MemoryStore(ABC):
     async def list_sessions(
         self, project: str | None = None, progress: Progress | None = None
     ) -> list[SessionInfo]:
-        """All sessions, or those of one project folder; last used first. `progress` is called
-        during a long read.
+        """Returns all sessions, or those of one project folder; last used first. `progress` is
+        called while that takes long.
         """
 
     async def newest_sessions(
@@ -400,17 +403,17 @@ class MemoryStore(ABC):
         is_wanted: Callable[[str], bool],  # noqa: ARG002
         count: int,  # noqa: ARG002
     ) -> list[SessionInfo]:
-        """The first page of `list_sessions` (pinned ones first, then the last used) for the wanted
-        project folders: at once, however many there are. It may lack sessions; empty if it would
-        take long.
+        """Returns the first `count` sessions whose project folder is wanted, pinned ones first,
+        then those used last; at once, however many sessions there are. Some may be missing; empty
+        if it would take long.
         """
         return []
 
     async def complete_first_page(
         self, is_wanted: Callable[[str], bool], count: int
     ) -> list[SessionInfo]:
-        """The same page as `newest_sessions`, but complete: it lacks no session, and takes as long
-        as that needs.
+        """Returns the same as `newest_sessions`, but none is missing, and it takes as long as
+        that needs.
         """
         sessions = [info for info in await self.list_sessions() if is_wanted(info.project)]
         return sorted(sessions, key=lambda info: not info.pinned)[:count]
@@ -421,7 +424,7 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def get_session_stats(self, session_id: str) -> SessionInfo:
-        """The list entry of one session."""
+        """Returns the list entry of one session."""
 
     @abstractmethod
     async def close_session(self, session_id: str) -> None:
@@ -438,14 +441,15 @@ class MemoryStore(ABC):
         """Create a copy of a session, which may be open; the copy is not open afterwards.
 
         Args:
-            number: the last message to copy; 0: none, None: all. Raises SessionNotFound if there is no such message.
+            number: the last message to copy; 0: none, None: all. Raises SessionNotFound if there is
+                no such message.
             title: the title of the copy; empty: the same as the source.
         """
 
     @abstractmethod
     async def read_whole(self, session_id: str) -> WholeSession:
-        """A session from its first record to its last, without opening it. Unreadable records are
-        skipped.
+        """Returns a session from its first record to its last, without opening it. Records that
+        cannot be read are skipped.
         """
 
     async def load_before(
@@ -454,19 +458,21 @@ class MemoryStore(ABC):
         offset: int,  # noqa: ARG002
         count: int,  # noqa: ARG002
     ) -> tuple[tuple[Record, ...], int]:
-        """The `count` messages of the transcript before an offset, the markers between them, and
-        the offset of the first (0: nothing precedes it); none in a store that always loads a whole
-        session. Raises SessionDamaged.
+        """Returns the last `count` messages of the transcript before an offset, with what is shown
+        between them; and the offset where they begin, which is 0 if nothing precedes them. Nothing
+        in a store that always loads a whole session. Raises SessionDamaged.
         """
         return (), 0
 
     def offset_of(self, session_id: str, number: int) -> int | None:  # noqa: ARG002
-        """Where a message of an open session begins, for `load_before`; None if unknown."""
+        """Returns the offset where a message of an open session begins, for `load_before`; None if
+        it is not known.
+        """
         return None
 
     @abstractmethod
     async def list_deleted(self) -> list[SessionInfo]:
-        """The sessions in the trash; last used first."""
+        """Returns the sessions in the trash; last used first."""
 
     @abstractmethod
     async def restore_session(self, session_id: str) -> None:
@@ -482,20 +488,22 @@ class MemoryStore(ABC):
 
     @abstractmethod
     async def load_costs(self) -> tuple[DailyUsage, ...]:
-        """The costs of `save_cost`, by day and model."""
+        """Returns the costs that `save_cost` counted, by day, model and purpose."""
 
     @abstractmethod
     def outputs_folder(self, header: SessionHeader) -> Path:
-        """The folder for outputs that are too long for the session file; it need not exist yet."""
+        """Returns the folder for outputs of a session that are too long for its file. It may not
+        exist yet.
+        """
 
     def obstacle(self) -> str:
-        """Why nothing can be saved here; empty if it can."""
+        """Returns why nothing can be saved in this store; empty if it can."""
         return ""
 
 
 def timestamp(not_before: str = "") -> str:
-    """The current UTC time in milliseconds; never before `not_before`, even if the clock was set
-    back.
+    """Returns the current UTC time as text with milliseconds; `not_before` if that is later,
+    because the clock was set back.
     """
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return max(now, not_before)

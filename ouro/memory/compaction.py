@@ -1,4 +1,4 @@
-"""Plan a compaction, and build the request for its summary. Pure functions, no I/O."""
+"""Plans a compaction, and builds the request for its summary. Pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ MAX_FILES = 30
 
 
 def compaction_limit(settings: CompactionSettings, window: int) -> int:
-    """The most tokens of a request: before a larger one a compaction runs."""
+    """Returns the maximum number of tokens of a request; before a larger one a compaction runs.
+    `window` is the context window of the model in tokens.
+    """
     return int(min(settings.at * window, window - min(settings.reserve, window // 4)))
 
 
@@ -46,14 +48,16 @@ class CompactionPlan(msgspec.Struct, frozen=True):
     """The entries that stay unchanged."""
 
     def lost(self, sent: Sequence[Message]) -> tuple[int, ...]:
-        """The messages that should stay word for word but are not in `sent`: the check after a
-        compaction.
+        """Returns the numbers of the messages that should stay word for word but are not in `sent`:
+        a check after the compaction.
         """
         covered = [entry for entry in self.covered if entry.number in self.kept]
         return tuple(entry.number for entry in covered if strip_message(entry.message) not in sent)
 
     def will_be_sent(self, summary: str, dropped: Set[str]) -> list[Message]:
-        """The messages that are sent after the compaction, if it has this summary."""
+        """Returns the messages that are sent after the compaction, if it has this summary.
+        `dropped` has the ids of the calls whose outputs are not sent.
+        """
         kept = [entry.message for entry in self.covered if entry.number in self.kept]
         messages = replace_by_summary(kept, summary, [entry.message for entry in self.tail])
         return make_sendable(remove_outputs(messages, dropped))
@@ -68,20 +72,23 @@ def plan_compaction(
     tail: int,
     last: int,
 ) -> CompactionPlan | None:
-    """The entries to summarize and to keep; None if there is nothing new to summarize.
+    """Returns what a compaction summarizes and what it keeps; None if there is nothing new to
+    summarize.
 
     Args:
         sent: the entries that are sent now, oldest first.
-        words: tokens for messages that are kept word for word.
-        tail: tokens at the end that stay unchanged.
-        last: tokens of the last round; a round up to this size always stays unchanged.
+        before: the last compaction; None if there was none.
+        pins: the numbers of the messages that the user pinned.
+        words: the maximum tokens of the messages that are kept word for word.
+        tail: the maximum tokens at the end that stay unchanged.
+        last: the last round stays unchanged even if it is larger than `tail`, up to so many tokens.
     """
     begin = _begin_of_tail(sent, tail, last)
     if sent and is_own_words(sent[-1].message):  # a question that is not answered yet is never cut
         begin = min(begin, len(sent) - 1)
     covered = sent[:begin]
-    reached = before.covers[1] if before else 0
-    if not any(entry.number > reached for entry in covered):
+    last_covered_before = before.covers[1] if before else 0
+    if not any(entry.number > last_covered_before for entry in covered):
         return None
     numbers = [entry.number for entry in covered if entry.number]
     kept, quoted = _choose_verbatim(covered, pins, words)
@@ -98,36 +105,41 @@ def is_own_words(message: Message) -> bool:
 
 
 def quote_messages(entries: Iterable[MessageRecord]) -> str:
-    """The beginning and the end of each message, quoted, for the summary."""
+    """Returns the messages as quoted text for the summary; of a long one its beginning and its end,
+    as QUOTED_ENDS says.
+    """
     head, tail = QUOTED_ENDS
     quotes: list[str] = []
     for entry in entries:
         text = entry.message.text
         if (left_out := len(text) - head - tail) > 0:
             text = f"{text[:head]}\n[… {left_out:,} characters are left out …]\n{text[-tail:]}"
-        quotes.append(
-            f"Message {entry.number}:\n" + "\n".join(f"> {line}" for line in text.splitlines())
-        )
+        quoted_lines = "\n".join(f"> {line}" for line in text.splitlines())
+        quotes.append(f"Message {entry.number}:\n{quoted_lines}")
     return "\n\n".join(quotes)
 
 
 def parse_files(summary: str) -> list[str]:
-    """The lines of the section about files in a summary; none if it has no such section."""
+    """Returns the lines of the last section about files in a summary; empty if it has none."""
     _, heading, text_after = summary.rpartition(FILES_HEADING + "\n")
+    if not heading:
+        return []
     section, _, _ = text_after.partition("\n\n")
-    return [line for line in section.splitlines() if line.startswith("- ")] if heading else []
+    return [line for line in section.splitlines() if line.startswith("- ")]
 
 
 def format_files(lines: Iterable[str]) -> str:
-    """The newest of these lines without duplicates, as a section of a summary; empty if there are
-    none.
+    """Returns a section of a summary about files, with the last MAX_FILES of these lines in their
+    order; of equal lines only the last. Empty without lines.
     """
     newest = list(dict.fromkeys(reversed(list(lines))))[:MAX_FILES]
     return "\n".join([FILES_HEADING, *reversed(newest)]) if newest else ""
 
 
 def format_pictures(plan: CompactionPlan) -> str:
-    """The images that are no longer sent, as a section of a summary; empty if there are none."""
+    """Returns a section of a summary that names the images which are not sent any more after the
+    compaction; empty if there are none.
+    """
     lines: list[str] = []
     for entry in plan.covered:
         if entry.number not in plan.kept:
@@ -137,25 +149,36 @@ def format_pictures(plan: CompactionPlan) -> str:
             lines += [
                 f"- {image.name or image.media_type}, message {entry.number}" for image in images
             ]
-    rest_line = [f"- and {len(lines) - MAX_FILES} more"] if len(lines) > MAX_FILES else []
     if not lines:
         return ""
-    return "\n".join(["## Pictures that are not sent any more", *lines[:MAX_FILES], *rest_line])
+    shown = lines[:MAX_FILES]
+    if len(lines) > MAX_FILES:
+        shown.append(f"- and {len(lines) - MAX_FILES} more")
+    return "\n".join(["## Pictures that are not sent any more", *shown])
 
 
 def scale_tokens(
     tokens_before: int, sent: Sequence[Message], will_be_sent: Sequence[Message], constant: int
 ) -> int:
-    """Tokens of the next request after a change: `tokens_before`, scaled by the ratio of the estimates.
+    """Returns the approximate tokens of the next request after a change: `tokens_before`, the
+    figure before it, scaled by the ratio of the estimates.
 
-    `constant` is the estimate of what goes with every request: the system prompt and the tools.
+    Args:
+        sent: the messages that were sent before.
+        will_be_sent: those that are sent after the change.
+        constant: the estimate of what every request has besides them: the system prompt and tools.
     """
     estimate_now = constant + estimate_messages(sent)
     return tokens_before * (constant + estimate_messages(will_be_sent)) // max(1, estimate_now)
 
 
 def _begin_of_tail(sent: Sequence[MessageRecord], tail_tokens: int, last_round_tokens: int) -> int:
-    """The beginning of the unchanged tail: as many whole rounds as fit, always the last one."""
+    """Returns the position in `sent` where the tail begins, which stays unchanged.
+
+    It has as many whole rounds as fit into `tail_tokens`. If none fits, it has the last round if
+    that has at most `last_round_tokens`; otherwise it begins at the last position where the session
+    can be cut, and may be empty.
+    """
     starts = list(_cut_points(sent))
     if not starts:
         return 0
@@ -164,15 +187,15 @@ def _begin_of_tail(sent: Sequence[MessageRecord], tail_tokens: int, last_round_t
     fitting_starts = [start for start in round_starts if 0 < sum(sizes[start:]) <= tail_tokens]
     if fitting_starts:
         return fitting_starts[0]
-    return (
-        round_starts[-1]
-        if round_starts and sum(sizes[round_starts[-1] :]) <= last_round_tokens
-        else starts[-1]
-    )
+    if round_starts and sum(sizes[round_starts[-1] :]) <= last_round_tokens:
+        return round_starts[-1]
+    return starts[-1]
 
 
 def _cut_points(sent: Sequence[MessageRecord]) -> Iterator[int]:
-    """Yield the positions where the session can be cut: no tool call is separated from its result."""
+    """Yield the positions in `sent` where the session can be cut, so that no tool call is separated
+    from its result. The end is one of them if no call is open there.
+    """
     open_calls: set[str] = set()
     for position, entry in enumerate(sent):
         message = entry.message
@@ -190,18 +213,21 @@ def _cut_points(sent: Sequence[MessageRecord]) -> Iterator[int]:
 def _choose_verbatim(
     covered: Sequence[MessageRecord], pins: Collection[int], room: int
 ) -> tuple[tuple[int, ...], tuple[MessageRecord, ...]]:
-    """The numbers of the messages to keep word for word, and those to quote, while they fit: the
-    first, pinned ones, then user messages, newest first.
+    """Returns the numbers of the messages to keep word for word, and the messages to quote, each
+    oldest first. They have at most `room` tokens together.
+
+    First come the first message of the user and the pinned ones, then the others of the user,
+    newest first. One that does not fit is quoted if its quotation fits.
     """
     user_entries = [entry for entry in covered if is_own_words(entry.message)]
     pinned = [entry for entry in covered if entry.number in pins]
+    by_priority = (*user_entries[:1], *pinned, *reversed(user_entries))
+    candidates = {entry.number: entry for entry in by_priority}  # each once
+    quoted_tokens = int(sum(QUOTED_ENDS) / CHARACTERS_A_TOKEN)
     kept_numbers: list[int] = []
     quoted: list[MessageRecord] = []
-    for entry in {
-        item.number: item for item in (*user_entries[:1], *pinned, *reversed(user_entries))
-    }.values():
+    for entry in candidates.values():
         size = estimate_messages([strip_message(entry.message)])
-        quoted_tokens = int(sum(QUOTED_ENDS) / CHARACTERS_A_TOKEN)
         if size <= room:
             kept_numbers.append(entry.number)
             room -= size
@@ -262,17 +288,27 @@ _SUMMARY_HEADING = late_pattern(r"^#+ *(Goal|Rules|Decisions|State|Code|Next)\b"
 
 
 def ask_for_summary(focus: str, words: int) -> Message:
-    """The request for a summary; it is sent after the messages that the model has in its cache."""
+    """Returns the message that asks for a summary. It is sent after the messages of the session,
+    which the provider has in its cache.
+
+    Args:
+        focus: what the user asks to keep; may be empty.
+        words: the maximum words of the summary.
+    """
     return Message("user", (Context(_summary_request(focus, words)),))
 
 
 def is_summary(text: str) -> bool:
-    """Whether an answer is a summary, not a refusal or a few words."""
+    """Whether an answer is a summary, and not a refusal or a few words: it has one of the headings,
+    or at least MIN_SUMMARY characters.
+    """
     return bool(_SUMMARY_HEADING.search(text)) or len(text.strip()) >= MIN_SUMMARY
 
 
 def cut_summary(text: str, max_characters: int) -> str:
-    """Cut a summary to so many characters, with a note if it was longer."""
+    """Returns a summary of at most `max_characters`, cut at the end of a line; then with a note
+    that it was longer.
+    """
     text = text.strip()
     if len(text) <= max_characters:
         return text
@@ -281,30 +317,36 @@ def cut_summary(text: str, max_characters: int) -> str:
 
 
 def split_messages(messages: Sequence[Message], characters: int) -> list[str]:
-    """Messages as lines of JSON, in parts of so many characters. With over MAX_STEPS parts the
-    middle is left out.
+    """Returns messages as lines of JSON, in parts of at most so many characters. A longer line is
+    cut. Of more than MAX_STEPS parts those after the second are left out, with a note.
     """
-    pieces: list[str] = []
+    parts: list[str] = []
     for line in _json_lines(messages):
-        for piece in (
-            line[start : start + characters] for start in range(0, len(line), characters)
-        ):
-            if pieces and len(pieces[-1]) + len(piece) < characters:
-                pieces[-1] += f"\n{piece}"
+        for start in range(0, len(line), characters):
+            piece = line[start : start + characters]
+            if parts and len(parts[-1]) + len(piece) < characters:
+                parts[-1] += f"\n{piece}"
             else:
-                pieces.append(piece)
-    if len(pieces) > MAX_STEPS:
-        left_out = len(pieces) - MAX_STEPS
-        pieces[2 : 2 + left_out] = []
-        pieces[2] = f'{{"left out": "{left_out} parts of this size"}}\n{pieces[2]}'
-    return pieces
+                parts.append(piece)
+    if len(parts) > MAX_STEPS:
+        left_out = len(parts) - MAX_STEPS
+        del parts[2 : 2 + left_out]
+        parts[2] = f'{{"left out": "{left_out} parts of this size"}}\n{parts[2]}'
+    return parts
 
 
 def ask_for_part(
     part: str, number: int, count: int, summary: str, focus: str, words: int
 ) -> list[Message]:
-    """The request to summarize one part of a session, and to continue the summary of the parts
-    before.
+    """Returns the request to summarize one part of a session.
+
+    Args:
+        part: its text, as `split_messages` makes it.
+        number: the number of the part, from 1.
+        count: the number of all parts.
+        summary: that of the parts before, which is to be continued; empty for the first part.
+        focus: what the user asks to keep; may be empty.
+        words: the maximum words of the summary.
     """
     mark = f"=== {os.urandom(8).hex()} ==="  # no author of text in the session could know it
     before = f"Continue this summary of the earlier parts:\n\n{summary}\n" if summary else ""
@@ -320,31 +362,35 @@ def ask_for_part(
 
 
 def word_limit(tokens: int) -> int:
-    """The maximum words of a summary of so many tokens, rounded to fifty."""
+    """Returns the maximum words of a summary of so many tokens, rounded down to fifty; at least
+    100.
+    """
     return max(100, tokens * 2 // 3 // 50 * 50)
 
 
 def part_limit(tokens: int) -> int:
-    """The characters of a part that leaves room in a window of `tokens` for the request, the
-    summary and the answer.
+    """Returns the maximum characters of a part, so that a window of `tokens` has room for the
+    request, the summary and the answer too; at least 2,000.
     """
     return max(2_000, int(tokens * CHARACTERS_A_TOKEN * 0.4))
 
 
 def _summary_request(focus: str, words: int) -> str:
-    """The instructions for a summary."""
+    """Returns the instructions for a summary. The arguments are those of `ask_for_summary`."""
     wish = f"\n\nThe user asks to keep in particular: {focus}" if focus else ""
     return SUMMARY_REQUEST.format(headings=HEADINGS, words=words, focus=wish)
 
 
 def _json_lines(messages: Iterable[Message]) -> Iterator[str]:
-    """Messages as lines of JSON."""
+    """Yield each message as a line of JSON."""
     for message in messages:
         yield json.dumps(_readable_fields(message), ensure_ascii=False)
 
 
 def _readable_fields(message: Message) -> dict[str, Any]:
-    """What the model reads of a message, by name."""
+    """Returns what a model that summarizes gets of a message, by names that it understands. Long
+    outputs are cut, and images are only named.
+    """
     fields: dict[str, Any] = {"role": message.role}
     for name, kind in (("added by ouro", Context), ("text", Text)):
         if text := "\n\n".join(part.text for part in message.parts if isinstance(part, kind)):

@@ -63,13 +63,15 @@ class DictMemoryStore(MemoryStore):
         self, source_id: str, number: int | None, header: SessionHeader, title: str = ""
     ) -> None:
         copied = self._find(source_id).records
-        if number is not None:
+        if number == 0:
+            copied = []
+        elif number is not None:
             numbers = [
                 record.number if isinstance(record, NumberedRecord) else 0 for record in copied
             ]
-            if number and number not in numbers:
+            if number not in numbers:
                 raise SessionNotFound(f"Session `{source_id[:8]}` has no message {number}.")
-            copied = copied[: numbers.index(number) + 1 if number else 0]
+            copied = copied[: numbers.index(number) + 1]
         last = max(
             (record.number for record in copied if isinstance(record, MessageRecord)), default=0
         )
@@ -156,23 +158,21 @@ class DictMemoryStore(MemoryStore):
         session.records.append(record)
 
     def _find(self, session_id: str, *, deleted: bool = False) -> _StoredSession:
+        """Returns a session, or one in the trash if `deleted`. Raises SessionNotFound."""
         session = self._sessions.get(session_id)
         if session is None or session.is_deleted != deleted:
             raise session_not_found(session_id, " in the trash" if deleted else "")
         return session
 
     def _list_infos(self, *, deleted: bool) -> list[SessionInfo]:
-        """The entries of the sessions with messages, last used first; of those in the trash if
-        `deleted`.
+        """Returns the list entries of the sessions that have messages, last used first; those of
+        the trash if `deleted`.
         """
         infos = [
             _info(session) for session in self._sessions.values() if session.is_deleted == deleted
         ]
-        return sorted(
-            (info for info in infos if info.messages),
-            key=lambda info: info.updated_at,
-            reverse=True,
-        )
+        with_messages = [info for info in infos if info.messages]
+        return sorted(with_messages, key=lambda info: info.updated_at, reverse=True)
 
 
 def _require_closed(session: _StoredSession) -> None:
@@ -182,7 +182,7 @@ def _require_closed(session: _StoredSession) -> None:
 
 
 def _info(session: _StoredSession) -> SessionInfo:
-    """The list entry of a session."""
+    """Returns the list entry of a session."""
     tally = SessionTally("")
     tally.take_header(session.header)
     for record in session.records:
@@ -191,6 +191,7 @@ def _info(session: _StoredSession) -> SessionInfo:
 
 
 def _outputs_of(session_id: str) -> Path:
+    """Returns the folder for the outputs of a session, in that for temporary files."""
     # Other users can create folders there too, but they cannot predict a random name.
     import tempfile  # imported late: it imports random
 

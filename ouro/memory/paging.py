@@ -1,4 +1,6 @@
-"""TranscriptPager: loads the rest of a session, in the background or when the user scrolls there."""
+"""TranscriptPager: loads the rest of a session, in the background or when the user scrolls
+there.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from ouro.utils.log import log
 
 
 class TranscriptPager(msgspec.Struct, eq=False):
-    """Knows where the loaded part of a session begins, and which part a screen shows.
+    """Loads older messages of a session into its transcript, and knows which part of it a screen
+    shows.
 
     `notify` is called with a notice if the rest of a session cannot be read.
     """
@@ -28,6 +31,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
     again.
     """
     _offset: int = 0
+    """The offset where the loaded part of the session begins; 0: nothing precedes it."""
     _shown_from: int = 0
     """The number of the first shown message, which may no longer be in memory; 0: everything is
     shown.
@@ -43,21 +47,23 @@ class TranscriptPager(msgspec.Struct, eq=False):
 
     @property
     def has_earlier(self) -> bool:
+        """Whether older messages are not in memory, and can be loaded."""
         return self._offset > 0 and not self.transcript().is_whole
 
     @property
     def has_hidden(self) -> bool:
-        return self._shown_from != 0 and (
-            self.has_earlier or self._index_of_first_shown(self.transcript().shown_items()) > 0
-        )
+        """Whether there is something before the shown items, in memory or not."""
+        if self._shown_from == 0:
+            return False
+        return self.has_earlier or self._index_of_first_shown(self.transcript().shown_items()) > 0
 
     def set_offset(self, loaded: LoadedSession) -> None:
         """Record where the loaded part of a session begins."""
         self._offset, self.is_gapped = loaded.offset, loaded.is_gapped
 
     def shown(self) -> tuple[ShownItem, ...]:
-        """The items that a new screen shows: the end of the transcript, and what `show_more` added,
-        if in memory.
+        """Returns the items that a new screen shows: the end of the transcript, and what
+        `show_more` added as far as it is in memory.
         """
         transcript = self.transcript()
         items = transcript.shown_items()
@@ -66,13 +72,15 @@ class TranscriptPager(msgspec.Struct, eq=False):
             (item for item in shown_items if isinstance(item, MessageRecord)), None
         )
         if first_message is not None and not transcript.is_whole:
-            self._shown_from = (
-                first_message.number
-            )  # the former first message may no longer be in memory
+            # The message that was the first may not be in memory any more.
+            self._shown_from = first_message.number
         return tuple(shown_items)
 
     async def show_more(self, count: int) -> tuple[ShownItem, ...]:
-        """The items before the shown ones, with about `count` messages. Raises as `load_earlier`."""
+        """Returns the items before the shown ones, with about `count` messages, which are shown
+        from now on. They are loaded if needed. Empty if nothing is hidden. Raises as
+        `load_earlier`.
+        """
         await self.finish_loading()
         if not self._shown_from:
             return ()
@@ -91,7 +99,10 @@ class TranscriptPager(msgspec.Struct, eq=False):
         return tuple(items[begin:end])
 
     async def _load_hidden(self, count: int) -> Sequence[ShownItem]:
-        """All items, once `count` messages before the shown ones are loaded, if there are so many."""
+        """Load until `count` messages before the shown ones are in memory, or all; returns all
+        items of the transcript. The first one is not a tool result, which belongs to a call before
+        it.
+        """
         while True:
             items = self.transcript().shown_items()
             if not self.has_earlier:
@@ -103,14 +114,14 @@ class TranscriptPager(msgspec.Struct, eq=False):
             await self.load_earlier(count)
 
     async def load_earlier(self, count: int) -> tuple[MessageRecord, ...]:
-        """Load the `count` messages before those in memory; fewer at the start. Raises
-        SessionError.
+        """Load the `count` messages before those in memory, or fewer at the start of the session;
+        returns them. Raises SessionError.
         """
         await self.finish_loading()
         while self.has_earlier:
             offset = self._offset
             records, begin = await self.store.load_before(self.session_id, offset, count)
-            if self._offset == offset:  # unless another call has loaded it meanwhile
+            if self._offset == offset:  # otherwise another call has loaded them meanwhile
                 self._offset = begin
                 return self.transcript().prepend(records, is_whole=begin == 0)
         return ()
@@ -133,8 +144,8 @@ class TranscriptPager(msgspec.Struct, eq=False):
             self._offset = offset
 
     def hide_before(self, number: int) -> bool:
-        """Let the screen drop what precedes that message, if memory has dropped it too. Returns
-        whether it may.
+        """Note that the screen now begins with that message, if it may drop what it shows before
+        it. Returns whether it may: what is shown first is not in memory any more.
         """
         items = self.transcript().shown_items()
         is_in_memory = any(
@@ -146,7 +157,9 @@ class TranscriptPager(msgspec.Struct, eq=False):
         return True
 
     def show_loaded(self) -> None:
-        """Show what is loaded now. What is loaded later stays hidden until the user scrolls there."""
+        """Let the screen begin with the first loaded message that is not a tool result. What is
+        loaded later stays hidden until the user scrolls there.
+        """
         transcript = self.transcript()
         if transcript.is_whole or not transcript.entries:
             self._shown_from = 0
@@ -155,7 +168,9 @@ class TranscriptPager(msgspec.Struct, eq=False):
         self._shown_from = next(others, transcript.entries[0]).number
 
     def load_context(self, take: Callable[[LoadedSession], None], reach: Reach = "context") -> None:
-        """Start to read everything that is sent; `take` is called with the result."""
+        """Start to read the session as far as `reach` says, in the background; `take` is called
+        with the result.
+        """
         self._loading = asyncio.create_task(self._load(take, reach))
 
     async def finish_loading(self) -> None:
@@ -170,15 +185,15 @@ class TranscriptPager(msgspec.Struct, eq=False):
             self.notify(notice)
 
     def _index_of_first_shown(self, items: Sequence[ShownItem]) -> int:
-        """The index of the first shown item; 0 if its message is not in memory."""
+        """Returns the index of the first shown message in `items`; 0 if it is not among them."""
         for index, item in enumerate(items):
             if isinstance(item, MessageRecord) and item.number == self._shown_from:
                 return index
         return 0
 
     async def _load(self, take: Callable[[LoadedSession], None], reach: Reach) -> str:
-        """Read the session again, and give the result to `take`. Returns a notice if it cannot be
-        read; else an empty string.
+        """Read the session again, and call `take` with the result. Returns a notice if it cannot be
+        read; otherwise empty.
         """
         try:
             loaded = await self.store.load_session(self.session_id, read_only=True, reach=reach)

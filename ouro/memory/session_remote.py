@@ -1,4 +1,6 @@
-"""SessionRemote: the git branch over which sessions travel; each blob can be sealed with a key."""
+"""SessionRemote: the git branch over which sessions are synchronized; each blob can be sealed
+(encrypted) with a key.
+"""
 
 from __future__ import annotations
 
@@ -98,8 +100,8 @@ class _NewestState(msgspec.Struct, frozen=True):
 
 
 class SessionRemote:
-    """The branch with the sessions: a copy of it in `folder`, and its remote. `key_file` has the
-    key, if blobs are sealed. It blocks.
+    """The branch with the sessions: a copy of it in the repository `folder`, and the remote at
+    `address`. `key_file` has the key, if blobs are sealed. Everything blocks.
     """
 
     def __init__(
@@ -130,14 +132,17 @@ class SessionRemote:
         """What the last fetch found wrong with the remote as a whole."""
 
     def fetch(self, *, encrypt: bool, plain: bool = False) -> dict[str, str]:
-        """Fetch what is new; returns the blobs of the branch by path.
+        """Fetch what is new; returns the ids of the blobs of the branch by their paths, empty if
+        the remote has no such branch.
 
         Args:
-            encrypt: seal what is sent to an empty remote, with a new key if there is none.
-            plain: send it unsealed although this machine has a key.
+            encrypt: whether what is sent to an empty remote is sealed, with a new key if there is
+                none.
+            plain: whether it is sent unsealed although this machine has a key.
 
         Raises:
-            UsageError: the branch is sealed and the key is missing or wrong, or it is not sealed but should be.
+            UsageError: the branch is sealed and the key is missing or wrong, or it is not sealed
+                but should be.
             MemoryUnusable: the remote cannot be reached.
         """
         self.repository.drop_leftovers(older_than=_TRANSFER_TIMEOUT)
@@ -165,8 +170,8 @@ class SessionRemote:
         return files
 
     def _begin_branch(self, *, must_seal: bool) -> None:
-        """Begin without files, for a remote without the branch. If blobs must be sealed, the key is
-        read, or made.
+        """Begin without files, because the remote does not have the branch. If blobs must be
+        sealed, the key is read, or made if there is none.
         """
         self._key = b""
         if must_seal:
@@ -187,29 +192,38 @@ class SessionRemote:
         self.repository.write_record(_NEWEST_RECORD, newest.decode())
 
     def _load_newest(self) -> _NewestState:
-        """The newest state of this remote; an empty one if none is known."""
+        """Returns the newest state of this remote that was recorded; an empty one if none is known,
+        or it cannot be read.
+        """
         text = self.repository.read_record(_NEWEST_RECORD)
         try:
-            data = (
-                self.unseal(_NEWEST_RECORD, base64.b64decode(text)) if self._key else text.encode()
-            )
+            data = text.encode()
+            if self._key:
+                data = self.unseal(_NEWEST_RECORD, base64.b64decode(text))
             newest = decode_json(data, _NewestState)
         except (UsageError, ValueError, zlib.error):
             return _NewestState()
         return newest if newest.address == self._address else _NewestState()
 
     def _check_state(self) -> None:
-        """Compare the branch with the newest state that was seen, and with its sealed state."""
+        """Compare the branch with the newest state that was seen here, and with its own sealed
+        state; `notices` then says if the remote went back, or was changed by another program.
+        """
         newest = self._load_newest()
         self._state = self._read_state()
         went_back = self._state.generation < newest.generation or not self._has_commit(newest.tip)
         is_forged = bool(self._state.generation) and self._state.digest != _digest_of(self._files)
-        self.notices = tuple(
-            text for text, is_so in ((_WENT_BACK, went_back), (_FORGED, is_forged)) if is_so
-        )
+        notices = []
+        if went_back:
+            notices.append(_WENT_BACK)
+        if is_forged:
+            notices.append(_FORGED)
+        self.notices = tuple(notices)
 
     def _read_state(self) -> _BranchState:
-        """The sealed state of the branch; an empty one if there is none."""
+        """Returns the sealed state on the branch; an empty one if there is none, or it cannot be
+        read.
+        """
         blob = self._files.get(_STATE_FILE, "")
         if not self._key or not blob:
             return _BranchState()
@@ -221,15 +235,20 @@ class SessionRemote:
             return _BranchState()
 
     def _has_commit(self, commit: str) -> bool:
-        """Whether the branch contains a commit. True also if the commit is not here any more."""
+        """Whether the branch contains a commit. True if that cannot be known, because the commit is
+        not here any more.
+        """
         try:
             return self.repository.leads_to(commit, self.tip)
         except MemoryUnusable:
             return True
 
     def read(self, blobs: Mapping[str, str]) -> dict[str, bytes]:
-        """The decrypted content of each blob, by path. Raises UsageError if another program changed
-        one, SessionError if they are too large.
+        """Returns the decrypted content of each blob, by path; `blobs` has their ids by path.
+
+        Raises:
+            UsageError: another program changed one.
+            SessionError: they are too large.
         """
         self._require_small(blobs)
         contents = self.repository.objects(list(blobs.values()))
@@ -238,8 +257,9 @@ class SessionRemote:
         }
 
     def read_chunks(self, blobs: Mapping[str, str]) -> list[bytes | None]:
-        """The decrypted chunks; None for a chunk whose name does not fit it, or that cannot be
-        opened. Raises SessionError if they are too large.
+        """Returns the decrypted content of each chunk, in the order of `blobs`, their ids by path.
+        It is None for a chunk that another program changed or moved. Raises SessionError if they
+        are too large.
         """
         self._require_small(blobs)
         contents = self.repository.objects(list(blobs.values()))
@@ -247,7 +267,9 @@ class SessionRemote:
         return [self._open_chunk(path, data) for path, (_, data) in pairs]
 
     def _open_chunk(self, path: str, data: bytes) -> bytes | None:
-        """The content of a chunk; None if its name does not fit, or it cannot be decrypted."""
+        """Returns the decrypted content of a chunk; None if its name, which has the hash of `data`,
+        does not fit, or it cannot be decrypted.
+        """
         name = path.rpartition("/")[2]
         if chunk_name(int(name.partition("-")[0]), data) != name:
             return None
@@ -257,17 +279,20 @@ class SessionRemote:
             return None
 
     def _require_small(self, blobs: Mapping[str, str]) -> None:
-        """Raise SessionError if the blobs are too large together."""
+        """Raise SessionError if the blobs have more than `_MAX_READ_BYTES` together."""
         if sum(self.repository.sizes(list(blobs.values()))) > _MAX_READ_BYTES:
             raise SessionError(
                 f"A session of the remote has over {_MAX_READ_BYTES >> 20:,} MB: {next(iter(blobs))}."
             )
 
     def commit(self, changes: Mapping[str, bytes | None], message: str) -> str:
-        """Commit sealed blobs (None: remove one) on top of the tip; the branch here does not move
-        yet.
+        """Make a commit on top of the tip; returns its id. The branch here moves only when it is
+        pushed.
+
+        Args:
+            changes: the sealed content of files by their paths; None: the file is removed.
         """
-        if not self.tip:
+        if not self.tip:  # the first commit of the branch
             about = _Format(sealed=bool(self._key), check=self.seal(_FORMAT_FILE, _CHECK))
             changes = {**changes, _FORMAT_FILE: msgspec.json.encode(about)}
         files = {**self._files}
@@ -290,7 +315,10 @@ class SessionRemote:
         return done.stdout.decode().split()[0]
 
     def push(self, commit: str) -> LostPush | None:
-        """Push a commit; returns why it has to be tried again, after another fetch."""
+        """Push a commit. Returns None if it was pushed; otherwise why it lost against another push,
+        so that it has to be tried again after another fetch. Raises MemoryUnusable if the push
+        fails.
+        """
         target = ("--", self._address, f"{commit}:{BRANCH}")
         on_wait = wait_for_remote(self._address, self.progress)
         done = self.repository.run_remote(
@@ -309,8 +337,9 @@ class SessionRemote:
         return None
 
     def seal(self, path: str, data: bytes) -> bytes:
-        """The bytes of a blob: as they are, or compressed and encrypted (AES-256-GCM, bound to its
-        place).
+        """Returns the bytes of a blob for the branch: `data` as it is without a key, otherwise
+        compressed and encrypted (AES-256-GCM). It is bound to its path: at another path it cannot
+        be opened.
         """
         if not self._key:
             return data
@@ -320,8 +349,8 @@ class SessionRemote:
         return nonce + AESGCM(self._key).encrypt(nonce, zlib.compress(data), _bound_path(path))
 
     def unseal(self, path: str, data: bytes) -> bytes:
-        """The content of a blob. Raises UsageError if it was sealed with another key, or for
-        another path.
+        """Returns the content of a blob from its bytes on the branch. Raises UsageError if it was
+        sealed with another key or for another path, or is too large.
         """
         if not self._key:
             return data
@@ -345,10 +374,14 @@ class SessionRemote:
         return content
 
     def _choose_key(self, found: Mapping[str, str], *, must_seal: bool) -> None:
-        """Use the key of this machine if the branch is sealed. Raises UsageError: the key is
-        missing or wrong, or the branch is not sealed although it must be.
+        """Read the format of the branch, and use the key of this machine if it is sealed. `found`
+        are its blobs by path.
+
+        Raises:
+            UsageError: the key is missing or wrong, the branch is not sealed although it must be,
+                or its format is not known.
         """
-        self._key = b""
+        self._key = b""  # the format itself is not sealed
         format_file = {path: blob for path, blob in found.items() if path == _FORMAT_FILE}
         try:
             about = decode_json(self.read(format_file).get(_FORMAT_FILE, b"{}"), _Format)
@@ -376,11 +409,11 @@ class SessionRemote:
                 "The sessions at the remote are encrypted, and the key is not here.", hint
             )
         self._key = self._read_key()
-        self.unseal(_FORMAT_FILE, about.check)
+        self.unseal(_FORMAT_FILE, about.check)  # raises UsageError for another key
         self.repository.write_record(_SEALED_RECORD, self._address)
 
     def _read_key(self) -> bytes:
-        """The key in the key file. Raises UsageError if it holds none."""
+        """Returns the key in the key file. Raises UsageError if it has none."""
         try:
             key = base64.urlsafe_b64decode(self._key_file.read_text().strip())
         except ValueError:
@@ -392,13 +425,14 @@ class SessionRemote:
         return key
 
     def _must_seal(self, *, encrypt: bool, plain: bool) -> bool:
-        """Whether nothing may be sent unsealed: this machine has a key, or had one. The address is
-        not compared, because a remote can be spelled in many ways (S24).
+        """Whether nothing may be sent unsealed: the user wants that, or this machine has a key, or
+        has ever used a sealed remote. Which one does not matter, because an address can be spelled
+        in many ways (S24). With `plain` only this address counts.
         """
-        sealed = self.repository.read_record(_SEALED_RECORD)
+        last_sealed = self.repository.read_record(_SEALED_RECORD)
         if plain:
-            return sealed == self._address
-        return encrypt or bool(sealed) or self._key_file.exists()
+            return last_sealed == self._address
+        return encrypt or bool(last_sealed) or self._key_file.exists()
 
     def _remote(self, *arguments: str, timeout: float = _TRANSFER_TIMEOUT) -> bytes:
         """Run git with the remote; returns its output. Raises MemoryUnusable if it fails."""
@@ -409,35 +443,43 @@ class SessionRemote:
         return done.stdout
 
     def _remote_error(self, output: bytes) -> MemoryUnusable:
-        """The error for what git printed about the remote."""
+        """Returns the error for what git printed about the remote."""
         return sync_error("Sessions", self._address, output)
 
 
 def sync_error(what: str, address: str, output: bytes) -> MemoryUnusable:
-    """The error for what git printed about a remote; `what`: what should be synchronized."""
+    """Returns the error for what git printed about a remote. `what` is what should be synchronized,
+    as the first word of the message.
+    """
     reason, hint = explain_remote_failure(address, output)
     where = without_password(address)
     return MemoryUnusable(f"{what} cannot be synchronized with {where}: {reason}.", hint)
 
 
 def last_remote(folder: Path) -> str:
-    """The remote that sessions were last synchronized with; empty if there is none."""
+    """Returns the address that sessions were last synchronized with; empty if there is none.
+    `folder` is the repository of `SessionRemote`.
+    """
     return GitRepository(folder).read_record(_REMOTE_RECORD)
 
 
 def chunk_name(number: int, data: bytes) -> str:
-    """`000001-0f3c…`: the position of a chunk in its session, and the hash of its content."""
+    """Returns the name of a chunk, such as `000001-0f3c…`: its number in the session, from 0, and
+    the beginning of the hash of its bytes.
+    """
     return f"{number:06d}-{hashlib.sha256(data).hexdigest()[:16]}"
 
 
 def _bound_path(path: str) -> bytes:
-    """The path that a blob is bound to, without the hash in a chunk's name, which is made from the
-    sealed bytes.
+    """Returns the path that a blob is bound to. Of a chunk it is without the hash in its name,
+    which is made from the sealed bytes.
     """
     return path.rpartition("-")[0].encode() if "/chunks/" in path else path.encode()
 
 
 def _digest_of(files: Mapping[str, str]) -> str:
-    """A digest of path -> blob, without the file of the state itself."""
+    """Returns a digest of all paths and blobs of a branch, without the file that has this
+    digest.
+    """
     lines = [f"{path}\0{blob}\n" for path, blob in sorted(files.items()) if path != _STATE_FILE]
     return hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()

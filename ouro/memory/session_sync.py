@@ -70,6 +70,7 @@ class SyncedSession(msgspec.Struct, frozen=True):
     """A session as it was after the last synchronization."""
 
     chunks: tuple[str, ...]
+    """The names of its chunks at the remote, in order."""
     mark: tuple[int, int]
     """Size and time of the file: while they are the same, the file is not read."""
     outputs: tuple[str, ...] = ()
@@ -107,6 +108,7 @@ class _LocalSession(msgspec.Struct, frozen=True):
     id: str
     folder: Path
     mark: tuple[int, int]
+    """Size and time of its file when it was looked at."""
     begin: int
     """The offset of its first record after the header."""
     parent: str = ""
@@ -114,8 +116,8 @@ class _LocalSession(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, folder: Path, parent: str = "") -> _LocalSession | None:
-        """The session in a folder; None for a copy made by hand, or a session of a newer version of
-        ouro.
+        """Returns the session in a folder. None if it cannot be synchronized: it has no readable
+        header, its id is not one that ouro makes, or a newer version of ouro wrote it.
         """
         try:
             mark = _read_mark(folder)
@@ -127,7 +129,7 @@ class _LocalSession(msgspec.Struct, frozen=True):
         return cls(header.id, folder, mark, first.offset + first.size, parent) if is_known else None
 
     def body(self) -> bytes:
-        """The records after the header, up to the last complete one."""
+        """Returns the bytes of the records after the header, up to the last whole one."""
         with open_private(self.folder, FILE_NAME, os.O_RDONLY) as descriptor:
             end, _tail = find_whole_end(descriptor)
             return read_range(descriptor, self.begin, end)
@@ -144,30 +146,34 @@ class _RemoteSession(msgspec.Struct):
 
     @property
     def names(self) -> tuple[str, ...]:
+        """The names of the chunks, in order."""
         return tuple(path.rpartition("/")[2] for path in sorted(self.chunks))
 
     @property
     def is_complete(self) -> bool:
-        """Whether each chunk from the first to the last is there once."""
+        """Whether each chunk from the first to the last is there exactly once."""
         numbers = [int(name.partition("-")[0]) for name in self.names]
         return numbers == list(range(len(numbers)))
 
     def has_lost(self, base: SyncedSession | None) -> bool:
-        """Whether something is missing that was at the remote after the last synchronization."""
+        """Whether something is missing that was at the remote after the last synchronization
+        (`base`); False if there was none.
+        """
         if base is None:
             return False
         has_records = bool(self.header) and set(base.chunks).issubset(self.names)
-        return not has_records or not self.outputs.keys() >= set(base.outputs)
+        has_outputs = self.outputs.keys() >= set(base.outputs)
+        return not has_records or not has_outputs
 
 
 class _Outgoing(msgspec.Struct, frozen=True):
-    """What is new in a session here: changes of the branch (None: remove), and the state after they
-    are pushed.
-    """
+    """What is sent of a session."""
 
     session: _LocalSession
     changes: dict[str, bytes | None]
+    """The new content of files on the branch, by their paths; None: the file is removed."""
     state: SyncedSession
+    """The state to save when they are pushed."""
 
 
 class SessionSync:
@@ -195,8 +201,12 @@ class SessionSync:
         self._bytes = 0
 
     def run(self, *, encrypt: bool, plain: bool = False) -> SessionSyncReport:
-        """Fetch, merge and push; the arguments are those of `SessionRemote.fetch`. Raises as it,
-        and SessionError: the remote stays locked, or other machines keep pushing.
+        """Fetch, merge and push; returns what was done. If another machine pushes meanwhile, all is
+        done again. The arguments are those of `SessionRemote.fetch`.
+
+        Raises:
+            UsageError, MemoryUnusable: as `SessionRemote.fetch`.
+            SessionError: the remote stays locked, or other machines keep pushing.
         """
         with lock_for_sync(self._remote.repository, self._progress):
             last_lost = OTHERS_PUSH
@@ -212,7 +222,7 @@ class SessionSync:
         raise SessionError(f"Not all sessions are sent: {last_lost.reason}.", last_lost.hint)
 
     def _report(self) -> SessionSyncReport:
-        """What this synchronization did."""
+        """Returns what this synchronization did."""
         return SessionSyncReport(
             sent=tuple(self._sent),
             received=tuple(self._received),
@@ -225,7 +235,9 @@ class SessionSync:
         )
 
     def _merge_all(self, theirs: dict[str, _RemoteSession]) -> Iterator[_Outgoing]:
-        """Take what is new at the remote into the sessions here; yields what is new here."""
+        """Change the sessions here by what is new at the remote, and yield what is to be sent.
+        `theirs` are the sessions at the remote, by id.
+        """
         here = self._here = self._list_local()
         self._damaged.clear()
         self._create_missing(theirs)
@@ -233,24 +245,29 @@ class SessionSync:
         for session_id, local in sessions_before.items():
             remote_session = theirs.get(session_id, _RemoteSession(session_id))
             yield from self._merge_session(local, remote_session)
-        for session_id in here.keys() - sessions_before.keys():
+        for session_id in here.keys() - sessions_before.keys():  # forks
             yield self._make_outgoing(
                 here[session_id], _RemoteSession(session_id), here[session_id].body()
             )
 
     def _create_missing(self, theirs: dict[str, _RemoteSession]) -> None:
-        """Create the sessions of the remote that were never here; subagents after their sessions."""
+        """Create the sessions of the remote that were never here. One that was here and is not any
+        more was deleted by the user.
+        """
         here = self._here
         missing = theirs.keys() - here.keys() - self._state.sessions.keys()
         new = [theirs[name] for name in sorted(missing) if theirs[name].header]
-        for other in sorted(new, key=lambda session: bool(session.parent)):
-            if not other.parent or other.parent in here:
-                root = here[other.parent].folder / SUBAGENTS if other.parent else self._root
+        subagents_last = sorted(new, key=lambda session: bool(session.parent))
+        for other in subagents_last:
+            if not other.parent:
+                self._try(other, partial(self._create, other, self._root))
+            elif other.parent in here:
+                root = here[other.parent].folder / SUBAGENTS
                 self._try(other, partial(self._create, other, root))
 
     def _merge_session(self, local: _LocalSession, other: _RemoteSession) -> Iterator[_Outgoing]:
-        """Yield what to send of a session, also what the remote has lost; take what was added
-        there.
+        """Yield what is to be sent of a session, also what the remote has lost; or take what was
+        added there. `other` is the session at the remote, empty if it is not there.
         """
         base = self._state.sessions.get(local.id)
         is_changed_here = base is None or base.mark != local.mark
@@ -261,7 +278,7 @@ class SessionSync:
             outgoing = [self._make_outgoing(local, other, local.body())]
         elif is_changed_here or is_changed_there:
             outgoing = self._merge_changed(local, other, is_changed_there=is_changed_there)
-        elif has_lost:  # only outputs
+        elif has_lost:  # its records are there, so only outputs are missing
             outgoing = [self._make_outgoing(local, other, b"", sent=0)]
         for item in outgoing:
             if has_lost:
@@ -271,8 +288,8 @@ class SessionSync:
     def _merge_changed(
         self, local: _LocalSession, other: _RemoteSession, *, is_changed_there: bool
     ) -> Iterator[_Outgoing]:
-        """Yield what to send of a session that changed, or take what was added at the remote. A
-        session that is open, unreadable or damaged there is left for the next synchronization.
+        """Yield what is to be sent of a session that changed, or change it here. A session that is
+        open here, or unreadable or damaged at the remote, is left for the next synchronization.
         """
         here = local.body()
         try:
@@ -298,9 +315,14 @@ class SessionSync:
     def _make_outgoing(
         self, local: _LocalSession, other: _RemoteSession, body: bytes, sent: int | None = None
     ) -> _Outgoing:
-        """What is sent of a session: the records after the first `sent` bytes of `body` as new
-        chunks, and the outputs that the remote does not have. With None it is the header and all
-        records, which replace the chunks there.
+        """Returns what is sent of a session: records as new chunks, and the outputs that the remote
+        does not have.
+
+        Args:
+            other: the session at the remote; empty if it is not there.
+            body: its records here.
+            sent: how many bytes of `body` the remote has already; None: the header and all records
+                are sent, and replace the chunks there.
         """
         parent = f"{local.parent}/{SUBAGENTS}/" if local.parent else ""
         prefix = f"s/{parent}{local.id}"
@@ -324,8 +346,8 @@ class SessionSync:
         return _Outgoing(local, changes, state)
 
     def _send(self, outgoing: Iterator[_Outgoing]) -> LostPush | None:
-        """Push what is new here in batches. Returns None if all was pushed, or why a push lost
-        against another one.
+        """Push what is to be sent, in batches of at least `BATCH` bytes. Returns None if all was
+        pushed; otherwise why a push lost against that of another machine.
         """
         batch: list[_Outgoing] = []
         size = 0
@@ -339,8 +361,8 @@ class SessionSync:
         return self._push(batch, size) if batch else None
 
     def _push(self, batch: Sequence[_Outgoing], size: int) -> LostPush | None:
-        """Commit and push a batch, and save the state. Returns None if it was pushed, or why the
-        push lost against another one.
+        """Commit and push a batch of `size` bytes, and save the state. Returns None if it was
+        pushed; otherwise why the push lost against that of another machine.
         """
         self._progress(f"sending {plural(len(batch), 'session')}, {byte_size(size)}")
         changes: dict[str, bytes | None] = {}
@@ -357,8 +379,8 @@ class SessionSync:
         return None
 
     def _try(self, session: _LocalSession | _RemoteSession, take: Callable[[], None]) -> None:
-        """Change a session here by the function `take`, and save that. A session that is open or
-        unreadable is skipped and reported.
+        """Change a session here by calling `take`, and save that it was received. If it is open, or
+        cannot be read or written, it is skipped and reported.
         """
         try:
             take()
@@ -370,12 +392,14 @@ class SessionSync:
             self._remote.repository.save_state(_STATE_NAME, self._state)
 
     def _skip(self, session: _LocalSession | _RemoteSession, error: Exception) -> None:
-        """Log why a session is left for the next synchronization, and report it."""
+        """Note that a session is left for the next synchronization, and log the error."""
         log.warning("sync of session %s: %s", session.id, error)
         self._skipped[session.id] = session.parent or session.id
 
     def _create(self, other: _RemoteSession, root: Path) -> None:
-        """Create a session of the remote here. Raises SessionError if records are missing there."""
+        """Create a session of the remote below `root`. Raises SessionError if records are missing
+        there.
+        """
         header, records = self._read_remote_header(other), self._read_remote_records(other)
         if records.is_damaged:
             raise SessionError("The records at the remote are incomplete.")
@@ -383,19 +407,20 @@ class SessionSync:
         self._record_as_synced(other, folder, other.parent)
 
     def _take(self, local: _LocalSession, other: _RemoteSession, body: bytes) -> None:
-        """Replace the records with those of the remote. The local ones are among them, or were
-        copied into a fork.
+        """Replace the records of a session here by `body`, those of the remote. The local ones must
+        be among them, or be copied into a fork. Raises SessionInUse if the session is open or has
+        just changed.
         """
+        # Read before the lock is taken, to be quick between the check and the write: a disk
+        # without locks does not keep a message from being saved there.
         outputs = self._remote.read(other.outputs)
-        # Read before: where a disk has no locks, a message may be saved between the check and the
-        # write.
         with closing(SessionLock(local.folder)):
             if _read_mark(local.folder) != local.mark:
                 raise SessionInUse(f"Session {local.id[:8]} has just changed.")
             with open_private(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
                 set_tail_aside(local.folder, descriptor)
                 header = read_range(descriptor, 0, local.begin)
-            # First: once the records are here, outputs are not fetched again.
+            # Before the records: once these are here, outputs are not fetched again.
             _write_outputs(local.folder, outputs)
             rewrite_file(local.folder, FILE_NAME, header + body)
         self._record_as_synced(other, local.folder, local.parent)
@@ -403,8 +428,8 @@ class SessionSync:
     def _fork(
         self, local: _LocalSession, other: _RemoteSession, body: bytes, theirs: bytes
     ) -> None:
-        """Keep the local session as a copy with another id; the session itself then becomes that of
-        the remote.
+        """Copy the local session, whose records are `body`, under a new id; then replace the
+        records of the session itself by `theirs`, those of the remote.
         """
         if _read_mark(local.folder) != local.mark:
             raise SessionInUse(f"Session {local.id[:8]} has just changed.")
@@ -422,36 +447,34 @@ class SessionSync:
     def _write_new(
         self, root: Path, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]
     ) -> Path:
-        """Write a new session below `root`; returns its folder."""
+        """Write a new session below `root`, with the records `body`; returns its folder."""
         with SessionFolders(root).making(header) as (folder, final):
             rewrite_file(folder, FILE_NAME, encode_record(header_data(header)) + body)
             _write_outputs(folder, outputs)
         return final
 
     def _record_as_synced(self, other: _RemoteSession, folder: Path, parent: str) -> None:
-        """Record that a session in `folder` is now as at the remote."""
+        """Note that the session in `folder` has now the same records as at the remote."""
         local = self._here[other.id] = _read_session_here(folder, parent)
         synced = SyncedSession(other.names, local.mark, tuple(other.outputs))
         self._state.sessions[other.id] = synced
 
     def _read_remote_records(self, other: _RemoteSession) -> RemoteRecords:
-        """The records of a session at the remote, with a flag if they are damaged. Raises
-        SessionError if they are too large.
+        """Returns the records of a session at the remote as far as they can be read, and whether
+        they are damaged. Raises SessionError if they are too large.
         """
-        opened_chunks = self._remote.read_chunks(
-            {path: other.chunks[path] for path in sorted(other.chunks)}
-        )
+        chunks_in_order = {path: other.chunks[path] for path in sorted(other.chunks)}
+        opened_chunks = self._remote.read_chunks(chunks_in_order)  # None: it cannot be opened
         chunks = tuple(chunk for chunk in opened_chunks if chunk is not None)
-        is_damaged = (
-            len(set(opened_chunks)) < len(opened_chunks)
-            or None in opened_chunks
-            or not other.is_complete
-        )
+        has_repeated = len(set(opened_chunks)) < len(opened_chunks)
+        is_damaged = has_repeated or None in opened_chunks or not other.is_complete
         ends_in_a_record = bool(chunks) and not chunks[-1].endswith(END[1:])
         return RemoteRecords(chunks, is_damaged or ends_in_a_record)
 
     def _list_local(self) -> dict[str, _LocalSession]:
-        """The sessions here and their subagents, by id."""
+        """Returns the sessions here that can be synchronized, and those of their subagents, by
+        id.
+        """
         sessions: dict[str, _LocalSession] = {}
         for name in sorted(folder_names(self._root)):
             session = _LocalSession.read(self._root / name)
@@ -465,15 +488,14 @@ class SessionSync:
         return sessions
 
     def _read_remote_header(self, other: _RemoteSession) -> SessionHeader:
-        """The header for this machine: with the folder of the same repository here, else with the
-        original folder.
+        """Returns the header of a session at the remote, for this machine. Its folder is the one in
+        a repository here with the same address; without such a repository it is that of the other
+        machine. Raises BadRecordError if it is not the header of this session.
         """
         [data] = self._remote.read(other.header).values()
         fields = dictionary(json.loads(data))
-        address, folder_in_repository = (
-            str(fields.pop("repository", "")),
-            str(fields.pop("inside", ".")),
-        )
+        address = str(fields.pop("repository", ""))
+        folder_in_repository = str(fields.pop("inside", "."))
         header = header_from(fields)
         if header.id != other.id:
             raise BadRecordError("its header has another id")
@@ -488,7 +510,9 @@ class SessionSync:
 
 
 def _portable_header(local: _LocalSession) -> bytes:
-    """The header of a session as JSON, with its repository, whose folder differs on each machine."""
+    """Returns the header of a session as JSON, with the address of its repository and its folder in
+    that, because the path of the repository is another one on each machine.
+    """
     header = read_header(local.folder)
     root = find_root(text_path(header.project))
     repository_fields = {
@@ -500,42 +524,50 @@ def _portable_header(local: _LocalSession) -> bytes:
 
 
 def _group_by_session(tree: Mapping[str, str]) -> dict[str, _RemoteSession]:
-    """The sessions on the branch, by id; paths of another form are ignored."""
+    """Returns the sessions on the branch, by id; `tree` has its blobs by their paths. Paths of
+    another form are ignored, and so are those of a session with the same id in another place.
+    """
     sessions: dict[str, _RemoteSession] = {}
     for path, blob in sorted(tree.items()):
-        if match := _PATH_ON_BRANCH.fullmatch(path):
-            theirs = sessions.setdefault(
-                match["id"], _RemoteSession(match["id"], match["parent"] or "")
-            )
-            kinds = {"header": theirs.header, "chunks": theirs.chunks, OUTPUTS: theirs.outputs}
-            if theirs.parent == (match["parent"] or ""):
-                kinds[match["kind"].partition("/")[0]][path] = blob
+        match = _PATH_ON_BRANCH.fullmatch(path)
+        if match is None:
+            continue
+        session_id, parent = match["id"], match["parent"] or ""
+        theirs = sessions.setdefault(session_id, _RemoteSession(session_id, parent))
+        files_by_kind = {"header": theirs.header, "chunks": theirs.chunks, OUTPUTS: theirs.outputs}
+        if theirs.parent == parent:
+            kind = match["kind"].partition("/")[0]
+            files_by_kind[kind][path] = blob
     return sessions
 
 
 def _write_outputs(folder: Path, outputs: Mapping[str, bytes]) -> None:
-    """Write the outputs of a session, named by path, unless they exist."""
+    """Write the outputs of a session into its folder, unless they exist. The last part of each path
+    is the name of the file.
+    """
     for path, data in outputs.items():
         write_output(folder, f"{OUTPUTS}/{path.rpartition('/')[2]}", data)
 
 
 def _read_session_here(folder: Path, parent: str) -> _LocalSession:
-    """A session that was just written. Raises SessionError if it cannot be read."""
+    """Returns the session in a folder that was just written. Raises SessionError if it cannot be
+    read.
+    """
     if session := _LocalSession.read(folder, parent):
         return session
     raise SessionError("What was received cannot be read.")
 
 
 def _read_mark(folder: Path) -> tuple[int, int]:
-    """The size and the time of a session file."""
+    """Returns the size and the time of a session file, by which a change is noticed."""
     status = (folder / FILE_NAME).stat()
     return status.st_size, status.st_mtime_ns
 
 
 @cache
 def _find_address(root: Path) -> str:
-    """The address of a repository, the same for ssh and https, without a password; empty if it has
-    none.
+    """Returns the address of the remote `origin` of a repository, in a form that is the same for
+    ssh and https and has no password; empty if it has none.
     """
     try:
         address = Git(root, _GIT_TIMEOUT).ask("config", "--get", "remote.origin.url").strip()
@@ -553,8 +585,8 @@ def sync_sessions(
     encrypt: bool,
     plain: bool = False,
 ) -> SessionSyncReport:
-    """Synchronize the sessions of this home with a remote; the arguments are those of
-    `SessionSync.run`.
+    """Synchronize the sessions of this home with the remote at an address; returns what was done.
+    The other arguments are those of `SessionSync` and `SessionSync.run`.
     """
     home = get_home()
     remote = SessionRemote(home / "sessions.git", home / "sessions.key", address, progress)

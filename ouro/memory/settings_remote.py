@@ -1,4 +1,6 @@
-"""SettingsRemote: the git branch over which settings travel between the machines of a user."""
+"""SettingsRemote: the git branch over which the settings of a user are synchronized between
+machines.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,14 @@ _MAX_FETCH_BYTES = 4 << 20
 
 
 class SettingsState(msgspec.Struct):
-    """What both sides had after the last exchange, by the name of the setting."""
+    """What is known of the exchanges before."""
 
     base: dict[str, str] = {}
+    """The values that both sides had after the last exchange, by the name of the setting."""
     kept: dict[str, str | None] = {}
-    """Own values that the user kept against a received one: they are not sent."""
+    """The values here that the user kept against a received one, by name: they are not sent. None:
+    the setting had no value.
+    """
 
 
 class SettingsExchange(msgspec.Struct, frozen=True):
@@ -63,7 +68,11 @@ class SettingsRemote:
         self._progress = progress
 
     def exchange(self, settings_here: Mapping[str, str]) -> SettingsExchange:
-        """Send what changed here, and return what changed there.
+        """Send the settings that changed here; returns those that changed at the remote, and what
+        was sent. A setting that changed on both sides is received, and not sent.
+
+        Args:
+            settings_here: the values of all settings that are synchronized, by name.
 
         Raises:
             MemoryUnusable: the remote cannot be reached, or its file cannot be read.
@@ -88,8 +97,12 @@ class SettingsRemote:
         raise SessionError(f"The settings are not sent: {lost_push.reason}.", lost_push.hint)
 
     def answer(self, name: str, received: str, kept: str | None, *, used: bool) -> None:
-        """Record the user's answer about a received setting: it is not asked again, and an own
-        value that was kept is not sent against it.
+        """Record the user's answer about a received setting, so that it is not asked again.
+
+        Args:
+            received: the value at the remote.
+            kept: the value here; None if the setting had none.
+            used: whether the user took the received value. If not, `kept` is not sent against it.
         """
         state = self._repository.load_state(_STATE_NAME, SettingsState)
         state.base[name] = received
@@ -99,7 +112,12 @@ class SettingsRemote:
         self._repository.save_state(_STATE_NAME, state)
 
     def _fetch(self) -> tuple[str, dict[str, str]]:
-        """The commit of the branch (empty: none), and its settings."""
+        """Fetch the branch; returns its commit and its settings. The commit is empty if the remote
+        does not have the branch.
+
+        Raises:
+            MemoryUnusable: the remote cannot be reached, or its file cannot be read.
+        """
         ls_remote = self._run_remote("ls-remote", "--", self._address, BRANCH)
         if not ls_remote.strip():
             return "", {}
@@ -119,7 +137,9 @@ class SettingsRemote:
             raise MemoryUnusable(f"{_FILE} of the remote cannot be read: {error}.") from error
 
     def _push(self, tip: str, settings: Mapping[str, str]) -> LostPush | None:
-        """Commit and push. Returns None if it was pushed, or why the push lost against another one."""
+        """Commit the settings on top of the commit `tip` (empty: none) and push. Returns None if it
+        was pushed; otherwise why the push lost against that of another machine.
+        """
         data = msgspec.json.format(msgspec.json.encode(dict(sorted(settings.items()))), indent=2)
         ref = "refs/heads/sending"
         parents = [tip] if tip else []
@@ -139,7 +159,9 @@ class SettingsRemote:
         return None
 
     def _run_remote(self, *arguments: str, max_bytes: int = 0) -> bytes:
-        """Run git with the remote; returns its output. Raises MemoryUnusable if it fails."""
+        """Run git with the remote; returns its output. Raises MemoryUnusable if it fails. At most
+        `max_bytes` are received (0: without a limit).
+        """
         on_wait = wait_for_remote(self._address, self._progress)
         done = self._repository.run_remote(*arguments, max_bytes=max_bytes, on_wait=on_wait)
         if done.returncode:
@@ -147,29 +169,30 @@ class SettingsRemote:
         return done.stdout
 
     def _remote_error(self, output: bytes) -> MemoryUnusable:
-        """The error for what git printed about the remote."""
+        """Returns the error for what git printed about the remote."""
         return sync_error("Settings", self._address, output)
 
 
 def compare_settings(
     settings_here: Mapping[str, str], settings_there: Mapping[str, str], state: SettingsState
 ) -> tuple[dict[str, str], set[str]]:
-    """The values that changed at the remote, and the names of those that changed only here."""
+    """Returns the values that changed at the remote, by name; and the names of those that changed
+    only here and are to be sent.
+
+    A value that the user kept against a received one is not sent. A value that was removed at the
+    remote is neither received nor sent.
+    """
     received: dict[str, str] = {}
     sent: set[str] = set()
     for name in {*settings_here, *settings_there, *state.base}:
-        value_here, value_there, value_before = (
-            settings_here.get(name),
-            settings_there.get(name),
-            state.base.get(name),
-        )
+        value_here, value_there = settings_here.get(name), settings_there.get(name)
+        value_before = state.base.get(name)
         if value_here == value_there:
             continue
+        was_kept = name in state.kept and state.kept[name] == value_here
         if value_there is not None and value_there != value_before:
             received[name] = value_there
-        elif value_there == value_before and not (
-            name in state.kept and state.kept[name] == value_here
-        ):
+        elif value_there == value_before and not was_kept:
             sent.add(name)
     return received, sent
 
@@ -177,11 +200,15 @@ def compare_settings(
 def _merge_settings(
     settings_here: Mapping[str, str], settings_there: Mapping[str, str], sent: set[str]
 ) -> dict[str, str]:
-    """The settings of the remote with those that are sent."""
+    """Returns the settings that the remote has after the settings with the names `sent` were sent.
+    One that has no value here is removed.
+    """
     unchanged = {name: value for name, value in settings_there.items() if name not in sent}
     return unchanged | {name: settings_here[name] for name in sent if name in settings_here}
 
 
 def last_settings_remote(folder: Path) -> str:
-    """The remote that settings were last synchronized with; empty if there is none."""
+    """Returns the address that settings were last synchronized with; empty if there is none.
+    `folder` is the repository of `SettingsRemote`.
+    """
     return GitRepository(folder).read_record(_REMOTE_RECORD)

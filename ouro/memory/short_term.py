@@ -1,5 +1,5 @@
-"""Short-term memory, the messages that are sent to a model: valid for every provider, and
-shortened if they do not fit.
+"""Makes the messages that are sent to a model: in a form that every provider accepts, with a
+summary instead of older ones, and without dropped outputs.
 """
 
 from __future__ import annotations
@@ -44,10 +44,11 @@ DROPPED_MESSAGE = Message(
 def replace_by_summary(
     kept: Sequence[Message], summary: str, following: Sequence[Message]
 ) -> list[Message]:
-    """The messages after a compaction: kept messages verbatim, the summary of the rest, and newer
-    messages.
+    """Returns what is sent after a compaction: the texts and images of the kept messages, a message
+    with the summary, and the messages that follow.
 
-    A compaction without a summary covers no messages; it only dropped outputs.
+    Without a summary these are only the following messages, because the compaction only dropped
+    outputs.
     """
     if not summary:
         return list(following)
@@ -58,10 +59,12 @@ def replace_by_summary(
 
 
 def strip_message(message: Message) -> Message:
-    """A message as it is kept verbatim: its text and images.
+    """Returns a message as it is sent when a compaction keeps it: only its text and images, as a
+    message of the user.
 
-    Context that ouro added is out of date, and tool calls are left out because their results are
-    gone. Text of the assistant is quoted, because a conversation cannot begin with the assistant.
+    Context that ouro added is left out because it is out of date, and tool calls because their
+    results are gone. Text of the assistant is quoted, because a conversation cannot begin with the
+    assistant.
     """
     if message.role != "assistant":
         return Message(
@@ -71,31 +74,29 @@ def strip_message(message: Message) -> Message:
 
 
 def answer_open_calls(messages: Sequence[Message]) -> list[Message]:
-    """`messages` with a result after each tool call that has none. An answer that was cut keeps its
-    open calls.
+    """Returns the messages with a result for each tool call that has none, which says that it was
+    interrupted. The calls of an answer that was cut get none.
     """
     answered_messages: list[Message] = []
     for message, following in _group_by_answer(messages):
         answered_messages.append(message)
         replies_after = chain.from_iterable(later.parts_of(ToolReply) for later in following)
         answered_ids = {reply.call_id for reply in replies_after}
-        missing = [
-            call for call in message.tool_calls if call.id not in answered_ids and not message.cut
-        ]
-        replies = list(takewhile(lambda later: later.role == "tool", following))
-        answered_messages += replies
-        if missing:
-            answered_messages.append(tool(*map(_interrupted_reply, missing)))
-        answered_messages += following[len(replies) :]
+        open_calls = [call for call in message.tool_calls if call.id not in answered_ids]
+        tool_messages = list(takewhile(lambda later: later.role == "tool", following))
+        answered_messages += tool_messages
+        if open_calls and not message.cut:
+            answered_messages.append(tool(*map(_interrupted_reply, open_calls)))
+        answered_messages += following[len(tool_messages) :]
     return answered_messages
 
 
 def make_sendable(messages: Sequence[Message]) -> list[Message]:
-    """Messages as providers accept them: each tool call followed by one result, in order, and no
-    other result.
+    """Returns messages as providers accept them: after the calls of a message comes one message
+    with their results, in the same order, and no other result.
 
-    An incomplete message keeps its text, but not its tool calls; if it was retried successfully, it
-    is left out. Repeated ids are made unique.
+    An answer that was cut keeps its text, but not its tool calls; if it was retried, it is left
+    out. Repeated ids of calls are made unique.
     """
     sent: list[Message] = []
     _append_sendable(sent, set(), messages)
@@ -103,32 +104,37 @@ def make_sendable(messages: Sequence[Message]) -> list[Message]:
 
 
 class SendableMessages:
-    """`make_sendable` for a growing list: messages up to the last answer of the last call are not
-    converted again.
+    """Does what `make_sendable` does, for a list that grows from call to call. Messages before the
+    last answer of the assistant are not converted again.
     """
 
     def __init__(self) -> None:
         self._known: list[Message] = []
-        """The messages up to a complete answer, which is the last one: later messages do not change
-        them.
+        """The messages of the last call up to its last complete answer, which is included: what
+        comes after it does not change how those before it are sent.
         """
         self._sent: list[Message] = []
-        """The converted messages, without the answer."""
+        """The converted messages before that answer."""
         self._used: set[str] = set()
+        """The ids of the calls in these."""
 
     def __call__(self, messages: Sequence[Message]) -> list[Message]:
-        begin = max(0, len(self._known) - 1)
+        """Returns the same as `make_sendable`."""
+        begin = max(0, len(self._known) - 1)  # the position of the last known answer
         if len(messages) <= begin or any(map(is_not, self._known, messages)):
+            # Not the same messages as before: all are converted again.
             begin, self._sent, self._used = 0, [], set()
-        # A cut answer may be retried, and is then left out.
-        last = None
+        last_answer = None  # not a cut one, which may be retried and is then left out
         for index in range(begin, len(messages)):
             if messages[index].role == "assistant" and not messages[index].cut:
-                last = index
-        if last is not None:
-            _append_sendable(self._sent, self._used, messages[begin:last], followed_by_reply=True)
-            begin = last
-        self._known = list(messages[: begin + 1]) if last is not None else []
+                last_answer = index
+        if last_answer is None:
+            self._known = []
+        else:
+            new_messages = messages[begin:last_answer]
+            _append_sendable(self._sent, self._used, new_messages, followed_by_reply=True)
+            begin = last_answer
+            self._known = list(messages[: begin + 1])
         sent = list(self._sent)
         _append_sendable(sent, set(self._used), messages[begin:])
         return sent
@@ -141,12 +147,11 @@ def _append_sendable(
     *,
     followed_by_reply: bool = False,
 ) -> None:
-    """Append messages in the form in which they can be sent to `sent`; `used_ids` gets the ids of their
-    calls. `followed_by_reply`: an assistant message comes next.
+    """Append messages to `sent`, in the form that providers accept, and the ids of their calls to
+    `used_ids`. `followed_by_reply` is whether an answer of the assistant comes after them.
     """
-    for message, following in _group_by_answer(
-        _without_retried_answers(messages, followed_by_reply=followed_by_reply)
-    ):
+    remaining = _without_retried_answers(messages, followed_by_reply=followed_by_reply)
+    for message, following in _group_by_answer(remaining):
         if message.role == "assistant":
             sent.extend(_sendable_exchange(message, following, used_ids))
         elif message.role != "tool":
@@ -157,8 +162,9 @@ def _append_sendable(
 def _without_retried_answers(
     messages: Sequence[Message], *, followed_by_reply: bool
 ) -> list[Message]:
-    """The messages without each cut answer that was retried: another answer follows it.
-    `followed_by_reply`: one follows the last message.
+    """Returns the messages without the cut answers that were retried: another answer of the
+    assistant follows, with no message but tool results between. `followed_by_reply` is whether one
+    follows the last message.
     """
     remaining: list[Message] = []
     next_role = "assistant" if followed_by_reply else ""
@@ -171,8 +177,8 @@ def _without_retried_answers(
 
 
 def outputs_to_drop(messages: Sequence[Message], target: int) -> list[str]:
-    """The calls whose outputs must be dropped so that `messages` have about `target` tokens, oldest
-    first.
+    """Returns the ids of the calls, oldest first, whose outputs must be dropped so that the
+    messages have about `target` tokens. The oldest outputs are dropped; short ones stay.
     """
     tokens_left = estimate_messages(messages)
     dropped: list[str] = []
@@ -180,15 +186,17 @@ def outputs_to_drop(messages: Sequence[Message], target: int) -> list[str]:
         if tokens_left <= target:
             break
         if len(reply.text) > _MIN_DROPPED or reply.images:
-            tokens_left -= estimate_messages([tool(reply)]) - estimate_messages(
-                [tool(_placeholder(reply))]
-            )
+            tokens_before = estimate_messages([tool(reply)])
+            tokens_after = estimate_messages([tool(_placeholder(reply))])
+            tokens_left -= tokens_before - tokens_after
             dropped.append(reply.call_id)
     return dropped
 
 
 def remove_outputs(messages: Sequence[Message], dropped: Set[str]) -> list[Message]:
-    """`messages` with a note instead of each dropped output."""
+    """Returns the messages with a note instead of each dropped output; `dropped` has the ids of the
+    calls.
+    """
 
     def short(part: Part) -> Part:
         if isinstance(part, ToolReply) and part.call_id in dropped:
@@ -205,12 +213,13 @@ def remove_outputs(messages: Sequence[Message], dropped: Set[str]) -> list[Messa
 
 
 def remove_notes(message: Message, notes: Set[str]) -> Message:
-    """`message` without the texts of these recalled notes. Their marks stay, so that they are not
-    sent again.
+    """Returns the message without the texts of the recalled notes with these ids. The marks around
+    them stay, so that they are not sent again.
     """
     if not notes:
         return message
     ids = "|".join(map(re.escape, notes))
+    # A line `- [id] text`, and the lines after it that begin alike and are not another note.
     lines = re.compile(rf"^(\W+)\[(?:{ids})\] .*\n(?:\1(?!\[mem_).*\n)*", re.MULTILINE)
 
     def short(part: Part) -> Part:
@@ -220,8 +229,8 @@ def remove_notes(message: Message, notes: Set[str]) -> Message:
 
 
 def _group_by_answer(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Message]]]:
-    """Yield each assistant message with the messages before the next one; earlier messages come
-    alone.
+    """Yield each assistant message with the messages after it, up to the next one. The messages
+    before the first are yielded alone, each with an empty list.
     """
     starts = [index for index, message in enumerate(messages) if message.role == "assistant"]
     yield from ((message, []) for message in messages[: starts[0] if starts else None])
@@ -230,15 +239,19 @@ def _group_by_answer(messages: Sequence[Message]) -> Iterator[tuple[Message, lis
 
 
 def _interrupted_reply(call: ToolCall) -> ToolReply:
-    """The result of a call whose result was never saved."""
+    """Returns the result that is sent for a call whose own result was never saved."""
     return ToolReply(call.id, call.name, INTERRUPTED, failed=True)
 
 
 def _sendable_exchange(
     message: Message, following: Sequence[Message], used: set[str]
 ) -> Iterator[Message]:
-    """Yield an assistant message as it may be sent, and one message with the results of its calls.
-    Adds their ids to `used`.
+    """Yield an assistant message as providers accept it, and a message with the results of its
+    calls; neither if it would be empty. Of repeated ids in one message only the first call counts.
+
+    Args:
+        following: the messages after it, among them the results.
+        used: the ids of earlier calls; those of this message are added.
     """
     replies: dict[str, ToolReply] = {}
     for reply in chain.from_iterable(later.parts_of(ToolReply) for later in following):
@@ -266,14 +279,14 @@ def _sendable_exchange(
 
 
 def _unused_name(call_id: str, used: Set[str]) -> str:
-    """The id of a call, with a number if an earlier call has it."""
+    """Returns the id of a call, with a number after it if it is among the `used` ones."""
     candidates = chain([call_id], (f"{call_id}_{number}" for number in count(2)))
     return next(name for name in candidates if name not in used)
 
 
 def _is_refused(part: Part, message: Message) -> bool:
-    """Whether providers refuse a part: blank text, or thinking that was cut and therefore has no
-    signature.
+    """Whether providers refuse a part of a message: blank text, or thinking without a signature in
+    a message that was cut.
     """
     if isinstance(part, Text):
         return not part.text.strip()
@@ -281,7 +294,7 @@ def _is_refused(part: Part, message: Message) -> bool:
 
 
 def _placeholder(reply: ToolReply) -> ToolReply:
-    """A tool result with a note instead of its output."""
+    """Returns a tool result with a note instead of its output and images."""
     pictures = f", {plural(len(reply.images), 'picture')}" if reply.images else ""
     note = f"[output dropped to save room: {reply.name}, {len(reply.text):,} characters{pictures}]"
     return replace(reply, text=note, images=())

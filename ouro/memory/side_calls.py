@@ -1,4 +1,6 @@
-"""Background work of a session: its channel to the user, and model calls whose cost is recorded."""
+"""What background work of a session uses: a channel to the user, and model calls whose cost is
+recorded in the session.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,8 @@ def ask_in_background(
     purpose: str,
     busy: asyncio.Lock | None = None,
 ) -> AskModel:
-    """A function that asks the models of a role, while it holds `busy`, and records the cost in the
-    session.
+    """Returns a function that asks the models of a role, and records the cost in the session under
+    `purpose`. While it asks it holds the lock `busy`, if there is one.
     """
 
     async def ask(messages: list[Message], schema: Mapping[str, Any] | None = None) -> str:
@@ -64,10 +66,16 @@ async def ask_and_record(
     schema: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> str:
-    """The text of a model's answer, in a JSON schema where the server can do that; its cost is
+    """Ask the first of the models that answers; returns the text of the answer. Its cost is
     recorded in the session.
 
-    Options are those of `ModelCall`. Raises ModelError if no model answered.
+    Args:
+        purpose: what the call is for, as in `CostRecord`.
+        schema: the JSON schema of the answer, where the server can do that; None: any text.
+        options: those of `ModelCall`.
+
+    Raises:
+        ModelError: no model answered.
     """
     if schema is not None:
         models = [constrain(model, schema) for model in models]

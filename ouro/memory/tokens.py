@@ -13,29 +13,31 @@ TOKENS_A_PICTURE = 1_500
 
 
 def estimate(text: str) -> int:
-    """The approximate tokens of a text."""
+    """Returns the approximate number of tokens of a text."""
     return int(len(text) / CHARACTERS_A_TOKEN)
 
 
 def estimate_messages(messages: Iterable[Message]) -> int:
-    """The approximate tokens of messages."""
+    """Returns the approximate number of tokens of messages, images included."""
     parts = chain.from_iterable(message.parts for message in messages)
     return int(sum(map(_characters, parts)) / CHARACTERS_A_TOKEN)
 
 
 def reported_tokens(message: Message) -> int:
-    """The provider's token count of the request and this answer; 0 if unknown, or if it counts
-    something else.
+    """Returns the number of tokens that the provider reported for the request and this answer. 0 if
+    it reported none, the message is not an answer, or the request did not have the other messages.
     """
     usage = message.usage
-    if message.role != "assistant" or usage is None or not usage.input or _is_step(message):
+    if message.role != "assistant" or usage is None or not usage.input:
+        return 0
+    if _is_step(message):
         return 0
     return usage.input + usage.output
 
 
 def _is_step(message: Message) -> bool:
     """Whether a message is a step of a very small model. Each step is a request of its own, without
-    the others, so its token count says nothing about the session.
+    the other messages, so that its token count says nothing about the session.
     """
     if not message.tool_calls:
         return False
@@ -45,7 +47,9 @@ def _is_step(message: Message) -> bool:
 
 
 def _characters(part: Part) -> float:
-    """The characters of a part as it is sent; a picture counts as many as its tokens."""
+    """Returns the number of characters of a part as it is sent. A picture counts as the text that
+    has as many tokens.
+    """
     match part:
         case Text() | Context():
             return len(part.text)
