@@ -153,7 +153,8 @@ class MessageTree:
 
     def append(self, item: NumberedRecord) -> None:
         """Add an item after the last one of the current branch."""
-        self._nodes[item.number] = _Node(item, self.last_number or self._before_next)
+        number_before = self.last_number or self._before_next
+        self._nodes[item.number] = _Node(item, number_before)
         self._positions[item.number] = len(self.items)
         self.items.append(item)
         branch_before, self._current = self._current, None

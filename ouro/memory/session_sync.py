@@ -373,6 +373,7 @@ class SessionSync:
             return lost
         for item in batch:
             self._state.sessions[item.session.id] = item.state
+            # Subagents are reported as part of their session.
             self._sent[item.session.parent or item.session.id] = None
         self._bytes += size
         self._remote.repository.save_state(_STATE_NAME, self._state)

@@ -11,7 +11,7 @@ import pytest
 from fakes.files import git
 from fakes.knowledge import editor_of
 
-from ouro.memory.index.index import VERSION
+from ouro.memory.index.schema import VERSION
 from ouro.memory.long_term import remember_text
 
 NEWER = "written by a newer ouro (0.3)"

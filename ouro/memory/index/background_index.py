@@ -42,17 +42,19 @@ _PAUSE_SECONDS = 0.002
 
 
 class _StoppedError(Exception):
-    """Stops an update; the next one continues there."""
+    """Stops an update of the index; the next update continues where it stopped."""
 
 
 def _read_folder_times(folder: MemoryFolder) -> tuple[int, ...]:
-    """Times that change if a note is added, removed or replaced, or a core file changes."""
+    """Returns times of a memory folder that change if a note is added, removed or replaced, or a
+    core file changes.
+    """
     paths = (folder.path, folder.path / "archive", *(folder.path / name for name in folder.core))
     return tuple(_read_change_time(path) for path in paths)
 
 
 def _read_change_time(path: Path) -> int:
-    """When a file or folder was changed, in nanoseconds; 0 if there is none."""
+    """Returns when a file or folder was changed, in nanoseconds; 0 if there is none."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -91,21 +93,25 @@ class Lookup:
     async def find(
         self, query: str, k: int = 5, wanted: SearchFilter | None = None
     ) -> list[MemoryHit]:
-        """The `k` best hits, after an update from the files. Raises SearchUnavailable."""
+        """Update the index from the files, for at most PATIENCE_SECONDS; returns the `k` best hits,
+        as `Search.find` does. Raises SearchUnavailable.
+        """
         await asyncio.to_thread(lambda: self.update(self._sources(), PATIENCE_SECONDS))
         return await asyncio.to_thread(lambda: self.search().find(query, k, wanted))
 
     def mark_turn_done(self) -> None:
-        """Remember that a turn has ended: `close` then makes the vectors of its notes if the
-        background has not made them.
+        """Note that a turn has ended, so that `close` makes the vectors of notes that the
+        background has not made.
         """
         self._has_turns = True
 
     async def keep_up(self) -> None:
-        """Update the index and make missing vectors, a few at a time. For the background."""
+        """Update the index, and then make missing vectors, for the background. If an update runs
+        already, only let that one start again when it is done.
+        """
         self._is_update_requested = True
         if self._update_lock.locked():
-            return  # the running update includes it
+            return
         async with self._update_lock:
             while self._is_update_requested and not self._stopped.is_set():
                 self._is_update_requested = False
@@ -113,7 +119,7 @@ class Lookup:
                 await self._make_vectors()
 
     def search(self) -> Search:
-        """The search, made at the first call. Blocks: call it from a thread."""
+        """Returns the search, which is made at the first call. Blocks: call it from a thread."""
         from ouro.memory.index.index import Index
         from ouro.memory.index.search import Search
         from ouro.memory.index.vectors import Vectors
@@ -125,10 +131,18 @@ class Lookup:
         return self._search
 
     def update(self, sources: Sources, seconds: float = math.inf, pause: float = 0.0) -> bool:
-        """Index changed files for `seconds`, with pauses; returns whether all are indexed. Blocks."""
+        """Index the changed files of the sources; returns whether all are indexed. Blocks.
+
+        Args:
+            seconds: ends after about so long.
+            pause: seconds to wait before each file.
+        """
         deadline = time.monotonic() + seconds
 
         def stop_or_pause(_done: int, _all: int) -> None:
+            """Called before each file: raise _StoppedError if the update is to end, otherwise
+            wait.
+            """
             if self._stopped.is_set() or time.monotonic() > deadline:
                 raise _StoppedError
             time.sleep(pause)
@@ -145,9 +159,9 @@ class Lookup:
         return True
 
     def _update_changed_folders(self) -> None:
-        """Update the index. A folder of memory in which no file was added, removed or replaced
-        since the last update is left out; a file that is written in place there is found when the
-        next turn begins.
+        """Update the index from the sessions, and from the folders of memory that changed since the
+        last update. A note that is written in place does not change its folder: it is found when
+        the next turn begins.
         """
         sources = self._sources()
         changed = (
@@ -158,11 +172,14 @@ class Lookup:
         self.update(replace(sources, memories=tuple(changed)), pause=_PAUSE_SECONDS)
 
     def fill_few_notes(self, max_notes: int) -> None:
-        """Make the vectors of the notes that have none, if these are at most `max_notes`; a process
-        makes those of more notes. Blocks; errors as for `Vectors.fill_all`.
+        """Make the vectors of the notes that have none, if these are at most `max_notes`. If there
+        are more, a process makes them. Blocks; errors as for `Vectors.fill_all`.
         """
         vectors = self.search().vectors
-        if vectors and 0 < vectors.count_missing("notes", max_notes + 1) <= max_notes:
+        if vectors is None:
+            return
+        missing = vectors.count_missing("notes", max_notes + 1)
+        if 0 < missing <= max_notes:
             vectors.fill(max_notes, ("notes",))
 
     def fill_notes(self, seconds: float = math.inf, max_notes: int = NEWEST_NOTES) -> None:
@@ -173,8 +190,8 @@ class Lookup:
             vectors.fill_all(("notes",), seconds, max_notes)
 
     async def close(self) -> None:
-        """Make the vectors of new notes, stop after the file that is being read, and close the
-        index.
+        """Stop the update after the file that is being read, make the vectors of new notes, and
+        close the index.
         """
         self._stopped.set()
         await asyncio.to_thread(self._finish_vectors_of_notes)
@@ -186,8 +203,11 @@ class Lookup:
             await asyncio.to_thread(search.index.close)
 
     def _finish_vectors_of_notes(self) -> None:
-        """Make missing vectors of notes at the end: after only one turn (`ouro -p`) the background
-        has not made them. The local model makes them in a process that is not waited for.
+        """Make missing vectors of notes at the end of a session: after only one turn (`ouro -p`)
+        the background has not made them.
+
+        The local model makes them in a process that is not waited for; a remote one makes at most
+        CLOSE_NOTES in CLOSE_SECONDS. A failure is logged.
         """
         if not self._has_turns or not (self._search or self._has_new_notes()):
             return
@@ -207,8 +227,8 @@ class Lookup:
             log.warning("vectors of notes are made in the next session: %s", error)
 
     def _has_new_notes(self) -> bool:
-        """Whether files of memory were written since the session began. Each is renamed into its
-        folder, so that the time of the folder changes.
+        """Whether files of memory were written since this object was made. A file that is written
+        is renamed into its folder, which changes the time of the folder.
         """
         folders = self._folders
         if folders is None:
@@ -227,8 +247,8 @@ class Lookup:
         start_vector_process(self._path, replace(self._sources(), sessions=None))
 
     async def _make_vectors(self) -> None:
-        """Make missing vectors: the local model in a process of its own, after some seconds without
-        a turn; a remote model here.
+        """Make missing vectors. The local model makes them in a process of its own, which is
+        started after some seconds without another turn; a remote model is asked here.
         """
         from ouro.memory.index.embeddings import LocalEmbedder  # imported late: few answers need it
 
@@ -241,8 +261,8 @@ class Lookup:
             await asyncio.to_thread(self._start_process)
 
     async def _make_vectors_here(self) -> None:
-        """Make vectors in small batches, with a pause after each as long as it took, to leave the
-        CPU to the user.
+        """Make all missing vectors in small batches. After each there is a pause as long as it
+        took, to leave the CPU to the user.
         """
         while self._search and (vectors := self._search.vectors) and not self._stopped.is_set():
             started = time.monotonic()

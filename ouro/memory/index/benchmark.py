@@ -1,4 +1,6 @@
-"""Measure the search: documents and queries with known answers, on a separate index."""
+"""Measures the search: with documents and queries whose answers are known, on a separate index; and
+with the user's own notes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class BenchmarkQuestion(msgspec.Struct, frozen=True):
+    """A query of the benchmark."""
+
     qid: str
+    """The id of the query, which is also that of the document that answers it."""
     query: str
 
 
@@ -47,8 +52,8 @@ class SearchAnswer(msgspec.Struct, frozen=True):
 
 
 def read_lines(path: Path, kind: type[Any]) -> list[Any]:
-    """JSON lines as values of `kind`. Raises UsageError if the file cannot be read, or a line is
-    not valid.
+    """Returns the lines of a file of JSON lines as values of the type `kind`. Raises UsageError if
+    it cannot be read, or a line is not valid.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -71,7 +76,9 @@ def answer_questions(
     work: Path,
     embedder: Embedder | None,
 ) -> Iterator[SearchAnswer]:
-    """Search for every question in an index of the documents, which is made in the folder `work`."""
+    """Search for every question in an index of the documents, which is made in the folder `work`;
+    yields the `k` best hits of each. Without an embedder words alone decide.
+    """
     index = Index(work / "index.db")
     try:
         document_ids = _index_documents(index, documents)
@@ -95,7 +102,9 @@ def answer_questions(
 
 
 def _index_documents(index: Index, documents: Sequence[Document]) -> dict[int, str]:
-    """Write the documents into an empty index; returns the id of the document of each passage."""
+    """Write the documents into an empty index; returns the id of the document by that of each
+    passage.
+    """
     document_ids: dict[int, str] = {}
     sessions: dict[str, IndexedSession] = {}
     with index.writing() as database:
@@ -119,7 +128,7 @@ def _index_documents(index: Index, documents: Sequence[Document]) -> dict[int, s
 
 
 def _last_day(documents: Sequence[Document]) -> date | None:
-    """The day of the newest document; None if none has a date."""
+    """Returns the day of the newest document; None if none has a date."""
     last = max((document.date[:10] for document in documents), default="")
     try:
         return date.fromisoformat(last)
@@ -140,7 +149,9 @@ class SearchQuality(msgspec.Struct, frozen=True):
 
 
 def measure_answers(given_answers: Sequence[SearchAnswer]) -> SearchQuality:
-    """The quality of these answers; the only correct hit of each has the id of its query."""
+    """Returns the quality of these answers. The only correct hit of each has the id of its
+    query.
+    """
     ranks = [
         answer.ids.index(answer.qid) if answer.qid in answer.ids else math.inf
         for answer in given_answers
@@ -182,11 +193,12 @@ class OwnNotesAnswers(msgspec.Struct, frozen=True):
 def ask_own_notes(
     search: Search, recall: Callable[[str, str, str], Sequence[str]]
 ) -> OwnNotesAnswers:
-    """Recall every current note by the words of the turn that it came from. Blocks for some
-    milliseconds a note.
+    """Recall every current note by the user's words in the turn that it came from; returns what was
+    found. Blocks for some milliseconds a note.
 
-    `recall` returns the ids of the notes for a text, a repository (its root, or empty) and a
-    branch.
+    Args:
+        recall: returns the ids of the notes for a text, a repository (its root, or empty) and a
+            branch.
     """
     with search.index.reading() as database:
         notes = database.execute(
@@ -195,22 +207,21 @@ def ask_own_notes(
     answers: list[SearchAnswer] = []
     texts: dict[str, str] = {}
     for note, text, session, turn, project, branch, path in notes:
-        is_of_turn = (
-            parse_note(Path(path).name, Path(path).read_text(errors="replace")).note.trigger
-            != "user"
-        )
+        file_text = Path(path).read_text(errors="replace")
+        is_of_turn = parse_note(Path(path).name, file_text).note.trigger != "user"
         if is_of_turn and (question := _words_of_turn(search, session, turn)):
             started = time.perf_counter()
             ids = tuple(recall(question, project, branch))
-            answers.append(
-                SearchAnswer(note, ids, round((time.perf_counter() - started) * 1000, 2))
-            )
+            milliseconds = (time.perf_counter() - started) * 1000
+            answers.append(SearchAnswer(note, ids, round(milliseconds, 2)))
             texts[note] = text
     return OwnNotesAnswers(answers, texts, len(notes) - len(texts))
 
 
 def _words_of_turn(search: Search, session: str, turn: int) -> str:
-    """The messages of the user in a turn of an indexed session; empty if there is no such turn."""
+    """Returns the texts of the user in a turn of an indexed session, from 1; empty if there is no
+    such turn.
+    """
     with search.index.reading() as database:
         session_row = database.execute(
             "SELECT seq FROM sessions WHERE id = ?", (session,)
@@ -221,7 +232,7 @@ def _words_of_turn(search: Search, session: str, turn: int) -> str:
             " BY id",
             (seq << POSITION_BITS, (seq + 1) << POSITION_BITS),
         ).fetchall()
-    numbers = list(dict.fromkeys(number for number, _ in rows))
-    return "\n".join(
-        text for number, text in rows if 0 < turn <= len(numbers) and number == numbers[turn - 1]
-    )
+    numbers = list(dict.fromkeys(number for number, _ in rows))  # of messages with passages
+    if not 0 < turn <= len(numbers):
+        return ""
+    return "\n".join(text for number, text in rows if number == numbers[turn - 1])

@@ -1,4 +1,4 @@
-"""Embedder: texts to vectors, by a remote model or locally (requirements/vectors.txt).
+"""Embedder: turns texts into vectors, by a remote model or locally (requirements/vectors.txt).
 
 The local model is MiniLM in numpy: word pieces of a BERT vocabulary in lower case, and the layers.
 """
@@ -53,8 +53,8 @@ class Embedder(Protocol):
     """The name of the model: vectors of different models are not compared."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """A row for each text, in their order. Raises ModelError if it does not answer or may not
-        be asked now.
+        """Returns a matrix with a row for each text, in their order. Raises ModelError if the model
+        does not answer or may not be asked now.
         """
 
     def prepare(self) -> None:
@@ -91,7 +91,7 @@ class LocalEmbedder:
         self._keep()
 
     def _load(self) -> MiniLm:
-        """The model, read from the disk if it is not in memory."""
+        """Returns the model, which is read from the disk if it is not in memory."""
         with self._model_lock:
             if self._model is None:
                 import_numpy()
@@ -185,7 +185,9 @@ class RemoteEmbedder:
         self._model.close()
 
     def _record_failure(self, error: ModelError) -> ModelError:
-        """Store the time and the reason of a failure, log the first one, and return it."""
+        """Remember a failure, so that the model is not asked for a minute, and log the first one.
+        Returns the error.
+        """
         if self._failure is None:
             log.warning("%s gives no vectors, words alone decide: %s", self.name, error)
         self._failure, self._asked_again_at = error, time.monotonic() + _RETRY_AFTER_SECONDS
@@ -195,22 +197,21 @@ class RemoteEmbedder:
 def make_embedder(
     name: str, catalog: Catalog, budget: EmbeddingBudget | None = None
 ) -> Embedder | None:
-    """The model of that name, else `embed` of models.yaml, else a local one; None if there is none.
-    Raises NoModelError.
+    """Returns the embedder with the model of that name; without a name that of the role `embed` in
+    models.yaml; without one the local embedder, or None if that is not installed. Raises
+    NoModelError if the model cannot be used.
     """
     resolved = catalog.resolve(name) if name else catalog.role("embed")
-    return (
-        RemoteEmbedder(resolved, catalog.embeddings(resolved), budget)
-        if resolved
-        else local_embedder()
-    )
+    if resolved:
+        return RemoteEmbedder(resolved, catalog.embeddings(resolved), budget)
+    return local_embedder()
 
 
 def choose_embedder(
     name: str, catalog: Catalog, budget: EmbeddingBudget | None = None
 ) -> Embedder | None:
-    """The model of that name, else `embed` of models.yaml, else a local one. None, with a line in
-    the log, if numpy is missing or the model is not usable: search then uses only words.
+    """Returns the same as `make_embedder`, but None, with a line in the log, if the model cannot be
+    used; None too if numpy is missing. Search then uses only words.
     """
     try:
         return make_embedder(name, catalog, budget) if has_numpy() else None
@@ -240,18 +241,21 @@ class WordPiece(NamedTuple):
 
 
 class WordPieces:
-    """The tokens of BERT: words in lower case, split into the pieces of a vocabulary."""
+    """Splits texts into the tokens of BERT: words in lower case, each split into pieces of a
+    vocabulary.
+    """
 
     def __init__(self, words: Iterable[str]) -> None:
         self._ids = dict(zip(words, count(), strict=False))
         self._start, self._end = self._ids["[CLS]"], self._ids["[SEP]"]
         self._unknown = self._ids["[UNK]"]
-        self._ids_of_word: dict[
-            str, tuple[int, ...]
-        ] = {}  # no lru_cache of a method: the cycle would keep the model
+        # Not an lru_cache of a method, which would keep this object, and so the model, in memory.
+        self._ids_of_word: dict[str, tuple[int, ...]] = {}
 
     def encode(self, text: str, max_ids: int) -> list[int]:
-        """The ids of a text with start and end marks; at most `max_ids`."""
+        """Returns the ids of the pieces of a text, with the ids of the start and end marks; at most
+        `max_ids`. The rest of a longer text is left out.
+        """
         ids = [self._start]
         for word in _split_words(text):
             if (pieces := self._ids_of_word.get(word)) is None:
@@ -264,8 +268,9 @@ class WordPieces:
         return [*ids[: max_ids - 1], self._end]
 
     def _pieces_of(self, word: str) -> tuple[int, ...]:
-        """The ids of a word's pieces by WordPiece, the longest match first; the id of `[UNK]` alone
-        if a part of the word is not in the vocabulary.
+        """Returns the ids of the pieces of a word by WordPiece: again and again the longest piece
+        with which the rest begins. It is the id of `[UNK]` alone if a part is not in the
+        vocabulary, or the word is too long.
         """
         if len(word) > _MAX_WORD_LETTERS:
             return (self._unknown,)
@@ -280,8 +285,9 @@ class WordPieces:
         return tuple(pieces)
 
     def _longest_piece(self, word: str, start: int) -> WordPiece | None:
-        """The longest piece of the vocabulary with which the rest of `word` begins; None if there is
-        none. A piece inside of a word has the prefix `##`.
+        """Returns the longest piece of the vocabulary with which the word begins at the offset
+        `start`; None if there is none. In the vocabulary a piece inside of a word has the prefix
+        `##`.
         """
         prefix = "##" if start else ""
         for end in range(len(word), start, -1):
@@ -292,8 +298,8 @@ class WordPieces:
 
 
 def _split_words(text: str) -> list[str]:
-    """The words and signs of a text in lower case, without accents; each Chinese character is a
-    word.
+    """Returns the words and signs of a text, in lower case and without accents. Each sign and each
+    Chinese character is an item of its own.
     """
     text = text.lower()
     if not text.isascii():
@@ -320,7 +326,7 @@ class MiniLm:
         self._pieces = WordPieces(weights.vocabulary.read_text(encoding="utf-8").split("\n"))
 
     def embed(self, texts: Sequence[str]) -> Floats:
-        """A row of length one for each text, in their order."""
+        """Returns a matrix with a row of length one for each text, in their order."""
         ids = [self._pieces.encode(text, MAX_PIECES) for text in texts]
         vectors = np.zeros((len(texts), self._weights.dimensions), np.float32)
         batches = list(_batches_by_length(ids))
@@ -332,8 +338,8 @@ class MiniLm:
         return vectors
 
     def _run(self, ids: list[list[int]], layers: Sequence[EncoderLayer]) -> Floats:
-        """The vectors of texts, from the ids of their pieces: the mean of the last states, scaled
-        to length one.
+        """Returns the vectors of texts, given by the ids of their pieces: the mean of the states of
+        the last layer, scaled to length one.
         """
         lengths = np.array([len(piece_ids) for piece_ids in ids])
         count, longest = len(ids), int(lengths.max())
@@ -351,8 +357,11 @@ class MiniLm:
         return means / np.maximum(np.linalg.norm(means, axis=-1, keepdims=True), np.float32(1e-12))  # type: ignore[no-any-return]
 
     def _run_layer(self, states: Floats, layer: EncoderLayer, padding_mask: Floats) -> Floats:
-        """The states after one layer: self-attention, then the feed-forward part. `padding_mask` is
-        added to the attention, so that padding gets none.
+        """Returns the states after one layer: self-attention, then the feed-forward part.
+
+        Args:
+            states: text, piece, dimension.
+            padding_mask: is added to the attention, so that padding gets none.
         """
         count, length, width = states.shape
         attention = layer.attention.apply(states).reshape(count, length, 3, self._weights.heads, -1)
@@ -369,7 +378,7 @@ class MiniLm:
         return self._normalize(states + layer.narrow.apply(widened), layer.narrow_norm)
 
     def _normalize(self, states: Floats, norm: Norm) -> Floats:
-        """Layer normalization."""
+        """Returns the states after layer normalization with the scale and bias of `norm`."""
         states = states - states.mean(axis=-1, keepdims=True)
         spread = np.sqrt(
             (states * states).mean(axis=-1, keepdims=True) + np.float32(self._weights.tiny)
@@ -378,12 +387,13 @@ class MiniLm:
 
 
 def _batches_by_length(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Yields numbers of texts, the shortest texts first, so that little is padded; about
-    `_BATCH_TOKENS` tokens a batch.
+    """Yield batches of texts, as their positions in `ids`, with about `_BATCH_TOKENS` tokens each.
+    Texts of similar length are together, the shortest first, so that little is padded.
     """
     batch: list[int] = []
     for number in sorted(range(len(ids)), key=lambda item: len(ids[item])):
-        if batch and len(ids[number]) * (len(batch) + 1) > _BATCH_TOKENS:
+        padded_tokens = len(ids[number]) * (len(batch) + 1)
+        if batch and padded_tokens > _BATCH_TOKENS:
             yield batch
             batch = []
         batch.append(number)
@@ -392,7 +402,9 @@ def _batches_by_length(ids: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 
 
 def _gelu(values: Floats) -> Floats:
-    """GELU approximated by tanh, in place: cosines differ in the fifth digit."""
+    """Returns GELU of the values, 0.5 x (1 + tanh(0.798 (x + 0.0447 x³))). This approximation
+    changes cosines in the fifth digit. Only one further array is made.
+    """
     inner = values * values
     inner *= np.float32(0.044715)
     inner += 1

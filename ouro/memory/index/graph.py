@@ -1,4 +1,4 @@
-"""Graph: the notes of the index, with their chains, edges, entities and anchors."""
+"""Graph: how the notes of the index are linked, by versions, edges, entities and files."""
 
 from __future__ import annotations
 
@@ -61,23 +61,25 @@ class Graph:
         self._index = index
 
     def notes(self, folder: MemoryFolder) -> list[tuple[str, Note]]:
-        """All notes of a memory folder, also archived ones, each with its path.
+        """Returns all notes of a memory folder, archived ones too, each with its path before it.
 
-        They have the fields of the index: `updated_at` is the only time; `entities` includes those
-        from the text.
+        They have only the fields of the index: `updated_at` is the only time, and `entities`
+        includes those that were found in the text.
         """
         rows = self._ask(_NOTES_OF_FOLDER, (folder.scope, folder.project))
         return [(path, decode_json(note, Note)) for path, note in rows]
 
     def projects(self) -> list[str]:
-        """The repositories that have notes in the index."""
+        """Returns the roots of the repositories that have files of memory in the index."""
         return [
             project
             for (project,) in self._ask("SELECT DISTINCT project FROM files WHERE project <> ''")
         ]
 
     def chain(self, note_id: str) -> list[str]:
-        """The ids of all versions of a note, oldest first; the note alone when it never changed."""
+        """Returns the ids of all versions of a note that are in the index, oldest first: the note
+        alone if it never changed, none if it is not known.
+        """
         with self._index.reading() as database:
             ids = [
                 *reversed(_follow_chain(database, note_id, _PREVIOUS_VERSION)),
@@ -92,26 +94,35 @@ class Graph:
         return [version for version in dict.fromkeys(ids) if version in existing]
 
     def latest_of(self, note_ids: Iterable[str]) -> dict[str, str]:
-        """The id of the newest version of each note, by the id of any version."""
+        """Returns the id of the newest version of each of the notes, by the id that was given,
+        which may be that of any version.
+        """
+        latest: dict[str, str] = {}
         with self._index.reading() as database:
-            return {
-                note_id: [note_id, *_follow_chain(database, note_id, _NEXT_VERSION)][-1]
-                for note_id in note_ids
-            }
+            for note_id in note_ids:
+                later_versions = _follow_chain(database, note_id, _NEXT_VERSION)
+                latest[note_id] = later_versions[-1] if later_versions else note_id
+        return latest
 
     def contradicting(self, note_id: str) -> list[str]:
-        """The notes linked by `contradicts`, in either direction, that are not replaced."""
+        """Returns the ids of the notes that an edge `contradicts` links to a note, in either
+        direction. Archived notes, and those with a newer version, are left out.
+        """
         return [other for (other,) in self._ask(_CONTRADICTING_NOTES, {"note": note_id})]
 
     def anchors_of(self, path: str) -> list[Anchor]:
-        """The files that the note at this path names, with the hash of their content then."""
+        """Returns the files that the note at this path names, each with the git hash of its content
+        at that time.
+        """
         return [
             Anchor(*row)
             for row in self._ask("SELECT file, blob FROM anchors WHERE path = ?", (path,))
         ]
 
     def anchored_to(self, files: Collection[str], project: str) -> list[str]:
-        """The notes that any of these files anchors, newest first."""
+        """Returns the ids of the notes that name one of these files as an anchor, newest first; at
+        most MAX_NAMING. They are of this repository or the user's own, and not archived.
+        """
         question = (
             f"SELECT DISTINCT notes.note FROM anchors JOIN notes USING (path) WHERE file {_IN_LIST} AND"
             " project IN ('', ?) AND archived = 0 ORDER BY notes.id DESC LIMIT ?"
@@ -121,7 +132,9 @@ class Graph:
         ]
 
     def mentioning(self, words: Collection[str], project: str) -> list[tuple[str, str]]:
-        """The notes whose texts hold any of these words, newest first, with their texts."""
+        """Returns the ids and the texts of the notes whose text contains one of these words, newest
+        first. They are of this repository or the user's own, and not archived.
+        """
         question = (
             "SELECT DISTINCT note, text FROM notes JOIN json_each(?) AS word ON instr(text, word.value)"
             " WHERE kind = 'note' AND project IN ('', ?) AND archived = 0 ORDER BY notes.id DESC LIMIT ?"
@@ -129,7 +142,9 @@ class Graph:
         return self._ask(question, (json.dumps(sorted(words)), project, _MAX_MENTIONING))
 
     def in_category(self, category: str, project: str) -> list[str]:
-        """The notes of a category in a repository that are not archived, newest first."""
+        """Returns the ids of the notes of a category in a repository that are not archived,
+        newest first.
+        """
         question = (
             "SELECT note FROM notes WHERE kind = 'note' AND category = ? AND project = ?"
             " AND archived = 0 ORDER BY id DESC"
@@ -137,8 +152,8 @@ class Graph:
         return [note for (note,) in self._ask(question, (category, project))]
 
     def naming(self, entities: Collection[str]) -> dict[str, float]:
-        """The notes that name any of `entities`, with a weight: an entity that many notes name
-        weighs little.
+        """Returns the notes that name any of the entities, by id, each with a weight: the sum over
+        these entities, of which one that many notes name counts little.
         """
         weights: dict[str, float] = {}
         with self._index.reading() as database:
@@ -149,11 +164,11 @@ class Graph:
         return weights
 
     def neighbours(self, note_ids: Collection[str], hops: int) -> dict[str, tuple[int, str]]:
-        """The notes reached from `note_ids` along edges, in either direction, and along relations
-        of their entities.
+        """Returns the notes that are reached from `note_ids` in at most so many hops, by id. A hop
+        follows an edge, in either direction, or a relation between entities of two notes.
 
-        Each with the hops, and the edge (`refines`, `contradicts`, `relates-to`) or relation of the
-        last one.
+        Each note has the number of hops, and the name of the last edge (`refines`, `contradicts`,
+        `relates-to`) or relation. The given notes are not among them.
         """
         neighbours: dict[str, tuple[int, str]] = {}
         last_reached = set(note_ids)
@@ -179,7 +194,9 @@ class Graph:
 
 
 def _follow_chain(database: sqlite3.Connection, start: str, query: str) -> list[str]:
-    """The ids after `start` in a chain of versions; if several follow an id, the first one by id."""
+    """Returns the ids that follow `start` in a chain of versions, nearest first; `query` finds the
+    next one. If several follow an id, the first one by id counts. Cycles end.
+    """
     chain, current_id = [start], start
     while len(chain) <= _MAX_CHAIN:
         row = database.execute(f"{query} ORDER BY 1 LIMIT 1", (current_id,)).fetchone()
@@ -191,7 +208,7 @@ def _follow_chain(database: sqlite3.Connection, start: str, query: str) -> list[
 
 
 def _notes_with_entity(database: sqlite3.Connection, entity: str) -> list[str]:
-    """The ids of the notes that name an entity, newest first; at most `MAX_NAMING`."""
+    """Returns the ids of the notes that name an entity, newest first; at most `MAX_NAMING`."""
     rows = database.execute(
         "SELECT notes.note FROM entities JOIN notes ON notes.id = entities.note"
         " WHERE entities.entity = ? AND notes.kind = 'note' ORDER BY entities.note DESC LIMIT ?",

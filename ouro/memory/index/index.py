@@ -1,4 +1,4 @@
-"""Index: sessions and memory in SQLite, for searching; its tables and its file. The index is
+"""Index: sessions and memory in SQLite, for searching; its file and its updates. The index is
 derived data and may be deleted.
 """
 
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ouro import __version__
 from ouro.errors import SearchUnavailable, SessionError
 from ouro.memory.index.indexers import (
     MemoryFolder,
@@ -30,6 +29,7 @@ from ouro.memory.index.indexers import (
     remove_session,
 )
 from ouro.memory.index.query import findable
+from ouro.memory.index.schema import VERSION, make_tables
 from ouro.memory.sessions.session_folders import session_files
 from ouro.utils.files import lock_file, newer_ouro
 from ouro.utils.log import log
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.scope import ScopeMemory
     from ouro.memory.long_term.store import GitMemoryStore
 
-VERSION = 5
-"""The version of the tables; an index of an earlier version is rebuilt from the files."""
 _FIRST_VERSION_WITH_MODELS = 5
 """Earlier versions stored the name of the model with each vector."""
 WAIT_SECONDS = 5.0
@@ -55,109 +53,6 @@ _ERRORS_WITHOUT_DAMAGE = {
 """Errors caused by the disk or another process. They are no reason to set the index aside, which
 would lose vectors.
 """
-_TOKENIZER = "tokenize = 'porter unicode61 remove_diacritics 2'"
-_KEPT_TABLES = (
-    (
-        "CREATE TABLE IF NOT EXISTS vectors (hash INTEGER NOT NULL, model INTEGER NOT NULL, vector"
-        " BLOB NOT NULL, PRIMARY KEY (model, hash)) WITHOUT ROWID"
-    ),
-    (
-        "CREATE TABLE IF NOT EXISTS models (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT"
-        " NULL, length INTEGER NOT NULL, used TEXT NOT NULL, UNIQUE (name, length))"
-    ),
-    "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-)
-"""Tables that stay when the index is rebuilt: vectors may have cost money."""
-_REBUILT_TABLES = (
-    """CREATE TABLE sessions (
-    seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, folder TEXT NOT NULL UNIQUE, project TEXT NOT NULL,
-    title TEXT NOT NULL DEFAULT '', summary TEXT NOT NULL DEFAULT '', model TEXT NOT NULL DEFAULT '',
-    created_at TEXT NOT NULL DEFAULT '', updated_at TEXT NOT NULL DEFAULT '', messages INTEGER NOT NULL DEFAULT 0,
-    passages INTEGER NOT NULL DEFAULT 0, outputs INTEGER NOT NULL DEFAULT 0,
-    size INTEGER NOT NULL, mtime INTEGER NOT NULL, read INTEGER NOT NULL, hash BLOB NOT NULL)""",
-    "CREATE INDEX sessions_by_id ON sessions (id)",
-    """CREATE TABLE messages (
-    id INTEGER PRIMARY KEY, session INTEGER NOT NULL, number INTEGER NOT NULL, role TEXT NOT NULL, at TEXT NOT NULL,
-    text TEXT NOT NULL, hash INTEGER NOT NULL, stamp INTEGER)""",
-    "CREATE INDEX messages_by_stamp ON messages (stamp)",
-    """CREATE TABLE outputs (
-    id INTEGER PRIMARY KEY, session INTEGER NOT NULL, number INTEGER NOT NULL, role TEXT NOT NULL, at TEXT NOT NULL,
-    text TEXT NOT NULL)""",
-    """CREATE TABLE files (
-    path TEXT PRIMARY KEY, folder TEXT NOT NULL, scope TEXT NOT NULL, project TEXT NOT NULL,
-    size INTEGER NOT NULL, mtime INTEGER NOT NULL, hash BLOB NOT NULL)""",
-    """CREATE TABLE notes (
-    id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, kind TEXT NOT NULL, note TEXT NOT NULL,
-    line INTEGER NOT NULL, scope TEXT NOT NULL, project TEXT NOT NULL, category TEXT NOT NULL, text TEXT NOT NULL,
-    at TEXT NOT NULL, confidence REAL NOT NULL, source TEXT NOT NULL, branch TEXT NOT NULL, session TEXT NOT NULL,
-    turn INTEGER NOT NULL, supersedes TEXT NOT NULL, archived INTEGER NOT NULL, hash INTEGER NOT NULL,
-    stamp INTEGER)""",
-    "CREATE INDEX notes_by_path ON notes (path)",
-    "CREATE INDEX notes_by_note ON notes (note)",
-    "CREATE INDEX notes_by_supersedes ON notes (supersedes)",
-    "CREATE INDEX notes_by_stamp ON notes (stamp)",
-    (
-        "CREATE TABLE entities (entity TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY (entity,"
-        " note)) WITHOUT ROWID"
-    ),
-    "CREATE INDEX entities_by_note ON entities (note)",
-    (
-        "CREATE TABLE edges (note TEXT NOT NULL, relationship TEXT NOT NULL, other TEXT NOT NULL,"
-        " path TEXT NOT NULL)"
-    ),
-    "CREATE INDEX edges_by_note ON edges (note)",
-    "CREATE INDEX edges_by_other ON edges (other)",
-    "CREATE INDEX edges_by_path ON edges (path)",
-    (
-        "CREATE TABLE anchors (note TEXT NOT NULL, file TEXT NOT NULL, blob TEXT NOT NULL, path"
-        " TEXT NOT NULL)"
-    ),
-    "CREATE INDEX anchors_by_path ON anchors (path)",
-    (
-        "CREATE TABLE relations (source TEXT NOT NULL, relation TEXT NOT NULL, target TEXT NOT"
-        " NULL, path TEXT NOT NULL)"
-    ),
-    "CREATE INDEX relations_by_source ON relations (source)",
-    "CREATE INDEX relations_by_target ON relations (target)",
-    "CREATE INDEX relations_by_path ON relations (path)",
-    "CREATE VIEW core AS SELECT * FROM notes WHERE kind = 'core'",
-)
-"""`notes` holds notes and the lines of core files. `outputs` is a separate table, so that recall
-never reads tool outputs. `anchors` are the files that a note names, with the git hash of their
-content at that time.
-
-`stamp` is a rising number that a row gets with its vector: rows without one still need a vector,
-and rows with a higher one than the last seen are new. It is for the model in `facts`; `vectors`
-also has vectors of other `models`. If a model returns vectors of another length, it counts as
-another model. `used` is the day of its last use.
-"""
-
-
-def _word_index_statements(table: str) -> tuple[str, ...]:
-    """The statements that make the word index of a table's `text`; triggers keep it up to date."""
-    index_name = f"{table}_words"
-    return (
-        (
-            f"CREATE VIRTUAL TABLE {index_name} USING fts5(text, content = '{table}', content_rowid ="
-            f" 'id', {_TOKENIZER})"
-        ),
-        (
-            f"CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN"
-            f" INSERT INTO {index_name} (rowid, text) VALUES (new.id, findable(new.text)); END"
-        ),
-        (
-            f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN INSERT INTO {index_name}"
-            f" ({index_name}, rowid, text) VALUES ('delete', old.id, findable(old.text)); END"
-        ),
-    )
-
-
-_SCHEMA = (
-    *_KEPT_TABLES,
-    *_REBUILT_TABLES,
-    *(line for table in ("messages", "outputs", "notes") for line in _word_index_statements(table)),
-)
-
 Progress = Callable[[int, int], None]
 """Called with the number of finished files, and the total."""
 _IndexStep = Callable[[sqlite3.Connection], bool | None]
@@ -172,12 +67,14 @@ class Sources(msgspec.Struct, frozen=True):
 
     @classmethod
     def of_notes(cls, stores: Iterable[GitMemoryStore]) -> Sources:
-        """The memory folders of these stores, without sessions."""
+        """Returns the memory folders of these stores as sources, without sessions."""
         return cls(memories=tuple(MemoryFolder.of(store) for store in stores))
 
     @classmethod
     def of_scopes(cls, scopes: Iterable[ScopeMemory]) -> Sources:
-        """The memory folders of these scopes, whose files were listed just now."""
+        """Returns the memory folders of these scopes as sources, without sessions. Their files were
+        listed just now, so that unchanged folders are not looked at again.
+        """
         folders = (MemoryFolder.of(scope.store, scope.loaded) for scope in scopes)
         return cls(memories=tuple(folders))
 
@@ -197,7 +94,8 @@ class Index:
     Reads and writes have separate connections, so that a search does not wait for an update.
 
     Raises:
-        SearchUnavailable: every method raises it if the index cannot be read or written now. A broken index was set
+        SearchUnavailable: every method raises it if the index cannot be read or written now. A
+            broken index was set
         aside, and `update` builds it again.
     """
 
@@ -211,9 +109,10 @@ class Index:
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection for reading, which this thread has alone inside. Raises SearchUnavailable.
+        """Yield the connection for reading, which only this thread uses inside the context. The
+        index is opened first if it is not. Raises SearchUnavailable.
 
-        An index in memory has only one connection: it then is the writer too, under the same lock.
+        An index in memory has only one connection, which is the writer too, under the same lock.
         """
         with self._reading:
             try:
@@ -231,12 +130,12 @@ class Index:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The connection for writing, in one transaction: committed at the end, rolled back after
-        an exception. Keep it short. Raises SearchUnavailable.
+        """Yield the connection for writing, in one transaction: it is committed at the end of the
+        context, and rolled back after an exception. Keep it short. Raises SearchUnavailable.
         """
         self._open_writer()
         try:
-            # The lock of the reader is free again: searches do not wait for this transaction.
+            # Without the lock of the reader: searches do not wait for this transaction.
             with self._writing:
                 writer = self._writer
                 if writer is None:  # another thread has closed the index just now
@@ -244,7 +143,7 @@ class Index:
                 with _transaction(writer):
                     yield writer
         except sqlite3.Error as error:
-            # After the lock: setting the index aside takes both locks, the reader's first.
+            # After the lock is free: to set the index aside takes both locks, the reader's first.
             self._set_aside_if_broken(error)
             raise SearchUnavailable(
                 f"The index cannot be written just now: {error}.", "Try again."
@@ -259,8 +158,8 @@ class Index:
                 self._writer = open_index(self._path)
 
     def update(self, sources: Sources, progress: Progress | None = None) -> int:
-        """Index the changed files; returns their number. If these are sessions, it waits until no
-        other process indexes sessions.
+        """Index the files of the sources that have changed; returns their number. With sessions it
+        waits until no other process indexes sessions. Raises SearchUnavailable.
         """
         self.build_id()  # opens the index, so that its folder exists
         if sources.sessions is None:
@@ -279,18 +178,21 @@ class Index:
             raise SearchUnavailable(f"The index cannot be written: {error}.") from error
 
     def build_id(self) -> str:
-        """An id of the index, new after each rebuild. A deleted index is created empty."""
+        """Returns an id of the index, which is new after each rebuild. If the file was deleted or
+        replaced, the index is opened again, and made if it is missing.
+        """
         with self.reading() as database:
-            was_deleted = not _is_in_memory(database) and _inode(self._path) != self._inode
-            if not was_deleted:
-                return str(
-                    database.execute("SELECT value FROM facts WHERE name = 'made'").fetchone()[0]
-                )
+            is_same_file = _is_in_memory(database) or _inode(self._path) == self._inode
+            if is_same_file:
+                (made,) = database.execute("SELECT value FROM facts WHERE name = 'made'").fetchone()
+                return str(made)
         self.close()
         return self.build_id()
 
     def rebuild(self, sources: Sources, progress: Progress | None = None) -> int:
-        """Rebuild the index from the files, keeping vectors. Returns the number of files."""
+        """Make the index again from the files; returns their number. Vectors of texts that are
+        still in it are kept.
+        """
         with self.writing() as database:
             make_tables(database)
         count = self.update(sources, progress)
@@ -300,7 +202,9 @@ class Index:
         return count
 
     def state(self) -> IndexState:
-        """The path, size and number of rows of the index. Notes are counted without core lines."""
+        """Returns the path, the size and the number of rows of the index. Core lines are counted as
+        `core`, and not as `notes`.
+        """
         tables = (
             "sessions",
             "messages",
@@ -321,14 +225,16 @@ class Index:
         return IndexState(str(self._path), size, rows)
 
     def changed_sessions(self, root: Path) -> frozenset[str]:
-        """The folders of sessions in `root` that are not up to date in the index."""
+        """Returns the names of the session folders in `root` that are not up to date in the
+        index.
+        """
         files = _status_of_sessions(root)  # before the lock: others can read meanwhile
         with self.reading() as database:
             changed, _deleted = changed_sessions(database, files)
             return frozenset(changed)
 
     def session_projects(self) -> list[str]:
-        """The projects that have indexed sessions."""
+        """Returns the folders of the projects that have sessions in the index."""
         with self.reading() as database:
             return [
                 row[0]
@@ -345,8 +251,8 @@ class Index:
             self._reader = self._writer = None
 
     def _update_alone(self, sources: Sources, progress: Progress | None) -> int:
-        """Index the changed files, one transaction for each portion; returns their number. No other
-        process updates the index from sessions meanwhile.
+        """Index the changed files; returns their number. Each portion of a file is a transaction.
+        No other process may index sessions meanwhile.
         """
         steps = deque(self._find_steps(sources))
         count = len(steps)
@@ -358,10 +264,8 @@ class Index:
                     has_more = steps[0](database)
                 if not has_more:
                     steps.popleft()
-            except (
-                ValueError,
-                OverflowError,
-            ) as error:  # an error in one file does not stop the others
+            except (ValueError, OverflowError) as error:
+                # An error in one file does not stop the others.
                 log.warning("not searched: %s: %s", steps.popleft(), error)
         self._mark_fully_indexed(sources.memories)
         if progress:
@@ -371,8 +275,8 @@ class Index:
     def _mark_fully_indexed(self, folders: Iterable[MemoryFolder]) -> None:
         """Record that the index has all files of these folders in their known state.
 
-        What is recorded already is read first: a transaction that writes nothing would still wait
-        for other processes that write.
+        First it is read what is recorded already: a transaction that writes nothing would still
+        wait for other processes that write.
         """
         with self.reading() as database:
             unmarked = [
@@ -386,7 +290,9 @@ class Index:
                     mark_fully_indexed(database, folder)
 
     def _find_steps(self, sources: Sources) -> Iterator[_IndexStep]:
-        """Yield what to do for each changed file, one transaction each."""
+        """Yield what is to be done for each changed or deleted file, as functions that are called
+        in a transaction of their own.
+        """
         files = _status_of_sessions(sources.sessions)  # before the lock: others can read meanwhile
         with self.reading() as database:
             if root := sources.sessions:
@@ -403,7 +309,9 @@ class Index:
                 )
 
     def _set_aside_if_broken(self, error: sqlite3.Error) -> None:
-        """Set a broken index aside; a locked index, or an error in a statement, changes nothing."""
+        """Set the index aside if an error shows that it is broken. A locked index and an error in a
+        statement do not show that.
+        """
         if isinstance(error, sqlite3.OperationalError) and "disk I/O" not in str(error):
             return
         log.warning("the index cannot be used: %s", error)
@@ -417,7 +325,7 @@ class Index:
 
 @contextmanager
 def _transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """Commit what is written inside; roll it back after an exception."""
+    """Run the context in a transaction: commit it at the end, roll it back after an exception."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -428,14 +336,18 @@ def _transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def _status_of_sessions(root: Path | None) -> dict[str, os.stat_result]:
-    """The status of each session file by folder; none without `root`, or if it cannot be read."""
+    """Returns the status of each session file by the name of its folder; empty without `root`, or
+    if it cannot be read.
+    """
+    if root is None:
+        return {}
     with suppress(SessionError):  # the list of sessions reports it
-        return session_files(root) if root else {}
+        return session_files(root)
     return {}
 
 
 def _inode(path: Path) -> int:
-    """The inode of a file; 0 if there is none."""
+    """Returns the inode of a file; 0 if there is none."""
     try:
         return path.stat().st_ino
     except OSError:
@@ -449,32 +361,11 @@ def _is_in_memory(database: sqlite3.Connection) -> bool:
     ).fetchone()[0]
 
 
-def make_tables(database: sqlite3.Connection) -> None:
-    """Replace all tables with empty ones; vectors stay, because they took long to compute."""
-    # The word indexes first: this also removes their inner tables.
-    for pattern in (
-        "%!_words",
-        "%",
-    ):
-        old_tables = database.execute(
-            "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') AND name LIKE ?"
-            " ESCAPE '!' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' AND name NOT IN ('vectors',"
-            " 'models', 'facts')",
-            (pattern,),
-        ).fetchall()
-        for kind, name in old_tables:
-            database.execute(f"DROP {kind} {name}")
-    for statement in _SCHEMA:
-        database.execute(statement)
-    database.execute("INSERT OR REPLACE INTO facts VALUES ('made', hex(randomblob(8)))")
-    database.execute("INSERT OR REPLACE INTO facts VALUES ('ouro', ?)", (__version__,))
-    database.execute(f"PRAGMA user_version = {VERSION}")
-
-
 def open_index(path: Path) -> sqlite3.Connection:
-    """Open the index at `path`. A broken one, or one of an earlier version, is set aside first.
+    """Open the index at `path`, and make it if it is missing. A broken one, or one of an earlier
+    version, is set aside first; its vectors are copied.
 
-    If it cannot be written, the index is in memory, for this process only. Raises
+    If the file cannot be used, the index is in memory, for this process only. Raises
     SearchUnavailable if a newer ouro has made it.
     """
     try:
@@ -500,14 +391,16 @@ def open_index(path: Path) -> sqlite3.Connection:
 
 
 def lock_index(path: Path) -> AbstractContextManager[object]:
-    """Lock out other processes that make or set aside the index. Raises OSError if the lock is not
-    free in time.
+    """Returns the lock of the file `path`, with which only one process makes an index or sets it
+    aside. It raises OSError if it is not free within WAIT_SECONDS.
     """
     return lock_file(Path(f"{path}.lock"), timeout=WAIT_SECONDS)
 
 
 def _copy_vectors(database: sqlite3.Connection, aside: Path) -> None:
-    """Copy the vectors from the index that was set aside: they may have cost money."""
+    """Copy the vectors from the index that was set aside (`aside`), if there is one: they may have
+    cost money. A failure is logged.
+    """
     if not aside.is_file():
         return
     try:
@@ -534,8 +427,12 @@ def _copy_vectors(database: sqlite3.Connection, aside: Path) -> None:
 
 
 def _is_usable(path: Path) -> bool:
-    """Whether the index can be read and has the tables of this version. Raises SearchUnavailable if
-    a newer ouro made it, and OperationalError if the disk or another process is the reason.
+    """Whether the index can be read and has the tables of this version.
+
+    Raises:
+        SearchUnavailable: a newer ouro made it.
+        OperationalError: it cannot be read because of the disk or another process, and may be
+            usable.
     """
     try:
         with closing(_connect(str(path))) as database:
@@ -553,7 +450,7 @@ def _is_usable(path: Path) -> bool:
 
 
 def _read_ouro_version(database: sqlite3.Connection) -> str:
-    """The version of ouro that made the tables; empty if it is not recorded."""
+    """Returns the version of ouro that made the tables; empty if it is not recorded."""
     with suppress(sqlite3.Error):
         row = database.execute("SELECT value FROM facts WHERE name = 'ouro'").fetchone()
         return str(row[0]) if row else ""
@@ -561,7 +458,7 @@ def _read_ouro_version(database: sqlite3.Connection) -> str:
 
 
 def set_aside(path: Path) -> None:
-    """Rename an unusable index; only the last one is kept."""
+    """Rename an unusable index to `PATH.aside`. One that was set aside before is replaced."""
     log.warning("the index %s is set aside and made again", path)
     for ending in ("-wal", "-shm"):
         Path(f"{path}{ending}").unlink(missing_ok=True)
@@ -585,7 +482,7 @@ def _connect(path: str) -> sqlite3.Connection:
     )
     try:
         database.execute("PRAGMA journal_mode = WAL")
-        # After a power loss it is rebuilt from the files.
+        # What a power loss destroys is made again from the files.
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute("PRAGMA secure_delete = ON")
         database.execute("PRAGMA cache_size = -16000")

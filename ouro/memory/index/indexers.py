@@ -1,5 +1,5 @@
-"""Index session files, core files and notes: what was appended to a session, and every other file
-that has changed.
+"""Writes session files, core files and notes into the index: of a session what was appended since,
+of other files those that have changed.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ _SESSION_COLUMNS = IndexedSession.__struct_fields__
 def changed_sessions(
     database: sqlite3.Connection, files: Mapping[str, os.stat_result]
 ) -> tuple[list[str], list[str]]:
-    """The folders of `session_files` to index, oldest first, and the deleted ones."""
+    """Returns two lists of session folders: those in `files` (as `session_files` returns them) that
+    are to be indexed, oldest first; and those in the index that were deleted.
+    """
     rows = database.execute("SELECT folder, size, mtime FROM sessions")
     indexed = {folder: (size, mtime) for folder, size, mtime in rows}
     changed = sorted(
@@ -99,13 +101,16 @@ def changed_sessions(
 
 
 def remove_session(database: sqlite3.Connection, folder: str) -> bool:
-    """Remove the next portion of a session; returns whether more is left."""
+    """Remove a session from the index, at most `_MAX_REMOVED_ROWS` rows; returns whether more is
+    left.
+    """
     row = database.execute("SELECT seq FROM sessions WHERE folder = ?", (folder,)).fetchone()
     if row is None:
         return False
-    # A session that returns is read again.
+    # With another hash: if its folder returns before all is removed, it is read from the start.
     database.execute("UPDATE sessions SET hash = x'' WHERE seq = ?", row)
-    first, last = row[0] << POSITION_BITS, ((row[0] + 1) << POSITION_BITS) - 1
+    (seq,) = row
+    first, last = seq << POSITION_BITS, ((seq + 1) << POSITION_BITS) - 1
     for table in ("messages", "outputs"):
         within = f"FROM {table} WHERE id BETWEEN ? AND ?"
         rest = database.execute(
@@ -119,8 +124,8 @@ def remove_session(database: sqlite3.Connection, folder: str) -> bool:
 
 
 def feed_session(database: sqlite3.Connection, root: Path, folder: str) -> bool:
-    """Index the next portion of a session; returns whether more is left. An unreadable file is
-    skipped, and logged.
+    """Index the next portion of the session in `folder` below `root`; returns whether more is left.
+    A file that cannot be read is skipped, and logged.
     """
     try:
         with open_private(root / folder, FILE_NAME, os.O_RDONLY) as descriptor:
@@ -131,8 +136,9 @@ def feed_session(database: sqlite3.Connection, root: Path, folder: str) -> bool:
 
 
 def _index_portion(database: sqlite3.Connection, folder: str, descriptor: int) -> bool:
-    """Index the records after those that were read, about `_PORTION_BYTES` bytes; returns whether more is
-    left. A session whose file was edited is removed first.
+    """Index the records of an open session file after those that were read before, about
+    `_PORTION_BYTES`; returns whether more is left. A session whose file was edited is removed
+    first.
     """
     status = os.fstat(descriptor)
     row = database.execute(
@@ -143,33 +149,37 @@ def _index_portion(database: sqlite3.Connection, folder: str, descriptor: int) -
         if remove_session(database, folder):
             return True
         session = None
-    begin, has_more = session.read if session else 0, False
-    for block in read_records(descriptor, begin, status.st_size, window=_PORTION_BYTES):
-        if has_more := block.offset >= begin + _PORTION_BYTES:
+    begin = session.read if session else 0
+    has_more = False
+    for raw_record in read_records(descriptor, begin, status.st_size, window=_PORTION_BYTES):
+        if raw_record.offset >= begin + _PORTION_BYTES:
+            has_more = True
             break
         if session is None:
-            session = _save_new_session(database, folder, block)
+            session = _save_new_session(database, folder, raw_record)
         else:
-            _add_record(database, session, block)
-        session.read = block.offset + block.size
+            _add_record(database, session, raw_record)
+        session.read = raw_record.offset + raw_record.size
     if session is not None:
         session.size = status.st_size
-        session.mtime = 0 if has_more else status.st_mtime_ns  # 0: it counts as changed
+        session.mtime = 0 if has_more else status.st_mtime_ns  # 0: it still counts as changed
         session.hash = _hash_start(descriptor, session.read)
         save_session(database, session)
     return has_more
 
 
 def _was_only_appended_to(descriptor: int, size: int, session: IndexedSession) -> bool:
-    """Whether a file begins with what was read of the session."""
+    """Whether a session file, of this size now, still begins with what was read of it."""
     return size >= session.read and _hash_start(descriptor, session.read) == session.hash
 
 
 def _save_new_session(
-    database: sqlite3.Connection, folder: str, block: RawRecord
+    database: sqlite3.Connection, folder: str, raw_record: RawRecord
 ) -> IndexedSession:
-    """Save a session with what its header says."""
-    header = header_from(load(block.data) if block.is_whole else None)
+    """Write a new session with what its header, the first record, says; returns it. Raises
+    BadRecordError if that is not a header.
+    """
+    header = header_from(load(raw_record.data) if raw_record.is_whole else None)
     created_at = header.created_at
     session = IndexedSession(
         seq=0,
@@ -185,7 +195,7 @@ def _save_new_session(
 
 
 def save_session(database: sqlite3.Connection, session: IndexedSession) -> None:
-    """Write the row of a session; a new one gets its `seq`."""
+    """Write the row of a session. A new one, whose `seq` is 0, gets its number."""
     values = (session.seq or None, *msgspec.structs.astuple(session)[1:])
     question = (
         f"INSERT OR REPLACE INTO sessions ({', '.join(_SESSION_COLUMNS)}) VALUES"
@@ -195,7 +205,9 @@ def save_session(database: sqlite3.Connection, session: IndexedSession) -> None:
 
 
 def _hash_start(descriptor: int, end: int) -> bytes:
-    """A hash of the bytes up to `end`; of a long file only of the last ones."""
+    """Returns a hash of the bytes of a file up to the offset `end`; of a long file only of the last
+    of them.
+    """
     start = 0 if end <= _MAX_HASHED_WHOLE else end - _HASHED_END_BYTES
     return hashlib.blake2b(read_range(descriptor, start, end), digest_size=16).digest()
 
@@ -204,10 +216,15 @@ _INDEXED_KINDS = ("message", "title", "summary", "model")
 """The kinds of records that are indexed."""
 
 
-def _add_record(database: sqlite3.Connection, session: IndexedSession, block: RawRecord) -> None:
-    """Index one record. An unreadable one is left out: it is reported when the session is opened."""
-    record = parse_record(block) if kind_of(block) in _INDEXED_KINDS else None
-    match record:
+def _add_record(
+    database: sqlite3.Connection, session: IndexedSession, raw_record: RawRecord
+) -> None:
+    """Index one record, and change `session` by what it says. One that cannot be read is left out:
+    it is reported when the session is opened.
+    """
+    if kind_of(raw_record) not in _INDEXED_KINDS:
+        return
+    match parse_record(raw_record):
         case MessageRecord(number, at, message):
             session.messages += 1
             session.updated_at = max(session.updated_at, at)
@@ -230,7 +247,7 @@ def add_words(
     at: str,
     text: str,
 ) -> None:
-    """Add the passages of a message to the word index."""
+    """Add the passages of a message to the table `messages`, and so to its word index."""
     start = (session.seq << POSITION_BITS) + session.passages + 1
     passages = split_passages(text)[: _MAX_ROWS_OF_SESSION - session.passages]
     session.passages += len(passages)
@@ -256,8 +273,8 @@ def _add_outputs(
 
 
 def _searchable_text(call: ToolCall) -> str:
-    """The searchable text of a call: its short arguments (paths, commands, patterns), not file
-    contents.
+    """Returns the text by which a tool call is found: its short arguments, such as paths, commands
+    and patterns. Longer ones are usually contents of files.
     """
     words = [
         value
@@ -287,7 +304,9 @@ class MemoryFolder(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, store: GitMemoryStore, loaded: LoadedScope | None = None) -> MemoryFolder:
-        """The folder of a store; `loaded`: its files, which were listed just now."""
+        """Returns the folder of a store. `loaded` has its files if they were listed just now; then
+        its state is known.
+        """
         core_files = tuple(f"{name}.md" for name in store.core)
         return cls(
             scope=store.scope,
@@ -303,39 +322,49 @@ def _digest(value: object) -> str:
 
 
 def is_fully_indexed(database: sqlite3.Connection, folder: MemoryFolder) -> bool:
-    """Whether the index has all files of this folder in their known state; False if the state is
+    """Whether the index has all files of this folder in their known state. False if the state is
     not known.
     """
+    if not folder.state:
+        return False
     fact = database.execute("SELECT value FROM facts WHERE name = ?", (_fact_name(folder),))
-    return bool(folder.state) and fact.fetchone() == (_state_in_index(database, folder),)
+    return bool(fact.fetchone() == (_state_in_index(database, folder),))
 
 
 def mark_fully_indexed(database: sqlite3.Connection, folder: MemoryFolder) -> None:
-    """Record that the index has all files of this folder in their present state."""
+    """Record that the index has all files of this folder in their known state."""
     values = (_fact_name(folder), _state_in_index(database, folder))
     database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", values)
 
 
 def _fact_name(folder: MemoryFolder) -> str:
-    """The name of the fact that says up to which state a folder is indexed."""
+    """Returns the name in the table `facts` under which it is recorded in which state a folder was
+    indexed.
+    """
     return f"followed {path_text(folder.path)}"
 
 
 def _state_in_index(database: sqlite3.Connection, folder: MemoryFolder) -> str:
-    """The known state of a folder, with the id of the index: a rebuilt index has nothing of it yet."""
+    """Returns the known state of a folder with the id of the index, because an index that was made
+    again has nothing of the folder yet.
+    """
     (made,) = database.execute("SELECT value FROM facts WHERE name = 'made'").fetchone()
     return f"{made} {folder.state}"
 
 
 def project_of(folder: Path) -> str:
-    """The root of the repository that has this memory folder, one for all its worktrees."""
+    """Returns the root of the repository that has this memory folder, `.ouro/memory`; it is the
+    same for all worktrees.
+    """
     return path_text(folder.parent.parent)
 
 
 def changed_files(
     database: sqlite3.Connection, folder: MemoryFolder
 ) -> tuple[list[str], list[str]]:
-    """The files of a memory folder to index, and the deleted ones, by full path."""
+    """Returns two sorted lists of full paths: the files of a memory folder that are to be indexed,
+    and those in the index that were deleted.
+    """
     indexed = set(
         database.execute(
             "SELECT path, size, mtime FROM files WHERE folder = ?", (path_text(folder.path),)
@@ -343,22 +372,26 @@ def changed_files(
     )
     present = set(_files_with_times(folder))
     changed = {path for path, _size, _mtime in present - indexed}
-    return sorted(changed), sorted({path for path, _size, _mtime in indexed - present} - changed)
+    changed_or_deleted = {path for path, _size, _mtime in indexed - present}
+    return sorted(changed), sorted(changed_or_deleted - changed)
 
 
 def _files_with_times(folder: MemoryFolder) -> Iterator[tuple[str, int, int]]:
-    """The path, the size and the time of change of each note and core file."""
+    """Yield the path, the size and the time of change (ns) of each note and core file. The archive
+    has only notes.
+    """
     for path in (folder.path, folder.path / "archive"):
+        core_files = folder.core if path == folder.path else ()
         with suppress(OSError), os.scandir(path) as entries:
             for entry in entries:
-                if is_note_name(entry.name) or (path == folder.path and entry.name in folder.core):
+                if is_note_name(entry.name) or entry.name in core_files:
                     with suppress(OSError):  # another process has just removed it
                         status = entry.stat(follow_symlinks=False)
                         yield path_text(entry.path), status.st_size, status.st_mtime_ns
 
 
 def remove_file(database: sqlite3.Connection, path: str) -> None:
-    """Remove what was indexed of a core file or note."""
+    """Remove all that was indexed of the core file or note at a path."""
     database.execute(
         "DELETE FROM entities WHERE note IN (SELECT id FROM notes WHERE path = ?)", (path,)
     )
@@ -367,8 +400,10 @@ def remove_file(database: sqlite3.Connection, path: str) -> None:
 
 
 def index_memory_file(database: sqlite3.Connection, folder: MemoryFolder, path: str) -> None:
-    """Index one core file or note, if its content has changed. One that cannot be read or has over
-    MAX_FILE bytes is skipped with a line in the log; of the latter the old rows are removed.
+    """Index the core file or note at a path, if its content has changed.
+
+    One that cannot be read is skipped and logged. So is one with over MAX_FILE bytes, of which what
+    was indexed before is removed.
     """
     file = text_path(path)
     try:
@@ -408,8 +443,8 @@ def _record_file(
     status: os.stat_result,
     data: bytes,
 ) -> bool:
-    """Record the state of a file; returns whether its content is new, and what was indexed of it is
-    removed.
+    """Record the state of a file with the content `data`; returns whether this is new. Then what
+    was indexed of the file before is removed.
     """
     digest = hashlib.blake2b(data, digest_size=16).digest()
     row = database.execute("SELECT hash FROM files WHERE path = ?", (path,)).fetchone()
@@ -434,7 +469,9 @@ def _record_file(
 def _insert_note(
     database: sqlite3.Connection, folder: MemoryFolder, path: str, note: Note, line: int = 0
 ) -> None:
-    """Index a note, or the core line of this number, with its entities and links."""
+    """Index a note of the file at `path`, or the core line with the number `line` (0: a note), with
+    its entities and links.
+    """
     root = folder.project
     values = (
         path,
@@ -473,7 +510,9 @@ def _insert_note(
 
 
 def _insert_links(database: sqlite3.Connection, path: str, note: Note, root: str) -> None:
-    """Insert what a note points to: other notes, files, and relations of entities."""
+    """Index what a note points to: other notes, files, and relations of entities. `root` is that of
+    its repository.
+    """
     edges = [(note.id, edge.relationship, edge.id, path) for edge in note.related]
     database.executemany("INSERT INTO edges VALUES (?, ?, ?, ?)", edges)
     anchors = [(note.id, anchor.path, anchor.blob, path) for anchor in note.anchors]

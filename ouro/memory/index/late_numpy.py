@@ -26,9 +26,10 @@ class LateNumpy:
 
 
 def import_numpy() -> Any:
-    """numpy with one thread: with two threads it took seven times as long on a busy machine.
+    """Import numpy so that it uses one thread; returns the module. With two threads it took seven
+    times as long on a busy machine.
 
-    The environment variables are removed again, so that child processes do not inherit them.
+    The variables for that are removed again, so that child processes do not inherit them.
     """
     names = [name for name in _THREAD_VARIABLES if name not in os.environ]
     os.environ.update(dict.fromkeys(names, "1"))

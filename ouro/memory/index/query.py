@@ -1,5 +1,5 @@
-"""Text for the word index: passages and their hashes, the words of a query, and the days and
-speaker that it names.
+"""Prepares texts for the index (their words, passages and hashes), and parses a query: its words,
+and the days and the speaker that it names.
 """
 
 from __future__ import annotations
@@ -227,7 +227,9 @@ _CHINESE_GRAMMAR = late_pattern(
 
 
 def findable(text: str) -> str:
-    """`text` in the form of the word index; most texts stay unchanged."""
+    """Returns a text as the word index reads it. Most stay unchanged: characters of languages
+    without spaces are separated by spaces, and the parts of names such as `findNotes` are added.
+    """
     if not text.isascii():
         text = _CHARACTER_WITHOUT_SPACES.sub(_WITH_SPACES, unicodedata.normalize("NFC", text))
     parts: list[str] = []
@@ -238,18 +240,22 @@ def findable(text: str) -> str:
 
 
 def quote_word(word: str) -> str:
-    """A query word, quoted for SQLite; several tokens form a phrase."""
-    return (
-        '"' + (word if word.isascii() else _CHARACTER_WITHOUT_SPACES.sub(_WITH_SPACES, word)) + '"'
-    )
+    """Returns a word of a query, quoted for SQLite. One that the index reads as several tokens
+    becomes a phrase.
+    """
+    if not word.isascii():
+        word = _CHARACTER_WITHOUT_SPACES.sub(_WITH_SPACES, word)
+    return f'"{word}"'
 
 
 def words_in(text: str) -> list[str]:
-    """The words of a query, lower case, in order; text without spaces becomes groups of characters."""
+    """Returns the words of a query in lower case, in their order. Text of languages without spaces
+    becomes groups of two or three characters.
+    """
     if text.isascii():
         return _WORD.findall(text.lower())
     words: list[str] = []
-    kana_groups: list[str] = []
+    kana_groups: list[str] = []  # used only if there is nothing else: Hiragana is mostly grammar
     for run in _RUN_OF_SCRIPT.finditer(unicodedata.normalize("NFC", text).lower()):
         if run["kana"]:
             kana_groups += _character_groups(run[0], 2)
@@ -259,24 +265,21 @@ def words_in(text: str) -> list[str]:
                 words += _character_groups(part, size)
         else:
             words.append(run[0])
-    return words or kana_groups  # Hiragana is mostly grammar
+    return words or kana_groups
 
 
 def word_starts(text: str) -> set[str]:
-    """The first five letters of each word of a text, or its groups of characters, to compare it
-    with another.
+    """Returns the first five letters of each word of a text with at least three letters, to compare
+    it with another text; of a language without spaces its groups of characters.
     """
-    words = (
-        words_in(text)
-        if _CHARACTER_WITHOUT_SPACES.search(text)
-        else re.findall(r"\w{3,}", text.casefold())
-    )
+    has_spaces = not _CHARACTER_WITHOUT_SPACES.search(text)
+    words = re.findall(r"\w{3,}", text.casefold()) if has_spaces else words_in(text)
     return {word[:5] for word in words}
 
 
 def _character_groups(run: str, size: int) -> list[str]:
-    """The groups of `size` neighbouring characters of a text without spaces, overlapping; a shorter
-    text is one group.
+    """Returns all groups of `size` neighbouring characters of a text without spaces; `abcd` has the
+    groups `ab`, `bc` and `cd`. A shorter text is one group, an empty one has none.
     """
     characters: list[str] = []  # each letter with its combining marks, which SQLite ignores
     for letter in run:
@@ -284,11 +287,10 @@ def _character_groups(run: str, size: int) -> list[str]:
             characters[-1] += letter
         else:
             characters.append(letter)
-    return [
-        "".join(characters[start : start + size])
-        for start in range(max(1, len(characters) - size + 1))
-        if characters
-    ]
+    if not characters:
+        return []
+    starts = range(max(1, len(characters) - size + 1))
+    return ["".join(characters[start : start + size]) for start in starts]
 
 
 MAX_PASSAGE = 1_000
@@ -310,8 +312,8 @@ _PASSAGE_BORDERS = (
 
 
 def split_passages(text: str) -> list[str]:
-    """`text` cut at paragraphs, else lines, sentences, words, into pieces of at most `MAX_PASSAGE`
-    characters.
+    """Returns a text cut into passages of at most `MAX_PASSAGE` characters: between paragraphs if
+    possible, otherwise between lines, sentences or words. At most `MAX_PASSAGES`.
     """
     text = text.strip()
     passages: list[str] = []
@@ -323,8 +325,8 @@ def split_passages(text: str) -> list[str]:
 
 
 def _end_of_piece(text: str) -> int:
-    """The end of the first piece: the last border of the best kind that uses at least a third of
-    the length.
+    """Returns the end of the first passage of a long text: the last border of the best kind that
+    leaves it at least a third of the maximum length.
     """
     for border in _PASSAGE_BORDERS:
         ends = [match.end() for match in border.finditer(text, MAX_PASSAGE // 3, MAX_PASSAGE)]
@@ -334,10 +336,9 @@ def _end_of_piece(text: str) -> int:
 
 
 def content_hash(text: str) -> int:
-    """A 64-bit hash of a text: the key of its vector."""
-    return int.from_bytes(
-        hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest(), "big", signed=True
-    )
+    """Returns a hash of a text, by which its vector is stored: a signed number of 64 bits."""
+    digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
 
 
 MAX_WORDS = 48
@@ -396,6 +397,8 @@ _WORDS_OF_ASSISTANT = frozenset(("you", "your", "yours", "yourself"))
 
 
 class ParsedQuery(msgspec.Struct, frozen=True):
+    """A query, as a search uses it."""
+
     words: tuple[tuple[str, ...], ...]
     """Each word with its other forms (`went`, `go`, `gone`)."""
     speaker: str = ""
@@ -409,7 +412,13 @@ class ParsedQuery(msgspec.Struct, frozen=True):
 def parse_query(
     text: str, speakers: Sequence[str] = SPEAKERS, today: date | None = None
 ) -> ParsedQuery:
-    """Parse a query. Partial or relative dates mean the last such days before `today`."""
+    """Parse a query.
+
+    Args:
+        speakers: the names of those who may have said what is searched for.
+        today: the day to which partial and relative dates refer: they mean the last such days
+            before it. None: such dates are ignored.
+    """
     speaker = _only_speaker(text, speakers)
     names: set[str] = set()
     for speaker_name in speakers:
@@ -425,8 +434,9 @@ def parse_query(
 
 
 def _as_speaker_says(text: str, speaker: str) -> str:
-    """A query with `I` and `my` instead of the name of its speaker: so its vector is nearer to
-    those of what the speaker said.
+    """Returns a query with `I` and `my` instead of the name of the speaker that it names, so that
+    its vector is nearer to those of what the speaker said. Unchanged for the user, and without a
+    speaker.
     """
     if speaker in ("", "user"):
         return text
@@ -438,8 +448,8 @@ def _as_speaker_says(text: str, speaker: str) -> str:
 
 
 def _only_speaker(text: str, speakers: Sequence[str]) -> str:
-    """The speaker that a query names; empty if it names none, or several. In a session `I` is the
-    user, and `you` the assistant.
+    """Returns the speaker that a query names; empty if it names none, or several. If the speakers
+    are the user and the assistant, `I` names the first and `you` the second.
     """
     words = set(_WORD.findall(text.lower()))
     if tuple(speakers) == SPEAKERS:
@@ -451,7 +461,10 @@ def _only_speaker(text: str, speakers: Sequence[str]) -> str:
 
 
 def _span_in_words(match: re.Match[str], today: date | None) -> Sequence[tuple[date, date]]:
-    """The span of a day or month that is named in words; without a year the last one of it."""
+    """Returns the span of a day or month that is named in words, as a sequence of at most one.
+    Without a year it is the last one before `today`; empty if that is None, or there is no such
+    day.
+    """
     month_starts = [name[:3] for name in _MONTHS]
     month = month_starts.index(match["month"][:3]) + 1
     day = int(match["day"] or match["first"] or 0)
@@ -465,7 +478,9 @@ def _span_in_words(match: re.Match[str], today: date | None) -> Sequence[tuple[d
 
 
 def _spans_of_days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], str]:
-    """The named spans of days, and the text without them."""
+    """Returns the spans of days that a text names, each as its first and last day; and the text in
+    lower case without the dates.
+    """
     lowered = text.lower()
     spans: list[tuple[date, date]] = []
     for match in _ISO_DATE.finditer(lowered):
@@ -482,10 +497,13 @@ def _spans_of_days(text: str, today: date | None) -> tuple[tuple[tuple[str, str]
 
 
 def _calendar_span(year: int, month: int, day: int) -> list[tuple[date, date]]:
-    """The span of a year, month or day (0: not given); empty for a date that does not exist."""
+    """Returns the first and the last day of a year, a month or a day, in a list; `month` and `day`
+    are 0 if they are not given. Empty for a date that does not exist.
+    """
     try:
         if day:
-            return [(date(year, month, day),) * 2]
+            only_day = date(year, month, day)
+            return [(only_day, only_day)]
         first = date(year, month or 1, 1)
     except ValueError:
         return []
@@ -494,37 +512,43 @@ def _calendar_span(year: int, month: int, day: int) -> list[tuple[date, date]]:
 
 
 def _relative_spans(text: str, today: date) -> list[tuple[date, date]]:
-    """Days relative to today, with a margin: users remember them roughly."""
+    """Returns the spans that a text names relative to today: `three weeks ago`, `on Monday`, `last
+    month`. Those with `ago` have a margin of half a period on each side, because users remember
+    such times roughly.
+    """
     spans: list[tuple[date, date]] = []
     for match in _TIME_AGO.finditer(text):
         period_days = _DAYS_OF_PERIOD[match[2]]
         days_ago = period_days * (_NUMBER_WORDS.get(match[1]) or int(match[1]))
-        spans.append(
-            (
-                today - timedelta(days=days_ago + period_days // 2),
-                today - timedelta(days=days_ago - period_days // 2),
-            )
-        )
+        margin = period_days // 2
+        first = today - timedelta(days=days_ago + margin)
+        last = today - timedelta(days=days_ago - margin)
+        spans.append((first, last))
     for match in _WEEKDAY.finditer(text):
-        day = today - timedelta(days=(today.weekday() - _WEEKDAYS.index(match[1]) - 1) % 7 + 1)
+        # The last such day before today: 1 to 7 days ago.
+        days_ago = (today.weekday() - _WEEKDAYS.index(match[1]) - 1) % 7 + 1
+        day = today - timedelta(days=days_ago)
         spans.append((day, day))
     return [*spans, *(_recent_span(match, today) for match in _RECENT_PERIOD.finditer(text))]
 
 
 def _recent_span(match: re.Match[str], today: date) -> tuple[date, date]:
-    """The span of `today`, `yesterday`, or this or the last week, month or year."""
-    if match[1]:
-        day = today - timedelta(days=match[1] == "yesterday")
+    """Returns the first and the last day of `today`, `yesterday`, or of this or the last week,
+    month or year.
+    """
+    named_day, which, period = match.groups()
+    if named_day:
+        day = today - timedelta(days=1) if named_day == "yesterday" else today
         return day, day
-    first = _first_day_of(match[3], today)
-    if match[2] == "this":
+    first = _first_day_of(period, today)
+    if which == "this":
         return first, today
     last = first - timedelta(days=1)
-    return _first_day_of(match[3], last), last
+    return _first_day_of(period, last), last
 
 
 def _first_day_of(period: str, day: date) -> date:
-    """The first day of the week, month or year of a day."""
+    """Returns the first day of the week, month or year that a day is in."""
     if period == "week":
         return day - timedelta(days=day.weekday())
     if period == "month":

@@ -1,4 +1,6 @@
-"""Scores of passages for a query: a sum of few terms, each of which improved the measured results."""
+"""Scores of passages for a query: a sum of few terms, each of which improved the measured
+results.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,13 @@ def score_passages(
     cosines: Mapping[int, float],
     question: ParsedQuery,
 ) -> dict[int, dict[str, float]]:
-    """The terms of the score of each passage; the score is their sum. A missing vector counts as
-    average.
+    """Returns the terms of the score of each passage, by its id and by their names; the score is
+    their sum.
+
+    Args:
+        shares: the share of the query's words in each passage, by id.
+        cosines: the cosine of each passage with the query, also of neighbours; a missing one counts
+            as the average. Empty if words alone decide.
     """
     terms: dict[int, dict[str, float]] = {}
     best_of_session: dict[int, float] = {}
@@ -62,12 +69,10 @@ def score_passages(
         passage_id, session = passage.id, passage.id >> POSITION_BITS
         passage_terms = {"words": shares.get(passage_id, 0.0)}
         if cosines:
+            own_cosine = cosines.get(passage_id, average)
             neighbour_cosines = cosines.get(passage_id - 1, 0.0) + cosines.get(passage_id + 1, 0.0)
-            passage_terms["vectors"] = max(
-                0.0,
-                (cosines.get(passage_id, average) + NEIGHBOUR_WEIGHT * neighbour_cosines)
-                / (1 + 2 * NEIGHBOUR_WEIGHT),
-            )
+            weighted_sum = own_cosine + NEIGHBOUR_WEIGHT * neighbour_cosines
+            passage_terms["vectors"] = max(0.0, weighted_sum / (1 + 2 * NEIGHBOUR_WEIGHT))
         if question.speaker and passage.role == question.speaker:
             passage_terms["speaker"] = SPEAKER_WEIGHT
         if question.days and (day_share := match_days(passage.at, question)):
@@ -84,8 +89,8 @@ def score_passages(
 
 
 def match_days(at: str, question: ParsedQuery) -> float:
-    """How well a time fits the days that the query names: 1.0 on such a day, 0.5 in the two weeks
-    after it, else 0.0. Events are often mentioned later.
+    """Returns how well a time fits the days that the query names: 1.0 on such a day, 0.5 in the two
+    weeks after it, because events are often mentioned later, and otherwise 0.0.
     """
     day = at[:10]
     if any(first <= day <= last for first, last in question.days):
@@ -136,9 +141,14 @@ def word_scores(
     *,
     has_neighbours: bool,
 ) -> dict[int, float]:
-    """The share of `words`, weighted by rarity, in each passage of `table`: 1.0 is all of them.
+    """Returns the share of the words, weighted by their rarity, in each passage of a table that has
+    one, by id: 1.0 means that it has all. A word that no passage has counts in the total too.
 
-    A word without any match still counts in the total. Neighbours may be outside of the filter.
+    Args:
+        words: each word as a sequence of its forms.
+        limits: the passages in which words are looked for.
+        has_neighbours: whether a word also counts for the passages around it, as NEARNESS says;
+            these may be outside of the limits.
     """
     # `paint` and `painting` count as one word, with the forms of the first: in reverse order the
     # first of a stem is written last.
@@ -152,7 +162,7 @@ def word_scores(
     places_left = MAX_PLACES_OF_ALL
     weighted_matches.sort(key=lambda weight_and_matches: len(weight_and_matches[1]))
     for words_done, (weight, matches) in enumerate(weighted_matches):
-        # Rare words leave places unused, which are divided among the words that follow.
+        # Rare words come first. The places that they leave unused are for the words that follow.
         words_left = len(weighted_matches) - words_done
         ids = matches[: places_left // words_left]
         places_left -= len(ids)
@@ -164,14 +174,16 @@ def word_scores(
 
 
 def highest_scores(scores: Mapping[int, float], count: int) -> list[int]:
-    """The keys of the `count` highest scores, best first."""
+    """Returns the keys of the `count` highest scores, highest first."""
     return heapq.nlargest(count, scores, key=scores.__getitem__)
 
 
 def _add_neighbours(ids: Sequence[int]) -> dict[int, float]:
-    """These passages and the ones around them, each with its nearness: 1.0 for a passage itself."""
+    """Returns these passages and the ones around them, each with its nearness to one of them: 1.0
+    for the passage itself, less for its neighbours. The highest one counts.
+    """
     near = dict.fromkeys(ids, 1.0)
-    for step, nearness in NEARNESS:
+    for step, nearness in NEARNESS:  # the largest first, so that it stays
         for passage_id in ids:
             near.setdefault(passage_id + step, nearness)
     return near
@@ -180,7 +192,9 @@ def _add_neighbours(ids: Sequence[int]) -> dict[int, float]:
 def _passages_with_word(
     database: sqlite3.Connection, table: str, forms: Sequence[str], limits: PassageRange
 ) -> tuple[float, list[int]]:
-    """The rarity of a word, and the passages with it, newest first."""
+    """Returns the weight of a word, which is high if it is rare and always above 0; and the ids of
+    the passages with one of its forms, newest first, at most MAX_PLACES.
+    """
     match_expression = " OR ".join(map(quote_word, forms))
     rows = database.execute(
         f"SELECT rowid AS passage FROM {table}_words WHERE {table}_words MATCH ? AND"
@@ -194,9 +208,8 @@ def _passages_with_word(
         bounds_query = f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})"
         first, last = database.execute(bounds_query).fetchone()
         frequency = min(count, len(ids) * max(1, last - first + 1) / (ids[0] - ids[-1] + 1))
-    weight = (
-        math.log(1 + (count - frequency + 0.5) / (frequency + 0.5))
-        if frequency
-        else math.log(1 + count)
-    )
+    if not frequency:
+        return math.log(1 + count), ids
+    # The inverse document frequency of BM25.
+    weight = math.log(1 + (count - frequency + 0.5) / (frequency + 0.5))
     return max(weight, 0.0) or 1e-9, ids

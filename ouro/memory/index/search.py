@@ -134,7 +134,9 @@ class _Request(msgspec.Struct, frozen=True):
     wanted: SearchFilter
 
     def nearest(self, table: str, count: int, limits: PassageRange) -> list[int]:
-        """The ids of the nearest vectors; empty without vectors."""
+        """Returns the ids of about `count` passages whose vectors are nearest to that of the
+        question; empty without vectors.
+        """
         if self.vectors is None:
             return []
         return self.vectors.nearest(
@@ -142,7 +144,9 @@ class _Request(msgspec.Struct, frozen=True):
         )
 
     def cosines(self, table: str, ids: Iterable[int]) -> dict[int, float]:
-        """The cosine of each passage to the question; empty without vectors."""
+        """Returns the cosine of the vector of each passage with that of the question, by id; empty
+        without vectors.
+        """
         if self.vectors is None:
             return {}
         return self.vectors.cosines(self.database, table, self.vector, sorted(ids))
@@ -150,8 +154,8 @@ class _Request(msgspec.Struct, frozen=True):
     def words(
         self, table: str, limits: PassageRange, *, has_neighbours: bool = False
     ) -> dict[int, float]:
-        """The share of the query's words in each passage, weighted by their rarity: see
-        `word_scores`.
+        """Returns the share of the query's words in each passage, weighted by their rarity, by id:
+        see `word_scores`.
         """
         return word_scores(
             self.database, table, self.question.words, limits, has_neighbours=has_neighbours
@@ -173,7 +177,9 @@ class Search:
     def _vectors_for(
         self, spoken: str, kinds: Collection[str]
     ) -> tuple[Vectors | None, Floats | None]:
-        """The vectors to compare with, and that of the question; None if words alone decide."""
+        """Returns the vectors to compare with, and that of the question as `spoken`. Both are None
+        if words alone decide: there are no vectors for these kinds, or the model does not answer.
+        """
         tables = {_TABLE_WITH_VECTORS[kind] for kind in kinds if kind in _TABLE_WITH_VECTORS}
         if self.vectors is None or not self.vectors.are_usable(tables):
             return None, None
@@ -185,8 +191,12 @@ class Search:
     def find(
         self, query: str, k: int = 5, wanted: SearchFilter | None = None, today: date | None = None
     ) -> list[MemoryHit]:
-        """The `k` best hits, best first, without duplicates; by words alone if the embedding model
-        does not answer.
+        """Returns the `k` best hits, best first, each text once. Words alone decide if the
+        embedding model does not answer.
+
+        Args:
+            wanted: the limits of the search; None: no limits.
+            today: the day to which relative dates of the query refer; None: today in UTC.
         """
         wanted = wanted or SearchFilter()
         question = parse_query(query, self._speakers, today or datetime.now(UTC).date())
@@ -203,7 +213,7 @@ class Search:
                 hits += _find_messages(request, k)
             if "output" in kinds:
                 hits += _find_outputs(request, k)
-        # Copies of a session have the same messages: each text is returned once.
+        # Copies of a session have the same messages: the best hit of each text is returned.
         by_text: dict[str, MemoryHit] = {}
         for hit in sorted(hits, key=lambda item: -item.score):
             by_text.setdefault(hit.text, hit)
@@ -212,10 +222,10 @@ class Search:
     def nearest_notes(
         self, texts: Sequence[str], k: int, wanted: Sequence[SearchFilter]
     ) -> list[MemoryHit]:
-        """The notes nearest in meaning to any of `texts`: `k` for each text and filter, each note
-        with its best cosine.
+        """Returns the notes nearest in meaning to any of `texts`, best first: the `k` nearest for
+        each text and each filter, each note once. The score of a note is its best cosine.
 
-        Only vectors are used; best first; empty without vectors. Raises ModelError.
+        Only vectors are used; empty without vectors. Raises ModelError.
         """
         if self.vectors is None or not self.vectors.are_usable(("notes",)):
             return []
@@ -235,7 +245,7 @@ class Search:
 
 
 def _note_hits(database: sqlite3.Connection, ids: Iterable[int]) -> list[MemoryHit]:
-    """The notes and core lines of these rows, without scores."""
+    """Returns the notes and core lines with these ids as hits, without scores and in no order."""
     rows = database.execute(
         "SELECT id AS place, note AS id, kind, text, at, session, project, iif(line, line, turn)"
         " AS number, path, scope, category, confidence, source, branch, supersedes, archived FROM"
@@ -256,12 +266,16 @@ _ALLOWED_SESSIONS = f"SELECT first >> {POSITION_BITS} FROM temp.allowed"
 
 
 def _json_list(ids: Iterable[int]) -> tuple[str]:
-    """The parameter for `_IN_LIST`."""
+    """Returns the parameters of a statement with `_IN_LIST`."""
     return (json.dumps(sorted(ids)),)
 
 
 def _find_notes(request: _Request) -> list[MemoryHit]:
-    """The notes and core lines that are relevant to the query, in no order, each with its score."""
+    """Returns the notes and core lines with a score above 0, in no order.
+
+    The candidates are those with the best words, the nearest vectors, and from the days that the
+    query names. A candidate without a vector gets the average cosine.
+    """
     limits = _limit_notes(request)
     shares = request.words("notes", limits)
     nearest = request.nearest("notes", _NOTE_CANDIDATES, limits)
@@ -285,12 +299,14 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
 
 
 def _limit_notes(request: _Request) -> PassageRange:
-    """The notes that pass the filter. If these are not all, their ids are written into
-    `temp.allowed`.
+    """Returns which notes and core lines pass the filter. If these are not all, their ids are
+    written into `temp.allowed`.
     """
     wanted = request.wanted
     kinds = ", ".join(f"'{kind}'" for kind in wanted.kinds)
-    conditions = [f"notes.kind IN ({kinds})", *([] if wanted.archived else ["notes.archived = 0"])]
+    conditions = [f"notes.kind IN ({kinds})"]
+    if not wanted.archived:
+        conditions.append("notes.archived = 0")
     values: tuple[str, ...] = ()
     for condition, value in (
         ("notes.scope = ?", wanted.scope),
@@ -326,7 +342,9 @@ def _clear_allowed(database: sqlite3.Connection) -> None:
 
 
 def _notes_of_days(request: _Request, limits: PassageRange) -> list[int]:
-    """The ids of notes from the days that the query names, newest first."""
+    """Returns the ids of the notes from the days that the query names, at most `_NOTE_CANDIDATES`
+    for each span of days, its newest first.
+    """
     ids: list[int] = []
     for first, last in request.question.days:
         until = (date.fromisoformat(last) + timedelta(days=1)).isoformat()
@@ -340,7 +358,9 @@ def _notes_of_days(request: _Request, limits: PassageRange) -> list[int]:
 
 
 def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
-    """The `k` best passages of user and assistant messages, plus near copies of them."""
+    """Returns the best passages of messages of the user and the assistant, best first: more than
+    `k`, so that `k` remain when copies are removed.
+    """
     limits = _limit_messages(request, "messages")
     shares = request.words("messages", limits, has_neighbours=True)
     nearest = request.nearest("messages", _MESSAGE_CANDIDATES, limits)
@@ -353,13 +373,14 @@ def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
     before = {passage_id - 1 for passage_id in candidates}
     after = {passage_id + 1 for passage_id in candidates}
     cosines = request.cosines("messages", before | candidates | after)
-    return _best_hits(
-        "message", passages, score_passages(passages, shares, cosines, request.question), k
-    )
+    terms = score_passages(passages, shares, cosines, request.question)
+    return _best_hits("message", passages, terms, k)
 
 
 def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
-    """The `k` best tool outputs, plus near copies of them; by words alone."""
+    """Returns the best tool outputs by words alone, best first: more than `k`, so that `k` remain
+    when copies are removed.
+    """
     shares = request.words("outputs", _limit_messages(request, "outputs"))
     passages = _read_passages(request, "outputs", highest_scores(shares, _MESSAGE_CANDIDATES))
     scored = {passage.id: {"words": _OUTPUT_WEIGHT * shares[passage.id]} for passage in passages}
@@ -367,15 +388,15 @@ def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
 
 
 def _limit_messages(request: _Request, table: Literal["messages", "outputs"]) -> PassageRange:
-    """The messages or outputs that pass the filter: those of a session, or all from the first one
-    after `since`. If these are not all, their ranges are written into `temp.allowed`.
+    """Returns which messages or outputs pass the filter: those of the wanted sessions, in each from
+    the first one after `since`. If these are not all, their ranges are written into `temp.allowed`.
     """
     database, wanted = request.database, request.wanted
     column = "passages" if table == "messages" else "outputs"
     if not (wanted.session or wanted.project or wanted.since):
-        return PassageRange(
-            *database.execute(f"SELECT coalesce(sum({column}), 0) FROM sessions").fetchone()
-        )
+        total_query = f"SELECT coalesce(sum({column}), 0) FROM sessions"
+        (total,) = database.execute(total_query).fetchone()
+        return PassageRange(total)
     _clear_allowed(database)
     begin, end = f"(seq << {POSITION_BITS})", f"((seq + 1) << {POSITION_BITS}) - 1"
     first_since = (
@@ -397,7 +418,9 @@ def _limit_messages(request: _Request, table: Literal["messages", "outputs"]) ->
 
 
 def _messages_of_days(request: _Request, limits: PassageRange) -> list[int]:
-    """Passages from the days that the query names, newest sessions first."""
+    """Returns the ids of passages from the days that the query names: for each span of days at most
+    `_MESSAGE_CANDIDATES`, from its newest sessions.
+    """
     session_condition = EVERY_PASSAGE if limits.is_all else f"seq IN ({_ALLOWED_SESSIONS})"
     ids: list[int] = []
     for first, last in request.question.days:
@@ -423,7 +446,9 @@ def _messages_of_days(request: _Request, limits: PassageRange) -> list[int]:
 
 
 def _read_passages(request: _Request, table: str, ids: Iterable[int]) -> list[Passage]:
-    """The rows of messages or outputs with these ids, with what is known about their session."""
+    """Returns the messages or outputs with these ids that are not before `since`, with what is
+    known about their session.
+    """
     rows = request.database.execute(
         f"SELECT passage.id, number, role, at, text, sessions.id, title, project FROM {table} AS"
         f" passage JOIN sessions ON seq = session WHERE passage.{_IN_LIST} AND at >= ?",
@@ -438,9 +463,11 @@ def _best_hits(
     terms_of_passage: Mapping[int, dict[str, float]],
     k: int,
 ) -> list[MemoryHit]:
-    """The `k` best passages with a score above 0, best first, plus near copies of them."""
+    """Returns the passages with a score above 0, best first, at most three times `k`. The score of
+    a passage is the sum of its terms.
+    """
     scores = {passage_id: sum(terms.values()) for passage_id, terms in terms_of_passage.items()}
-    # Copies of a session have the same messages: take enough that `k` different ones remain.
+    # Copies of a session have the same messages: so many that `k` different ones should remain.
     best = heapq.nlargest(3 * k, passages, key=lambda passage: (scores[passage.id], passage.id))
     return [
         MemoryHit(
@@ -467,8 +494,8 @@ _CHARACTERS_BEFORE, _EXCERPT_LENGTH = 20, 60
 
 
 def search_sessions(index: Index, words: str, limit: int = 20) -> list[SessionHit]:
-    """The sessions with all of `words` in one passage or in the summary, best first; the last word
-    may be a prefix.
+    """Returns at most `limit` sessions that have all the words in one passage or in their summary.
+    Those with a passage come first, best first. The last word may be the beginning of one.
     """
     query_words = re.findall(r"\w+", words)
     if not query_words:
@@ -486,7 +513,9 @@ def search_sessions(index: Index, words: str, limit: int = 20) -> list[SessionHi
 def _sessions_with_passage(
     database: sqlite3.Connection, words: Sequence[str], limit: int
 ) -> Iterator[SessionHit]:
-    """Yield for each session its best passage with all words, the best ones first."""
+    """Yield the best passage with all words of each session, best first, for at most `limit`
+    sessions.
+    """
     match_expression = " ".join(map(quote_word, words)) + "*"
     rows = database.execute(
         "SELECT rowid, bm25(messages_words) AS score FROM messages_words"
@@ -508,7 +537,7 @@ def _sessions_with_passage(
         if row is None:
             continue
         session_id, number, snippet, text = row
-        # SQLite counts indexed words; map the count back to the original text.
+        # SQLite makes the snippet by the words of the index, which are other ones for some texts.
         excerpt = snippet if findable(text) == text else _excerpt(text, words)
         yield SessionHit(session_id, number, " ".join(excerpt.split()), score)
 
@@ -516,7 +545,7 @@ def _sessions_with_passage(
 def _sessions_with_summary(
     database: sqlite3.Connection, words: Sequence[str]
 ) -> Iterator[SessionHit]:
-    """Yield the sessions with all words in their summary, the latest first."""
+    """Yield the sessions with all words in their summary, those used last first."""
     patterns = [f"%{word.replace('_', '!_')}%" for word in words]
     has_all_words = " AND ".join(["summary LIKE ? ESCAPE '!'"] * len(patterns))
     summaries = database.execute(
@@ -527,14 +556,18 @@ def _sessions_with_summary(
 
 
 def _excerpt(text: str, words: Sequence[str]) -> str:
-    """The part of `text` around the first match of `words`, ignoring accents and case."""
+    """Returns the part of a text around the first of the words, ignoring accents and case; its
+    beginning if it has none of them.
+    """
     folded = _fold_letters(text)
-    offsets = [offset for word in words if (offset := folded.find(_fold_letters(word))) >= 0]
-    start = max(0, min(offsets, default=0) - _CHARACTERS_BEFORE)
-    excerpt = text[start : start + _EXCERPT_LENGTH]
-    return f"{'…' if start else ''}{excerpt}{'…' if start + _EXCERPT_LENGTH < len(text) else ''}"
+    offsets = [folded.find(_fold_letters(word)) for word in words]
+    first = min((offset for offset in offsets if offset >= 0), default=0)
+    start = max(0, first - _CHARACTERS_BEFORE)
+    end = start + _EXCERPT_LENGTH
+    before, after = "…" if start else "", "…" if end < len(text) else ""
+    return f"{before}{text[start:end]}{after}"
 
 
 def _fold_letters(text: str) -> str:
-    """The text without case and accents, in the same length."""
+    """Returns the text without accents and in lower case, with the same length."""
     return "".join(unicodedata.normalize("NFD", letter)[0].lower()[0] for letter in text)

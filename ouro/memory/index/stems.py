@@ -14,8 +14,8 @@ _lock = threading.Lock()
 
 
 def find_stems(words: Iterable[str]) -> list[str]:
-    """The stem of each word, in their order. A text without a letter is its own stem; of several
-    words in one text the first stem of the alphabet is taken.
+    """Returns the stem of each word, in their order. A text without a letter or digit is its own
+    stem. If a text has several words, it is the stem that comes first in the alphabet.
     """
     words = list(words)
     with _lock:
@@ -29,7 +29,9 @@ def find_stems(words: Iterable[str]) -> list[str]:
 
 
 def _read_stems(words: list[str]) -> dict[str, str]:
-    """Let the tokenizer of the word index read each word as a row of its own."""
+    """Returns the stem of each word, by word, from the tokenizer of the word index: each word is
+    written as a row, and its terms are read.
+    """
     database = _tokenizer()
     database.execute("BEGIN")
     try:
@@ -44,7 +46,7 @@ def _read_stems(words: list[str]) -> dict[str, str]:
 
 @cache
 def _tokenizer() -> sqlite3.Connection:
-    """An empty database with the tokenizer of the word index."""
+    """Returns an empty database in memory, with the tokenizer of the word index."""
     database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     database.execute(
         "CREATE VIRTUAL TABLE word USING fts5(text, tokenize = 'porter unicode61"

@@ -1,4 +1,6 @@
-"""A process that makes missing vectors with the local model, at low priority, after ouro has ended."""
+"""A process that makes missing vectors with the local model at low priority. It may run on after
+ouro has ended.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ main(*sys.argv[1:3])
 
 
 def start_vector_process(index: Path, sources: Sources) -> bool:
-    """Start a process that reads these files into the index and makes all missing vectors; returns
-    whether it was started. One at a time does it for all sessions.
+    """Start a process that indexes these sources and makes all missing vectors. Returns whether it
+    was started: it is not if one runs already, which does it for all sessions, or if it cannot be.
     """
     if _is_locked(lock_path(index)):
         return False
@@ -50,13 +52,13 @@ def start_vector_process(index: Path, sources: Sources) -> bool:
 
 
 def lock_path(index: Path) -> Path:
-    """The file that the running process has locked."""
+    """Returns the file that the process locks while it runs."""
     return index.with_name(f"{index.name}.vectors")
 
 
 def main(index: str, sources: str) -> None:
-    """Update the index from `sources`, and make all missing vectors. It does nothing if another
-    process makes them already, or if no local model is installed.
+    """Update the index from `sources`, and make all missing vectors. This is the program of the
+    process. It does nothing if another one makes them already, or if no local model is installed.
     """
     from ouro.memory.index.embeddings import local_embedder
     from ouro.memory.index.vectors import Vectors
@@ -77,7 +79,9 @@ def main(index: str, sources: str) -> None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a process makes vectors now. Takes the lock for a moment."""
+    """Whether a process makes vectors now, and so holds the lock. To find out, the lock is taken
+    for a moment.
+    """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

@@ -1,5 +1,5 @@
-"""Vectors of passages and notes: made in the background, stored by model and text hash, searched by
-numpy.
+"""Vectors of passages and notes: makes them, stores them by model and hash of the text, and
+searches them with numpy.
 
 Two projects may use two models: the vectors of both are stored, so that no text is paid for twice.
 Vectors of a model that was not used for `KEPT_DAYS` are deleted.
@@ -52,7 +52,9 @@ _SAMPLE_VECTORS = 200
 """Vectors from which the usual cosine of a model is computed."""
 _MIN_SAMPLE_VECTORS = 20
 _NARROW_COSINE = 0.4
-"""A model whose vectors are usually closer than this uses a part of the scale (e5: 0.8, bge: 0.6)."""
+"""A model whose vectors are usually closer than this uses a part of the scale (e5: 0.8, bge:
+0.6).
+"""
 _USUAL_COSINE_OF_LOCAL = 0.15
 """The usual cosine of all-MiniLM-L6-v2, for which weights and limits were measured."""
 
@@ -88,8 +90,8 @@ class Vectors:
         """The usual cosine of two texts, by the id of the model."""
 
     def fill(self, max_vectors: int = BATCH, tables: Sequence[str] = TABLES) -> int:
-        """Make up to `max_vectors` missing vectors, notes first, then the newest passages; returns their
-        number.
+        """Make up to `max_vectors` missing vectors, in the order of the tables, in each the newest
+        first. Returns how many rows got one.
         """
         self.choose_model()
         count = 0
@@ -104,25 +106,24 @@ class Vectors:
         seconds: float = math.inf,
         max_vectors: float = math.inf,
     ) -> None:
-        """Make all missing vectors, for about `seconds` and up to `max_vectors` of them, as `fill` orders
-        them.
+        """Make all missing vectors, in the order of `fill`. Ends after about `seconds`, or so many
+        vectors.
         """
         deadline, total = time.monotonic() + seconds, 0
-        while time.monotonic() < deadline and (
-            count := self.fill(int(min(BATCH, max_vectors - total)), tables)
-        ):
+        while time.monotonic() < deadline:
+            count = self.fill(int(min(BATCH, max_vectors - total)), tables)
+            if not count:
+                return
             total += count
 
     def are_usable(self, tables: Iterable[str] = TABLES) -> bool:
-        """Whether there are vectors of any model, and these tables are not empty."""
+        """Whether one of these tables has rows, and there are vectors of any model."""
         with self._index.reading() as database:
-            first_rows = (
-                database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables
-            )
-            return (
-                any(first_rows)
-                and database.execute("SELECT 1 FROM vectors LIMIT 1").fetchone() is not None
-            )
+
+            def has_rows(table: str) -> bool:
+                return database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
+
+            return any(map(has_rows, tables)) and has_rows("vectors")
 
     def are_missing(self) -> bool:
         """Whether a passage or note has no vector of this model yet."""
@@ -135,7 +136,9 @@ class Vectors:
             return any(rows.fetchone() for rows in queries)
 
     def count_missing(self, table: str, max_count: int) -> int:
-        """The number of passages without a vector, counted up to `max_count`."""
+        """Returns the number of rows of a table without a vector of this model, counted up to
+        `max_count`.
+        """
         self.choose_model()
         with self._index.reading() as database:
             (count,) = database.execute(
@@ -145,7 +148,9 @@ class Vectors:
         return int(count)
 
     def questions(self, texts: Sequence[str]) -> list[Floats]:
-        """The vectors of several queries, in one call; the latest ones are cached."""
+        """Returns the vectors of queries, in their order. Those that are not cached are made in one
+        call of the model.
+        """
         texts = [text[:_MAX_QUESTION_CHARACTERS] for text in texts]
         with self._lock:
             new_texts = [text for text in dict.fromkeys(texts) if text not in self._questions]
@@ -167,16 +172,15 @@ class Vectors:
         *,
         is_limited: bool = False,
     ) -> list[int]:
-        """The ids of the `count` passages whose signs differ least from those of the question. If
-        `is_limited`, only passages in `temp.allowed` are compared.
+        """Returns the ids of the `count` passages of a table, in no order, whose signs differ least
+        from those of the vector `question`. If `is_limited`, only passages in `temp.allowed` are
+        compared.
         """
         with self._lock:
             signs = self._load_signs(database, table, len(question))
-            positions = (
-                np.flatnonzero(_are_allowed(database, signs.ids))
-                if is_limited
-                else np.arange(len(signs.ids))
-            )
+            positions = np.arange(len(signs.ids))
+            if is_limited:
+                positions = np.flatnonzero(_are_allowed(database, signs.ids))
             if not len(positions):
                 return []
             distances = _count_different_bits(signs.signs, _signs(question[None])[:, 0])
@@ -186,10 +190,11 @@ class Vectors:
     def cosines(
         self, database: sqlite3.Connection, table: str, question: Floats, ids: Sequence[int]
     ) -> dict[int, float]:
-        """The cosine of each passage to `question`; passages without a vector are left out.
+        """Returns the cosine of each passage with the vector `question`, by id. Passages without a
+        vector are left out.
 
-        The limits of the search were measured with the local model. If the texts of another model
-        are usually closer (e5: 0.8), its cosines are rescaled.
+        The limits of the search were measured with the local model. If the vectors of another model
+        are usually closer to each other (e5: 0.8), its cosines are rescaled.
         """
         model = self._model_row(database, len(question))[0]
         rows = database.execute(
@@ -207,10 +212,10 @@ class Vectors:
         return dict(zip((row_id for row_id, _ in rows), cosines.tolist(), strict=True))
 
     def _usual_cosine(self, database: sqlite3.Connection, model: int) -> float:
-        """The mean cosine of two texts in the index; 0 while there are few vectors, and for a
-        model whose scale is known.
+        """Returns the mean cosine of two texts of a sample in the index, for a remote model. 0
+        while there are few vectors, and for the local model, whose scale is known.
 
-        The keys are hashes, so the first ones are a random sample.
+        The vectors are sorted by hashes, so the first ones are a random sample.
         """
         if not isinstance(self.embedder, RemoteEmbedder):
             return 0.0
@@ -228,9 +233,9 @@ class Vectors:
         return self._usual_cosines[model]
 
     def choose_model(self) -> None:
-        """Set the stamps for the vectors of this model, and record that it was used today. Another
-        process may have set the stamps for another model. Deletes vectors of models that were not
-        used for long.
+        """Set the stamps for the vectors of this model if they are for another one, which another
+        process may use. Record that this model was used today, and delete the vectors of models
+        that were not used for KEPT_DAYS.
         """
         today = datetime.now(UTC).date()
         with self._index.reading() as database:
@@ -256,8 +261,9 @@ class Vectors:
             database.execute("DELETE FROM models WHERE used < ?", oldest_day)
 
     def _model_row(self, database: sqlite3.Connection, length: int) -> tuple[int, str]:
-        """The id of the model and the day of its last use; (0, "") if it has no vector of this
-        length yet. If the length is 0, the row that was used last counts.
+        """Returns the id of this model in the table `models`, and the day of its last use; (0, "")
+        if it has no vector of this length yet. With length 0 (not known) the row that was used last
+        counts.
         """
         row = database.execute(
             "SELECT id, used FROM models WHERE name = ? AND ? IN (0, length) ORDER BY used DESC, id"
@@ -275,14 +281,14 @@ class Vectors:
         )
 
     def _embed(self, texts: Sequence[str]) -> Floats:
-        """The vectors of texts. Stores their length."""
+        """Returns the vectors of texts, and remembers their length."""
         rows = self.embedder.embed(texts)
         self._length = rows.shape[1]
         return rows
 
     def _choose_model_if_changed(self, length: int) -> None:
-        """Set the stamps again if another process has chosen another model since. A search calls it
-        first.
+        """Set the stamps for this model, whose vectors have this length, if another process has set
+        them for another one. A search calls this first; a failure is logged.
         """
         try:
             with self._index.reading() as database:
@@ -294,8 +300,8 @@ class Vectors:
             log.warning("some vectors are not looked at: %s", error)
 
     def _fill_table(self, table: str, max_rows: int) -> int:
-        """Make up to `max_rows` missing vectors of a table, and set the stamps of their rows; returns
-        the number of rows.
+        """Make up to `max_rows` missing vectors of a table, the newest rows first, and give the
+        rows their stamps. Returns the number of rows that got one.
         """
         with self._index.reading() as database:
             rows = database.execute(
@@ -311,9 +317,10 @@ class Vectors:
                 ),
             ).fetchall()
         stamped_rows = [(row_id, text_hash) for row_id, text_hash, _ in rows]
-        # The same again: the file was removed or replaced, and what is written is not what is
+        # The same rows again: the file was removed or replaced, so what is written is not what is
         # read. A caller that asks until none is missing would never end.
-        if not rows or stamped_rows == self._stamped.pop(table, None):
+        are_same_again = stamped_rows == self._stamped.pop(table, None)
+        if not rows or are_same_again:
             return 0
         new_texts = {text_hash: text for _, text_hash, text in rows if (text_hash,) not in existing}
         vectors = self._embed(list(new_texts.values())) if new_texts else ()
@@ -349,7 +356,9 @@ class Vectors:
                 self._load_signs(database, table, self._length)
 
     def _load_signs(self, database: sqlite3.Connection, table: str, length: int) -> _VectorSigns:
-        """The signs of all vectors of a table; only those with a new stamp are read."""
+        """Returns the signs of all vectors of this model in a table. Those that were loaded before
+        stay in memory; only rows with a new stamp are read.
+        """
         model, _ = self._model_row(database, length)
         facts = database.execute(
             "SELECT value FROM facts WHERE name IN ('made', 'stamped') ORDER BY name"
@@ -383,7 +392,9 @@ class Vectors:
 
 
 def _set_stamps_for(database: sqlite3.Connection, model: int) -> None:
-    """Set the stamps for another model: only passages with a vector of it have one."""
+    """Set the stamps for a model, so that only rows with a vector of it have one. A row that has
+    one already keeps it; the others get new, higher ones.
+    """
     facts = [("model", str(model)), ("stamped", os.urandom(8).hex())]
     database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
     for table in TABLES:
@@ -401,25 +412,27 @@ def _set_stamps_for(database: sqlite3.Connection, model: int) -> None:
 
 
 def _matrix(vectors: Sequence[bytes]) -> Floats:
-    """Stored vectors as the rows of a matrix of 32-bit numbers."""
+    """Returns stored vectors, of half precision, as the rows of a matrix of 32-bit numbers."""
     halves = np.frombuffer(b"".join(vectors), np.float16).reshape(len(vectors), -1)
     return halves.astype(np.float32)
 
 
 def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
-    """The signs of vectors, one bit per dimension, padded to multiples of 64: a column for each
-    vector.
+    """Returns the signs of vectors (rows), one bit per dimension: a column for each vector, with 64
+    dimensions in each number. Missing dimensions at the end are 0.
     """
     packed = np.packbits(vectors > 0, axis=1)
-    return np.ascontiguousarray(
-        np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8))).view(np.uint64).T
-    )
+    missing_bytes = -packed.shape[1] % 8
+    padded = np.pad(packed, ((0, 0), (0, missing_bytes)))
+    return np.ascontiguousarray(padded.view(np.uint64).T)
 
 
 def _count_different_bits(
     signs: NDArray[np.uint64], question: NDArray[np.uint64]
 ) -> NDArray[np.uint16]:
-    """The number of dimensions in which each vector has another sign than the question."""
+    """Returns the number of dimensions in which each vector has another sign than the question.
+    Both are in the form of `_signs`.
+    """
     counts = np.zeros(signs.shape[1], np.uint16)
     for start in range(0, len(counts), _COUNTED_AT_ONCE):
         part = slice(start, start + _COUNTED_AT_ONCE)
@@ -429,8 +442,8 @@ def _count_different_bits(
 
 
 def _positions_of_smallest(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
-    """The positions of the `count` smallest, unordered. They are small integers: counting is faster
-    than sorting.
+    """Returns the positions of the `count` smallest distances, in no order. Because these are small
+    integers, counting them is faster than sorting.
     """
     if count >= len(distances):
         return np.arange(len(distances))
@@ -440,14 +453,18 @@ def _positions_of_smallest(distances: NDArray[np.uint16], count: int) -> NDArray
 
 
 def _are_allowed(database: sqlite3.Connection, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each id is in a range of `temp.allowed`."""
+    """Returns for each id whether it is in a range of `temp.allowed`."""
     rows = database.execute("SELECT first, last FROM temp.allowed ORDER BY first").fetchall()
+    # The first range has no id: an id before all others is found in it.
     firsts, lasts = np.array([(-1, -1), *rows], np.int64).T
-    allowed: NDArray[np.bool_] = ids <= lasts[np.searchsorted(firsts, ids, side="right") - 1]
+    last_range_before = np.searchsorted(firsts, ids, side="right") - 1
+    allowed: NDArray[np.bool_] = ids <= lasts[last_range_before]
     return allowed
 
 
 def _rescale(cosines: Floats, usual_cosine: float) -> Floats:
-    """The cosines on the scale of the local model: its usual cosine for `usual_cosine`, and 1 for 1."""
+    """Returns cosines on the scale of the local model: `usual_cosine`, that of the other model,
+    becomes the usual cosine of the local one, and 1 stays 1.
+    """
     stretch = (1 - _USUAL_COSINE_OF_LOCAL) / (1 - usual_cosine)
     return _USUAL_COSINE_OF_LOCAL + (cosines - usual_cosine) * stretch

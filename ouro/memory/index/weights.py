@@ -68,7 +68,7 @@ class Dense(msgspec.Struct, frozen=True):
     """What the numbers of each column are multiplied by; None if they are floats."""
 
     def apply(self, states: Floats) -> Floats:
-        """States times weights, plus bias."""
+        """Returns the states times the weights, plus the bias."""
         if self.scales is None:
             return states @ self.weights + self.bias
         products = states @ self.weights.astype(np.float32)
@@ -77,6 +77,7 @@ class Dense(msgspec.Struct, frozen=True):
         return products
 
     def as_floats(self) -> Dense:
+        """Returns the same with weights of 32 bits."""
         if self.scales is None:
             return self
         return Dense(self.weights * self.scales, self.bias)
@@ -93,6 +94,7 @@ class EncoderLayer(msgspec.Struct, frozen=True):
     narrow_norm: Norm
 
     def as_floats(self) -> EncoderLayer:
+        """Returns the same layer with weights of 32 bits."""
         return replace(
             self,
             attention=self.attention.as_floats(),
@@ -120,7 +122,9 @@ class ModelWeights(msgspec.Struct, frozen=True):
 
 
 def find_weights() -> Path | None:
-    """The file of the installed package; None if none is installed. Imports nothing."""
+    """Returns the file with the weights in an installed package; None if none is installed. Imports
+    nothing.
+    """
     for package, name in (_FILE_OF_8_BITS, _FILE_OF_32_BITS):
         spec = importlib.util.find_spec(package)
         if spec is None or not spec.submodule_search_locations:
@@ -132,12 +136,14 @@ def find_weights() -> Path | None:
 
 
 def read_weights(path: Path) -> ModelWeights:
-    """The weights of a file; those of 32 bits have `config.json` and `vocab.txt` beside them."""
+    """Returns the weights in a file that `find_weights` found."""
     return _read_32_bits(path) if path.suffix == ".safetensors" else _read_8_bits(path)
 
 
 def _read_32_bits(path: Path) -> ModelWeights:
-    """The weights of a safetensors file, with the `config.json` beside it."""
+    """Returns the weights in a safetensors file, which has `config.json` and `vocab.txt` beside
+    it.
+    """
     config = json.loads(path.with_name("config.json").read_text())
     tensors = _read_safetensors(path)
 
@@ -158,15 +164,18 @@ def _read_32_bits(path: Path) -> ModelWeights:
 
 
 def _read_8_bits(path: Path) -> ModelWeights:
-    """The weights of an ONNX file, whose matrices are `NAME_q` of 8 bits and `NAME_scale`.
+    """Returns the weights in an ONNX file, which has each matrix as `NAME_q`, of 8 bits, and
+    `NAME_scale`.
 
-    Only embeddings and biases have names; the matrices are in the order in which they run.
+    Only embeddings and biases have names that say what they are. The other matrices are in the
+    order in which they run.
     """
     tensors = _read_onnx(path)
     unnamed = (name for name in tensors if not name.startswith("embeddings."))
     matrices = iter([name.removesuffix("_q") for name in unnamed if name.endswith("_q")])
     layers: list[EncoderLayer] = []
-    for number in range(sum(name.endswith(".intermediate.dense.bias") for name in tensors)):
+    names_of_layers = [name for name in tensors if name.endswith(".intermediate.dense.bias")]
+    for number in range(len(names_of_layers)):
         dense: list[Dense] = []
         for name in _DENSE_NAMES:
             matrix, bias = next(matrices), tensors[f"encoder.layer.{number}.{name}.bias"]
@@ -185,8 +194,8 @@ def _read_8_bits(path: Path) -> ModelWeights:
 
 
 def _make_layer(tensors: Mapping[str, Any], number: int, dense: list[Dense]) -> EncoderLayer:
-    """A layer from its dense parts, in the order of `_DENSE_NAMES`: query, key and value become one
-    matrix.
+    """Returns the layer with this number, from its dense parts in the order of `_DENSE_NAMES`.
+    Query, key and value become one matrix.
     """
     query, key, value, joined, wide, narrow = dense
     name = f"encoder.layer.{number}"
@@ -201,7 +210,7 @@ def _make_layer(tensors: Mapping[str, Any], number: int, dense: list[Dense]) -> 
 
 
 def _join_columns(parts: Sequence[Dense]) -> Dense:
-    """One matrix with the columns of all parts."""
+    """Returns one dense part with the columns of all parts."""
     weights = np.concatenate([part.weights for part in parts], axis=1)
     bias = np.concatenate([part.bias for part in parts])
     scales = [part.scales for part in parts if part.scales is not None]
@@ -213,12 +222,16 @@ def _read_norm(tensors: Mapping[str, Any], name: str) -> Norm:
 
 
 def _add_token_type(tensors: Mapping[str, Any], places: Floats) -> Floats:
-    """The vectors of the positions, with the vector of the only token type added."""
+    """Returns the vectors of the positions with that of the token type added, because there is only
+    one type.
+    """
     return places + tensors["embeddings.token_type_embeddings.weight"][0]  # type: ignore[no-any-return]
 
 
 def _read_safetensors(path: Path) -> dict[str, Floats]:
-    """The arrays of a safetensors file, memory-mapped: unused ones are not read."""
+    """Returns the arrays in a safetensors file by their names, without the prefix `bert.`. The file
+    is memory-mapped, so that unused ones are not read.
+    """
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         header: dict[str, Any] = json.loads(file.read(size))
@@ -243,17 +256,21 @@ _VARINT, _EIGHT_BYTES, _LENGTH_AND_BYTES, _FOUR_BYTES = 0, 1, 2, 5
 
 
 def _read_onnx(path: Path) -> dict[str, Any]:
-    """The arrays of an ONNX file, memory-mapped, by name without the prefix of the module."""
+    """Returns the arrays in an ONNX file by their names, without the prefix `inner.`. The file is
+    memory-mapped, so that unused ones are not read.
+    """
     data = np.memmap(path, np.uint8, "r")
     view = data.data
     arrays: dict[str, Any] = {}
     graphs = [value for field, value in _read_fields(view, 0, len(view)) if field == _GRAPH_FIELD]
-    for field, value in _read_fields(view, *graphs[0]):
-        if field == _TENSOR_FIELD:
-            tensor = _read_tensor(view, *value)
-            if tensor.kind in _TYPES_OF_ONNX:
-                numbers = np.asarray(data[slice(*tensor.raw)]).view(_TYPES_OF_ONNX[tensor.kind])
-                arrays[tensor.name.removeprefix("inner.")] = numbers.reshape(tensor.shape)
+    start, end = graphs[0]
+    for field, value in _read_fields(view, start, end):
+        if field != _TENSOR_FIELD:
+            continue
+        tensor = _read_tensor(view, *value)
+        if tensor.kind in _TYPES_OF_ONNX:
+            numbers = np.asarray(data[slice(*tensor.raw)]).view(_TYPES_OF_ONNX[tensor.kind])
+            arrays[tensor.name.removeprefix("inner.")] = numbers.reshape(tensor.shape)
     return arrays
 
 
@@ -269,7 +286,9 @@ class _Tensor(NamedTuple):
 
 
 def _read_tensor(view: memoryview, start: int, end: int) -> _Tensor:
-    """The description of a tensor, from a range of the file."""
+    """Returns the description of a tensor, which is the protobuf message in a range of the file.
+    The numbers of the fields are those of TensorProto in `onnx.proto3`.
+    """
     name, kind, raw = "", 0, (0, 0)
     shape: list[int] = []
     for field, value in _read_fields(view, start, end):
@@ -286,25 +305,27 @@ def _read_tensor(view: memoryview, start: int, end: int) -> _Tensor:
 
 
 def _read_fields(view: memoryview, start: int, end: int) -> Iterator[tuple[int, Any]]:
-    """Yield the fields of a protobuf message: the number of each field, and its value, which is a
-    number or the range of its bytes.
+    """Yield the fields of the protobuf message in a range of the file: the number of each field,
+    and its value. That is a number, or the range of its bytes in the file.
     """
     while start < end:
         key, start = _read_varint(view, start)
-        kind = key & 7
+        field, kind = key >> 3, key & 7
         if kind == _VARINT:
             value, start = _read_varint(view, start)
-            yield key >> 3, value
+            yield field, value
             continue
         length = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}.get(kind)
-        if length is None:
+        if length is None:  # the length is before the bytes
             length, start = _read_varint(view, start)
-        yield key >> 3, (start, start + length)
+        yield field, (start, start + length)
         start += length
 
 
 def _read_varint(view: memoryview, start: int) -> tuple[int, int]:
-    """Read a number of seven bits a byte, lowest first. Returns it with the offset after it."""
+    """Read a protobuf number at an offset; returns it, and the offset after it. Each byte has seven
+    bits, the lowest first, and a bit that says whether another byte follows.
+    """
     value = shift = 0
     while True:
         byte = view[start]

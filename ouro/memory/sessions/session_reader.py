@@ -354,7 +354,9 @@ class _SessionReader(msgspec.Struct, eq=False):
         return [messages[number] for number in wanted_numbers if number in messages]
 
     async def _message_at(self, offset: int, number: int) -> RawRecord | None:
-        """Returns the message that begins at that offset, if it has this number; otherwise None."""
+        """Returns the record that begins at that offset, if it is a message with this number;
+        otherwise None.
+        """
         record = await read_record_at(self.file, offset)
         if record is None or number_of(record) != number or not is_message(record):
             return None

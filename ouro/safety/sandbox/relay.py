@@ -23,8 +23,12 @@ _WITHOUT_PROXY = "localhost,127.0.0.1,::1"
 
 
 def main(path: str, places: str, *command: str) -> int:
-    """Run the command with ports that lead to the proxy; returns its exit code, or 128 plus the
-    number of the signal that ended it. `path` is the socket of the proxy.
+    """Run the command with ports that lead to the proxy, and with the variables that name one of
+    them. Returns its exit code, or 128 plus the number of the signal that ended it.
+
+    Args:
+        path: the socket of the proxy.
+        places: servers of this machine, separated by commas, each of which gets a port of its own.
     """
     server = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=_serve, args=(server, path), daemon=True).start()

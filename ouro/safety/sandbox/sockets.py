@@ -10,7 +10,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 
 _SOCKET_LIST = "/proc/net/unix"
 _COLUMNS_BEFORE_PATH = 7
@@ -48,17 +47,17 @@ def find_sockets(
         workspace: folders where commands make sockets: there only the open ones are returned.
         is_reachable: whether a command could open this path; others are not returned.
     """
-    named_paths = chain(
-        _paths_in_variables(environment), map(os.path.expanduser, _WELL_KNOWN_SOCKETS)
-    )
     open_sockets = set(map(os.path.realpath, filter(is_reachable, _list_sockets())))
-    folders = {os.path.dirname(path) for path in open_sockets}  # noqa: PTH120
-    beside_them = (
-        _sockets_in_folder(folder) for folder in folders if not is_below(folder, workspace)
-    )
-    existing = filter(os.path.lexists, filter(is_reachable, named_paths))
-    candidates = chain(open_sockets, map(os.path.realpath, existing))
-    sockets = {*filter(_is_socket, candidates), *chain.from_iterable(beside_them)}
+    candidates = set(open_sockets)
+    well_known = map(os.path.expanduser, _WELL_KNOWN_SOCKETS)
+    for path in (*_paths_in_variables(environment), *well_known):
+        if is_reachable(path) and os.path.lexists(path):
+            candidates.add(os.path.realpath(path))
+    sockets = set(filter(_is_socket, candidates))
+    for folder in {os.path.dirname(path) for path in open_sockets}:  # noqa: PTH120
+        if not is_below(folder, workspace):
+            sockets.update(_sockets_in_folder(folder))
+    # Once more, because links were followed since.
     return sorted(filter(is_reachable, sockets))
 
 

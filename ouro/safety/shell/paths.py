@@ -317,15 +317,17 @@ def _strange_name(matches: list[str], word: Word) -> str:
 
 @lru_cache(maxsize=8)
 def _workspace_folders_of_path(path: str, roots: tuple[Path, ...]) -> list[str]:
-    """Returns the folders in the variable PATH that are in one of the `roots`, and relative ones,
-    which may be.
+    """Returns those folders in `path`, the value of PATH, that are in one of the `roots`; and
+    relative ones, which may be, depending on the folder in which a command runs.
     """
-    folders = ((text or ".", Path(os.path.realpath(text))) for text in path.split(os.pathsep))
-    return [
-        text
-        for text, real_path in folders
-        if not text.startswith("/") or any(map(real_path.is_relative_to, roots))
-    ]
+    folders: list[str] = []
+    for text in path.split(os.pathsep):
+        folder = text or "."  # an empty entry is the present folder
+        real_path = Path(os.path.realpath(text))
+        is_in_workspace = any(map(real_path.is_relative_to, roots))
+        if is_in_workspace or not folder.startswith("/"):
+            folders.append(folder)
+    return folders
 
 
 def before_pattern(text: str) -> str:
