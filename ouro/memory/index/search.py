@@ -383,8 +383,8 @@ def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
     """
     shares = request.words("outputs", _limit_messages(request, "outputs"))
     passages = _read_passages(request, "outputs", highest_scores(shares, _MESSAGE_CANDIDATES))
-    scored = {passage.id: {"words": _OUTPUT_WEIGHT * shares[passage.id]} for passage in passages}
-    return _best_hits("output", passages, scored, k)
+    terms = {passage.id: {"words": _OUTPUT_WEIGHT * shares[passage.id]} for passage in passages}
+    return _best_hits("output", passages, terms, k)
 
 
 def _limit_messages(request: _Request, table: Literal["messages", "outputs"]) -> PassageRange:

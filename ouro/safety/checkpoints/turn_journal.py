@@ -220,10 +220,13 @@ def cut_turns(folder: Path, session: str = "", held: Collection[int] = ()) -> It
 
 
 def open_turns(folder: Path, session: str) -> Iterator[int]:
-    """Yield the numbers of a session's turns whose changes are not kept yet."""
+    """Yield the numbers of a session's turns that have a journal, so that their changes are not
+    kept yet. `folder` is that of the checkpoints of a workspace.
+    """
     for path in (folder / OPEN_TURNS_FOLDER).glob(f"{session}.*"):
-        if path.suffix[1:].isdecimal():
-            yield int(path.suffix[1:])
+        number = path.suffix[1:]
+        if number.isdecimal():
+            yield int(number)
 
 
 def has_live_turn(folder: Path) -> bool:

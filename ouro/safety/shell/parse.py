@@ -380,6 +380,7 @@ class _Lexer(WordReader):
         are_new = all(map(self._is_new_variable, loop.variables))
         if has_heredoc or not (is_understood and are_new):
             self._make_opaque(f"it uses `{keyword}`")
+            # Its body is read once, and the values of its variables are not known in it.
             loop.variables, loop.values = [], loop.values[:1]
         self._enter_loop(loop, source)
         return []
@@ -396,8 +397,9 @@ class _Lexer(WordReader):
         # An `echo` of the files: they are judged even if the body does not use them.
         if files := [word for word in loop.values if word.glob or word.under]:
             _add_command(self._line, Command((Word("echo"), *files), source=source), self._depth)
-        self._line.values |= dict.fromkeys(loop.variables, *loop.values[:1])
-        loop.values = loop.values[1:]
+        if loop.values:
+            first_value, *loop.values = loop.values
+            self._line.values |= dict.fromkeys(loop.variables, first_value)
         loop.first = len(self._line.commands)
         self._loops.append(loop)
 

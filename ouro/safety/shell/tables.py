@@ -14,7 +14,7 @@ from ouro.utils.decoding import from_plain
 
 
 def names(text: str) -> frozenset[str]:
-    """The words of a text, as a set."""
+    """Returns the words of a text as a set."""
     return frozenset(text.split())
 
 
@@ -283,15 +283,16 @@ class CommandRow(msgspec.Struct, frozen=True):
 
 @cache
 def rows() -> dict[str, CommandRow]:
-    """The rows of the table, by command."""
+    """Returns the rows of the table `_COMMANDS`, by the names of their commands."""
     rows_by_command: dict[str, CommandRow] = {}
-    for line in re.sub(r"\n +", " ", _COMMANDS).strip().splitlines()[1:]:
+    # An indented line continues the one before it. The first line explains the columns.
+    lines = re.sub(r"\n +", " ", _COMMANDS).strip().splitlines()[1:]
+    for line in lines:
         commands, letters, long, valued, operands = (cell.strip() for cell in line.split("|"))
-        marks = {option[0]: option[1] for option in re.findall(r"([\w-]+)(\S*)", valued)}
-        rows_by_command |= dict.fromkeys(
-            commands.split(),
-            CommandRow(letters, names(long), marks, from_plain(operands, Operands)),
-        )
+        marks_by_option = dict(re.findall(r"([\w-]+)(\S*)", valued))
+        kind = from_plain(operands, Operands)
+        row = CommandRow(letters, names(long), marks_by_option, kind)
+        rows_by_command |= dict.fromkeys(commands.split(), row)
     return rows_by_command
 
 
