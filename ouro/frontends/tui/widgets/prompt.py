@@ -84,6 +84,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.attachments = Placeholders()
         self._actions = keymap.actions_of("prompt", "edit")
         self._app_keys = frozenset(keymap.actions_of("app"))
+        self._keys_beside_vim = frozenset(keymap.actions_of("app", "prompt"))
+        """The keys that keep their action in Vim's normal mode. Those of editing are Vim's own."""
         self._history = history
         self.completion = completion
         self._withdraw = withdraw
@@ -176,10 +178,13 @@ class PromptArea(TextArea, inherit_bindings=False):
         )
 
     def _is_escape_for_vim(self, event: events.Key) -> TypeGuard[EscapedKey]:
-        """Whether a key that came as Esc and a character means two keys, because Vim waits for an Esc
-        that ends something. Else it is Alt with the character.
+        """Whether a key that came as Esc and a character means two keys: Vim waits for an Esc that ends
+        something, or the key with Alt has no action there. tmux sends both keys at once if the
+        second follows within half a second.
         """
-        return isinstance(event, EscapedKey) and self._vim is not None and not self._vim.is_idle
+        if not isinstance(event, EscapedKey) or self._vim is None:
+            return False
+        return not self._vim.is_idle or event.key not in self._keys_beside_vim
 
     async def _press_both(self, event: EscapedKey) -> None:
         """Handle Esc, then the character after it; type the character if it has no action."""

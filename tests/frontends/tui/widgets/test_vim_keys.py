@@ -74,6 +74,18 @@ async def test_escape_and_a_letter_in_one_packet_are_two_keys():
         await until(pilot, lambda: prompt.text == "xwo three!t")
 
 
+async def test_a_needless_escape_before_a_command_is_no_alt():
+    async with screen_of(FakeSession(), editing="vim").run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        prompt = pilot.app.conversation.prompt
+        await type_text(pilot, "one two three")
+        await pilot.press("escape", "0")
+        press_at_once(pilot, "\x1bdw")  # Alt+D would delete only the word, and `w` move
+        await until(pilot, lambda: prompt.text == "two three")
+        press_at_once(pilot, "\x1bi!")
+        await until(pilot, lambda: prompt.text == "!two three")
+
+
 def type_case(prompt: PromptArea, case) -> None:
     """Type the keys of a recorded case into the prompt, from its text and its place."""
     prompt.fill(case["text"])
