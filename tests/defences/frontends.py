@@ -92,6 +92,8 @@ DEFENCES = (
     Defence("U7", "ouro/frontends/tui/driver.py", "                if self._writer_thread is None:\n                    super().resume",
             "                if True:\n                    super().resume",
             "test_u3_u4_u5_u7_screen.py -k second_continue_leaves"),
+    Defence("U7", "ouro/frontends/tui/driver.py", "if self._auto_restart and self._writer_thread is None:", "if False:",
+            "test_u3_u4_u5_u7_screen.py -k stops_nothing"),
     Defence("U7", "ouro/frontends/tui/driver.py", "while self._is_continued and not self._is_resuming:", "while self._is_continued:",
             "test_u3_u4_u5_u7_screen.py -k in_the_midst"),
     Defence("E10", "ouro/frontends/tui/screens/diff_viewer.py", "if await self._diff.is_changed_by_others(",
