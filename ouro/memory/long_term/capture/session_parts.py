@@ -132,10 +132,13 @@ def newest_lines(
 
 def _tool_texts(message: Message) -> str:
     """The names and arguments of the tool calls in a message, one a line. Command lines are left
-    out: they may show conventions of the project.
+    out: they may show conventions of the project. So are searches of the memory: they repeat what
+    the user said (`remember that prices are integers`), and leave nothing in the repository.
     """
     values: list[Any] = []
     for call in message.tool_calls:
+        if call.name == "memory_search":
+            continue
         values.append(call.name)
         values += [call.arguments[key] for key in call.arguments.keys() - {"command"}]
     return "\n".join(text_or_json(value).replace("\\n", "\n") for value in values)

@@ -331,6 +331,22 @@ async def test_code_written_in_the_turn_is_no_note_but_a_command_is(bench):
     assert [refused.said for refused in done.refused] == [code["text"]]
 
 
+async def test_what_the_model_searches_in_memory_is_not_shown_by_changes(bench):
+    text = "Prices are integers in cents"
+    messages = (
+        user(f"{PERSON.text} Remember that prices are integers in cents."),
+        assistant("", ToolCall("1", "memory_search", {"query": "prices are integers in cents"})),
+        assistant("The prices are integers in cents."),
+    )
+    [part] = split_uncaptured(
+        [MessageRecord(number, "", message) for number, message in enumerate(messages, 1)], 0
+    )
+
+    await bench.run(Classifier([{**GENERATED, "text": text}]), part.spoken)
+
+    assert [note.text for note in bench.notes()] == [text]
+
+
 async def test_note_names_the_turn_and_message_that_match_it_best(bench):
     said = [
         Spoken(1, "user", "Good morning, let us begin.", turn=1),
