@@ -416,6 +416,7 @@ def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[
     patterns = _file_patterns(front)
     description = str(front.get("description") or "").strip()
     name = f"{path.name} ({description})" if description else path.name
+    # Letta calls the block about the user `human`.
     scope: Scope | None = "user" if "human" in (front.get("label"), path.stem) else None
     for headings, block in _blocks_with_headings(text):
         if _only_names_file(block, path.parent):

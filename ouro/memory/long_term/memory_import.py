@@ -207,6 +207,7 @@ def _place_piece(
     file names counts; else the rules decide.
     """
     chosen_scope = _scope_of(editor, piece, scope)
+    # `repo: …` in front names the scope, for which the rules choose the category.
     placement = replace(place(f"{chosen_scope}: {text}", editor.names), scope=chosen_scope)
     if piece.note is not None:
         return replace(placement, is_note=True, category=piece.note.category)

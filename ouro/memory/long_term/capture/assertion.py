@@ -130,8 +130,9 @@ def is_in_doubt(sentence: str, after: str) -> bool:
     after_introduction = plain[introduction.end() :] if introduction else plain
     quoted_length = sum(len(quotation[0]) for quotation in _QUOTATION.finditer(plain))
     is_quoted = quoted_length >= _MIN_QUOTED * len(plain)
-    # With an introduction (`No, that is wrong:`) the user states it; the question is another one.
     is_asked = bool(_QUESTION_END.search(sentence))
+    # With an introduction (`No, that is wrong:`) the user states it; a question after it is another
+    # one.
     if not introduction:
         is_asked = is_asked or bool(_QUESTION_END.search(after))
     is_cut = bool(_ELLIPSIS_END.search(sentence))

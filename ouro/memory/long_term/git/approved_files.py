@@ -153,7 +153,7 @@ class ApprovedFiles:
     def _read_approved(self) -> Set[FileContent]:
         """Read everything that was approved since the last commit was accepted."""
         text = read_git_file(self.repository.own_dir / APPROVED)
-        lines = (line.partition(" ") for line in text.splitlines())
+        lines = (line.partition(" ") for line in text.splitlines())  # `BLOB NAME`
         return frozenset((name, blob) for blob, _, name in lines)
 
     def _accept_if_approved(self, commit: str) -> None:
