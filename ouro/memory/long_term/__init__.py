@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.agent_memory import AgentMemory, ImportOffers, find_agent_memory
     from ouro.memory.long_term.capture.capture import Capture
     from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
     from ouro.memory.long_term.capture.observer import CaptureObserver
     from ouro.memory.long_term.capture.session_notes import SessionNotes
     from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
     from ouro.memory.long_term.contradictions import find_contradicting_pairs, texts_in_use
+    from ouro.memory.long_term.core_line_records import DAY, CoreRecord, core_records
     from ouro.memory.long_term.doctor import diagnose, memory_stats
     from ouro.memory.long_term.edited_files import open_file, save_file
     from ouro.memory.long_term.editor import MemoryEditor
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
     from ouro.memory.long_term.graph_picture import html_page, picture_of
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources
-    from ouro.memory.long_term.line_records import DAY, CoreRecord, core_records
     from ouro.memory.long_term.maintenance.background import MemoryMaintenance
     from ouro.memory.long_term.maintenance.crystallizer import (
         CRYSTALLIZE_INSTRUCTIONS,
@@ -56,6 +55,7 @@ if TYPE_CHECKING:
     )
     from ouro.memory.long_term.notes.note import categories_with
     from ouro.memory.long_term.notes.notebook import Notebook
+    from ouro.memory.long_term.other_agents import AgentMemory, ImportOffers, find_agent_memory
     from ouro.memory.long_term.placement import place
     from ouro.memory.long_term.prompt_block import (
         MARK,

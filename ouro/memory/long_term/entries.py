@@ -23,7 +23,7 @@ from ouro.utils.path_escapes import path_text
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.line_records import CoreRecord
+    from ouro.memory.long_term.core_line_records import CoreRecord
     from ouro.memory.long_term.scope import ScopeMemory
 
 _BADGES = (
@@ -364,7 +364,7 @@ def _core_details(editor: MemoryEditor, entry: MemoryEntry) -> EntryDetails:
     """All that is shown of a core line: its earlier versions and the notes that it is linked to, by
     its record. Without a record only the line itself.
     """
-    from ouro.memory.long_term.line_records import carry_records, core_records
+    from ouro.memory.long_term.core_line_records import carry_records, core_records
 
     scope = editor.scope(entry.scope)
     carry_records(editor.scopes)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ouro.memory.long_term.line_records import core_records, save_records
+from ouro.memory.long_term.core_line_records import core_records, save_records
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.supersession import find_on_subject

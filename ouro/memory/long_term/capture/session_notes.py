@@ -15,13 +15,13 @@ from ouro.events import CoreChanged
 from ouro.memory.index import Graph, Lookup, MemoryFolder, Search, SearchFilter, Sources, project_of
 from ouro.memory.long_term.capture.operations import Certainty
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
+from ouro.memory.long_term.core_line_records import carry_records
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entries import core_entries, find_entry, note_entries
 from ouro.memory.long_term.git.files import ARCHIVE
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import NO_TURN, FileEdit, Scope, TurnRef
 from ouro.memory.long_term.line_links import relate_lines
-from ouro.memory.long_term.line_records import carry_records
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, WrittenNote
 from ouro.memory.long_term.notes.validity import (

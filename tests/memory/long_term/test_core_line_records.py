@@ -6,14 +6,14 @@ import pytest
 from fakes.knowledge import Conversation, editor_of
 
 from ouro.memory.long_term import details_of, find_entry, remember_text, synchronize
-from ouro.memory.long_term.entries import note_entries
-from ouro.memory.long_term.line_links import linked_notes, relate_lines
-from ouro.memory.long_term.line_records import (
+from ouro.memory.long_term.core_line_records import (
     CoreRecord,
     carry_records,
     confirm_line,
     core_records,
 )
+from ouro.memory.long_term.entries import note_entries
+from ouro.memory.long_term.line_links import linked_notes, relate_lines
 from ouro.memory.long_term.prompt_block import MARK
 
 LONG = "The queue of uploads is emptied by worker-3 each night. " * 5
