@@ -23,7 +23,8 @@ MAX_TAIL = 16_000
 QUOTED_ENDS = (1_200, 400)
 """Characters quoted from the beginning and the end of a message that is too long to keep."""
 FILES_HEADING = "## Files in play"
-MAX_FILES = 30
+_MAX_LISTED = 30
+"""Files, or images, that a section of a summary lists."""
 
 
 def compaction_limit(settings: CompactionSettings, window: int) -> int:
@@ -129,16 +130,16 @@ def parse_files(summary: str) -> list[str]:
 
 
 def format_files(lines: Iterable[str]) -> str:
-    """Returns a section of a summary about files, with the last MAX_FILES of these lines in their
+    """Returns a section of a summary about files, with the last _MAX_LISTED of these lines in their
     order; of equal lines only the last. Empty without lines.
     """
-    newest = list(dict.fromkeys(reversed(list(lines))))[:MAX_FILES]
+    newest = list(dict.fromkeys(reversed(list(lines))))[:_MAX_LISTED]
     return "\n".join([FILES_HEADING, *reversed(newest)]) if newest else ""
 
 
 def format_pictures(plan: CompactionPlan) -> str:
     """Returns a section of a summary that names the images which are not sent any more after the
-    compaction; empty if there are none.
+    compaction, the first _MAX_LISTED of them; empty if there are none.
     """
     lines: list[str] = []
     for entry in plan.covered:
@@ -151,9 +152,9 @@ def format_pictures(plan: CompactionPlan) -> str:
             ]
     if not lines:
         return ""
-    shown = lines[:MAX_FILES]
-    if len(lines) > MAX_FILES:
-        shown.append(f"- and {len(lines) - MAX_FILES} more")
+    shown = lines[:_MAX_LISTED]
+    if len(lines) > _MAX_LISTED:
+        shown.append(f"- and {len(lines) - _MAX_LISTED} more")
     return "\n".join(["## Pictures that are not sent any more", *shown])
 
 

@@ -159,17 +159,18 @@ class Index:
 
     def update(self, sources: Sources, progress: Progress | None = None) -> int:
         """Index the files of the sources that have changed; returns their number. With sessions it
-        waits until no other process indexes sessions. Raises SearchUnavailable.
+        waits up to `WAIT_SECONDS` for another process that indexes sessions. Raises
+        SearchUnavailable if that takes longer, or if the index cannot be written.
         """
         self.build_id()  # opens the index, so that its folder exists
         if sources.sessions is None:
-            return self._update_alone(sources, progress)
+            return self._update_files(sources, progress)
         # An index in memory, without a folder, has no other process to wait for.
         has_folder = self._path.parent.is_dir()
         feed_lock = lock_index(Path(f"{self._path}.feed")) if has_folder else nullcontext()
         try:
             with feed_lock:
-                return self._update_alone(sources, progress)
+                return self._update_files(sources, progress)
         except OSError as error:
             if isinstance(error, BlockingIOError):
                 raise SearchUnavailable(
@@ -250,7 +251,7 @@ class Index:
                 connection.close()  # type: ignore[union-attr]
             self._reader = self._writer = None
 
-    def _update_alone(self, sources: Sources, progress: Progress | None) -> int:
+    def _update_files(self, sources: Sources, progress: Progress | None) -> int:
         """Index the changed files; returns their number. Each portion of a file is a transaction.
         No other process may index sessions meanwhile.
         """

@@ -307,19 +307,26 @@ def _read_tensor(view: memoryview, start: int, end: int) -> _Tensor:
 def _read_fields(view: memoryview, start: int, end: int) -> Iterator[tuple[int, Any]]:
     """Yield the fields of the protobuf message in a range of the file: the number of each field,
     and its value. That is a number, or the range of its bytes in the file.
+
+    Of a file that is cut, a range may end after the end of the file. Raises IndexError if a number
+    is missing there.
     """
-    while start < end:
-        key, start = _read_varint(view, start)
+    position = start
+    while position < end:
+        key, position = _read_varint(view, position)
         field, kind = key >> 3, key & 7
         if kind == _VARINT:
-            value, start = _read_varint(view, start)
+            value, position = _read_varint(view, position)
             yield field, value
             continue
-        length = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}.get(kind)
-        if length is None:  # the length is before the bytes
-            length, start = _read_varint(view, start)
-        yield field, (start, start + length)
-        start += length
+        if kind == _EIGHT_BYTES:
+            length = 8
+        elif kind == _FOUR_BYTES:
+            length = 4
+        else:  # `_LENGTH_AND_BYTES`: ONNX uses no other kind
+            length, position = _read_varint(view, position)
+        yield field, (position, position + length)
+        position += length
 
 
 def _read_varint(view: memoryview, start: int) -> tuple[int, int]:

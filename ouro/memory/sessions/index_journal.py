@@ -36,8 +36,9 @@ def note_opened(root: Path, folder: str) -> None:
 
 
 def opened_sessions(root: Path, last_bytes: int) -> tuple[list[str], bool]:
-    """Returns the folders that are noted in the last bytes of the notes, each once and perhaps not
-    existing any more; and whether these are all notes. Raises OSError and SessionError.
+    """Read the last `last_bytes` bytes of the file with the notes. Returns the names of the session
+    folders in them, each once, and whether the file has no more than that. A folder may not exist
+    any more. Without the file there are no names, and no more. Raises OSError and SessionError.
     """
     try:
         with open_private(root, OPENED_NAME, os.O_RDONLY) as descriptor:

@@ -38,8 +38,9 @@ _MAX_BRANCH_WORDS = 3
 _GIT_COMMAND = (
     rf"git\s+-C\s+({_SHELL_ARGUMENT})\s+(?:add|commit|status|rm|mv)(?:\s+{_SHELL_ARGUMENT})*"
 )
-_GIT_COMMANDS = late_pattern(rf"\s*{_GIT_COMMAND}(?:\s*&&\s*{_GIT_COMMAND})*\s*")
-"""A shell line with only such git commands, which run without a question."""
+"""An allowed git command. Its group is the folder, the argument of `-C`."""
+_ALLOWED_GIT_LINE = late_pattern(rf"\s*{_GIT_COMMAND}(?:\s*&&\s*{_GIT_COMMAND})*\s*")
+"""A shell line with only allowed git commands, which run without a question."""
 _PATCHED_FILE = late_pattern(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 """The line of a patch that names a file."""
 _INSERTED_TEXT = late_pattern(r'^<(command|resource|summary|attached) name="([^"]*)"', re.MULTILINE)
@@ -211,11 +212,11 @@ class Provenance:
         return ""
 
     def has_moved(self, name: str) -> bool:
-        """Whether a shell line of the turn that has only allowed git commands (`_GIT_COMMANDS`)
-        removes or moves the memory file with this name.
+        """Whether a shell line of the turn that has only allowed git commands
+        (`_ALLOWED_GIT_LINE`) removes or moves the memory file with this name.
         """
         lines = (str(call.arguments.get("command")) for call in self._calls if call.name == "shell")
-        return any(_GIT_COMMANDS.fullmatch(line) and _moves_file(line, name) for line in lines)
+        return any(_ALLOWED_GIT_LINE.fullmatch(line) and _moves_file(line, name) for line in lines)
 
     def _is_covered(self, line: str) -> bool:
         """Whether all content words of a line are in one message of the user, which negates them as
@@ -249,8 +250,9 @@ class Provenance:
         return call.name in _FILE_TOOLS or is_confined_shell or self._is_trusted(call)
 
     def _is_trusted(self, call: ToolCall) -> bool:
-        """Whether all that a call returned or wrote is memory of the trusted folders: it uses no
-        file, its files are all of memory, or it has only allowed git commands in these folders.
+        """Whether a call brought in nothing from outside of the trusted memory. That is so for a
+        tool that uses no file, for a file tool if all its paths are of trusted memory, and for a
+        shell line with only allowed git commands in folders of trusted memory.
         """
         if call.name in _TOOLS_WITHOUT_FILES:
             return True
@@ -258,10 +260,12 @@ class Provenance:
             paths = _paths_of(call)
             return bool(paths) and all(map(self._is_memory, paths))
         line = call.arguments.get("command")
-        if call.name != "shell" or not isinstance(line, str) or not _GIT_COMMANDS.fullmatch(line):
+        if call.name != "shell" or not isinstance(line, str):
             return False
-        folders = [match[1].strip("\"'") for match in re.finditer(_GIT_COMMAND, line)]
-        return all(map(self._is_memory, folders))
+        if not _ALLOWED_GIT_LINE.fullmatch(line):
+            return False
+        quoted_folders = re.findall(_GIT_COMMAND, line)
+        return all(self._is_memory(folder.strip("\"'")) for folder in quoted_folders)
 
     def _is_memory(self, text: str) -> bool:
         """Whether the path of a tool call is one of the trusted folders, or a memory file in one,
@@ -294,8 +298,8 @@ def _paths_of(call: ToolCall) -> list[str]:
 
 
 def _moves_file(line: str, name: str) -> bool:
-    """Whether a shell line, which must match `_GIT_COMMANDS`, removes or moves the memory file with
-    this name: by its name, its folder, or a pattern.
+    """Whether a shell line, which must match `_ALLOWED_GIT_LINE`, removes or moves the memory file
+    with this name: by its name, its folder, or a pattern.
     """
     folder, _, base = name.rpartition("/")
     for command in line.split("&&"):

@@ -148,8 +148,9 @@ class ToolWrites:
         return edits_by_file
 
     def of_others(self, session: str = "") -> list[FileEdit]:
-        """The edits that file tools of other sessions made whose turns still run: those turns will
-        decide about these files. Without a `session`, of all sessions.
+        """The edits by file tools in the turns of other sessions that run now. Each of these turns
+        decides at its end whether its edits are trusted: until then others do not approve these
+        files. Without a `session`, the edits of all running turns.
         """
         writes = self._repository.load_state(_WRITES_RECORD, _ToolWrites)
         others = [write for write in writes if write.session != session]
