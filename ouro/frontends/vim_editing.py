@@ -283,7 +283,7 @@ class VimEditor(VimCursor):
             self._store(span)
             # `yy` leaves the cursor in its column; every other `y` puts it to the start.
             copies_own_lines = span.linewise and self._is_cursor_in(span)
-            if not copies_own_lines or self.mode != "normal":
+            if not copies_own_lines:
                 self.cursor = span.start
             self._column = -1
             return
@@ -488,23 +488,20 @@ class VimEditor(VimCursor):
 
     def _operate_on_selection(self, operator: str, key: str, keys: CommandKeys) -> None:
         """Apply an operator to the selection, and return to the normal mode. `key` is the typed
-        key: some extend the selection to whole lines.
+        key: some extend the selection to whole lines. Raises IncompleteCommand if the character
+        for `r` is missing.
         """
+        # Read before anything changes: it raises IncompleteCommand if it is not typed yet.
+        new_character = keys.next() if operator == "r" else ""
         span = self.selection
         if key in _LINEWISE_VISUAL_KEYS and not span.linewise:
             span = self._lines(span.start, max(span.start, span.end - 1))
-        was_mode = self.mode
-        # In a visual mode `y` puts the cursor to the start of the selection.
-        self.mode = "visual" if operator == "y" else "normal"
+        self.mode = "normal"
         if operator == "p":
             self._put_over(span, keys)
         elif operator == "r":
-            if keys.position == len(keys.typed):  # the new character was not typed yet
-                self.mode = was_mode
-                raise IncompleteCommand
-            character = keys.next()
             self._note_change(keys.typed)
-            self._apply(edits.fill(self.text, span, character))
+            self._apply(edits.fill(self.text, span, new_character))
         elif operator == "J":
             self.cursor = span.start
             last = max(span.start, span.end - 1)
@@ -512,10 +509,8 @@ class VimEditor(VimCursor):
             self._join(selected_lines, keys)
         else:
             self._operate(operator, span, list(keys.typed))
-            if operator in ("g~", "gu", "gU"):
+            if operator in ("y", "g~", "gu", "gU"):
                 self.cursor = span.start
-        if self.mode == "visual":
-            self.mode = "normal"
 
     def _put_over(self, span: TextSpan, keys: CommandKeys) -> None:
         """Replace a span by the named register. The replaced text is stored."""
