@@ -116,7 +116,7 @@ class HostConnection:
 
     async def answer(self, question_id: str, **fields: Any) -> None:
         """Answer a question. The fields are `choice` and `comment`, or `answers`."""
-        await self.call(f"_{names.ANSWER}", questionId=question_id, **fields)
+        await self.call(names.extension_method(names.ANSWER), questionId=question_id, **fields)
 
     async def attach(self, cwd: str) -> None:
         """Ask the host to send the whole session, and all that happens from now on."""

@@ -193,10 +193,14 @@ class RemoteSession:
         """Send an answer to the host, without waiting whether it is still wanted."""
         fields = msgspec.to_builtins(answer)
         if isinstance(answer, Permit):
-            self.connection.send(f"_{names.ANSWER}", questionId=question_id, **fields)
+            self.connection.send(
+                names.extension_method(names.ANSWER), questionId=question_id, **fields
+            )
         else:
             self.connection.send(
-                f"_{names.ANSWER}", questionId=question_id, answers=fields["answers"]
+                names.extension_method(names.ANSWER),
+                questionId=question_id,
+                answers=fields["answers"],
             )
 
     def set_mode(self, mode: str) -> None:
@@ -215,7 +219,7 @@ class RemoteSession:
         Returns the number of moved commands as far as it is known without the answer of the host: 1 if
         the session works, else 0.
         """
-        self.connection.send(f"_{names.MOVE_COMMAND}")
+        self.connection.send(names.extension_method(names.MOVE_COMMAND))
         return int(self.state.activity == "working")
 
 
@@ -301,7 +305,7 @@ class RemoteTurns(TurnQueue):
         if self._remote is None or place >= len(self._remote.state.turn.waiting):
             return ""
         turn = self._remote.state.turn
-        self._remote.connection.send(f"_{names.WITHDRAW}", place=place)
+        self._remote.connection.send(names.extension_method(names.WITHDRAW), place=place)
         waiting = (*turn.waiting[:place], *turn.waiting[place + 1 :])
         steering = turn.steering - 1 if place < turn.steering else turn.steering
         new_turn = replace(turn, waiting=waiting, steering=steering)
@@ -364,7 +368,7 @@ class RemoteTurns(TurnQueue):
             for image in draft.images
         ]
         fields = {"text": draft.text, "images": images}
-        self._remote.connection.send(f"_{names.SEND}", draft=fields, later=later)
+        self._remote.connection.send(names.extension_method(names.SEND), draft=fields, later=later)
 
     async def _follow(self, session: RemoteSession) -> None:
         """Show what the host sends until its end."""

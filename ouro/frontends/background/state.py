@@ -26,7 +26,17 @@ ANSWER = "ouro/answer"
 SEND = "ouro/send"
 WITHDRAW = "ouro/withdraw"
 MOVE_COMMAND = "ouro/move_command"
-"""Requests of a viewer of ouro; the others are those of the protocol."""
+"""Requests of a viewer of ouro; the others are those of the protocol. `extension_method` makes the
+method that is sent.
+"""
+
+
+def extension_method(name: str) -> str:
+    """Returns the method as it is sent for a request of ouro: the protocol demands `_` before the
+    methods that it does not define itself.
+    """
+    return f"_{name}"
+
 
 Activity = Literal["working", "waiting", "idle"]
 

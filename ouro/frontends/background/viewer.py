@@ -310,7 +310,7 @@ class Viewer:
         elif method == names.MOVE_COMMAND:
             return {"moved": self._host.session.background.move_running()}
         else:
-            raise RequestError.method_not_found(f"_{method}")
+            raise RequestError.method_not_found(names.extension_method(method))
         return {}
 
     def _check_session(self, session_id: str) -> None:

@@ -313,7 +313,9 @@ class WebServer:
         return await self._confirm()
 
     async def _send_message(self, request: web.Request) -> web.Response:
-        """Send a message; a session that has ended is resumed with it."""
+        """Send the message to the session; one that has ended is resumed with it. Raises UsageError if
+        the text is empty.
+        """
         body = await _read_body(request, MessageBody)
         if not body.text.strip():
             raise UsageError("The message is empty.")
@@ -323,7 +325,7 @@ class WebServer:
             return await self._confirm()
         async with host_connection(row.record) as connection:
             draft = {"text": body.text, "images": []}
-            await connection.call(f"_{names.SEND}", draft=draft, later=body.later)
+            await connection.call(names.extension_method(names.SEND), draft=draft, later=body.later)
         return await self._confirm()
 
     async def _interrupt_turn(self, request: web.Request) -> web.Response:
