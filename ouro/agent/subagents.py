@@ -184,9 +184,13 @@ class Subagents:
         self._services = services
         self._settings = settings
         self._children: dict[str, _Child] = {}
+        """All that were started since the session was opened, by id; the newest is last."""
         self._reports: list[Prompt] = []
+        """The reports of background subagents that the model has not got yet."""
         self._waiting: list[str] = []
+        """A line for the user about each of these reports, as `explore-1 ended`."""
         self._opening = asyncio.Lock()
+        """Held while one is made: two at a time would get the same id, or pass `max_running`."""
 
     def tool(self) -> Subagent:
         return Subagent(self.run, tuple(self.specs.values()))
@@ -223,7 +227,7 @@ class Subagents:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The background subagents whose reports wait for the model, as `explore-1 is done`."""
+        """The background subagents whose reports wait for the model, as `explore-1 ended`."""
         return tuple(self._waiting)
 
     def take_reports(self) -> list[Prompt]:

@@ -119,8 +119,8 @@ class Resumed(msgspec.Struct, eq=False):
     models: ModelSource
     permissions: Permissions
     plan: TodoPlan
-    is_decided: bool = False
-    """Whether the user has decided already how it continues, by `--part`."""
+    is_part_chosen: bool = False
+    """Whether the user has chosen by `--part` which part is sent: then no question asks for it."""
 
     async def card(self) -> ResumeCard:
         """Collect what the user sees before the first model call, once everything that is sent is
@@ -152,12 +152,12 @@ class Resumed(msgspec.Struct, eq=False):
             todos=tuple(todo for todo in self.plan.items if todo.state != "done"),
             in_the_middle=bool(messages) and not _ends_turn(messages[-1]),
             tail=self._find_tail(entries),
-            is_long=size >= min_size and not self.is_decided,
+            is_long=size >= min_size and not self.is_part_chosen,
         )
 
     def take(self, part: Part) -> AsyncGenerator[Event, None]:
-        """Continue with this part of the session: from now on only it is sent. Yields events as a
-        turn does. Raises UsageError if a turn runs.
+        """Continue with the part of the session that the user chose: from now on only it is sent.
+        Yields events as a turn does. Raises UsageError if a turn runs.
         """
         if part == "summary":
             return self.window.compact("")
@@ -175,10 +175,11 @@ class Resumed(msgspec.Struct, eq=False):
         return self.window.tasks.run(continue_with_part)
 
     async def apply(self, part: Part) -> None:
-        """Continue with this part of the session, as `take` does, but without events. Raises
-        SessionError if it failed.
+        """Continue with the part of the session that the user chose by `--part`, such as its last
+        turns, before anything is shown: the events are dropped. Raises SessionError with the text
+        of the first notice of an error.
         """
-        self.is_decided = True
+        self.is_part_chosen = True
         async with aclosing(self.take(part)) as events:
             async for event in events:
                 if isinstance(event, Notice) and event.level == "error":

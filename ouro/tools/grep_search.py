@@ -232,7 +232,8 @@ class GrepSearch:
             return False
         if self._keeps_back(self.folder / name):
             self._kept_back.add(name)
-        return name not in self._kept_back
+            return False
+        return True
 
     def _make_command(self, options: Iterable[str]) -> list[str]:
         """The search program with its options and the pattern."""
@@ -455,8 +456,9 @@ def _find_too_large(names: Sequence[bytes], descriptor: int) -> list[str]:
 
 
 def _path_of_folder(folder: Path, descriptor: int) -> str:
-    """A path by which another program opens an opened folder. On Linux it is that of the
-    descriptor, which leads to the same folder even if it was moved or replaced.
+    """The path by which a new process enters a folder that is open here; it is the `cwd` of the
+    process. On Linux it leads through the descriptor, which the new process inherits until its
+    program begins: so it is the same folder even if it was moved or replaced.
     """
     return f"/proc/self/fd/{descriptor}" if sys.platform == "linux" else str(folder)
 

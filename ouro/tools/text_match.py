@@ -37,6 +37,7 @@ def reindent_between(wanted: Sequence[str], file_lines: Sequence[str]) -> Reinde
     depths_in_file = [in_file for _model, in_file in depths]
     if any(depth >= deeper for depth, deeper in pairwise(depths_in_file)):
         return None
+    # For an indentation that none of these lines has: it is converted step by step.
     units = _indent_units(indents)
 
     def reindent(line: str) -> str:

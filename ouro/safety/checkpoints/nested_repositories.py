@@ -23,11 +23,11 @@ _SUBMODULE_PATH = late_pattern(r"^\s*path\s*=(.*)$", re.MULTILINE)
 
 def submodules(root: Path) -> list[str]:
     """Returns the folders of the submodules that `.gitmodules` names, relative to `root`. Those
-    with `..` in their path are left out.
+    with `..` in their path are left out. Empty if there is no such file, or it cannot be read.
     """
     text = read_start(root / ".gitmodules", _MAX_BYTES, os.O_NOFOLLOW)
-    names = (match[1].strip().strip('"') for match in _SUBMODULE_PATH.finditer(text))
-    return [name for name in names if name and ".." not in name.split("/")]
+    folders = (match[1].strip().strip('"') for match in _SUBMODULE_PATH.finditer(text))
+    return [folder for folder in folders if folder and ".." not in folder.split("/")]
 
 
 def changed_inside(root: Path, name: str, began: int, kept: Collection[str]) -> str:
