@@ -38,6 +38,11 @@ class LineWatch:
         """Whether there are matching lines that were not taken."""
         return bool(self._lines)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether ripgrep has ended."""
+        return self._process.returncode is not None
+
     def take(self) -> str:
         """Take the matching lines since the last call, as one text; empty if there are none. If
         there were more than _MAX_LINES, the text says how many were not kept.
@@ -55,17 +60,23 @@ class LineWatch:
 
     async def close(self) -> None:
         """Search the rest of the output, for at most _END_TIMEOUT seconds, then end ripgrep."""
-        with suppress(TimeoutError, OSError):
-            self._input.close()
-            async with asyncio.timeout(_END_TIMEOUT):
-                await self._reader
-        self.kill()
+        try:
+            with suppress(TimeoutError, OSError):
+                self._input.close()
+                async with asyncio.timeout(_END_TIMEOUT):
+                    await self._reader
+        finally:
+            await self.kill()
 
-    def kill(self) -> None:
-        """End ripgrep without searching the rest."""
+    async def kill(self) -> None:
+        """End ripgrep without searching the rest, and wait for its end: its pipes must be closed
+        while the event loop still runs.
+        """
         self._reader.cancel()
+        self._input.close()
         with suppress(ProcessLookupError):
             self._process.kill()
+        await self._process.wait()
 
     async def _collect_matches(self) -> None:
         """Keep the lines that ripgrep prints; of too many, only their number."""

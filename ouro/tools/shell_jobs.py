@@ -232,7 +232,7 @@ class ShellJobs:
             )
         except BaseException:
             if line_watch is not None:
-                line_watch.kill()
+                await line_watch.kill()
             raise
         return self._add_job(Job(self._next_id(), line, process, changed, at_end, line_watch))
 
