@@ -453,7 +453,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     @property
     def _may_have_jobs(self) -> bool:
         status = self.status.status
-        return status is not None and (bool(status.jobs) or self.turns.running)
+        return status is not None and (bool(status.jobs) or self.turns.busy)
 
     async def run_command(self, text: str) -> bool:
         return await self._run_command(text)
