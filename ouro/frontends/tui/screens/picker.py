@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from typing import Any
 
 from textual import events, on
+from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ouro.display import Choice
@@ -80,6 +82,10 @@ class Picker(Sheet[str | None]):
         self._shows_prompt = False
         self._hides_rows = False
         """Whether a short list has not all its lines, on a very low terminal."""
+        self._heights_seen = set[tuple[int, ...]]()
+        """The heights of the other widgets for which room was made since the size or the mark changed:
+        for each only once, so that this ends.
+        """
         self.is_short = search is None and len(choices) <= MAX_WITHOUT_SEARCH
         if self.is_short:
             choices = [
@@ -113,6 +119,7 @@ class Picker(Sheet[str | None]):
         self._shows_prompt = any(prompt.text for prompt in self._beneath.query(PromptArea))
         if not self.is_short:
             self._search.focus()
+        self.screen_layout_refresh_signal.subscribe(self, self._follow_layout)
         self._opened_at = time.monotonic()
         self._accepts_from = self._opened_at + self._grace
         self._reads_from = self._opened_at + STRAY_GRACE
@@ -137,28 +144,42 @@ class Picker(Sheet[str | None]):
     def _show_marked(self) -> None:
         if (marked := self._list.marked) is not None:
             self._preview(marked.value)
+        self._heights_seen.clear()
         self._show_whole()
 
     def on_resize(self) -> None:
+        self._heights_seen.clear()
         self.call_after_refresh(self._show_whole)
 
     def on_unmount(self) -> None:
         self._beneath.styles.padding = 0
 
-    def _make_room(self, *, again: bool = True) -> None:
+    def _follow_layout(self, _screen: Screen[Any]) -> None:
+        """Make room again after a layout that has given the texts other heights, on a low terminal:
+        there the first heights come from an earlier width or text.
+        """
+        if not self.has_class("-low") or not self._frame.is_attached:
+            return
+        heights = tuple(widget.outer_size.height for widget in self._other_widgets())
+        if heights not in self._heights_seen:
+            self._heights_seen.add(heights)
+            self._make_room()
+
+    def _other_widgets(self) -> list[Widget]:
+        """The visible widgets of the sheet besides the list."""
+        return [
+            child for child in self._frame.children if child.display and child is not self._list
+        ]
+
+    def _make_room(self) -> None:
         """Give the list the lines that the title, the texts and the keys leave. A short list also
         moves the transcript up, so that its end stays visible above the list.
-
-        On a low terminal this is done once more (`again`), when the heights of the texts are known.
         """
         sheet = self._frame
         if not sheet.is_attached:
             return  # the sheet is being closed
-        other_widgets = [
-            child for child in sheet.children if child.display and child is not self._list
-        ]
         used_height = sum(
-            child.outer_size.height + child.styles.margin.height for child in other_widgets
+            child.outer_size.height + child.styles.margin.height for child in self._other_widgets()
         )
         used_height += sheet.gutter.height + sheet.styles.margin.height
         if self.has_class("-low"):
@@ -168,9 +189,7 @@ class Picker(Sheet[str | None]):
         height = max(1, self.size.height - used_height)
         self._list.styles.max_height = height
         hides_rows = self.is_short and height < len(self._choices)
-        if again and self.has_class("-low"):
-            self.call_after_refresh(partial(self._make_room, again=False))
-        elif self._hides_rows != hides_rows:  # another text below the list, so another height
+        if self._hides_rows != hides_rows:  # another text below the list, so another height
             self._hides_rows = hides_rows
             self._show_whole()
         if self.is_short and sheet.outer_size.height <= self.size.height - MIN_TRANSCRIPT:
