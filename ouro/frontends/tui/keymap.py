@@ -235,6 +235,9 @@ _NEWER_ACTIONS = {
 """Actions outside of lists that came after version 0.1.0. A key that the user's settings give to
 another action is taken from them.
 """
+_NEWER_KEYS = {"next": {"ctrl+n"}}
+"""Keys that older actions got after version 0.1.0, by action: they are taken from them in the same way.
+"""
 
 
 class Keymap:
@@ -319,14 +322,17 @@ class Keymap:
         return format_key(self._keys[name][0]) if self._keys[name] else ""
 
     def _yield_keys(self, changed: set[str]) -> None:
-        """Take from newer actions the keys that the user gives to others (`changed`), so that settings
-        stay valid that were written before there were these actions.
+        """Take from newer actions, and of newer keys, those that the user gives to others (`changed`), so
+        that settings stay valid that were written before there were these.
         """
         chosen_keys = set[str]()
         for name in changed:
             chosen_keys.update(self._keys[name])
         for name in _NEWER_ACTIONS - changed:
             self._keys[name] = tuple(key for key in self._keys[name] if key not in chosen_keys)
+        for name in _NEWER_KEYS.keys() - changed:
+            yielded = _NEWER_KEYS[name] & chosen_keys
+            self._keys[name] = tuple(key for key in self._keys[name] if key not in yielded)
 
     def _refuse_clashes(self, changed: set[str]) -> None:
         """Raises ConfigError if the user's changes give one key to two actions that are used in the

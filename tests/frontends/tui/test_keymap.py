@@ -77,6 +77,7 @@ def test_keys_of_newer_actions_yield_to_those_of_the_user():
     assert (keymap.keys("rewind"), keymap.keys("terminal")) == (("f8",), ())
     assert (keymap.keys("help"), keymap.keys("palette")) == (("ctrl+p",), ())
     assert Keymap({"terminal": "f9", "rewind": "f8"}).keys("terminal") == ("f9",)
+    assert Keymap({"send": "ctrl+n"}).keys("next") == ("down",)
 
 
 @pytest.mark.parametrize(
