@@ -186,9 +186,11 @@ class ReplyBuilder:
         self._append(block, chunk.arguments)
 
     def _make_call(self, block: _Block, taken: set[str]) -> ToolCall:
-        """The tool call of a block, with an id that no other call has: a new one if its own is not
-        usable or in `taken`, to which the id is added. Arguments that are not a JSON object are kept
-        as `malformed`; if max_output ended the answer before any arguments, CUT_SHORT is.
+        """The tool call of a block. It keeps its id if that is usable and not in `taken`; otherwise
+        it gets a new one. The id is added to `taken`.
+
+        Arguments that are not a JSON object are kept as `malformed`. If the answer reached max_output
+        (the reason `length`) before any arguments, `malformed` is CUT_SHORT.
         """
         call_id = join_surrogates(block.id)
         while call_id in taken or not _USABLE_ID.fullmatch(call_id):

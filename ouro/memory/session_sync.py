@@ -252,11 +252,12 @@ class SessionSync:
 
     def _create_missing(self, theirs: dict[str, _RemoteSession]) -> None:
         """Create the sessions of the remote that were never here. One that was here and is not any
-        more was deleted by the user.
+        more was deleted by the user. A subagent is created only if its parent is here.
         """
         here = self._here
         missing = theirs.keys() - here.keys() - self._state.sessions.keys()
-        new = [theirs[name] for name in sorted(missing) if theirs[name].header]
+        # Without its header a session cannot be made: a machine that has it sends the header again.
+        new = [theirs[session_id] for session_id in sorted(missing) if theirs[session_id].header]
         subagents_last = sorted(new, key=lambda session: bool(session.parent))
         for other in subagents_last:
             if not other.parent:

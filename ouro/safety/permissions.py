@@ -265,7 +265,10 @@ class Permissions:
         host = requested_url(url).hostname
         if not host:
             return False
-        return isinstance(decision, Allow) or decision == _question_about_host(tool, host)
+        if isinstance(decision, Allow):
+            return True
+        # Encoded data or an `ask` rule make another question; a secret or a `deny` rule, a Deny.
+        return decision == _question_about_host(tool, host)
 
     def _in_mode_auto(self) -> Permissions:
         """Returns the same permissions in the mode `auto`, also of the session above a subagent.

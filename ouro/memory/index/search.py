@@ -299,8 +299,8 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
 
 
 def _limit_notes(request: _Request) -> PassageRange:
-    """Returns which notes and core lines pass the filter. If these are not all, their ids are
-    written into `temp.allowed`.
+    """Returns which rows of the table `notes` pass the filter: notes, and core lines, which are in
+    the same table. If these are not all rows, their ids are written into `temp.allowed`.
     """
     wanted = request.wanted
     kinds = ", ".join(f"'{kind}'" for kind in wanted.kinds)
@@ -312,7 +312,7 @@ def _limit_notes(request: _Request) -> PassageRange:
         ("notes.scope = ?", wanted.scope),
         ("notes.category = ?", wanted.category),
         ("notes.session = ?", wanted.session),
-        ("notes.project IN ('', ?)", wanted.project),
+        ("notes.project IN ('', ?)", wanted.project),  # '': the user's own notes
         ("notes.at >= ?", wanted.since),
     ):
         if value:
@@ -327,6 +327,7 @@ def _limit_notes(request: _Request) -> PassageRange:
     if count == total:
         return PassageRange(count)
     _clear_allowed(request.database)
+    # The table has ranges, by their first and last id; here each has one id.
     request.database.execute(
         f"INSERT INTO temp.allowed SELECT id, id FROM notes WHERE {passes_filter}", values
     )

@@ -328,9 +328,11 @@ def _read(folder: int, base: str) -> bytes:
 def _list_folder(
     folder: int, prefix: str, fingerprints: dict[str, str], refused: dict[str, str]
 ) -> None:
-    """Add the fingerprints of the files of a folder to `fingerprints`, and the reasons for those
-    that are not read to `refused`. Their names begin with `prefix`; hidden files are left out. It
-    runs at each listing, for each note: therefore few operations a file.
+    """Add the fingerprint of each file of a folder to `fingerprints`; for a file that is not read,
+    also add the reason to `refused`. The keys are the names of the files with `prefix` before them.
+    Hidden files and `archive/` are left out.
+
+    This runs at each listing, for each note: therefore few operations a file.
     """
     names = sorted(name for name in os.listdir(folder) if not name.startswith("."))
     user = os.getuid()
@@ -343,6 +345,7 @@ def _list_folder(
         if stat.S_ISDIR(mode) and prefix + name == ARCHIVE:
             continue
         fingerprints[prefix + name] = fingerprint(status)
+        # For the usual file the call below, which would return no reason, is saved.
         is_plain = stat.S_ISREG(mode) and status.st_uid == user and status.st_nlink == 1
         if is_plain and status.st_size <= MAX_FILE_BYTES:
             continue

@@ -285,10 +285,8 @@ class GitRepository:
             commit_time: in seconds since 1970; None: now.
             merged_commit: a second parent. A commit is then made even if nothing changes.
         """
-        failure: tuple[str, ...] = (
-            "the branch is held by another git",
-            "end it; what changed is committed next time",
-        )
+        failure = "the branch is held by another git"
+        hint = "end it; what changed is committed next time"
         blobs = {name: None if data is None else blob_id(data) for name, data in changes.items()}
         for attempt in range(_COMMIT_TRIES):
             head = self.head()
@@ -305,7 +303,8 @@ class GitRepository:
             stream = import_stream(head.ref, parents, new_files, message, moment)
             fast_import = self.fast_import(stream, "--done", "--date-format=raw")
             if fast_import.returncode:
-                failure = _reason_of_failure(fast_import.stderr) or failure
+                if reason := _reason_of_failure(fast_import.stderr):
+                    failure, hint = reason, ""
                 self.drop_stale_locks()
                 time.sleep(min(0.02 * 2**attempt, 0.25))
                 continue
@@ -318,7 +317,7 @@ class GitRepository:
             }
             self._pack_if_many(len(tree))
             return commit
-        raise unusable_history(self.git_dir, *failure)
+        raise unusable_history(self.git_dir, failure, hint)
 
     def _pack_if_many(self, file_count: int) -> None:
         """Pack loose objects, once in some hundred commits. With more than 1,000 files more often:
@@ -565,15 +564,15 @@ class GitRepository:
         return common_dir
 
 
-def _reason_of_failure(errors: bytes) -> tuple[str, ...]:
-    """The arguments of `unusable_history` that say why git made no commit, from what it printed;
-    empty if another process moved or locked the branch, so that another try may succeed.
+def _reason_of_failure(errors: bytes) -> str:
+    """Why git made no commit, from what it printed. Empty if another process moved or locked the
+    branch, so that another try may succeed.
     """
     text = errors.decode(errors="replace")
     is_moved = "not updating" in text.lower()
     if is_moved or "cannot lock ref" in text or "Unable to create" in text:
-        return ()
-    return (f"the last commit cannot be built on ({last_line(errors)})",)
+        return ""
+    return f"the last commit cannot be built on ({last_line(errors)})"
 
 
 def rebuild_index(repo: GitRepository, commit: str) -> bool:
