@@ -209,7 +209,7 @@ class AsyncAgent:
             async with aclosing(self.send(text, images)) as events:
                 async for event in events:
                     result.add(event)
-            misfit = result.check(wanted) if wanted else None
+            misfit = result.check_and_store(wanted) if wanted else None
             if misfit is None:
                 break
             text, images = correction_request(misfit), ()

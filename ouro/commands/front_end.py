@@ -87,8 +87,8 @@ class FrontEnd(Protocol):
         """Show earlier messages and branches, and let the user choose; None if they cancel.
 
         Args:
-            undo: offer only to undo the last message, with its files. A front end without a screen
-                does not ask, and returns that choice.
+            undo: suggest to undo the last turn, with its files. A front end without a screen does
+                not ask, and returns that choice.
             redo: offer only to redo these scopes; the texts say what each would redo. A front end
                 without a screen does not ask, and returns the choice of all of them.
         """

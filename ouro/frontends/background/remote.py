@@ -141,12 +141,14 @@ class RemoteSession:
         """Read the whole transcript. Raises HostGone if the process ends before."""
         while (message := await self.connection.notifications.get()) is not None:
             method, params = message
-            if method == names.SNAPSHOT and self.take_snapshot(params):
+            if method == names.SNAPSHOT and self.add_to_snapshot(params):
                 return
         raise HostGone("The process of this session has ended.")
 
-    def take_snapshot(self, params: dict[str, Any]) -> bool:
-        """Add a part of the transcript; returns whether it was the last one."""
+    def add_to_snapshot(self, params: dict[str, Any]) -> bool:
+        """Add the next events of the transcript. Returns whether they were the last ones, so that the
+        session has the whole transcript now.
+        """
         self._snapshot_events += filter(None, map(decode, params["events"]))
         if "state" not in params:
             return False
@@ -420,7 +422,8 @@ class RemoteTurns(TurnQueue):
             case names.TURN:
                 self._show_turn(params["what"], float(params["seconds"]))
             case names.SNAPSHOT:
-                if session.take_snapshot(params):
+                is_complete = session.add_to_snapshot(params)
+                if is_complete:
                     self._face.show_session(str(params.get("draft", "")))
             case names.SHOWN:
                 self._face.show_text(str(params["markdown"]), str(params.get("page", "")))

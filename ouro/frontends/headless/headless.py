@@ -205,16 +205,17 @@ class HeadlessRun(TurnObserver):
 
     async def _ask_for_corrections(self, schema: AnswerSchema, result: Result) -> None:
         """Ask the model again, at most MAX_CORRECTIONS times, as long as its answer does not match the
-        schema. `result` has the value of the last answer, or why it does not match.
+        schema. The events of these turns change `result`: afterwards it has the value of the last
+        answer, or why that does not match.
         """
         from ouro.frontends.headless.answer_schema import MAX_CORRECTIONS, correction_request
 
         for _ in range(MAX_CORRECTIONS):
-            misfit = result.check(schema)
+            misfit = result.check_and_store(schema)
             if misfit is None or self._is_over:
                 return
             await self._run_turns(correction_request(misfit), ())
-        result.check(schema)
+        result.check_and_store(schema)
 
     async def _answer_prompt(self, draft: Draft) -> None:
         """Answer one prompt, and print the result. If an error occurs, the run is over, and the error is

@@ -86,10 +86,10 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
             case _:
                 pass
 
-    def check(self, schema: AnswerSchema) -> AnswerMisfit | None:
-        """Check the answer. If it matches the schema, `data` gets its value and None is returned;
-        otherwise `misfit` says why, and the error is returned. A turn that did not answer is not
-        checked.
+    def check_and_store(self, schema: AnswerSchema) -> AnswerMisfit | None:
+        """Check the answer. If it matches the schema, its value is stored in `data`, and None is
+        returned. Otherwise the reason is stored in `misfit`, and the error is returned. For a turn
+        that did not answer, nothing is stored, and None is returned.
         """
         from ouro.frontends.headless.answer_schema import AnswerMisfit
 

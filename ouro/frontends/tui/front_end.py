@@ -221,8 +221,9 @@ class ScreenFrontEnd:
     async def choose_rewind(
         self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
     ) -> RewindChoice | None:
-        """Let the user choose a message to rewind to, or with `redo` which of its scopes to redo; None
-        if the user cancels. With `undo` the files are ticked at first, too.
+        """Let the user choose a message to rewind to, or a branch to return to; None if the user
+        cancels. With `undo`, the last turn is marked and its files are ticked at first. With `redo`,
+        the user chooses instead which of these scopes to redo.
         """
         # Too heavy before the first frame.
         from ouro.frontends.tui.screens.list_sheets import RedoSheet, RewindSheet

@@ -63,20 +63,22 @@ class _PlanLines(RowList[int]):
         if comment:
             yield f"{_COMMENT_MARK}{comment}", "found"
 
-    def cut_line(self) -> str:
-        """The marked line, and below it the comment on it, if the list cannot show all of them; else
-        empty.
+    def full_text_if_cut(self) -> str:
+        """The whole marked line, and below it the whole comment on it, if the list has to cut one of
+        them. Empty if it shows both whole, or if no line is marked.
         """
         if self.marked is None:
             return ""
-        width = self.scrollable_content_region.width - 2
+        width = self.scrollable_content_region.width - 2  # beside the mark of the row
         text, comment = self._line_and_comment(self.marked)
-        row = f"{self.marked:>3} {text}{_COMMENT_MARK}{comment}" if comment else text
-        is_whole = len(text) <= self._line_width(width, comment) and len(row) <= width
-        if is_whole:
+        is_line_cut = len(text) > self._line_width(width, comment)
+        if not comment:
+            return text.strip() if is_line_cut else ""
+        row = f"{self.marked:>3} {text}{_COMMENT_MARK}{comment}"
+        if not is_line_cut and len(row) <= width:
             return ""
-        note = f"← {comment}" if comment else ""
-        return "\n".join(filter(None, [text.strip(), note]))
+        # The commented line may be an empty one.
+        return "\n".join(filter(None, [text.strip(), f"← {comment}"]))
 
     def _line_and_comment(self, number: int) -> tuple[str, str]:
         """The text of the line, and the comment on it, which is empty if there is none."""
@@ -117,7 +119,7 @@ class PlanComments(CommentSheet[int]):
     @on(RowList.Marked)
     def _show_whole(self) -> None:
         """Show the whole marked line below the list if it is cut."""
-        text = self._lines.cut_line()
+        text = self._lines.full_text_if_cut()
         self._whole.display = bool(text)
         self._whole.update(code_content(text))
 
