@@ -117,9 +117,10 @@ class Environment:
         return tuple(images), tuple(problems)
 
     def _find_paths(self, text: str) -> dict[str, Path]:
-        """The paths that a message names with `@`, by their names in the message. They need not
-        exist.
+        """The paths that a message names with `@`, by their names in the message; also those that do
+        not exist.
         """
+        # Whether a file exists only decides where its name ends: `see @a.py.` names `a.py`.
         mentions = find_mentions(text, lambda name: os.path.lexists(self._absolute_path(name)))
         names = dict.fromkeys(item.name for item in mentions if item.kind == "file")
         return {name: self._absolute_path(name) for name in names}

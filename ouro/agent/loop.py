@@ -168,8 +168,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     """
     before_call: BeforeCall
     late_errors: Callable[[float], Awaitable[str]] = no_text
-    """Returns the errors in code that were found after the result of a change was sent. The argument is
-    how many seconds it may wait for them.
+    """Returns the errors in code that were found only after the tool result of the change was sent. The
+    argument is how many seconds it may wait for them.
     """
     complete: Callable[[Prompt, Emit], Awaitable[Prompt]] = keep_prompt
     """Adds to a message that arrived during the turn what it names."""
@@ -281,8 +281,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             return self._incomplete_reason(answer)
 
     async def _add_late_errors(self, emit: Emit, seconds: float) -> bool:
-        """Add to the messages the errors in code that were found too late for the result of their
-        change. Returns whether there are any.
+        """Add to the messages the errors in code that were found only after the tool result of the
+        change was sent. Returns whether there are any.
 
         Args:
             seconds: how long to wait for checks that still run.

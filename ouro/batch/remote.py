@@ -120,19 +120,20 @@ def carry_out(order: bytes, version: str, is_wanted: Callable[[], bool]) -> Parc
 
 
 def _run(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
-    """Run the task of an order in a folder, and pack its result, branch and session. Raises OSError,
-    Stopped.
+    """Run the task of an order in a folder. Returns its result, patch, branch and session, and what
+    the session would remember. If its repository is a folder that is not on this machine, the
+    result is a fault, and the rest is empty. Raises OSError, Stopped.
     """
     task = order.task
     if not task.is_remote and not Path(task.repo).is_dir():
         return _fault(task, f"{task.repo} is not a folder on a worker: name an address.")
     # A folder is cloned too: a worktree would be a lock that two machines share.
-    cloned = task if task.is_remote else msgspec.structs.replace(task, repo=f"file://{task.repo}")
+    to_clone = task if task.is_remote else msgspec.structs.replace(task, repo=f"file://{task.repo}")
     state = BatchState(folder)
-    state.begin(Batch(order.name, (cloned,)))
-    attempt = Attempt(state, _server(), on_worker=True)
+    state.begin(Batch(order.name, (to_clone,)))
+    attempt = Attempt(state, _fork_server(), on_worker=True)
     with _stopping_unless(is_wanted, attempt.stop):
-        result = attempt.run(cloned, order.max_cost)
+        result = attempt.run(to_clone, order.max_cost)
     result = msgspec.structs.replace(result, repo=task.repo)
     bundle = _make_bundle(state, result)
     session = _session_files(result.session_id)
@@ -143,7 +144,7 @@ def _run(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
 
 
 @cache
-def _server() -> ForkServer:
+def _fork_server() -> ForkServer:
     """The fork server of this worker, which stays until the worker ends."""
     return make_server()
 

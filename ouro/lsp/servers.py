@@ -312,8 +312,8 @@ class LanguageServers:
         )
 
     async def late_errors(self, seconds: float) -> Sequence[str]:
-        """The errors, as lines, that came after the result of their change. It waits at most
-        `seconds` for checks that still run.
+        """The errors, as lines, that were found only after the tool result of the change was sent. It
+        waits at most `seconds` for checks that still run.
         """
         servers = self._servers or ()
         checks = [task for task in self._checks if not task.done()]

@@ -32,7 +32,7 @@ class CodeChecks(Protocol):
         ...
 
     async def late_errors(self, seconds: float) -> Sequence[str]:
-        """The errors that came too late for the result of their change, one line each.
+        """The errors that were found only after the tool result of the change was sent, one line each.
 
         Args:
             seconds: how long to wait for checks that still run.
@@ -50,8 +50,8 @@ def format_errors(lines: Sequence[str]) -> str:
 
 
 async def describe_late_errors(checks: CodeChecks, seconds: float) -> str:
-    """The errors that were found too late for the result of their change, as text for the model;
-    empty if there are none.
+    """The errors that were found only after the tool result of the change was sent, as text for the
+    model; empty if there are none.
 
     Args:
         seconds: how long to wait for checks that still run.
