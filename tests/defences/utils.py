@@ -42,6 +42,4 @@ DEFENCES = (
     Defence("F7", "ouro/utils/addresses.py", '"168.63.129.16/32",  #', "#", "../safety/sandbox/test_proxy.py -k local_network"),
     Defence("E10", "ouro/utils/files.py", "if not follow and path_of(descriptor) != str(folder):", "if False:",
             "../safety/test_checkpoints.py"),
-    Defence("S5", "ouro/utils/launcher.py", "(signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)", "(signal.SIGTERM, signal.SIGHUP)",
-            "../end_to_end/test_ends.py -k job_of_the_shell"),
 )  # fmt: skip
