@@ -38,11 +38,6 @@ class LineWatch:
         """Whether there are matching lines that were not taken."""
         return bool(self._lines)
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether ripgrep has ended."""
-        return self._process.returncode is not None
-
     def take(self) -> str:
         """Take the matching lines since the last call, as one text; empty if there are none. If
         there were more than _MAX_LINES, the text says how many were not kept.

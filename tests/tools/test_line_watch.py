@@ -29,4 +29,4 @@ async def test_a_close_that_is_cancelled_still_ends_ripgrep():
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
-    assert lines.has_ended
+    assert lines._process.returncode is not None
