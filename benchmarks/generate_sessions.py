@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ouro.memory.backend import MessageRecord, SessionHeader, SummaryRecord, TitleRecord
+from ouro.memory.safe_yaml import dump
 from ouro.memory.serialization import header_data, record_data
-from ouro.memory.sessions.yaml_text import dump
 from ouro.messages import Message, Text, ToolReply, Usage, assistant, user
 
 PROJECTS = (

@@ -30,7 +30,7 @@ MODULES = (
     "ouro.memory.long_term.maintenance.background",
     "ouro.memory.long_term.trust.running_turns",
     "ouro.safety.checkpoints.late_checkpoints",
-    "ouro.session.live_events",
+    "ouro.session.unsaved_events",
     "ouro.tools.edit",
 )
 """The modules that a session of a batch needs, and would import late."""

@@ -22,7 +22,7 @@ from ouro.memory.long_term import patterns as table
 from ouro.memory.long_term import place
 from ouro.memory.long_term.capture.small_model import split_sentences
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.patterns import StatementPattern
+from ouro.memory.long_term.statement_patterns import StatementPattern
 from ouro.memory.long_term.supersession import find_replaced, fold_words, strip_introduction
 
 MAX_SHOWN = 3

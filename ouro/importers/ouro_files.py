@@ -29,8 +29,8 @@ from ouro.importers.transcript_builder import (
 )
 from ouro.memory.backend import FORMAT, ModeRecord, Record
 from ouro.memory.record_fields import BadRecordError
+from ouro.memory.safe_yaml import BadYamlError, load
 from ouro.memory.serialization import UnknownRecordError, header_from, record_from_export
-from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, Part, Text, Thinking, ToolReply, Usage
 from ouro.utils.lenient_json import dictionaries, dictionary
 

@@ -26,7 +26,7 @@ from ouro.memory.record_fields import (
     ReplyFields,
     read_fields,
 )
-from ouro.memory.sessions.yaml_text import replace_surrogates
+from ouro.memory.safe_yaml import replace_surrogates
 from ouro.messages import (
     Context,
     Image,

@@ -19,8 +19,8 @@ from ouro.utils.fair_loop import FairLoop
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
-    from ouro.session.live_events import LiveEvents
     from ouro.session.session import Session
+    from ouro.session.unsaved_events import UnsavedEvents
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ class TurnQueue:
         """The message of a turn that has not shown it yet: a hook, a recall or the secret scanner may
         take a while. At the end of the turn: a message that it never showed.
         """
-        self._live: LiveEvents | None = None
+        self._live: UnsavedEvents | None = None
         self._observer = observer
         self._deliver = deliver or self.deliver
         self._has_commands = deliver is None
@@ -134,7 +134,7 @@ class TurnQueue:
         return (*self.steering, *(draft.text for draft in self._drafts))
 
     @property
-    def live(self) -> LiveEvents:
+    def live(self) -> UnsavedEvents:
         """What the session has shown and not saved yet. There must be a session."""
         assert self._live is not None
         return self._live
@@ -156,9 +156,9 @@ class TurnQueue:
             turn: the events of a turn that runs in the session already; it is shown first.
             message: the message that this turn began with.
         """
-        from ouro.session.live_events import LiveEvents  # not before the first frame
+        from ouro.session.unsaved_events import UnsavedEvents  # not before the first frame
 
-        self.session, self._live = session, LiveEvents()
+        self.session, self._live = session, UnsavedEvents()
         for task in (self._background, self._waking, self._repeating):
             if task is not None:
                 task.cancel()

@@ -210,7 +210,7 @@ def test_a_class_name_is_used_once():
 @pytest.mark.parametrize(
     "text", ["Taken back by the person", "def take_back(self)", "_MOST_READ = 4096", "whence"]
 )
-def test_patterns_match_the_forbidden_examples(text):
+def test_statement_patterns_match_the_forbidden_examples(text):
     assert list(_matches(text))
 
 

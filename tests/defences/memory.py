@@ -79,7 +79,7 @@ DEFENCES = (
             "test_s7_s8_s9_s10_records.py"),
     Defence("S22", "ouro/memory/session_remote.py", 'return path.rpartition("-")[0].encode() if "/chunks/" in path else path.encode()',
             'return b""', "test_s22_remotes_that_go_back.py -k bound_to_its_place"),
-    Defence("S8", f"{SESSIONS}/yaml_text.py", "if _UNPRINTABLE.search(text):", "if False:",
+    Defence("S8", "ouro/memory/safe_yaml.py", "if _UNPRINTABLE.search(text):", "if False:",
             "test_s7_s8_s9_s10_records.py"),
     Defence("S9", "ouro/memory/transcript.py", "        transcript.answer_open_calls()\n", "",
             "test_s7_s8_s9_s10_records.py"),

@@ -349,7 +349,7 @@ def parse_once(parse: Callable[..., list[RuleSet]]) -> Callable[..., list[RuleSe
 
 def _compile_patterns() -> None:
     """Compile the patterns of what users say about memory, which the first turn does."""
-    from ouro.memory.long_term.patterns import TABLE, pattern_of_group
+    from ouro.memory.long_term.statement_patterns import TABLE, pattern_of_group
 
     for row in TABLE:
         pattern_of_group(row.group)

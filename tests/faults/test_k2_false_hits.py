@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fakes.tool_benches import ready_mask
 
-from ouro.memory.sessions.yaml_text import dump, load
+from ouro.memory.safe_yaml import dump, load
 
 MODULES = (
     "base64 configparser ftplib getpass hashlib hmac http/client http/cookiejar imaplib ipaddress"

@@ -28,8 +28,8 @@ from ouro.llm.streamed_answer import CallGate
 from ouro.llm.text_tools import ANSWER, TextToolsModel, find_calls
 from ouro.llm.wire import make_usage
 from ouro.memory.backend import CHANGES, CompactionRecord, MessageRecord
+from ouro.memory.safe_yaml import dump, load, replace_surrogates
 from ouro.memory.serialization import ReadRecord, record_data, record_from
-from ouro.memory.sessions.yaml_text import dump, load, replace_surrogates
 from ouro.messages import (
     Context,
     Image,

@@ -15,6 +15,7 @@ from fakes.waiting import BytesFile, wait
 from memory.store_contract import EVERY_CHANGE
 
 from ouro.memory.backend import CHANGES, MessageRecord, Record, SessionHeader
+from ouro.memory.safe_yaml import load
 from ouro.memory.serialization import record_from
 from ouro.memory.sessions.record_windows import (
     read_backward,
@@ -28,7 +29,6 @@ from ouro.memory.sessions.session_file import (
 )
 from ouro.memory.sessions.session_folders import fetch_output
 from ouro.memory.sessions.session_reader import read_session
-from ouro.memory.sessions.yaml_text import load
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage, tool, user
 

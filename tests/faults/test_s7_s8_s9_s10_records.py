@@ -8,8 +8,8 @@ from properties import given, settings, st
 
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionHeader
 from ouro.memory.manager import MemoryManager
+from ouro.memory.safe_yaml import dump, load, replace_surrogates
 from ouro.memory.serialization import record_data, record_from, record_from_export
-from ouro.memory.sessions.yaml_text import dump, load, replace_surrogates
 from ouro.memory.short_term import INTERRUPTED
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, Usage, assistant, user

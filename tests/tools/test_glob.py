@@ -106,7 +106,7 @@ async def test_file_or_missing_path_as_folder_is_refused(root):
         ("a+(b).c", ["a+(b).c"], ["aab.c"]),
     ],
 )
-def test_patterns_match_as_in_a_shell(pattern, fits, does_not):
+def test_statement_patterns_match_as_in_a_shell(pattern, fits, does_not):
     test = name_pattern(pattern)
     assert (
         [name for name in fits if not test(name)],

@@ -20,7 +20,7 @@ from ouro.frontends.background.front_end import HostFrontEnd
 from ouro.frontends.background.state import Activity, SessionState, TurnState
 from ouro.session import Session, TurnObserver, TurnQueue
 from ouro.session.background_record import BackgroundRecord, Claim, EndReason, forget_record, moment
-from ouro.session.live_events import Asked
+from ouro.session.unsaved_events import Asked
 from ouro.utils.log import log
 from ouro.utils.path_escapes import path_text
 from ouro.utils.private_socket import has_socket, is_own_peer, listen

@@ -23,6 +23,7 @@ from ouro.memory.long_term.git.values import CORE, LoadedScope, Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity
 from ouro.memory.long_term.notes.note import Note, is_core_line, parse_note
 from ouro.memory.record_fields import BadRecordError
+from ouro.memory.safe_yaml import BadYamlError, load
 from ouro.memory.serialization import header_from
 from ouro.memory.sessions.record_windows import (
     read_records,
@@ -35,7 +36,6 @@ from ouro.memory.sessions.session_file import (
     read_range,
 )
 from ouro.memory.sessions.session_reader import parse_record
-from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.utils.log import log
 from ouro.utils.path_escapes import path_text, text_path

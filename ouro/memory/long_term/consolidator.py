@@ -17,8 +17,8 @@ from ouro.errors import ModelError
 from ouro.memory.index import find_stems, parse_query, word_starts
 from ouro.memory.long_term.notes.entities import has_names_of
 from ouro.memory.long_term.notes.note import Note, is_core_line, strip_list_mark
-from ouro.memory.long_term.patterns import has
 from ouro.memory.long_term.prompt_block import mark_of, quote_memory
+from ouro.memory.long_term.statement_patterns import has
 from ouro.memory.long_term.supersession import find_on_subject, subject_words
 from ouro.memory.tokens import estimate
 from ouro.messages import assistant, system, user

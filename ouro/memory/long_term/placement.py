@@ -10,7 +10,7 @@ import msgspec
 
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.patterns import has
+from ouro.memory.long_term.statement_patterns import has
 from ouro.memory.long_term.supersession import strip_introduction
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.prohibitions import forbids_change

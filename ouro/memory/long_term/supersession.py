@@ -13,7 +13,7 @@ from typing import TypeVar
 from ouro.memory.index import find_stems, parse_query
 from ouro.memory.long_term.entries import MemoryEntry
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.patterns import has, pattern_of_group
+from ouro.memory.long_term.statement_patterns import has, pattern_of_group
 from ouro.utils.late_pattern import late_pattern
 
 _WORD = late_pattern(r"[^\W_]+[+#%]*|[<>]=?|!=|&&|\|\||(?<!\w)-(?=\d)")

@@ -34,6 +34,7 @@ from ouro.memory.long_term.forgotten_text import (
 )
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.transfer import find_exported_files, split_section, write_for_agents
+from ouro.memory.safe_yaml import BadYamlError, load
 from ouro.memory.sessions.index_journal import INDEX_NAME
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
@@ -47,7 +48,6 @@ from ouro.memory.sessions.session_file import (
 )
 from ouro.memory.sessions.session_folders import SUBAGENTS, TRASH
 from ouro.memory.sessions.session_reader import demand_known_format, is_readable
-from ouro.memory.sessions.yaml_text import BadYamlError, load
 
 MANY_PLACES = 50
 """With so many matches the user must confirm that such a common text is meant."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ouro.memory.backend import SessionHeader, timestamp
 from ouro.memory.record_fields import BadRecordError
+from ouro.memory.safe_yaml import BadYamlError, dump
 from ouro.memory.serialization import (
     Mask,
     UnknownRecordError,
@@ -34,7 +35,6 @@ from ouro.memory.sessions.session_file import (
 )
 from ouro.memory.sessions.session_folders import load_record, write_output
 from ouro.memory.sessions.session_reader import demand_known_format, read_record
-from ouro.memory.sessions.yaml_text import BadYamlError, dump
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import plural
 

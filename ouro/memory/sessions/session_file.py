@@ -26,7 +26,7 @@ import msgspec
 
 from ouro.errors import SessionError, SessionInUse, SessionLost, SessionOpenHere
 from ouro.memory.backend import NumberedRecord, Record, timestamp
-from ouro.memory.sessions.yaml_text import dump
+from ouro.memory.safe_yaml import dump
 from ouro.utils.files import lock_descriptor, note_written_dir, replace_file, unlock
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.processes import is_running, is_suspended

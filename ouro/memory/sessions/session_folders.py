@@ -14,6 +14,7 @@ from pathlib import Path
 from ouro.errors import SaveFailed, SessionDamaged, SessionError, SessionNotFound
 from ouro.memory.backend import SessionHeader
 from ouro.memory.record_fields import BadRecordError
+from ouro.memory.safe_yaml import BadYamlError, load
 from ouro.memory.serialization import OUTPUTS, header_from
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
@@ -28,7 +29,6 @@ from ouro.memory.sessions.session_file import (
     split_records,
     sync_folder,
 )
-from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.utils.files import MARK, demand_known_layout, mark_layout, sweep_temporary
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.ouro_paths import ensure_private_dir

@@ -34,6 +34,7 @@ from ouro.memory.backend import (
     TitleRecord,
 )
 from ouro.memory.record_fields import BadRecordError
+from ouro.memory.safe_yaml import BadYamlError, load
 from ouro.memory.serialization import header_from
 from ouro.memory.sessions.index_journal import INDEX_NAME, OldNotes
 from ouro.memory.sessions.session_file import (
@@ -52,7 +53,6 @@ from ouro.memory.sessions.session_file import (
 from ouro.memory.sessions.session_folders import is_named_after, not_a_folder, session_files
 from ouro.memory.sessions.session_reader import parse_record
 from ouro.memory.sessions.usage import Spending
-from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.messages import Usage
 from ouro.utils.decoding import decode_json
 from ouro.utils.late_pattern import late_pattern

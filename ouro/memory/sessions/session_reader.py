@@ -31,6 +31,7 @@ from ouro.memory.backend import (
     SessionHeader,
 )
 from ouro.memory.record_fields import BadRecordError
+from ouro.memory.safe_yaml import BadYamlError, load
 from ouro.memory.serialization import (
     Fetch,
     ReadRecord,
@@ -62,7 +63,6 @@ from ouro.memory.sessions.session_folders import (
     load_record,
     read_first_record,
 )
-from ouro.memory.sessions.yaml_text import BadYamlError, load
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import join_names
 

@@ -25,7 +25,7 @@ from ouro.memory.long_term import (
 from ouro.memory.long_term.forgotten_text import ForgottenText
 from ouro.memory.long_term.store import repo_store
 from ouro.memory.long_term.sync_merge import SyncFailed
-from ouro.memory.sessions.yaml_text import dump
+from ouro.memory.safe_yaml import dump
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, ToolCall, ToolReply, assistant, user
 from ouro.safety import TrustStore, acting_files

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from ouro.memory.long_term.patterns import pattern_of_group
+from ouro.memory.long_term.statement_patterns import pattern_of_group
 from ouro.memory.side_calls import AskModel
 from ouro.messages import assistant, system, user
 from ouro.utils.lenient_json import decode_answer, schema_of

@@ -15,7 +15,7 @@ import msgspec
 
 from ouro.memory.index import word_starts
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.patterns import has, pattern_of_group
+from ouro.memory.long_term.statement_patterns import has, pattern_of_group
 from ouro.memory.long_term.supersession import denies, fold_words
 from ouro.memory.side_calls import AskModel
 from ouro.messages import assistant, system, user

@@ -16,7 +16,7 @@ import msgspec
 
 from ouro.memory.index import find_stems, word_starts
 from ouro.memory.long_term.git.values import Scope
-from ouro.memory.long_term.patterns import has
+from ouro.memory.long_term.statement_patterns import has
 from ouro.memory.side_calls import AskModel
 from ouro.messages import assistant, system, user
 from ouro.utils.lenient_json import decode_answer, schema_of

@@ -30,8 +30,8 @@ from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.consolidator import says_all
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.patterns import has
 from ouro.memory.long_term.placement import CHANGES, note_category, place
+from ouro.memory.long_term.statement_patterns import has
 from ouro.memory.long_term.supersession import (
     denies,
     find_on_subject,

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ouro.memory.long_term.git.files import visible_text
 from ouro.memory.long_term.git.values import Scope
-from ouro.memory.sessions.yaml_text import BadYamlError, dump, load
+from ouro.memory.safe_yaml import BadYamlError, dump, load
 from ouro.utils.decoding import from_plain
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.yaml import FRONT_MATTER

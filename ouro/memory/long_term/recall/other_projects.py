@@ -203,8 +203,8 @@ class OtherProjects(msgspec.Struct, eq=False):
 
 def _is_rule(hit: MemoryHit) -> bool:
     """Whether a hit is a rule or a preference, by its category or its words, or a dead end."""
-    from ouro.memory.long_term.patterns import has
     from ouro.memory.long_term.recall.relevance import STANDING_CATEGORIES
+    from ouro.memory.long_term.statement_patterns import has
 
     has_words_of_rule = any(has(group, hit.text) for group in _WORDS_OF_RULES)
     return has_words_of_rule or hit.category in (*STANDING_CATEGORIES, *_CATEGORIES_OF_RULES)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ouro.memory.index import DAYS_WEIGHT, MemoryHit, find_stems, parse_query
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.patterns import has, pattern_of_group
+from ouro.memory.long_term.statement_patterns import has, pattern_of_group
 
 MIN_SHARE = 0.25
 """Share of the message's words, weighted by rarity, that a note needs to be relevant by words."""

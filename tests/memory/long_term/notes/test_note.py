@@ -13,7 +13,7 @@ from ouro.memory.long_term.notes.note import (
     note_text,
     parse_note,
 )
-from ouro.memory.sessions.yaml_text import replace_surrogates
+from ouro.memory.safe_yaml import replace_surrogates
 
 WHOLE = Note(
     id="mem_3f6c1e00",

@@ -17,14 +17,14 @@ from ouro.events import (
     TurnFinished,
 )
 from ouro.messages import ToolCall, assistant
-from ouro.session.live_events import MAX_OUTPUT, LiveEvents
+from ouro.session.unsaved_events import MAX_OUTPUT, UnsavedEvents
 
 CALL = ToolCall("c1", "shell", {"command": "make"})
 ASKED = PermissionAsked("q1", CALL, "make", Display(""), "it runs", "")
 
 
 def live_of(*events):
-    live = LiveEvents()
+    live = UnsavedEvents()
     for event in events:
         live.add(event)
     return live
@@ -86,4 +86,4 @@ def test_the_last_line_has_words():
         live_of(TextDelta("Done:\n\n```\nall"), TextDelta(" good\n```\n")).last_line == "all good"
     )
     assert live_of(Notice("Broken.", "error")).last_line == "Broken."
-    assert LiveEvents().last_line == ""
+    assert UnsavedEvents().last_line == ""

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ouro.memory.long_term.patterns import TABLE
+from ouro.memory.long_term.statement_patterns import TABLE
 
 GROUPS_IN_ALL_LANGUAGES = {
     "introduction", "negative", "own", "here", "answers", "decided", "wanted", "lasts", "now", "unasserted",

@@ -1,4 +1,4 @@
-"""LiveEvents: what a session has shown and its file does not have yet, and its open questions."""
+"""UnsavedEvents: what a session has shown and its file does not have yet, and its open questions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Asked = events.PermissionAsked | events.QuestionAsked
 _Delta = events.TextDelta | events.ThinkingDelta
 
 
-class LiveEvents:
+class UnsavedEvents:
     """Keeps the events of a running turn for a front end that joins the session in the middle of it."""
 
     def __init__(self) -> None:

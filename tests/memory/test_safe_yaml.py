@@ -5,7 +5,7 @@ import pytest
 import yaml
 from properties import example, given, settings, st
 
-from ouro.memory.sessions.yaml_text import BadYamlError, dump, dump_inline, load, replace_surrogates
+from ouro.memory.safe_yaml import BadYamlError, dump, dump_inline, load, replace_surrogates
 
 NASTY = ["", " ", "\n", "\n\n", " a\n", "\ta\nb", "a\n\n", "a\n ", "...", "---", "\n---\n...\n", "null", "yes", "1e5",
          "0x1f", "~", "2026-11-21", "a: b", "- a", "#a", "a #b", "\x85", "\u2028\n", "\ufeff", "\x00\n\x1b[1m", "\r\n",
