@@ -145,7 +145,7 @@ def _draft_paths(drafts_root: Path, working_folder: Path) -> Iterator[Path]:
             paths_by_time.append((path.stat().st_mtime, path))
     for changed_at, path in sorted(paths_by_time, reverse=True):
         if time.time() - changed_at > MAX_DRAFT_AGE:
-            _take_file(path)
+            _take_file(path)  # it deletes the file, unless a running ouro has its lock
         else:
             yield path
 

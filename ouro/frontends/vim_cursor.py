@@ -136,10 +136,11 @@ class VimCursor:
 
     def _next_word(self, times: int, operator: str, big: bool) -> Target:
         """Where `w` leads. For an operator, the last word ends at the end of its line, so that `dw` does
-        not join lines.
+        not join lines. `cw` on a word leaves the blanks behind it, unlike `dw`: that is Vim's rule.
         """
         text, at = self.text, self.cursor
-        if operator == "c" and at < len(text) and not text[at].isspace():
+        is_on_word = at < len(text) and not text[at].isspace()
+        if operator == "c" and is_on_word:
             return self._change_word(times, big)
         for number in range(1, times + 1):
             is_last_of_operator = bool(operator) and number == times

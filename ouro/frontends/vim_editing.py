@@ -389,11 +389,11 @@ class VimEditor(VimCursor):
         self.cursor = end
 
     def _join(self, count: int, keys: CommandKeys) -> None:
-        """`J`: join `count` lines. Raises InvalidCommand in the last line."""
+        """`J`: join `count` lines, but at least two. Raises InvalidCommand in the last line."""
         if motions.line_end(self.text, self.cursor) == len(self.text):
             raise InvalidCommand
         self._note_change(keys.typed)
-        for _ in range(max(1, (count or 2) - 1)):
+        for _ in range(max(2, count) - 1):
             self._apply(edits.join_next(self.text, self.cursor))
 
     def _put_register(self, count: int, keys: CommandKeys, *, after: bool) -> None:

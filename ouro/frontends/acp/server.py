@@ -269,8 +269,8 @@ class EditorAgent:
 
     @report_errors
     async def prompt(self, prompt: list[Any], session_id: str, **_meta: Any) -> acp.PromptResponse:
-        """Run a prompt to its end. If the folder is not trusted, the user is asked first. A turn that
-        failed is an error of the protocol.
+        """Run a prompt to its end. Before the first prompt in an untrusted folder, the user is asked
+        whether to trust it; the prompt runs with any answer. A turn that failed raises RequestError.
         """
         if session_id in self._untrusted:
             await self._ask_for_trust(session_id)

@@ -61,6 +61,14 @@ class EventUpdates:
     def __init__(
         self, cwd: Path, terminals: Mapping[str, str], *, has_terminals: bool = False
     ) -> None:
+        """Make the updates of a session.
+
+        Args:
+            terminals: the terminal of the editor in which each call runs its command, by the id of
+                the call. A call whose command ouro runs itself is not in here.
+            has_terminals: whether the editor can show output in a terminal without running the
+                command.
+        """
         self._cwd = cwd
         self._terminals = terminals
         self._has_terminals = has_terminals
@@ -159,9 +167,9 @@ class EventUpdates:
         )
 
     def _progress_update(self, event: events.ToolProgress) -> Update:
-        """The update for new output of a call. If the command runs in a terminal of the editor, it names
-        this terminal. For an editor that can show a terminal, it has the new output; for any other, the
-        last `_MAX_OUTPUT` characters of all output.
+        """The update for new output of a call. If the command runs in a terminal of the editor, the
+        update names this terminal. Otherwise an editor that can show terminals gets the new output, and
+        any other editor the last `_MAX_OUTPUT` characters of the whole output.
         """
         if event.call_id in self._terminals:
             return helpers.update_tool_call(event.call_id, content=self._terminal_of(event.call_id))
@@ -278,7 +286,9 @@ def _text_content(text: str) -> acp.ContentToolCallContent:
 
 
 def _first_change(change: Any) -> int:
-    """The number of the first line in its file that differs before and after a FileChange, from 1."""
+    """The number of the first line that a FileChange changes, counted from 1 in the whole file. The
+    change itself may have only a part of a long file, which begins at `first_line`.
+    """
     before, after = (change.before or "").splitlines(), (change.after or "").splitlines()
     equal_lines = 0
     for old, new in zip(before, after, strict=False):

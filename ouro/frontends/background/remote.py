@@ -150,7 +150,7 @@ class RemoteSession:
         session has the whole transcript now.
         """
         self._snapshot_events += filter(None, map(decode, params["events"]))
-        if "state" not in params:
+        if "state" not in params:  # only the last message of a snapshot has it
             return False
         self.state = state_from(params["state"])
         self.scrollback.events, self._snapshot_events = self._snapshot_events, []

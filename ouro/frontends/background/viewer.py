@@ -142,7 +142,9 @@ class Viewer:
             self._notify(names.TURN, {"what": what, "seconds": seconds})
 
     def show_text(self, markdown: str, page: str) -> None:
-        """Send a text of a command; an editor gets it as a message of the agent."""
+        """Send what a command shows. ouro shows it on a sheet with the title `page`, or in the
+        transcript if that is empty. An editor gets it as a message of the agent.
+        """
         if self._is_ouro:
             self._notify(names.SHOWN, {"markdown": markdown, "page": page})
         else:

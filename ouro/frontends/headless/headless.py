@@ -224,12 +224,13 @@ class HeadlessRun(TurnObserver):
         started = time.monotonic()
         try:
             result = self._result = Result(self._session.id, self._session.status().model)
-            text, images = await self._begin_goal(draft.text), draft.images
+            # What the agent is asked. Empty if a command has answered or a goal is only resumed.
+            text = await self._begin_goal(draft.text)
             if self._has_commands and text.startswith("/"):
                 text = await self._run_command(text, result)
             if self._schema and text:
                 text = self._schema.add_to(text)
-            await self._run_turns(text, images)
+            await self._run_turns(text, draft.images)
             if self._schema and text:
                 await self._ask_for_corrections(self._schema, result)
             result.seconds = time.monotonic() - started

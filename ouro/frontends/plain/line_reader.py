@@ -113,7 +113,7 @@ class LineReader:
 
 
 def _set_echo(is_on: bool) -> None:
-    """Let the terminal print what is typed; with False, as for a secret, not."""
+    """Set whether the terminal prints what is typed. It does not while a secret is typed."""
     if not sys.stdin.isatty():
         return
     import termios

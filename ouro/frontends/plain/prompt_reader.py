@@ -314,7 +314,9 @@ def _key_bindings(repl: Repl, submit: Callable[[Buffer], None]) -> KeyBindings:
 
     @keys.add("c-c")
     def _interrupt(event: KeyPressEvent) -> None:
-        """Clear the text, unless a turn runs; else interrupt. The second time at rest, end the prompt."""
+        """Clear the text if no turn runs; else interrupt. If nothing runs and the prompt is empty, the
+        second Ctrl+C ends the prompt.
+        """
         if event.current_buffer.text and not repl.turns.busy:
             event.current_buffer.reset()
         elif repl.interrupt():

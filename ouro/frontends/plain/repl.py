@@ -288,8 +288,9 @@ class Repl(TurnObserver):
         return f" {busy}{waiting}{self._status(self._front_end.session)}"
 
     def _status(self, session: Session) -> str:
-        """The items of the status line, then the last output of the user's status command, if there
-        is one: it replaces the items that it can show itself. The command is started again.
+        """The text of the status line: its items, and then the line that the user's status command
+        printed last. If there is such a line, only ITEMS_WITH_SCRIPT are shown beside it. Each call
+        starts the command again, so that the next status line has its new output.
         """
         names, script_line = self._settings.status, ""
         script = session.extensions.status_script
@@ -496,7 +497,9 @@ class Repl(TurnObserver):
         return self._resume_offer is not None and self._resume_offer.cancel()
 
     def _cancel_work(self) -> bool:
-        """Stop the lines that are carried out, and the resume card; returns whether there was any."""
+        """Stop the commands and messages that are being handled, and the resume card. Returns whether
+        there was anything to stop.
+        """
         for task in tuple(self._work):
             task.cancel()
         return self._cancel_offer() or bool(self._work)

@@ -168,7 +168,7 @@ class OuroApp(App[int], inherit_bindings=False):
         super()._display(screen, renderable)
 
     def action_suspend_process(self) -> None:
-        """Suspend the program; if it was not, because no shell could continue it, show that."""
+        """Suspend the program. If there is no shell that could continue it, show a warning instead."""
         super().action_suspend_process()
         if isinstance(self._driver, TerminalDriver) and not self._driver.can_be_continued:
             self.conversation.status.show_message(_NO_SHELL, "warning")

@@ -331,8 +331,9 @@ class KeyParser(XTermParser):
         return max(0.0, self._timeout_time - get_time())
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[Key]:
-        """The keys of a sequence. One that Textual does not know is written as the kitty protocol
-        writes it, which Textual knows.
+        """The keys of a sequence. If Textual does not know the sequence, it is first changed into the
+        form of the kitty protocol, which Textual knows. A character that came right after Esc becomes
+        an EscapedKey: Alt with the character, or two keys.
         """
         character_after_escape = _escaped_character(sequence, alt=alt)
         if (alt_key := self._ALT_KEY.fullmatch(sequence)) and sequence not in ANSI_SEQUENCES_KEYS:
@@ -411,7 +412,8 @@ class PasteSplitter:
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
         """Read a further text. Returns what is complete now, as pairs: whether it is a paste, and the
-        text. The beginning of a paste waits for its end, and of a mark for its rest.
+        text. A paste is kept until its end has come. The end of the text is kept if it may be the
+        first part of a mark.
         """
         pieces: list[tuple[bool, str]] = []
         rest, self._held = self._held + text, ""

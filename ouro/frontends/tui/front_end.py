@@ -184,8 +184,9 @@ class ScreenFrontEnd:
             self._app.theme = name
 
     def show(self, markdown: str, page: str = "") -> None:
-        """Show the output of a command: on a sheet with the title `page`, or without a title in the
-        transcript, from the typed command on.
+        """Show the output of a command on a sheet with the title `page`. Without a title, add it to the
+        transcript, which scrolls to the start of what it shows: the typed command, or the output if
+        the command is there already.
         """
         if page:
             self._app.push_screen(HelpSheet(self.keymap, markdown, page))
@@ -250,7 +251,9 @@ class ScreenFrontEnd:
         self._turns.say(Draft(text))
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show events like those of a turn, after the running turn; returns at their end."""
+        """Show events as the queue shows those of a turn. They begin when the running turn has ended,
+        and this function returns when they end.
+        """
         if self._turns.running:
             self.say("Runs when the turn has ended.")
         self._show_typed_command()

@@ -128,8 +128,8 @@ class Guard:
         )
 
     def _is_own_address(self, name: str) -> bool:
-        """Whether a name is an IP address that is served: one of this machine alone, or with
-        `any_address` any.
+        """Whether a name is an IP address that this server answers for: a loopback address, or with
+        `any_address` any address. False if the name is no address.
         """
         try:
             address = ipaddress.ip_address(name)

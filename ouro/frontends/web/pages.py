@@ -277,8 +277,8 @@ def running_card(title: str, output: str = "") -> str:
 
 
 def finished_card(title: str, event: events.ToolFinished) -> str:
-    """A tool call with its result, which is folded, except a diff of at most OPEN_DIFF_LINES. Its time
-    is shown from two seconds on.
+    """A tool call with its result. The result is folded, unless it is a diff of at most
+    OPEN_DIFF_LINES. The time of the call is shown if it took two seconds or more.
     """
     seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
     summary = f"{one_line(event.display.summary)}{seconds}"
@@ -287,7 +287,8 @@ def finished_card(title: str, event: events.ToolFinished) -> str:
     body = body_text(event.display.body, PAGE_FORMAT)
     if not body:
         return f'<div class="tool">{head}</div>'
-    is_open = isinstance(event.display.body, Diff) and body.count("<div") <= OPEN_DIFF_LINES
+    line_count = body.count("<div")  # each line of a diff is a <div>
+    is_open = isinstance(event.display.body, Diff) and line_count <= OPEN_DIFF_LINES
     open_attribute = " open" if is_open else ""
     return f'<details class="tool"{open_attribute}><summary>{head}</summary>{body}</details>'
 

@@ -50,7 +50,7 @@ class Code:
         """The lines of a chunk in the colours of its syntax. The background of code fills the width;
         the margin before it has none.
         """
-        text_width = max(1, self._width - 2)
+        text_width = max(1, self._width - 2)  # a space on each side
         space = (" ", self._palette.code)
         lines: list[StyledLine] = []
         for row in highlight(text, self._language, self._palette, self._palette.code):

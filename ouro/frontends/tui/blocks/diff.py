@@ -71,12 +71,15 @@ def _files_of_git(rows: Sequence[str]) -> list[FileDiff]:
     return file_diffs([*name_rows, *rows[start + 2 :]])
 
 
+NO_HUNK = -1
+"""The hunk of a line with the name of a file, or with a note below it."""
+
+
 class DiffPlace(NamedTuple):
     """What is drawn on a line of a DiffLayout. Files and hunks count from 0."""
 
     file: int
-    hunk: int = -1
-    """-1: the line with the name of the file, or a note below it."""
+    hunk: int = NO_HUNK
     sign: str = ""
     """`+`, `-` or a space; empty if the line shows no line of the file."""
     number: int = 0
@@ -105,7 +108,8 @@ class DiffLayout:
             note_lines = [
                 StyledLine([Segment(crop(note, width), palette.muted)]) for note in notes_of_file
             ]
-            pages.insert(1, (-1, DrawnPage(note_lines)))
+            # The first page is the name of the file. The notes below it belong to no hunk, either.
+            pages.insert(1, (NO_HUNK, DrawnPage(note_lines)))
             if number < len(files) - 1:  # a blank line before the next file
                 pages.append((len(file.hunks) - 1, DrawnPage([StyledLine([])])))
             self._pages += [page for _, page in pages]

@@ -249,10 +249,10 @@ def _numbers(head: re.Match[str]) -> list[int]:
 
 
 def _lines_with(lines: Sequence[str], signs: str, wanted: str) -> Sequence[str]:
-    """Those of the lines that have the sign `wanted`, `-` or `+`; `signs` has one for each line. Lines
-    with spaces are the same, so all of them are returned.
+    """Those of the lines that have the sign `wanted`, `-` or `+`. `signs` has one sign for each line.
+    Unchanged lines are in both files, so all of them are returned.
     """
-    if signs[0] == " ":
+    if signs[0] == " ":  # then all signs are spaces
         return lines
     return [line for line, sign in zip(lines, signs, strict=True) if sign == wanted]
 

@@ -83,8 +83,8 @@ class HunkRows(ABC):
     def _part(
         self, sign: str, number: int, text: str, width: int, lines: tuple[int, int]
     ) -> list[StyledLine]:
-        """Some lines of a text with its sign and number, wrapped to `width`, without the colours of
-        syntax: from the first number of `lines` to before the second.
+        """Wrap a text with its sign and number to `width`, and return a range of its lines, without the
+        colours of syntax. `lines` is the range: the first line, and the line behind the last one.
         """
         first, last = lines
         if text not in self._places_of_lines:

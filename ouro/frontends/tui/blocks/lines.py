@@ -167,7 +167,9 @@ def count_fold_lines(text: str, width: int) -> int:
 
 
 def fold_places(text: str, width: int) -> Iterator[tuple[int, int, str]]:
-    """Where each line of `fold` starts and ends in a text without line breaks, and its joint."""
+    """The lines that `fold` makes of a text without line breaks, without building them. For each line:
+    its start and end in the text, and its joint, which is what precedes it (see `StyledLine.joint`).
+    """
     width = max(1, width)
     cells = len(text) if text.isascii() else cell_len(text)
     if cells <= width:
@@ -253,7 +255,7 @@ def _slice_runs(runs: Sequence[Run], start: int, end: int) -> Iterator[Run]:
 
 
 def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tuple[int, int, str]]:
-    """Yield start, end and joint of each line of a paragraph that is too wide.
+    """Yield start, end and joint of each line of a paragraph that is too wide for one line.
 
     An atom (a word, a run of spaces, or a wide character) that does not fit into the line begins
     the next one, and is cut if it is wider than a line. With `keeps_spaces`, spaces and such wide

@@ -336,7 +336,7 @@ def table_lines(
     `center` or empty.
 
     If the columns do not fit, each row becomes a record: its cells one below the other, each behind
-    the heading of its column.
+    the heading of its column. Of a table without other rows the heading itself becomes a record.
     """
     widths = _column_widths(rows, width - len(_BETWEEN) * (len(rows[0]) - 1))
     lines: list[StyledLine] = []
@@ -501,8 +501,9 @@ def _is_open_fence(text: str) -> bool:
 
 
 def _piece_starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
-    """Where the pieces begin. For each: the number of its line, the token of its top-level block, and
-    the token of the list item if the block is a list, of which each item is a piece.
+    """Where the pieces of a text begin. A piece is a block of the top level, or one item of a list of
+    the top level. For each piece: the number of its first line, the token of the block, and the token
+    of the list item, which is None if the block is not a list.
     """
     starts: list[tuple[int, Token, Token | None]] = []
     block: Token | None = None

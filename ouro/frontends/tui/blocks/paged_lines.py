@@ -109,7 +109,7 @@ class PagedLines(Sequence[StyledLine]):
         return PagedLines(self._pages, margin)
 
     def below(self, lines: Sequence[StyledLine]) -> PagedLines:
-        """The same pages below these lines, which get no margin."""
+        """A new sequence: first `lines`, without the margin, and then the pages with their margin."""
         first, margin = DrawnPage(lines), self._margin
         if margin is None:
             return PagedLines([first, *self._pages])

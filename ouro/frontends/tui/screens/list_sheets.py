@@ -123,10 +123,16 @@ class TasksSheet(ListSheet[None]):
     def __init__(
         self, tasks: Callable[[], Sequence[BackgroundTask]], kill: Callable[[str], Awaitable[None]]
     ) -> None:
-        end_keys = dict.fromkeys(("x", "delete"), "kill")
-        actions = {**end_keys, **dict.fromkeys(("q", "enter", "ctrl+b"), "close")}
-        keys, nothing = _TASK_KEYS, "No background jobs and no subagents."
-        super().__init__("Tasks", actions, keys=keys, id="tasks", nothing=nothing)
+        """`tasks` returns what runs in the background now, and `kill` ends the task with an id."""
+        kill_keys = dict.fromkeys(("x", "delete"), "kill")
+        close_keys = dict.fromkeys(("q", "enter", "ctrl+b"), "close")
+        super().__init__(
+            "Tasks",
+            {**kill_keys, **close_keys},
+            keys=_TASK_KEYS,
+            id="tasks",
+            nothing="No background jobs and no subagents.",
+        )
         self._tasks = tasks
         self._kill = kill
 

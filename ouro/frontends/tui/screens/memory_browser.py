@@ -372,13 +372,17 @@ class MemoryBrowser(Browser):
             name = f"{tab} {proposal_count}" if has_count else tab
             names.append(f"[{name}]" if tab == self._tab else f" {name} ")
         open_place, width = TABS.index(self._tab), self.size.width - 2
+        width_before_arrow = max(0, width - 1)  # the last column may be taken by the arrow `›`
         first = 0
-        while first < open_place and len(" ".join(names[first : open_place + 1])) > width - 1:
+        while first < open_place:
+            names_to_open_tab = " ".join(names[first : open_place + 1])
+            if len(names_to_open_tab) <= width_before_arrow:
+                break
             first += 1
         text = " ".join(names[first:])
         if first > 0:
             text = f"‹{text[1:]}"
-        return text if len(text) <= width else f"{text[: max(0, width - 1)]}›"
+        return text if len(text) <= width else f"{text[:width_before_arrow]}›"
 
     def _keys(self) -> Keys:
         """The keys of the last line, for what is marked and where the focus is."""

@@ -197,7 +197,9 @@ def _recalled_row(note: RecalledNote) -> MemoryRow:
 
 
 def _core_line_row(line: ReceiptLine) -> MemoryRow:
-    """A line of the core, or a whole file of it (then without a text), with what was decided."""
+    """The row of a line of the core. A line without a text stands for the whole file. The row shows
+    the state of the line in the last prompt, and the reason for it.
+    """
     label = _without_bullet(line.text) or f"the whole of {line.file}"
     return MemoryRow(
         None,

@@ -40,7 +40,7 @@ MESSAGE_SEARCH_DELAY = 0.15
 """Seconds without a key after which messages are searched too."""
 SHOW_INTERVAL = 0.05
 """Seconds between two updates of the list while messages are searched."""
-_AGE_WIDTH, _PROJECT_WIDTH = 11, 28
+_MARK_WIDTH, _AGE_WIDTH, _PROJECT_WIDTH = 2, 11, 28
 _FIGURES = (("messages", 10), ("size", 9), ("cost", 9))
 _TIGHT_FIGURES = (("msgs", 6), ("size", 8), ("cost", 8))
 _MIN_WIDTH_TIGHT, _MIN_WIDTH_FULL, _MIN_WIDTH_PROJECT = 64, 76, 96
@@ -75,16 +75,20 @@ class SessionList(RowList[SessionMatch]):
 
     def _layout(self) -> tuple[list[tuple[str, int]], int, bool]:
         """The layout of a row for the present width: the names and widths of the figures, the width
-        of the title, which gets what is left, and whether the project is shown at the end.
+        of the title, which gets what is left, and whether the project is shown at the end. On a
+        narrow screen the project is shown rather than the figures; the age is always shown.
         """
         width = self.scrollable_content_region.width
         columns = [("age", _AGE_WIDTH)]
         has_project = self.with_project and width >= _MIN_WIDTH_TIGHT
-        if width >= (_MIN_WIDTH_PROJECT if has_project else _MIN_WIDTH_TIGHT):
+        min_width_for_figures = _MIN_WIDTH_PROJECT if has_project else _MIN_WIDTH_TIGHT
+        if width >= min_width_for_figures:
             figures = _FIGURES if width >= _MIN_WIDTH_FULL else _TIGHT_FIGURES
             columns += figures if self.with_cost else figures[:-1]
-        used_width = sum(width for _name, width in columns) + (_PROJECT_WIDTH if has_project else 0)
-        return columns, max(0, width - used_width - 2), has_project
+        used_width = sum(width for _name, width in columns) + _MARK_WIDTH
+        if has_project:
+            used_width += _PROJECT_WIDTH
+        return columns, max(0, width - used_width), has_project
 
     def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _layout)
         """The title of a session, its figures, and its project if there is room. If its messages

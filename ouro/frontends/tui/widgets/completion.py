@@ -50,8 +50,8 @@ class Completion(PickList):
         return is_only and self.rows[0].value.strip() == self.word
 
     def look_at(self, before: str) -> None:
-        """Show suggestions for the word at the end of `before`, the text before the cursor. The
-        popup is closed if there are none.
+        """Show suggestions for the word at the end of `before`, the text before the cursor. The popup
+        closes if there are none, and stays closed for a word for which the user has closed it.
         """
         word = _word_to_complete(before)
         if word and word == self._dismissed:

@@ -261,8 +261,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         return True
 
     def _resolve_chord(self, event: events.Key) -> str:
-        """The chord that this key continues, with all its keys; or this key alone, if no chord has
-        begun, it is too late, or no chord begins with these keys. Ends the chord that had begun.
+        """Return all keys of the chord that this key continues. It is this key alone if no chord has
+        begun, if it came too late, or if no chord begins with these keys. No chord is open afterwards.
         """
         begun, self._chord = self._chord, ""
         if not begun or event.time > self._chord_until:
@@ -273,11 +273,11 @@ class PromptArea(TextArea, inherit_bindings=False):
         return chord if is_known else event.key
 
     def _begin_chord(self, key: str, at: float) -> bool:
-        """Remember the first keys of a chord, `key`, which came `at` this time; returns whether the
-        key is used up.
+        """Remember that a chord has begun: `key` is its first keys, and `at` the time of the last one.
+        Returns False if the key must still be handled as a key of its own.
 
-        It is not if the app has an action for it, which then runs, too. Such a key begins a chord
-        only in an empty prompt, and the next key must follow within CHORD_GAP.
+        That is so if the app has an action for the key: the action runs, too. Such a key begins a
+        chord only in an empty prompt, and only if the next key follows within CHORD_GAP.
         """
         if key not in self._app_keys:
             self._chord, self._chord_until = key, float("inf")

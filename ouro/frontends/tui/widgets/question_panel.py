@@ -227,8 +227,9 @@ class QuestionPanel(Vertical, can_focus=True):
         return partial(self.choose, self.options.place) if key == "enter" else None
 
     def _follow_writing(self, event: events.Key, *, is_answer: bool) -> bool:
-        """Returns whether this key belongs to a message that the user is writing. A letter that is
-        not an answer begins a message; Enter ends it, and so does an arrow.
+        """Returns whether this key belongs to a message that the user is writing, and so goes to the
+        prompt. A character that is not an answer begins a message. Enter is its last key. An arrow
+        ends it, too, but goes to the choices.
         """
         if event.key in ("up", "down"):
             self._is_writing = False

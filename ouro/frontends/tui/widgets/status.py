@@ -131,8 +131,8 @@ class StatusLine(Widget):
         self._timer = self.set_timer(seconds, lambda: setattr(self, "message", ""))
 
     def render(self) -> Content:
-        """The message if there is one, else the items of the session; with a status command of the user
-        fewer items, and the line that it printed.
+        """The message if there is one, else the items of the session. If the user's status command has
+        printed a line, that line is shown, too, and fewer items.
         """
         width = max(0, self.size.width)
         if self.message:
