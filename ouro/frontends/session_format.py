@@ -329,8 +329,11 @@ class SessionMatches:
         self._only = frozenset(only)
         """Ids that the list is limited to; empty: no limit."""
         self._words: tuple[str, ...] = ()
+        """The searched words, without tags."""
         self._tags: tuple[str, ...] = ()
+        """The tags that a session must have, each with its `#`."""
         self._hits: dict[str, str] = {}
+        """The sessions whose messages contain the words: by id, the text around the match."""
         self.is_fuzzy = False
         """Whether similar titles match, too; see `find_similar`."""
         self.scope: Scope = THESE if only else PROJECT
@@ -390,7 +393,9 @@ class SessionMatches:
         return [match for match in matches if has_tags(match.info, self._tags)]
 
     def _by_words(self) -> list[SessionMatch]:
-        """The sessions of the scope in the order of `matches`, without regard to tags."""
+        """The sessions of the scope that match the words, whatever their tags are; all without words.
+        First are those that match by name, then by their messages, then by a similar title.
+        """
         if not self._words:
             return [SessionMatch(info) for info in self.in_scope]
         places = self._find_by_name()

@@ -79,8 +79,8 @@ class VimEditor(VimCursor):
 
     def press(self, key: str) -> None:
         """Handle a key: a character, `<Esc>`, `<C-r>`, `<CR>`, `<BS>`, `<Left>` … It is kept until the
-        keys are a command, which is then run. Keys that cannot be one are dropped. `<Esc>` drops all
-        keys, and ends a visual mode.
+        keys are a command, which is then run. Keys that cannot be one are dropped. `<Esc>`, or `<C-c>`
+        after other keys, drops all keys and ends a visual mode.
         """
         if key == "<Esc>" or (key == "<C-c>" and self._keys):
             self._keys.clear()

@@ -83,7 +83,9 @@ def delete(text: str, span: TextSpan) -> Edited:
 
 
 def transform(text: str, span: TextSpan, name: str) -> Edited:
-    """Change a span by the operator `g~`, `gu` or `gU` (case), or by `<` or `>` (indentation)."""
+    """Change a span by the operator `g~`, `gu` or `gU` (case), or by `<` or `>` (indentation). The
+    cursor goes to the start of the span, and after a change of indentation to its first word.
+    """
     part = text[span.start : span.end]
     if name in _CASES:
         part = _CASES[name](part)
@@ -137,8 +139,9 @@ def _put_lines(text: str, cursor: int, part: str, *, after: bool) -> Edited:
 
 
 def put_over(text: str, span: TextSpan, register: Register) -> Edited:
-    """Replace a selection by the text of a register. Whole lines stay or become lines of their own. The
-    cursor goes to the last new character; if one of both is whole lines, to the first.
+    """Replace a selection by the text of a register. If the selection or the register is whole lines,
+    the text becomes lines of its own, and the cursor goes to its first character. Otherwise the cursor
+    goes to its last character.
     """
     part = register.text
     if span.linewise and not part.endswith("\n"):

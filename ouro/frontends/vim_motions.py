@@ -276,7 +276,9 @@ def _span_of_words(text: str, offset: int, around: bool, big: bool, count: int) 
 
 
 def _start_with_blanks(text: str, start: int, first: int) -> int:
-    """The start including the blanks before it, unless they are the indentation of the line."""
+    """The start of the blanks before `start`, or `start` if they are the indentation of the line. `first`
+    is the start of the line.
+    """
     at = start
     while at > first and text[at - 1] in " \t":
         at -= 1

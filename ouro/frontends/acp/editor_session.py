@@ -66,6 +66,7 @@ class EditorSession(TurnObserver):
         self._client = client
         self._updates = updates
         self._folders = (session.cwd, folder)
+        """The folder of the session, and the path that the editor named for it."""
         self._can_fill_forms = can_fill_forms
         self._turn_finished = events.TurnFinished("answered")
         """The end of the last turn of the running prompt."""

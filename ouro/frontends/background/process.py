@@ -94,8 +94,8 @@ def start_host(flag: str, flags: Mapping[str, Any], folder: Path) -> StartReport
 
 
 def _read_report_line(descriptor: int) -> bytes:
-    """The first line of a stream, with its end. If the stream ends before, or START_TIMEOUT passes, what
-    was read until then.
+    """The first line of a stream, with its line end. If the stream ends before, or START_TIMEOUT passes,
+    it is what was read until then, without a line end.
     """
     received, deadline = b"", time.monotonic() + START_TIMEOUT
     while not received.endswith(b"\n"):

@@ -73,11 +73,11 @@ class HeadlessFrontEnd(FrontEnd):
         """Raises UsageError with the names to choose from, because there is no user."""
         if not title.endswith((".", "?", ":")):
             title = f"{title}:"
-        # A choice with an ellipsis only opens another list.
-        own_choices = [
-            choice for choice in choices if choice.value and not choice.label.endswith("…")
-        ]
-        names = [choice.value for choice in own_choices]
+        names = []
+        for choice in choices:
+            opens_other_list = choice.label.endswith("…")
+            if choice.value and not opens_other_list:
+                names.append(choice.value)
         rest = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
         raise UsageError(
             f"{title} There is no user to choose with -p.",

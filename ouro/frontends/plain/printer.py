@@ -195,8 +195,8 @@ class Printer(NoticePrinter):
             self._print_body(body, FAILED_LINES if event.failed else OUTPUT_LINES, DIFF_LINES)
 
     def _note_compaction(self, event: events.Compacting) -> None:
-        """Print once that a compaction begins. Its title, which `activity` shows, has its progress: the
-        part, and the characters that the model has written.
+        """Print that a compaction begins, at its first event. Keep its progress as its title, which
+        `activity` shows: the part, and the characters that the model has written.
         """
         if _COMPACTION not in self._titles:
             self.say("Compacting the session …")

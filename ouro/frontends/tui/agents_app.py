@@ -82,7 +82,9 @@ class AgentTable(Widget, can_focus=True):
         self.refresh(layout=True)
 
     def move(self, by: int) -> None:
-        """Mark the session that is so many below, or the last one; above, if `by` is negative."""
+        """Mark the session that is `by` rows below the marked one, or above it if `by` is negative. If
+        there are fewer rows, mark the last or the first one.
+        """
         if self.rows:
             index = max(0, min(len(self.rows) - 1, self._marked_index + by))
             self._marked = self.rows[index].id

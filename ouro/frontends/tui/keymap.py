@@ -335,8 +335,9 @@ class Keymap:
             self._keys[name] = tuple(key for key in self._keys[name] if key not in yielded)
 
     def _refuse_clashes(self, changed: set[str]) -> None:
-        """Raises ConfigError if the user's changes give one key to two actions that are used in the
-        same place. The prompt and a question are two places, and each list is one.
+        """Raises ConfigError if the user's changes (`changed`: the names of actions) give one key to two
+        actions that are used in the same place. The prompt is such a place, and so are a question, a
+        sheet, and each list.
         """
         lists: tuple[tuple[Place, ...], ...] = (
             ("sessions",),

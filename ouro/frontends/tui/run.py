@@ -203,7 +203,7 @@ def run_tui(
     except BaseException:
         frame.restore()
         raise
-    if isinstance(app, int):
+    if isinstance(app, int):  # an exit code: a signal came before there was an app
         frame.restore()
         return app
     if not app.has_left_terminal and app.hosting is None:

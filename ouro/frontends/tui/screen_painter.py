@@ -203,12 +203,12 @@ class PaintedUpdate(CompositorUpdate):
         self._screen_size = size
 
     def render_segments(self, console: Console) -> str:
-        """What the painter writes for this update; what Textual writes, if the painter does not know
-        this kind of update.
+        """What the painter writes for this update. If the painter does not know this kind of update,
+        it is what Textual writes.
         """
         painted = self._painter.paint(self._update, self._screen_size, console)
         if painted is None:
-            self._painter.forget()
+            self._painter.forget()  # it does not know what Textual writes to the screen
             return self._update.render_segments(console)
         return painted
 
@@ -398,8 +398,8 @@ def _kind_of_code(number: str) -> str:
 
 @lru_cache(4096)
 def _change_of_look(old: CellLook | None, new: CellLook) -> str:
-    """What to write to change the look of the terminal from one to another; `old` is None if the look
-    of the terminal is not known. It never has an open link then.
+    """What to write to change the look of the terminal from `old` to `new`. `old` is None if the look
+    of the terminal is not known; no link is open then.
     """
     link = ""
     if new.link != (old.link if old else ""):

@@ -77,7 +77,10 @@ def highlight(code: str, language: str, palette: Palette, base: Style) -> list[l
         first, *others = value.split("\n")
         if first:
             rows[-1].append((first, style))
-        rows.extend([(other, style)] if other else [] for other in others)
+        for other in others:
+            rows.append([])
+            if other:
+                rows[-1].append((other, style))
     return [row or [("", base)] for row in rows[:-1]]
 
 

@@ -133,7 +133,8 @@ def _changed_file(change: FileChange, show: Callable[[str], str]) -> FileDiff | 
     ]
     if not hunks and not change.moved_to and NO_FILE not in (before, after):
         return None
-    return FileDiff(before, after, hunks, [""] * len(hunks))
+    no_names = [""] * len(hunks)  # only a diff of git names the functions of its hunks
+    return FileDiff(before, after, hunks, no_names)
 
 
 def _lines_without_ends(lines: Sequence[str], show: Callable[[str], str]) -> list[str]:
@@ -167,18 +168,18 @@ def _lines_of_hunk(
 
 
 def _runs(olds: Sequence[str], news: Sequence[str], at: int, new_at: int) -> Iterator[LineRun]:
-    """Yield the lines as runs; `at` and `new_at` are the numbers of the first ones. Old and new lines
-    are compared as they are shown: lines that differ only in what is not shown are the same.
+    """Yield the lines as runs: each has either only unchanged or only changed lines. `at` and `new_at`
+    are the numbers of the first lines. Old and new lines are compared as they are shown, so lines that
+    differ only in what is not shown are unchanged.
     """
     if not olds and not news:
         return
     are_same = list(map(eq, olds, news))
-    is_one_run = not any(are_same) or (len(olds) == len(news) and all(are_same))
-    if is_one_run:
-        yield LineRun(olds, news, at, new_at, any(are_same))
-        return
     # Lines that only the longer side has are changed.
     are_same += [False] * abs(len(olds) - len(news))
+    if all(are_same) or not any(are_same):  # one run, without copies of the lines
+        yield LineRun(olds, news, at, new_at, are_same[0])
+        return
     start = 0
     for is_same, group in groupby(are_same):
         end = start + len(list(group))

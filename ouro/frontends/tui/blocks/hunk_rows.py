@@ -204,9 +204,10 @@ class HunkRows(ABC):
 
 
 def _find_lead(texts: Sequence[str], first: int) -> int:
-    """Where to begin lexing for the line `first`: at the first line, from LEAD lines before it on,
-    that begins with a letter, as a statement does. If there is none, from MAX_LEAD lines before it
-    on; if there is none either, at `first`.
+    """The number of the line at which lexing begins, so that the line `first` gets its right colours.
+
+    It is a line that begins with a letter, as a statement does: the first such line of the LEAD lines
+    before `first`, else of the MAX_LEAD lines before it. If there is none, it is `first` itself.
     """
     for lines_before in (LEAD, MAX_LEAD):
         lead = max(0, first - lines_before)

@@ -573,8 +573,8 @@ _CLOSED_MARKUP = late_pattern(
 
 
 def _paragraph_parts(source: str, token: Token) -> Iterator[str]:
-    """Cut a long paragraph into parts, so that only its end is drawn again while it grows. Any
-    other source is one part.
+    """Cut a long paragraph into parts, so that only its end is drawn again while it grows. A cut is
+    between two words, outside of markup. Any other source is one part.
     """
     start = 0
     # A table and a heading without `#` were a paragraph, and may have been cut, until their second

@@ -245,10 +245,11 @@ class NoticeBlock(TranscriptBlock):
         self._level = level
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+        """The notice behind the sign of its level. An empty margin of the same width is at its right."""
         styles = {"info": palette.muted, "warning": palette.warning, "error": palette.error}
         style = styles[self._level]
         sign, word = _LEVEL_SIGNS[self._level]
-        lines = _notice_lines(word + self.text, width - 4, style, palette)
+        lines = _notice_lines(word + self.text, width - 2 * len(MARGIN), style, palette)
         return indent(lines, (f"{sign} ", style), (MARGIN, palette.text))
 
     def as_markdown(self) -> str:

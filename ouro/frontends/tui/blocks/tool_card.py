@@ -39,8 +39,8 @@ def body_lines(
     *,
     has_names: bool = True,
 ) -> Sequence[StyledLine]:
-    """The lines of a body. All of a diff are there, and drawn when they are taken. Of any other body
-    there are the first MAX_LINES, and a note if it has more.
+    """The lines of a body. A diff has all its lines, each of which is drawn when it is taken. Any other
+    body has its first MAX_LINES, and a note if there are more.
 
     Args:
         show: makes the lines of a changed file printable.

@@ -64,8 +64,8 @@ class Placeholders:
         return text
 
     def restore(self, draft: Draft) -> str:
-        """Attach the images of a withdrawn draft again, whose text has their placeholders in the same
-        order. Returns that text.
+        """Attach the images of a draft again that was withdrawn from the queue, and return its text. The
+        text has the placeholders of the images, in the order of the images.
         """
         placeholders = _IMAGE_PLACEHOLDER.findall(draft.text)
         self._images |= zip(placeholders, draft.images, strict=False)

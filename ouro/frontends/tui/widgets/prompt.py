@@ -304,9 +304,10 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.put(text_or_placeholder)
 
     def _steer_completion(self, key: str, action: str | None) -> bool:
-        """Handle a key for the suggestions, if they are shown; returns whether it was for them. With
-        only one suggestion that is typed already, a key is not for them, unless it queues.
+        """Handle a key for the suggestions, if they are shown; returns whether it was for them. If the
+        only suggestion is what is typed already, only the key that queues is for them.
         """
+        # A key may have another action while the prompt has text, as it has now.
         action = _ACTIONS_WITH_TEXT.get(action or "", action)
         if key != "escape" and action not in ("previous", "next", "send", "queue"):
             return False
@@ -493,7 +494,7 @@ class PromptArea(TextArea, inherit_bindings=False):
 
     def action_delete_to_start_of_line(self) -> None:
         """Delete up to the line break before the cursor, as in a shell. Textual deletes only up to
-        where the line is wrapped.
+        where the line is wrapped. At the start of a line, the line break itself is deleted.
         """
         row, column = self.cursor_location
         if column:

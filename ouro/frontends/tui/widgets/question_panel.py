@@ -294,12 +294,16 @@ class QuestionPanel(Vertical, can_focus=True):
         self._show_hint(hint, height < HEADER_FROM_HEIGHT)
 
     def _free_rows(self, height: int, bodies: Sequence[Widget]) -> int:
-        """The rows of a screen of this height that are left for the choices and the texts."""
+        """The number of rows that are left for the choices and the texts (`bodies`) on a screen of this
+        height.
+        """
         divided = {*bodies, self.options}
         others = [child for child in self.children if child.display and child not in divided]
         around = _ROWS_AROUND_IN_HIGH_TERMINALS
-        for below, rows in reversed(_ROWS_AROUND):
-            around = rows if height < below else around
+        for limit, rows in _ROWS_AROUND:
+            if height < limit:
+                around = rows
+                break
         return height - around - sum(child.outer_size.height for child in others)
 
     def _show_hint(self, hint: str, is_low: bool) -> None:

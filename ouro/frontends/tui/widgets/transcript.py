@@ -78,9 +78,11 @@ class TranscriptView(LineScroll):
         self._frame_cost = 0.0
         self._strips: LRUCache[tuple[StyledLine, int], Strip] = LRUCache(MAX_STRIPS)
         self._queued: tuple[Sequence[str], Sequence[str]] = ((), ())
+        """The messages that steer the turn, and those that are queued."""
         self._starting_message: UserMessage | None = None
         self._queue_rows: list[StyledLine] = []
         self._footer: list[StyledLine] = []
+        """The lines below the blocks: the starting message, and `_queue_rows`."""
         self._last_seen: tuple[TranscriptBlock, int] | None = None
         """The last block when the user left the end, and how many of its lines were there."""
         self._is_arranging = False
@@ -221,8 +223,8 @@ class TranscriptView(LineScroll):
         self._arrange()
 
     def go_to(self, prompts: int) -> None:
-        """Scroll to a message of the user, of which `prompts` is the number from the end: 1 is the
-        last. Does nothing if there are fewer.
+        """Scroll to the message of the user with the number `prompts`, counted from the end: 1 is the
+        last one. Does nothing if there are fewer messages.
         """
         self._draw()  # new blocks do not have a height yet
         messages = self._prompts()
