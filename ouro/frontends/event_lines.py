@@ -222,7 +222,7 @@ class MemoryChanges:
         """The changed lines of memory files in the diffs of tool calls."""
 
     def add_call(self, event: events.ToolFinished) -> None:
-        """Remember the diff of a tool call, because it was shown."""
+        """Remember the lines that a tool call has changed in files of memory: its diff shows them."""
         if isinstance(event.display.body, Diff) and not event.failed:
             changes = event.display.body.changes
             in_memory = [change for change in changes if "memory/" in change.path]
@@ -242,7 +242,8 @@ class MemoryChanges:
         files = event.summary.partition(": ")[0] if has_one_file else event.summary
         if lines in self._shown:
             return _core_line(event, files), level, None
-        if len(lines) == 1 and lines[0].lstrip("+-*# ").strip() in event.summary:
+        text_of_first_line = lines[0].lstrip("+-*# ").strip()
+        if len(lines) == 1 and text_of_first_line in event.summary:
             return _core_line(event), level, None
         return _core_line(event, files), level, body
 

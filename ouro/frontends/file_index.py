@@ -38,6 +38,7 @@ class FileIndex:
         self.size = 0
         """The number of characters."""
         self._by_depth: dict[int, list[_Segment]] = {}
+        """The names, by the number of folders that they are in."""
         self.add(names)
 
     def add(self, names: Iterable[str]) -> None:
@@ -53,7 +54,8 @@ class FileIndex:
             self.size += len(joined)
             segments = self._by_depth.setdefault(depth, [])
             if segments and len(segments[-1].text) + len(joined) < SEGMENT:
-                # Few long segments are searched faster. The text of a segment ends with a line end.
+                # Few long segments are searched faster. The text of a segment begins and ends with a
+                # line end; only the last one is needed between both texts.
                 joined = segments.pop().text[1:] + joined
             segments += map(_Segment, _split_into_segments(joined))
 
@@ -132,8 +134,9 @@ class _Segment:
     def __init__(self, joined: str) -> None:
         self.text = f"\n{joined}\n"
         lowered = self.text.lower()
-        is_same = lowered == self.text or len(lowered) != len(self.text)
-        self.lowered = self.text if is_same else lowered
+        if lowered == self.text or len(lowered) != len(self.text):
+            lowered = self.text  # the same object if it is equal, which saves the memory
+        self.lowered = lowered
 
     def name(self, start: int, end: int) -> str:
         """The name that ends before the line end at `end`. `start`: an offset in it."""

@@ -31,9 +31,9 @@ class PromptHistory:
         """Texts of all sessions that were cleared, not sent."""
 
     def use(self, project: Path, prompts: Sequence[str] = ()) -> None:
-        """Begin a session in a project. From now on the entries of this project come after all others,
-        and after them those of the session: its earlier `prompts`, then what is added. Texts that
-        were not sent in earlier sessions are among the last, too.
+        """Begin a session in a project. From now on `entries` returns the entries of other projects
+        first, then those of this project, and those of the session last: its earlier `prompts`, the
+        texts that were not sent in earlier sessions of this process, and what is added.
         """
         name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
         # What was typed before the first session was open belongs to it.

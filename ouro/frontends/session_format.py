@@ -52,7 +52,7 @@ def format_tokens(number: int) -> str:
     amount, unit = number / 1000, "k"
     if number >= 999_500:  # it would be rounded to `1000k`
         amount, unit = number / 1e6, "M"
-    if amount >= 9.95:
+    if amount >= 9.95:  # two digits tell enough
         return f"{amount:.0f}{unit}"
     return f"{amount:.1f}".removesuffix(".0") + unit
 
@@ -92,7 +92,7 @@ def status_items(status: Status) -> dict[str, str]:
 def _sandbox_text(name: str) -> str:
     """How commands are confined, for the status line; empty if it is not known yet.
 
-    `name`: of the program that confines them. Only that of a container is shown.
+    `name`: the name of what confines the commands. It is shown only if it runs a container.
     """
     if name in ("none", "off"):
         return "no sandbox"

@@ -219,5 +219,6 @@ class VimCursor:
     def _line(self, number: int) -> Target:
         """The first word of a line, counted from 1; of the last line if there are fewer."""
         last = self.text.count("\n")
+        # `vertical` returns None only for a number below 1: then it is the first line.
         offset = motions.vertical(self.text, 0, min(number - 1, last), 0) or 0
         return Target(motions.first_word(self.text, offset), "linewise")

@@ -165,7 +165,9 @@ class EditorAgent:
         self._client: Client | None = None
         self._client_can = acp.ClientCapabilities()
         self._sessions: dict[str, EditorSession] = {}
+        """The open sessions, by their ids."""
         self._untrusted: dict[str, _UntrustedSession] = {}
+        """Those of them whose folder is not trusted, until their first prompt."""
 
     def on_connect(self, conn: Client) -> None:
         self._client = conn

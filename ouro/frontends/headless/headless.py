@@ -366,9 +366,9 @@ class HeadlessRun(TurnObserver):
             self._queue.say(draft)
 
     def interrupt(self, number: int) -> None:
-        """End the run because of the signal `number`, with its exit code. The first signal interrupts the
-        turn, further ones kill its child processes.
+        """End the run because of the signal `number`, with the exit code of the first signal. The first
+        signal interrupts the turn, further ones kill its child processes.
         """
         self._signal = self._signal or number
-        self._queue.stop()
+        self._queue.stop()  # it does more at each further call
         self._over.set()

@@ -132,8 +132,9 @@ class ReplFrontEnd(FrontEnd):
         self._turns.say(Draft(text))
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show events like those of a turn. Waits for their end only if the queue is busy, because the
-        command that calls this was queued; else they run in the background.
+        """Show events as the queue shows those of a turn. If the queue is busy, the command that calls
+        this was queued, and waits for their end. Otherwise this returns at once, and they run in the
+        background.
         """
         if self._turns.running:
             self.say("Runs when the turn has ended.")

@@ -230,8 +230,8 @@ class _Input(Vt100Input):
     stays_raw = False
 
     def cooked_mode(self) -> AbstractContextManager[None]:
-        """The context in which prompt_toolkit lets other programs have the terminal, in line mode. It
-        also uses it for what ouro prints: then the terminal stays in raw mode.
+        """The context in which another program may use the terminal, in line mode. prompt_toolkit also
+        enters it before ouro prints. With `stays_raw`, which is set for that, nothing changes.
         """
         return nullcontext() if self.stays_raw else super().cooked_mode()
 

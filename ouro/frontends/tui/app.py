@@ -537,9 +537,9 @@ class KeyActions:
         self._app.push_screen(HelpSheet(keymap, text))
 
     async def search_history(self) -> None:
-        """Let the user pick an entry of the prompt history, the newest first. It replaces the text of
-        the prompt, of which the first line is searched for at first. Raises UsageError if the history
-        is empty.
+        """Let the user pick an entry of the prompt history, the newest first. The picker begins with a
+        search for the first line of the prompt. The picked entry replaces the text of the prompt.
+        Raises UsageError if the history is empty.
         """
         prompt = self._conversation.prompt
         entries = [

@@ -104,6 +104,7 @@ class TerminalDriver(LinuxDriver):
         handler = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGTSTP)
         signal.signal(signal.SIGTSTP, handler)
+        # Without a writer thread nothing has taken the terminal again: no signal has continued us.
         if self._auto_restart and self._writer_thread is None:
             self.can_be_continued = False
             self.resume_application_mode()

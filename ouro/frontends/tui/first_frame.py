@@ -82,8 +82,9 @@ _LFLAG, _IFLAG, _CC = 3, 0, 6
 
 
 def has_usual_keys(keys: Mapping[str, str | Sequence[str]]) -> bool:
-    """Whether `tui.keys` leaves LineEditor its keys: it gives no other keys to the actions of the
-    editor, and no key of the editor, nor a character, to another action.
+    """Whether the keys of LineEditor have their usual actions with the user's setting `tui.keys`. They
+    have not if the setting changes an action of the editor, or gives one of the editor's keys or a
+    character to any action.
     """
     if not _EDITOR_ACTIONS.isdisjoint(keys):
         return False

@@ -295,7 +295,9 @@ class WebServer:
         await lines.put({"session": saved_patch(row, pieces)})
 
     async def _wait_until_running(self, session_id: str, reading: int) -> int:
-        """Wait until a process has the session; returns the number of the reading that shows it."""
+        """Wait until a process has the session. Readings of the list up to the number `reading` do not
+        count. Returns the number of the reading that shows the process.
+        """
         while True:
             reading = await self._agents.wait_for_reading(reading)
             row = next((row for row in self._agents.rows if row.id == session_id), None)

@@ -255,8 +255,8 @@ class BlockList:
         return lines[line_in_block] if line_in_block < len(lines) else None
 
     def lines(self, start: int, end: int) -> Iterator[tuple[int, StyledLine]]:
-        """Yield the lines from `start` to before `end`, each with its number. Blocks are drawn for it,
-        but their heights stay as they are.
+        """Yield the lines from `start` to before `end`, each with its number. Their blocks are drawn for
+        this, but keep the heights that they had, so that no line gets another number.
         """
         for number in range(max(0, start), min(end, self.total)):
             if (line := self.line(number)) is not None:

@@ -67,7 +67,7 @@ class HunkRows(ABC):
 
     def find_long_row(self, start: int, end: int) -> int:
         """The first row from `start` to before `end` with a text longer than MAX_LINE; `end` if there
-        is none.
+        is none. Such a text takes several lines, so only the tall rows are looked at.
         """
         first, last = bisect_left(self._tall_rows, start), bisect_left(self._tall_rows, end)
         return next((row for row in self._tall_rows[first:last] if self._is_long(row)), end)

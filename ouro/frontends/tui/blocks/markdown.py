@@ -182,7 +182,8 @@ class _Drawing:
         while position < len(tokens) - 1:
             end = _block_end(tokens, position)
             item = tokens[position:end]
-            if lines and item[0].map and item[0].map[0] > end_of_last_item:
+            has_blank_before = item[0].map and item[0].map[0] > end_of_last_item
+            if lines and has_blank_before:
                 lines.append(StyledLine([]))
             if number is None:
                 lines += self._item(item, width, "• ")
@@ -304,8 +305,8 @@ class _Inline:
 
 
 def _last_line(tokens: Sequence[Token]) -> int:
-    """The number of the line of the source behind the last one with text. Lists and quotes do not
-    count: their lines include blank ones after them.
+    """The number of the first line of the source after the last line with text. The lines of lists and
+    quotes do not count, because they include blank lines at their end.
     """
     last = 0
     for token in tokens:

@@ -122,14 +122,14 @@ class AnswerBlock(StreamedBlock):
         self._finished, self._drawn_pieces, self._code = [], 0, None
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        """The lines of all pieces. Of the finished ones, those that were drawn before are kept; the
-        others are drawn each time.
+        """The lines of all pieces. The lines of finished pieces are drawn once and kept. The pieces that
+        still grow are drawn each time; if the first of them is a fence, `_code` keeps what it has drawn.
         """
         unfinished_pieces = self._pieces.settle(self.text)
         text_width = width - 2 * len(MARGIN)
         for piece in self._pieces.finished[self._drawn_pieces :]:
             self._add_piece(self._finished, piece, text_width, palette, self._code)
-            self._code = None  # it has drawn the first of them while that grew
+            self._code = None  # it was for the first of them only, which grew until now
         self._drawn_pieces = len(self._pieces.finished)
         lines = list(self._finished)
         for number, piece in enumerate(unfinished_pieces):

@@ -75,8 +75,8 @@ def _style(
 
 
 def _changed_word(base: Color, tone: Color, text: Color) -> Style:
-    """The style of changed words in a diff: on a background of `tone`. Where colours cannot be mixed
-    for it, among the terminal's 16, the words themselves are in `tone`.
+    """The style of changed words in a diff: `text` on a background that is mixed of `base` and `tone`.
+    The terminal's 16 colours cannot be mixed, so with them the words themselves are in `tone`.
     """
     has_only_ansi_colors = base.ansi is not None
     if has_only_ansi_colors:

@@ -450,14 +450,14 @@ class DisplayBlock(TranscriptBlock):
         return _files_of(self._display.body, self._show)
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        """The whole body behind a margin; of a diff, the files are read only once."""
+        """The whole body behind a margin; no lines if there is no body."""
         body = self._display.body
         if body is None:
             return []
         room = width - len(MARGIN) - 1
         if self._files is None:
             lines = body_lines(body, room, palette, self._show)
-        else:
+        else:  # `body_lines` would read the files again for each width
             lines = draw_diff(self._files, room, palette)
         return put_right_of((MARGIN, palette.text), lines)
 

@@ -57,7 +57,9 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         """All comments as one message."""
 
     def action_send(self) -> None:
-        """Close with the message of all comments, also the one that is being written."""
+        """Close the sheet with a message of all comments, also the one that is being written. Without
+        comments the result is None.
+        """
         if self._field.display:
             self._keep_comment()
         self.dismiss(self._message() or None)

@@ -184,8 +184,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     # The session
 
     def attach(self, session: Session, *, is_new: bool = False) -> None:
-        """Show this session, at the first one with the welcome and the start panel. With `is_new` a turn
-        of it has begun already, so that there is neither a transcript nor a start panel to show.
+        """Show this session. The first one of this screen gets the welcome and the start panel. With
+        `is_new` a turn has begun already, so there is no transcript and no start panel to show.
         """
         self.session = session
         self.prompt_history.use(session.cwd, _loaded_user_messages(session))
@@ -235,7 +235,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             await self._offer_import(session)
 
     async def _offer_import(self, session: Session) -> None:
-        """Offer, once for a folder and only where it is seen, to import the memory of other agents."""
+        """Offer to import the memory of other agents, once for a folder, if it can be shown now."""
         from ouro.commands.memory_offer import find_offer, note_offer  # used after the first frame
 
         offer = await find_offer(session)

@@ -148,6 +148,7 @@ class SearchField(TypedField):
         self.dialog_keys = dialog_keys
 
     async def _on_key(self, event: events.Key) -> None:
+        """Show all keys for a `?` in the empty field. Textual handles any other key."""
         if event.key == "question_mark" and not self.value:
             event.stop()
             event.prevent_default()
@@ -175,8 +176,8 @@ class Sheet(ModalScreen[R]):
         yield self._frame
 
     def all_keys(self) -> Keys:
-        """The keys that `?` lists: those of the last line, and before its last one, which closes the
-        dialog, those of every list.
+        """The keys that `?` lists: first those of the last line, then those of every list. The key that
+        closes the dialog, which is the last one of the line, comes at the end.
         """
         *other_keys, closes = self.key_line.keys
         # Arrows that only move the mark are among the keys of every list.

@@ -188,8 +188,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     @work(group="layout", exclusive=True)
     async def _lay_out_later(self) -> None:
-        """Do `_read_and_lay_out` as a worker. It cancels the one that still runs, whose work it does,
-        too.
+        """Read and lay out the changes in a worker (the decorator starts it). A worker that still runs
+        is cancelled, because the new one does its work, too.
         """
         await self._read_and_lay_out()
 
@@ -210,14 +210,14 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     async def _lay_out(self, place: DiffPlace) -> None:
         """Lay the files out for the present width in one or two columns, and show them with the mark at
-        this place. A thread does the work, with drawing the page that is seen first.
+        this place. A thread does the layout, and draws the lines that are visible first.
         """
         width, palette = self._lines.text_width, self._lines.palette
         has_two_columns = self._has_two_columns
         files, height = self._files, self._lines.size.height
 
         def lay_out_and_draw() -> tuple[DiffLayout, int]:
-            """The layout, and the line of the mark in it."""
+            """The layout, with the visible lines drawn already, and the line of the mark in it."""
             layout = lay_out(files, width, palette, has_two_columns=has_two_columns)
             line = _nearest_line(layout, files, place)
             layout.lines.draw(line, line + height)

@@ -98,6 +98,7 @@ class PlanComments(CommentSheet[int]):
         comments: dict[int, str] = {}
         self._lines = _PlanLines(text.splitlines(), comments)
         self._whole = Static(markup=False, classes="sheet--whole")
+        """Shows the whole marked line, if the list cuts it."""
         field = CommentField()
         frame = make_frame(
             "Comment on lines of the plan",

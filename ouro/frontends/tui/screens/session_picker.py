@@ -357,7 +357,9 @@ class SessionPicker(Browser):
         await self._open(fork=True)
 
     async def _change_scope(self) -> None:
-        """Show the sessions of this project or of all, and search them again for the same text."""
+        """Show the sessions of the next scope, such as all instead of this project, and search them for
+        the same text. Does nothing until the list is read.
+        """
         if not self._is_loaded:
             return
         self._matches.next_scope()

@@ -19,8 +19,8 @@ class Layout(Compositor):
         self._last_map: CompositorMap = {}
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
-        """Place all widgets, compared with the last time that this was done and not with a map that was
-        made meanwhile.
+        """Place all widgets. The changes that the result names are those since the last call of this
+        method, also if Textual has made a map of the places meanwhile.
         """
         self._full_map = self._last_map
         result = super().reflow(parent, size)

@@ -197,8 +197,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         """Run the action of a key, or that of the chord which it completes. Returns False if the key
         is to be typed, or to be handled by the app.
 
-        A key that begins a chord has no action here; if it has one in the app, it returns False,
-        so that the app runs it.
+        A key that begins a chord runs no action here. If the app has an action for the key, this
+        returns False, so that the app runs it.
         """
         key_or_chord = self._resolve_chord(event)
         action = self._actions.get(key_or_chord)
@@ -328,9 +328,11 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.focus()
 
     def _accept(self, send: bool) -> bool:
-        """Insert the marked suggestion; returns whether the key is used up. With `send` it is not if
-        the command is complete: Enter then sends it, too. A folder is inserted without the end of its
-        suggestion if it was not typed yet, so that what is in it is suggested next.
+        """Insert the marked suggestion. `send` tells that the key is the one that sends. Returns False if
+        the key must still send: the suggestion is a command without arguments, or is typed already.
+
+        With any other key, a folder is inserted without the end of its suggestion (a quote, a blank)
+        unless it is typed already, so that what is in the folder is suggested next.
         """
         suggestion, word = self.completion.marked, self.completion.word
         if suggestion is None:
@@ -526,7 +528,8 @@ class PromptBox(Horizontal):
 
     def on_resize(self) -> None:
         """Fit the hint of the prompt to its width, and move the suggestions above its new height."""
-        self._prompt.placeholder = placeholder(self.content_size.width - 2)
+        width = self.content_size.width - 2  # without the sign before the prompt
+        self._prompt.placeholder = placeholder(width)
         self._prompt.completion.styles.margin = (0, 0, self.outer_size.height + 1, 0)
         self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
 

@@ -275,7 +275,9 @@ class QuestionPanel(Vertical, can_focus=True):
         bodies = list(self.query(".question--body"))
         room = self._free_rows(height, bodies)
         choices = self.options.get_content_height(self.size, self.size, self.options.size.width)
-        least = max(1, min(2, room - 1) // len(bodies)) if height < BOX_FROM_HEIGHT else 2
+        min_rows = 2  # of each text
+        if height < BOX_FROM_HEIGHT:  # two for all texts, and one row stays for the choices
+            min_rows = max(1, min(2, room - 1) // len(bodies))
         hint = ""
         for body in bodies:
             # A text gets all rows but those of the choices; on a higher terminal at most a third.
@@ -283,7 +285,7 @@ class QuestionPanel(Vertical, can_focus=True):
                 rows = room - choices
             else:
                 rows = min(room - min(choices, height // 4), height // 3)
-            rows = max(least, rows)
+            rows = max(min_rows, rows)
             body.styles.max_height = rows
             if isinstance(body, TranscriptView):
                 body.styles.height = max(3, body.virtual_size.height)

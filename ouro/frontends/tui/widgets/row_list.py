@@ -285,7 +285,7 @@ class RowList(LineScroll, Generic[T], can_focus=True):
             cells = [("❯ ", "marked") if is_marked else ("  ", "")]
             cells += self.cells(self.rows[place], is_marked, max(0, width - 2))
         elif not self.rows:
-            lines = wrap(self._nothing, max(1, width - 4))
+            lines = wrap(self._nothing, max(1, width - 4))  # a margin of two cells on each side
             text = lines[y] if y < len(lines) else ""
             cells = [("  ", ""), *code_cells(text, width, "detail")]
         segments = [Segment(text, self._style(name)) for text, name in cells]

@@ -63,8 +63,8 @@ class Header(Widget):
         self._settings = settings
 
     def render(self) -> Content:
-        """The version and folder at the left, and at the right the title of the session, unless there
-        is room for no more than three cells of it.
+        """The version and folder at the left, and the title of the session at the right. The title is
+        left out if it would have at most three cells.
         """
         where = f" {self._settings.version}".rstrip() + f" · {clean(self._settings.folder)}"
         left = Content.assemble(("ouro", "$mark bold"), where).truncate(self.size.width)
@@ -97,7 +97,7 @@ class TodoPanel(Static):
         done = len(self.todos) - len(open_places)
         self.border_title = f"plan {done}/{len(self.todos)}"
         first_open = open_places[0] if open_places else 0
-        first = max(0, min(first_open - 2, len(self.todos) - MAX_TODOS))
+        first = max(0, min(first_open - 2, len(self.todos) - MAX_TODOS))  # two done ones above it
         rows = []
         for todo in self.todos[first : first + MAX_TODOS]:
             text = f"{todo.mark} {clean(todo.text)}".replace("\n", " ")

@@ -172,9 +172,9 @@ class TranscriptView(LineScroll):
         self._fold(foldable, not all(block.is_open for block in foldable))
 
     def mark_card(self, by: int) -> bool:
-        """Mark the next card (`by` is 1) or the previous one (-1), and scroll to it. Without a marked
-        card the previous one is the last of all. Returns False if no card is marked then: beyond
-        the last one the mark ends, and the end of the transcript is shown.
+        """Mark the next card (`by` is 1) or the previous one (-1), and scroll to it. If none is marked
+        yet, -1 marks the last card. Returns False if no card is marked afterwards: after the last
+        card the mark ends, and the view follows the end of the transcript.
         """
         cards = [block for block in self._blocks.blocks if block.foldable]
         place = len(cards) if by > 0 else len(cards) - 1
@@ -194,9 +194,7 @@ class TranscriptView(LineScroll):
         return 0 <= row < self.size.height
 
     def toggle_card(self) -> bool:
-        """Unfold or fold the marked card; without one, mark the last card first. Returns False if
-        there is no card.
-        """
+        """Unfold or fold the marked card, or mark the last one first. Returns False without cards."""
         if self._card not in self._blocks.blocks and not self.mark_card(-1):
             return False
         if self._card is not None:
@@ -549,10 +547,11 @@ class TranscriptView(LineScroll):
 
     def _return_to(self, place: tuple[TranscriptBlock, int] | None, above: int = 0) -> None:
         """Scroll to a place (a block, and the number of its line), so that `above` lines are over it.
-        None, or while the end is followed: only arrange the lines again.
+        Without a place, or while the end is followed, only arrange the lines again.
         """
         if place is not None and not self.following:
             block, line = place
+            # The blocks that will be visible are drawn first: only then their heights are known.
             self._blocks.settle(self._blocks.top(block), self.size.height)
             self._resize_content()
             top = self._blocks.top(block) + min(line, block.height - 1) - above
