@@ -54,8 +54,8 @@ class FileIndex:
             self.size += len(joined)
             segments = self._by_depth.setdefault(depth, [])
             if segments and len(segments[-1].text) + len(joined) < SEGMENT:
-                # Few long segments are searched faster. The text of a segment begins and ends with a
-                # line end; only the last one is needed between both texts.
+                # Few long segments are searched faster. The text of a segment begins and ends
+                # with a line end; only the last one is needed between both texts.
                 joined = segments.pop().text[1:] + joined
             segments += map(_Segment, _split_into_segments(joined))
 

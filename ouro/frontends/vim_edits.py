@@ -112,9 +112,9 @@ def join_next(text: str, cursor: int) -> Edited:
 
 
 def put(text: str, cursor: int, register: Register, count: int, *, after: bool) -> Edited:
-    """Insert a register `count` times, at the cursor or with `after` behind it; whole lines above or
-    below its line. The new cursor is on the last inserted character; if a line break was inserted, on
-    the first one.
+    """Insert a register `count` times: before the character under the cursor, or with `after` behind it.
+    Whole lines are put above the line of the cursor, or with `after` below it. The new cursor is on the
+    last inserted character, or on the first one if a line break was inserted.
     """
     part = register.text * count
     if register.linewise:

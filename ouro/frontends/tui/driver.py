@@ -87,8 +87,8 @@ class TerminalDriver(LinuxDriver):
     def take_over(self) -> None:
         """Write the held output over the first frame. From now on output is written at once.
 
-        It includes the terminal modes of Textual: before, the terminal sent keys that the first
-        frame can read.
+        The held output includes the codes that set the terminal modes of Textual. Until now the
+        terminal has sent keys in a form that the first frame can read.
         """
         held_output, self._held_output = self._held_output, None
         for data in held_output or ():

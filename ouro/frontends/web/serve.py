@@ -73,8 +73,8 @@ def bind(options: ServeOptions) -> socket.socket:
         )
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
-        # Connections of a server that has just ended block the port for a minute otherwise. On Linux,
-        # a port on which another process listens is still refused.
+        # Otherwise connections of a server that has just ended block the port for a minute. On
+        # Linux, a port on which another process listens is still refused.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((address, options.port))
         listening.listen(_BACKLOG)

@@ -208,7 +208,8 @@ class _Drawing:
             for token in tokens[1:-1]
             if token.type == "paragraph_open" and token.level == tokens[0].level + 1
         ]
-        is_tight = all(token.hidden for token in own_paragraphs)  # as markdown-it marks it
+        # markdown-it hides the paragraphs of a list without blank lines between its items.
+        is_tight = all(token.hidden for token in own_paragraphs)
         lines = self.blocks(tokens[1:-1], width - len(marker), is_tight) or [StyledLine([])]
         first_margin = (marker, palette.accent)
         margin = (" " * len(marker), palette.text)

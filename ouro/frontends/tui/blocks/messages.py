@@ -215,7 +215,8 @@ class ThinkingBlock(StreamedBlock):
         lines = [StyledLine(segments, gutter=len(MARGIN))]
         if self.is_open:
             if self._growing_text is None:
-                self._growing_text = GrowingText(width - 6, palette.muted, MARGIN + "│ ")
+                text_width = width - 6  # without the margin before it, and two cells behind it
+                self._growing_text = GrowingText(text_width, palette.muted, MARGIN + "│ ")
             lines += self._growing_text.lines(self.text.strip("\n"))
         return lines
 

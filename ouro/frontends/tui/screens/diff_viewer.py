@@ -230,7 +230,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._show_now()
 
     def _show_frame(self) -> None:
-        """Show the title, the place of the mark with the counts, and unless there is a message the keys."""
+        """Show the title, the place of the mark, the counts, and the keys. A message stays instead of
+        the keys.
+        """
         title = _title(self._shown)
         room = self.size.width - cell_len(title) - _AROUND_TITLE
         count = self._count_text(room)

@@ -74,8 +74,8 @@ class MemoryRow:
 
 
 def note_rows(entries: Iterable[MemoryEntry]) -> dict[Tab, list[MemoryRow]]:
-    """The rows of three tabs: lines of the core, current notes, archived notes. A note that was
-    replaced by a newer version is in none of them.
+    """The rows of three tabs: lines of the core, current notes, and what is archived. A note that was
+    replaced by a newer version is not among the current notes.
     """
     rows: dict[Tab, list[MemoryRow]] = {"core": [], "notes": [], "archive": []}
     for entry in entries:

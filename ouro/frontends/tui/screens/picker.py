@@ -199,8 +199,9 @@ class Picker(Sheet[str | None]):
             self._beneath.styles.padding = (0, 0, max(0, rows_to_move), 0)
 
     def _fit_question(self, free: int) -> int:
-        """Change the height of the question, so that of the `free` lines the list gets as many as it
-        needs at least. Returns how many lines the question gains; negative if it loses some.
+        """Change the height of the question, so that the list gets the lines that it needs at least:
+        MIN_ROWS, or fewer if it has fewer choices. `free` is the number of lines that the widgets
+        leave to the list now. Returns how many lines the question gains; negative if it loses some.
         """
         question = self.query_one(".sheet--question")
         list_height = min(len(self._choices), MIN_ROWS)

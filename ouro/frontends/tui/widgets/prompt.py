@@ -523,6 +523,7 @@ class PromptBox(Horizontal):
         self._prompt = prompt
         super().__init__(Static("❯ ", id="prompt-sign", markup=False), prompt, id="prompt-box")
         self._began = 0.0
+        """When the turn began."""
         self._waits_for_answer = False
         self._timer: Timer | None = None
 

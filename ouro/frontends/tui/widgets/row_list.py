@@ -343,8 +343,8 @@ class PickList(RowList["Choice"], can_focus=False):
             self.change(self._all, keep=False)
 
     def change(self, choices: Sequence[Choice], *, keep: bool = True) -> None:
-        """Show those of other choices that contain the searched words. With `keep` the same one
-        stays marked.
+        """Replace the choices, and show those that contain the searched words. With `keep` the same
+        choice stays marked.
         """
         self._all = choices
         matching = choices if not self._words else list(filter(self._matches, choices))
