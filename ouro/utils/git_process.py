@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from enum import Enum, auto
 from io import BufferedReader
 from pathlib import Path
@@ -263,35 +263,41 @@ def run_git(
     return finish_git(profile, process, data, timeout)
 
 
-def stream_git(
+@contextmanager
+def streaming_git(
     profile: GitProfile, words: Sequence[str], folder: Path, *, timeout: float
-) -> Iterator[bytes]:
-    """Run git in a folder; yields its output as it comes. git ends when this generator is closed.
+) -> Iterator[Iterator[bytes]]:
+    """In this context git runs in a folder, and its output can be read as it comes. At its end the
+    output raises CalledProcessError if git failed or took longer than `timeout` seconds.
 
     Raises:
         OSError, ValueError: it cannot be started.
-        CalledProcessError: it failed, or took longer than `timeout` seconds.
     """
     process = start_git(profile, words, folder)
     assert process.stdin is not None
-    assert isinstance(process.stdout, BufferedReader)
-    assert process.stderr is not None
     process.stdin.close()
     timer = threading.Timer(timeout, process.kill)
     timer.daemon = True
     timer.start()
     try:
-        while data := process.stdout.read1(_PIECE):
-            yield data
-        errors = process.stderr.read()
-        process.wait()
-    except BaseException:
-        _kill(profile, process)
-        raise
+        yield _read_output(process)
     finally:
         timer.cancel()
+        if process.poll() is None:
+            _kill(profile, process)
         _close_pipes(process)
-    if process.returncode:
+
+
+def _read_output(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    """Yields the output of a process as it comes, then waits for its end. Raises CalledProcessError:
+    it failed.
+    """
+    assert isinstance(process.stdout, BufferedReader)
+    assert process.stderr is not None
+    while data := process.stdout.read1(_PIECE):
+        yield data
+    errors = process.stderr.read()
+    if process.wait():
         raise subprocess.CalledProcessError(process.returncode, process.args, stderr=errors)
 
 

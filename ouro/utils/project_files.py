@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from contextlib import ExitStack
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +54,7 @@ def stream_project_files(root: Path, *, tracked_first: bool = False) -> Iterator
 
     Args:
         tracked_first: begin with the files of git's index, which takes a moment in a repository of
-            any size; both together take a little longer.
+            any size, while a second git looks for new files.
     """
     for text in stream_project_text(root, tracked_first=tracked_first):
         yield text.split("\0")
@@ -64,10 +65,8 @@ def stream_project_text(root: Path, *, tracked_first: bool = False) -> Iterator[
     characters: a search in such a text takes a tenth of a loop over the paths.
     """
     inner: dict[str, None] = {}
-    listings = _TRACKED_FIRST if tracked_first else _TOGETHER
     try:
-        for options in listings:
-            yield from _stream_repository(root, options, inner)
+        yield from _stream_repository(root, _TRACKED_FIRST if tracked_first else _TOGETHER, inner)
     except GitError:  # no repository, a repository of another user, or no git
         yield from map("\0".join, _batches(walk(root, skip=GENERATED)))
         return
@@ -77,22 +76,29 @@ def stream_project_text(root: Path, *, tracked_first: bool = False) -> Iterator[
             yield f"{folder}/" + text.replace("\0", f"\0{folder}/")
 
 
-def _stream_repository(root: Path, options: Sequence[str], inner: dict[str, None]) -> Iterator[str]:
-    """Yield what `git ls-files` lists with these options, as texts of paths joined by zero characters.
-    Nested repositories are left out, and their folders added to `inner`.
+def _stream_repository(
+    root: Path, calls: Sequence[Sequence[str]], inner: dict[str, None]
+) -> Iterator[str]:
+    """Yield what calls of `git ls-files` with these options list, one call after the other, as texts
+    of paths joined by zero characters. Nested repositories are left out, and their folders added to
+    `inner`. Raises GitError.
     """
     has_submodules = (root / ".gitmodules").exists()
     git = Git(root, _GIT_SECONDS)
-    for text in git.stream_paths(*options):
-        # Without a path that ends with a slash there is no nested repository in the text.
-        if not has_submodules and "/\0" not in f"{text}\0":
-            yield text
-            continue
-        names = text.split("\0")
-        nested = {name for name in names if _is_nested(root, name, has_submodules)}
-        inner |= dict.fromkeys(name.rstrip("/") for name in sorted(nested))
-        if files := [name for name in names if name not in nested]:
-            yield "\0".join(files)
+    with ExitStack() as stack:
+        # All calls run from the beginning: the second one looks for new files while the paths of
+        # the first one are used.
+        listings = [stack.enter_context(git.listing(*options)) for options in calls]
+        for text in chain.from_iterable(listings):
+            # Without a path that ends with a slash there is no nested repository in the text.
+            if not has_submodules and "/\0" not in f"{text}\0":
+                yield text
+                continue
+            names = text.split("\0")
+            nested = {name for name in names if _is_nested(root, name, has_submodules)}
+            inner |= dict.fromkeys(name.rstrip("/") for name in sorted(nested))
+            if files := [name for name in names if name not in nested]:
+                yield "\0".join(files)
 
 
 def new_folders(names: Iterable[str], known_folders: set[str]) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from ouro.utils.project_files import list_project_files, walk
+from ouro.utils.git_process import start_git
+from ouro.utils.project_files import list_project_files, stream_project_text, walk
 
 
 def put(root: Path, *names: str) -> None:
@@ -52,6 +53,26 @@ def test_nested_repositories_are_listed(repository, tmp_path):
         "nested/lib.py",
         "vendor/lib.py",
     ]
+
+
+def test_new_files_are_looked_for_while_the_tracked_ones_are_used(repository, monkeypatch):
+    put(repository, "new.py")
+    started = []
+
+    def start(*arguments, **options):
+        started.append(start_git(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr("ouro.utils.git_process.start_git", start)
+    texts = stream_project_text(repository, tracked_first=True)
+    assert next(texts) == "api.py"
+    assert len(started) == 2
+    assert list(texts) == ["new.py"]
+
+    texts = stream_project_text(repository, tracked_first=True)
+    next(texts)
+    texts.close()
+    assert None not in [process.returncode for process in started]
 
 
 def test_listing_runs_no_program_configured_by_the_repository(repository, tmp_path):
