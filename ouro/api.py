@@ -141,10 +141,11 @@ class AsyncAgent:
         turn.
 
         Raises:
-            UsageError: a turn runs already, the prompt is empty, or an image is none.
+            UsageError: a turn runs already, the prompt is empty, or an image is not a picture.
         """
         events = self._send(prompt, images, self._stream)
-        # Otherwise the last turn may still run: then this one is refused, and is not the last.
+        # If the program still holds the events of the last turn, that turn may still run. This turn
+        # is then refused, and the last turn stays the last.
         if self._stream is None or self._stream() is None:
             self._stream = weakref.ref(events)
         return events
@@ -258,8 +259,8 @@ class AsyncAgent:
     ) -> Rewound:
         """Undo the last turn in `scopes`: `conversation`, `files`, `memory`.
 
-        Changes that others have made to its files since stay. `notices` of the result says what was
-        restored and what was not, `text` is the message of the turn.
+        What others have changed since in the files of the turn stays. In the result, `notices` says
+        what was restored and what was not, and `text` is the message of the turn.
 
         Args:
             reason: why, in words that the agent may remember.

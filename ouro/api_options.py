@@ -126,8 +126,10 @@ def check_mode(mode: Mode) -> Mode:
 
 
 def check_scopes(scopes: Collection[RewindScope], undoing: Session | None = None) -> None:
-    """Raises UsageError for an unknown scope, and if there is none. With `undoing`, the session in which
-    they are undone, also for files if it did not keep them for undo.
+    """Raises UsageError if no scope is named, or one is unknown.
+
+    `undoing`: the session in which they are undone, or None. Then UsageError is also raised for the
+    scope `files` if that session keeps no files for undo.
     """
     all_scopes = get_args(RewindScope)
     if isinstance(scopes, str):
@@ -145,10 +147,10 @@ def check_scopes(scopes: Collection[RewindScope], undoing: Session | None = None
 
 def name_in_workspace(session: Session, path: str | Path) -> str:
     """The name of a file in checkpoints and diffs: relative to the folder of the session, with all links
-    on its path resolved.
+    among the folders above it resolved.
     """
     path_in_session = session.cwd / Path(path).expanduser()
-    # The last name may be a link itself, which a turn has changed.
+    # The file itself may be a link, which a turn has changed: that link is not followed.
     real_path = Path(os.path.realpath(path_in_session.parent), path_in_session.name)
     return os.path.relpath(real_path, os.path.realpath(session.cwd))
 

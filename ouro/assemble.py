@@ -140,6 +140,7 @@ async def open_session(
     """Open a new session, or resume one.
 
     Raises:
+        UsageError: one of the folders does not exist.
         TrustNeeded: the folder holds files that ouro would obey, and the user has not approved them.
         NoModelError: no model is usable.
         ConfigError: a settings file is not valid.
@@ -194,7 +195,9 @@ def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
 async def _open_basis(
     inputs: SessionInputs, request: OpenRequest, store: MemoryStore | None
 ) -> SessionBasis:
-    """Open the folders of memory, then the transcript: its header names their versions."""
+    """Open the folders of memory, then the transcript: its header names the versions of memory. The
+    lambdas use `tasks` and `transcript`, which are assigned later, only when they are called.
+    """
     from ouro.session.opening import find_session_to_resume
 
     options = inputs.options
@@ -315,7 +318,7 @@ def _build_permissions(
     """
 
     def unreadable() -> Sequence[Path]:
-        return permissions.unreadable_files()
+        return permissions.unreadable_files()  # called when a command starts, not before
 
     confinement = build_confinement(basis, basis.cwd, unreadable)
     settings = basis.settings.permissions
@@ -562,9 +565,7 @@ def _build_resume(shared: AgentServices, window: ContextWindow, plan: TodoPlan) 
 
 
 def _start(basis: SessionBasis, session: Session, start: StartMode) -> None:
-    """Restore the plan and mode of the transcript, and start the work in the background. Returns
-    at once.
-    """
+    """Restore plan and mode of the transcript, and start the background work; returns at once."""
     transcript, tasks, plan = basis.transcript, basis.tasks, session.plan
     plan.todos.items = find_plan(transcript)
     if basis.resumed is not None:  # the command line may have named another model
@@ -589,9 +590,7 @@ def _start(basis: SessionBasis, session: Session, start: StartMode) -> None:
 
 
 async def _warm(basis: SessionBasis, session: Session) -> None:
-    """Prepare what the first turn needs, and clean up what a killed ouro left. Runs in the
-    background.
-    """
+    """Prepare the first turn, and clean up after a killed ouro. Runs in the background."""
     if isinstance(model := session.model_source.main, Warmable):
         await model.warm()
     # It reads every process: not while the request is made.

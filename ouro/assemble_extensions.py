@@ -64,10 +64,10 @@ def is_trusted(
     answer: Literal["unknown", "yes", "no"],
     of_container: Sequence[Path] = (),
 ) -> bool:
-    """Whether the files of the project that ouro would obey are trusted.
+    """Whether the files of the project that ouro would obey are trusted. True if there are none.
 
     Args:
-        answer: the user's answer to the question of trust.
+        answer: the user's answer to the question of trust. `yes` is stored for these files.
         of_container: the files of the devcontainer, if commands run in it.
 
     Raises:
@@ -213,7 +213,7 @@ def _trusts(basis: SessionBasis, path: Path) -> bool:
 def _find_files(
     basis: SessionBasis, kind: extensions.FileKind, problems: list[str]
 ) -> list[extensions.ExtensionFile]:
-    """Find the extension files of a kind; none with `--safe`. Adds a line for each to `problems`."""
+    """Find the extension files of a kind; none with `--safe`. Adds lines about them to `problems`."""
     if basis.options.safe:
         return []
     files, file_problems = extensions.find_files(kind, basis.root, basis.inputs.trusted)
@@ -405,7 +405,7 @@ def _status_script(
 def _system_prompt(
     basis: SessionBasis, instructions: ProjectInstructions, skills: extensions.Skills
 ) -> str:
-    """The system prompt: instructions, skills, and what the options add."""
+    """The system prompt: instructions, skills, what the options add. `safe` omits the user's files."""
     user_texts = () if basis.options.safe else instructions.user_texts()
     prompt = system_prompt(instructions.project_texts(), user_texts)
     more = basis.options.more_instructions

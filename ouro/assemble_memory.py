@@ -50,6 +50,7 @@ def build_memory(
         lambda: any(job.running for job in jobs.list()),
         confinement.was_kept_from_memory,
     )
+    # Only a session with a user captures notes, and only one that is not open read-only.
     is_written = options.interactive and not transcript.read_only
     manager = _build_manager(basis, basis.scopes, models, marks) if basis.scopes else None
     recall = capture = maintenance = None
@@ -58,6 +59,7 @@ def build_memory(
         if is_written and basis.settings.memory.capture:
             capture = _build_capture_observer(basis, models, manager, lookup)
     if not options.ephemeral:
+        # The lock that capture holds during its model calls: maintenance makes none meanwhile.
         busy = capture.busy if capture else asyncio.Lock()
         maintenance = _build_maintenance(
             basis, models, manager, lookup, busy, is_automatic=is_written
@@ -339,10 +341,11 @@ def _mark_of_session(transcript: MemoryManager) -> str:
 
 def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
     """The values for the header of a new session: the memory version of each scope, the source of
-    the mark, and the day.
+    the mark, and the day. Empty without scopes.
 
-    The mark only changes with the core, so that the prompt stays in the provider's cache. Text in
-    memory cannot contain it: it cannot be computed without the secret of the home.
+    The mark sets off the text of memory in the prompt. It only changes with the core, so that the
+    prompt stays in the provider's cache. No text in memory can imitate it, because it is computed
+    with the secret of the home.
     """
     if not scopes:
         return {}

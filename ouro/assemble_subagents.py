@@ -211,6 +211,7 @@ def _limit_child(
     """Build the sandbox and the permissions of a subagent: it may never do more than its session."""
     basis, confinement = shared.basis, shared.confinement
     if cwd != basis.cwd:
+        # The lambda is called when a command starts: `permissions` is assigned below.
         confinement = build_confinement(basis, cwd, lambda: list(permissions.unreadable_files()))
     workspace = build_workspace(basis, cwd, confinement)
     for folder in shared.permissions.workspace.added:

@@ -141,6 +141,7 @@ def _trusted_devcontainer(inputs: SessionInputs) -> DevContainer:
 def build_workspace(basis: SessionBasis, cwd: Path, confinement: Confinement) -> Workspace:
     """Build the workspace of an agent that works in `cwd`, with the folders of memory guarded."""
     stores = [scope.store for scope in basis.opened_scopes]
+    # A shared memory is in the user's own repository, which has its history: no state folder.
     guarded = [
         GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir)
         for store in stores

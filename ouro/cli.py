@@ -78,10 +78,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        failure = _report_failure(error)
-        if failure is None:
+        failure_code = _report_failure(error)
+        if failure_code is None:  # a defect of ouro: Python prints the traceback
             raise
-        return failure
+        return failure_code
 
 
 def _report_failure(error: Exception) -> int | None:
@@ -144,8 +144,8 @@ async def completion(_context: ShellContext, shell: str) -> None:
 
 
 def acp(_context: ShellContext, **flags: Any) -> int:
-    """Serve an editor; returns the exit code. Not a coroutine, because its imports take longer than
-    the loop.
+    """Serve an editor; returns the exit code. It is not a coroutine: it imports the protocol before it
+    starts the event loop.
     """
     import asyncio
 
@@ -178,8 +178,8 @@ def acp(_context: ShellContext, **flags: Any) -> int:
 
 
 def _run(args: SimpleNamespace) -> int:
-    """Run ouro with these flags, in a worktree or in the background if they say so; returns the
-    exit code.
+    """Run ouro with these flags; returns the exit code. With `--bg` it runs in the background, with
+    `--worktree` in a worktree, which the user is asked about at the end.
     """
     if args.background_host:
         from ouro.frontends.background.process import read_start
@@ -200,8 +200,8 @@ def _run(args: SimpleNamespace) -> int:
         print(leave_worktree(own, None), file=sys.stderr)  # noqa: T201
         raise
     is_asked = args.prompt is None and sys.stdin.isatty() and sys.stdout.isatty()
-    said = leave_worktree(own, _ask_on_terminal if is_asked else None)
-    print(_wrap_text(said), file=sys.stdout if is_asked else sys.stderr)
+    outcome = leave_worktree(own, _ask_on_terminal if is_asked else None)
+    print(_wrap_text(outcome), file=sys.stdout if is_asked else sys.stderr)
     return code
 
 
@@ -220,8 +220,8 @@ def _wrap_text(text: str) -> str:
 
 
 def _ask_on_terminal(question: str, keys: str) -> str:
-    """Ask a question that one key answers, until the user presses one of `keys`; returns it. Enter, Esc,
-    Ctrl+C, Ctrl+D and the end of the terminal count as the first of them.
+    """Ask a question, and return the key with which the user answers it: one of `keys`. Other keys are
+    ignored, but Enter, Esc, Ctrl+C, Ctrl+D and a closed terminal count as the first of `keys`.
     """
     import termios
     import tty
@@ -230,7 +230,8 @@ def _ask_on_terminal(question: str, keys: str) -> str:
     key = ""
     try:
         tty.setcbreak(0)
-        termios.tcflush(0, termios.TCIFLUSH)  # keys from before the question: `make` is no merge
+        # Keys that were typed before the question do not answer it: the `m` of `make` is no merge.
+        termios.tcflush(0, termios.TCIFLUSH)
         print(_wrap_text(question), end="", flush=True)  # noqa: T201
         while key not in tuple(keys):
             typed = os.read(0, 1024).decode(errors="replace").lower()
@@ -271,6 +272,7 @@ def _run_in_background(args: SimpleNamespace) -> int:
     flags = {**vars(args), "bg": False, "background_host": True, "cd": str(folder)}
     flags["add_dir"] = [str(place) for place in _absolute(args.add_dir)]
     report = start_host(HOST_FLAG, flags, folder)
+    # The first process only reports that trust is needed; after the answer another one is started.
     needed = trust_error_of(report)
     if needed is not None and sys.stdin.isatty() and sys.stdout.isatty():
         title, _choices = trust_question(needed)
@@ -315,8 +317,8 @@ def _host(args: SimpleNamespace) -> int:
 
 
 def attach(_context: ShellContext, session: str, *, plain: bool = False) -> int:
-    """See and steer a session that runs in the background; returns the exit code. Not a coroutine:
-    it runs the full screen.
+    """See and steer a session that runs in the background; returns the exit code. It is not a
+    coroutine: the full screen has its own event loop.
     """
     from ouro.frontends.background.attach import attach_plain, attach_screen, record_to_attach
     from ouro.frontends.tui.first_frame import can_draw
@@ -417,7 +419,9 @@ def _start_full_screen(args: SimpleNamespace) -> int:
 
 
 def _leave_a_launcher() -> None:
-    """Continue in a child, so that the session can leave its terminal later."""
+    """Continue in a child process, while this one waits for it in the terminal: so the session can
+    leave the terminal later. Only the program does this, and only at a terminal.
+    """
     if _is_program and sys.stdin.isatty() and sys.stdout.isatty():
         from ouro.utils.launcher import continue_in_child
 
@@ -432,12 +436,14 @@ def _sync_at_end(args: SimpleNamespace, code: int) -> int:
 
 
 def _may_leave(args: SimpleNamespace, code: int) -> bool:
-    """Whether nothing is printed or asked after a session that ends with this exit code."""
+    """Whether a session with this exit code may leave its terminal at once: nothing is printed or asked
+    after it.
+    """
     from ouro.errors import OuroError
 
     try:
         return not args.worktree and not _syncs_at_end(args, code)
-    except OuroError:  # wrong settings: the next to read them reports it
+    except OuroError:  # the settings are wrong, which `_sync_at_end` reports: it reads them again
         return False
 
 
@@ -481,8 +487,8 @@ def run_full_screen(
 
 
 def screen_settings_in(folder: Path) -> ScreenSettings:
-    """The settings of the screen in a folder, from those of the user. If their theme is not one of
-    ouro's, it is read from its file.
+    """The settings of the screen for a session in a folder; they come from the user's settings. A
+    theme that is not one of ouro's is read from its file.
     """
     from ouro.frontends.tui.first_frame_settings import load_first_frame_settings
     from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings

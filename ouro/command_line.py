@@ -242,7 +242,9 @@ def _non_empty(text: str) -> str:
 
 
 def _parser(with_message: bool = True) -> argparse.ArgumentParser:
-    """The parser of the flags; without a message for completion and usage errors."""
+    """The parser of the flags. With `with_message`, it also takes a first message as an argument; for
+    shell completion it does not.
+    """
     import argparse
 
     commands = "\n".join(f"  ouro {name:<12} {text}" for name, text in GROUPS.items())

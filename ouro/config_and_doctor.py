@@ -64,13 +64,15 @@ async def config_list(context: ActionContext) -> Answer | None:
 
 
 async def config_get(context: ActionContext, key: str) -> Answer:
-    """Show the value of one setting, and its source."""
-    root, is_trusted, _ = trust_of(context.cwd)
-    session = context.session
-    sources = SettingsSources(root if is_trusted else None)
-    if session:
-        sources = session.extensions.settings
-    type_of(key)  # raises ConfigError if there is no such setting
+    """Show the value of one setting, and its source. In a session, it is the value of the session.
+    Raises ConfigError if there is no such setting.
+    """
+    type_of(key)  # raises ConfigError
+    if context.session:
+        sources = context.session.extensions.settings
+    else:
+        root, is_trusted, _ = trust_of(context.cwd)
+        sources = SettingsSources(root if is_trusted else None)
     setting = explain_settings(settings_by_place(*sources))[key]
     value = _public(setting.value)
     data = {"key": key, **setting._asdict(), "value": value}
@@ -98,12 +100,16 @@ async def config(context: ActionContext, key: str = "") -> Answer | None:
 
 
 async def _config(context: ActionContext, *, as_list: bool, key: str = "") -> Answer | None:
-    """Show all settings, or let the user choose and change one. None if they cancel."""
+    """Show all settings, or, unless `as_list`, let the user of a session choose and change one. None
+    if they cancel.
+
+    Args:
+        key: the setting to change; empty: the user chooses it.
+    """
     root, is_trusted, notices = trust_of(context.cwd)
     session = context.session
-    sources = SettingsSources(root if is_trusted else None)
-    if session:
-        sources = session.extensions.settings
+    folder_sources = SettingsSources(root if is_trusted else None)
+    sources = session.extensions.settings if session else folder_sources
     explained = explain_settings(settings_by_place(*sources))
     if sources.project is None and (root / CONFIG_FILE).exists():
         notices.append(
@@ -193,7 +199,7 @@ async def _check_all(context: ActionContext) -> Answer:
     """Run all checks. The exit code is 1 if one is bad."""
     rows: list[str] = []
     findings: list[dict[str, str]] = []
-    # Before all others, because they make the folders private.
+    # Checked before all others: the other checks make the folders private.
     findings_of_folders = await asyncio.to_thread(_run, _folders, context.cwd)
     others = [check for check in CHECKS if check is not _folders]
     # In parallel, because some wait for other programs.
@@ -377,7 +383,8 @@ def _models(folder: Path) -> Iterator[CheckFinding]:
             "good", f"{provider.title} answers at {server.url}: {len(server.models)} to choose"
         )
     name = catalog.resolve(_settings_of(folder).model or catalog.default())
-    catalog.fallbacks(name)  # with a wrong variable sessions cannot be opened
+    # Raises NoModelError for a wrong name in the variable of fallbacks, as each start would.
+    catalog.fallbacks(name)
     if reason := catalog.unusable(name):
         yield CheckFinding(
             "bad", f"{name}, the default, cannot be used: {reason}.", "`ouro models --setup`"
@@ -387,7 +394,9 @@ def _models(folder: Path) -> Iterator[CheckFinding]:
 
 
 def _vectors(folder: Path) -> Iterator[CheckFinding]:
-    """Whether memory can be searched by meaning."""
+    """Check whether memory can be searched by meaning: the embedding model is asked for the vector of
+    a word.
+    """
     from ouro.memory.index import has_numpy, make_embedder
 
     model_name = _settings_of(folder).memory.embedding_model

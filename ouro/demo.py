@@ -166,8 +166,8 @@ NOTHING_MORE = f"I am a recording, and know only this one repair.\n\n{NEXT_STEPS
 
 
 def _users_screen_settings() -> ScreenSettings:
-    """The screen settings of the user, without the copy for the next start: the demo leaves nothing
-    in their home.
+    """The screen settings of the user. They are not saved for the first frame of the next start, as a
+    session does: the demo writes nothing into the user's home.
     """
     settings = first_frame_settings_of(load_settings())
     add_theme_in_use(settings.theme)
@@ -250,8 +250,12 @@ def _remove(top: Path) -> None:
 
 
 def _opener(project: Path, message: str, *, watched: bool = True) -> Opener:
-    """Returns a function that opens the session of an act. `message`: the first one of the act, by which
-    its recorded model is chosen.
+    """Returns a function that opens the session of an act.
+
+    Args:
+        message: the first message of the act, by which its recorded model is chosen.
+        watched: whether a user watches it on a screen: the model then answers slowly, and says at the
+            end how to leave.
     """
     python = "python3" if shutil.which("python3") else shlex.quote(sys.executable)
     test_command = f"{python} -m unittest"
@@ -265,7 +269,9 @@ def _opener(project: Path, message: str, *, watched: bool = True) -> Opener:
 
 
 def _headless(project: Path, *, as_json: bool) -> int:
-    """Run the demo without a screen; returns the exit code."""
+    """Run the demo without a screen; returns the exit code. The second act follows only if the first
+    one succeeded and its output is text, not JSON.
+    """
     sys.stderr.write("ouro: a demo with a recorded model: nothing leaves this machine.\n")
     code = _play_headless(project, FIRST_MESSAGE, as_json=as_json)
     if code == 0 and not as_json and _remembers(project):

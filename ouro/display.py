@@ -172,9 +172,11 @@ def _unified_lines(change: FileChange, source: str, target: str) -> Iterator[str
 
 
 def _marked_lines(mark: str, lines: list[str]) -> Iterator[str]:
-    """Yield lines of a diff with their mark, and a line that says so after one without a line end."""
+    """Yield the lines with the mark of a diff (space, `-` or `+`) in front. A line without a line end
+    is followed by a line that says so, as git writes it.
+    """
     for line in lines:
-        [text] = line.splitlines()
+        [text] = line.splitlines()  # without its line end
         yield mark + text
         if text == line:
             yield "\\ No newline at end of file"

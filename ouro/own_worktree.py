@@ -70,11 +70,11 @@ class NamedWorktrees:
 
 
 def enter_worktree(cwd: Path, name: str) -> OwnWorktree:
-    """Open the worktree of that name, or make it. Its files are trusted if the same files are trusted
-    in `cwd`.
+    """Open the worktree of that name, or make it. If the user trusts files in `cwd`, the same files
+    are trusted in the worktree.
 
     Raises:
-        UsageError: the name is not one, there is no commit to begin at, or git fails.
+        UsageError: the name is not valid, there is no commit to begin at, or git fails.
     """
     if not _VALID_NAME.fullmatch(name) or name.endswith(".lock"):
         raise UsageError(
@@ -91,8 +91,9 @@ def enter_worktree(cwd: Path, name: str) -> OwnWorktree:
         raise UsageError(str(error)) from error
     if is_new:
         _copy_included(root, folder)
-    inner = folder / cwd.resolve().relative_to(root.resolve())
-    own = OwnWorktree(name, tree, inner if inner.is_dir() else folder)
+    same_folder = folder / cwd.resolve().relative_to(root.resolve())
+    # git does not track `cwd` if all its files are ignored or new: then the worktree lacks it.
+    own = OwnWorktree(name, tree, same_folder if same_folder.is_dir() else folder)
     _share_trust(cwd, root, own)
     return own
 

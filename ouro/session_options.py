@@ -202,10 +202,11 @@ def build_judge(
     permissions: Permissions,
     refuse: Callable[[], None],
 ) -> PermissionJudge | None:
-    """Build the model that answers permission questions; None if the user has named none, or if it
-    cannot be used, about which a notice is added. Then the user is asked. Blocks.
+    """Build the judge: the model that answers permission questions. None if the user has named no
+    model, or if it cannot be used, about which a notice is added. The questions are then put to the
+    user. Blocks.
 
-    `refuse`: raises LimitReached if the budget allows no call of it.
+    `refuse`: raises LimitReached if the budget does not allow another call of the judge.
     """
     name = _name_of_judge(inputs, models)
     if not name:

@@ -338,7 +338,9 @@ def _narrows(path: str, old: SourcedValue, new: SourcedValue) -> bool:
         return MODES_BY_WIDTH.index(new.value) < MODES_BY_WIDTH.index(old.value)
     if path in ONLY_LOWER:
         return new.value is not None and (old.value is None or new.value < old.value)
-    return path != "hooks"  # `project_hooks` returns them, because they may do less than the user's
+    # Hooks of a project never replace those of the user. `project_hooks` returns them separately,
+    # because they may do less.
+    return path != "hooks"
 
 
 def _from_project(root: Path) -> dict[str, SourcedValue]:
@@ -440,7 +442,7 @@ def _check_number(path: str, value: float, where: str) -> None:
         if value == math.inf:
             wanted = "finite"
         raise ConfigError(f"{where}: `{path}` must be {wanted}, not `{value}`.")
-    low, high = RANGES.get(path, (value, value))
+    low, high = RANGES.get(path, (value, value))  # without a range every number is accepted
     if not low <= value <= high:
         raise ConfigError(f"{where}: `{path}` must be from {low} to {high}, not `{value}`.")
 

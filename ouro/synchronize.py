@@ -113,8 +113,8 @@ async def _repo_remote(context: ActionContext) -> str:
 
 
 async def _in_shell(context: ActionContext, remote: str, repo_remote: str, *, asks: bool) -> Answer:
-    """Synchronize without a session, then ask about received settings. The exit code is 1 if a part
-    failed.
+    """Synchronize without a session; then, if `asks`, ask the user about received settings. The exit
+    code is 1 if something could not be synchronized.
     """
     assert context.session is None
 
@@ -272,7 +272,9 @@ def _settings_dir() -> Path:
 
 
 async def _ask_about_settings(context: ActionContext, done: SyncedAll, *, asks: bool) -> View:
-    """Show each received setting, and use it if the user agrees: the remote never decides."""
+    """Ask the user about each received setting, and use it if they agree: the remote never decides.
+    If `asks` is False or no user can be asked, only list the settings, and use none.
+    """
     from ouro.memory.settings_remote import SettingsRemote
 
     received = done.settings.received if done.settings else {}

@@ -83,8 +83,8 @@ async def run(
 
 def _add_waiting_changes(context: ShellContext, state: BatchState, answer: Answer) -> Answer:
     """Add a line to the view of the answer: how many changes of memory the sessions propose. Returns
-    the same answer; without a line if there are none, or, after a warning, if they cannot be read.
-    Blocks.
+    the same answer. No line is added if there are no changes, or if they cannot be read, about
+    which the user is warned. Blocks.
     """
     try:
         count = len(collect_waiting_changes(context.folder, state))
@@ -245,7 +245,7 @@ async def _decide(
         UnknownTask: the batch does not have one of the names.
     """
     batch_state = BatchState(Path(state))
-    if bool(names) == is_all:
+    if bool(names) == is_all:  # neither, or both
         raise UsageError("Name tasks, or pass --all.", f"See `ouro batch report {state}`.")
     results = (
         _undecided_results(batch_state, only_done) if is_all else _results_of(batch_state, names)

@@ -220,8 +220,8 @@ def _change_data(change: SharedChange) -> dict[str, Any]:
 
 
 def _decision_view(change: SharedChange, memory_count: int, *, is_accepted: bool) -> View:
-    """A line about what was decided, and in how many repositories; empty if it was decided in no
-    memory.
+    """A line that says whether the change was accepted or rejected, and in how many repositories.
+    Empty if no memory had the change.
     """
     if not memory_count:
         return []

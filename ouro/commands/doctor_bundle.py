@@ -101,7 +101,7 @@ def _block(title: str, lines: Iterable[str]) -> str:
 
 
 def _terminal() -> list[str]:
-    """The values of the variables about the terminal, then which others are set."""
+    """The variables about the terminal: some with their values, then others that are set, without."""
     values = [f"{name}={os.environ[name]}" for name in _TERMINAL_VARIABLES if name in os.environ]
     present = [f"{name} is set" for name in _PRESENCE_VARIABLES if os.environ.get(name)]
     return [*values, *present]

@@ -82,21 +82,21 @@ class FrontEnd(Protocol):
         return await self.choose(title, matching)
 
     async def choose_rewind(
-        self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
+        self, *, suggest_undo: bool = False, redo: Mapping[RewindScope, str] | None = None
     ) -> RewindChoice | None:
         """Show earlier messages and branches, and let the user choose; None if they cancel.
 
         Args:
-            undo: suggest to undo the last turn, with its files. A front end without a screen does
-                not ask, and returns that choice.
-            redo: offer only to redo these scopes; the texts say what each would redo. A front end
-                without a screen does not ask, and returns the choice of all of them.
+            suggest_undo: mark the last turn, and suggest to undo it together with its files. A front
+                end without a screen does not ask, and returns that choice.
+            redo: offer only to redo these scopes; the text of a scope says what it would redo. A
+                front end without a screen does not ask, and returns the choice of all scopes.
         """
         from ouro.commands.rewind import choose_from_list, undo_of_last_turn
 
         if redo is not None:
             return RewindChoice("redo", 0, tuple(redo))
-        return undo_of_last_turn(self) if undo else await choose_from_list(self)
+        return undo_of_last_turn(self) if suggest_undo else await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Show the transcript again, after it changed, with this draft and images in the prompt."""

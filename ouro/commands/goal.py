@@ -29,9 +29,9 @@ MIN_SECONDS = 10.0
 
 
 async def goal(context: SessionContext, condition: str, **caps: Any) -> Answer | None:
-    """Show the goal if the condition is empty. The words `pause`, `resume` and CLEAR_WORDS pause,
-    resume and end it; another condition sets a new goal. None if a goal begins or continues, as
-    the transcript then shows it.
+    """Show the goal if the condition is empty. The word `pause` pauses the goal, `resume` resumes it,
+    and one of CLEAR_WORDS ends it; any other condition sets a new goal. Returns None if a goal
+    begins or continues: the transcript then shows it.
     """
     session, word = context.session, condition.strip().lower()
     pursuit = session.background.standing.goal
@@ -210,8 +210,8 @@ def _require_goal(session: Session) -> Goal:
 
 
 async def _require_harmless(session: Session, command: str) -> None:
-    """Raises UsageError if the effect of the command may not be undone: it would run after each turn.
-    An empty command is harmless.
+    """Raise UsageError if the command may do something that cannot be undone: it would run after each
+    turn. An empty command is harmless.
     """
     if not command:
         return

@@ -174,7 +174,8 @@ async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
     has shown it already.
 
     Args:
-        turn: its number; 0 for the last one, which the user is not offered to open.
+        turn: its number; 0 for the last turn. Only for a turn with a number the user is asked
+            whether to go to it.
         session: its id or words of it; empty for this session, or on the command line the latest.
     """
     catalog = context.catalog
@@ -415,6 +416,7 @@ def _reasons_view(
     for name, count in core_tokens.items():
         rows.append(("core", name, f"{count:,} tokens"))
         rows += [("", "", text) for text in core_lines[name]]
+    # `told` has the lines of a diff: those that were added (`+`) or removed (`-`) are shown.
     rows += [("changed", row) for row in turn_evidence.told if row[:1] in "+-"]
     note_rows = [
         (

@@ -53,8 +53,8 @@ class InboxItem(msgspec.Struct, frozen=True):
 
 
 async def inbox(context: ActionContext, words: Sequence[str]) -> Answer:
-    """List the waiting items with their numbers, if there are no words; else accept or reject some. An
-    item that cannot be decided is a warning, and the others are.
+    """List the waiting items with their numbers, if there are no words; else accept or reject some. If
+    an item cannot be decided, a warning is shown, and the other items are decided.
 
     Args:
         words: `accept` or `reject`, then numbers of the list, as `parse_indexes` reads them, or

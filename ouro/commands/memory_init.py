@@ -60,8 +60,8 @@ async def init(context: SessionContext) -> Answer:
 
 
 async def _ask_all(context: SessionContext) -> tuple[list[str], bool]:
-    """The texts to remember, and whether the user went through all questions. A question that they
-    skipped adds no text; one that they cancelled is the last.
+    """Ask all questions. Returns the texts to remember, and whether the user went through all
+    questions. A skipped question adds no text; after a cancelled one no other is asked.
     """
     texts: list[str] = []
     for question, choices in QUESTIONS:

@@ -99,7 +99,7 @@ async def _decide(
         return scope, "", words
     effect = await context.session.memory.effect_of(statement) if context.session else None
     if not scope and not statement.is_scope_sure:
-        if effect and not effect.entry:
+        if effect and not effect.entry:  # a new statement, for which the model chose the scope
             scope = effect.scope
         else:
             scope = await _ask_scope(context, words)

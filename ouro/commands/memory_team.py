@@ -75,7 +75,7 @@ def _run_gh(words: Sequence[str], number: int, cwd: Path) -> bytes:
 
 
 def _read_comments_file(path: Path) -> bytes:
-    """The content of a regular file, at most _MAX_JSON bytes. Raises UsageError."""
+    """The first _MAX_JSON bytes of a regular file. Raises UsageError if it cannot be read."""
     try:
         with open_regular(path) as file:
             return file.read(_MAX_JSON)
@@ -104,10 +104,12 @@ async def promote(context: ActionContext, entries: Sequence[str], owner: str, da
         line("On the branch ", CodeSpan(note.branch), f", of {note.owner}, until {note.expires}.")
         for note in promoted
     ]
+    # `--json` prints one promotion as an object, several as a list.
+    value = promoted[0] if len(entries) == 1 else promoted
     branches = " ".join(note.branch for note in promoted)
     view.append(line("For review: ", CodeSpan(f"git push -u origin {branches}")))
     view += [line(error.message, level="warning") for error in failed]
-    return Answer(promoted[0] if len(entries) == 1 else promoted, view, 1 if failed else 0)
+    return Answer(value, view, 1 if failed else 0)
 
 
 def _promote(entry: str, owner: str, days: int, memory: MemoryAccess) -> PromotedNote:

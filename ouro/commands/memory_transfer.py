@@ -64,8 +64,8 @@ async def _write(path: Path | None, text: str, force: bool) -> Answer | None:
 
 
 async def _export_to(context: ActionContext, agent: str) -> Answer:
-    """Write the core between markers into the files that another agent reads; the answer lists those
-    that changed.
+    """Write the core of memory into the instruction files that another agent reads, between two
+    markers. The answer lists the files that changed.
     """
     paths, root = await context.memory(
         lambda memory: (long_term.export_to_agent(memory.editor, agent), memory.editor.root)
@@ -238,13 +238,13 @@ async def graph(context: ShellContext, output: str, force: bool) -> Answer | Non
 
 def _plan_view(plan: long_term.ImportPlan, max_entries: int) -> View:
     """A view of what an import would add, and of what it leaves out: the number of entries by place,
-    the first `max_entries` entries, those on a known subject, the refused parts, and a warning if a
-    file is not trusted.
+    the first `max_entries` entries (0: none, and no hint at the others), those on a subject that
+    memory has, the refused texts, and a warning if a file is not trusted.
     """
     count_rows: list[tuple[str, ...]] = [
         (f"{count:>6,}", CodeSpan(place)) for place, count in plan.counts.items()
     ]
-    if plan.doubles or not count_rows:
+    if plan.doubles or not count_rows:  # never an empty table: it may say that 0 are remembered
         count_rows.append((f"{plan.doubles:>6,}", "already remembered"))
     entries = table((CodeSpan(place), one_line(text)) for place, text in plan.texts[:max_entries])
     if 0 < max_entries < len(plan.texts):
@@ -259,7 +259,7 @@ def _plan_view(plan: long_term.ImportPlan, max_entries: int) -> View:
     if entries:
         view += [Title("Entries"), *entries]
     view += [*_subjects_view(plan), *table(refused_rows)]
-    if plan.untrusted:  # one is enough for all to wait
+    if plan.untrusted:  # because of one untrusted file, the whole import waits for approval
         reason = "is in a repository that you do not trust: all of it waits for your approval."
         view.append(line(f"{tilde(plan.untrusted[0])} {reason}", level="warning"))
     return view

@@ -69,9 +69,10 @@ async def run_check(
 
     Args:
         seconds: the time limit of a check; None for the default.
-        patience: seconds to wait for a server that cannot be reached yet.
+        patience: seconds to wait for a server that cannot be reached yet; 0 to fail at once.
     """
     seconds = seconds or llm.CHECK_SECONDS
+    # The HTTP client waits for the begin of an answer as long as the check does.
     model = catalog.make(name, effort, patience=seconds)
     try:
         result = await llm.check_model(model, say, seconds=seconds, patience=patience)

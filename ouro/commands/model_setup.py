@@ -81,7 +81,7 @@ async def set_up_and_test(asker: Asker) -> str:
     if await asker.choose(f"Test {title}", _TEST_CHOICES) == "test":
         asker.say("Testing …")
         test_answer = await run_check(catalog, name, "medium", asker.say)
-        # A question: on a screen that is set up, a text would be gone with the set-up.
+        # Shown as the title of a question. On a screen, a text would disappear when the set-up ends.
         await asker.choose(as_text(test_answer.view), _AFTER_TEST_CHOICES)
     return name
 

@@ -113,7 +113,7 @@ async def think(context: SessionContext, effort: str) -> Answer | None:
     """Set how long the model thinks. None if the user cancels.
 
     Args:
-        effort: one of EFFORTS; `next` for the one after that in use; empty: the user picks it.
+        effort: one of EFFORTS; `next` for the effort after the present one; empty: the user picks.
     """
     status = context.session.status()
     choices = [Choice(level, level) for level in EFFORTS]
@@ -123,7 +123,8 @@ async def think(context: SessionContext, effort: str) -> Answer | None:
     elif not effort and status.can_think:
         chosen = await context.choose("How long should the model think?", choices, status.effort)
     elif not effort:
-        chosen = "high"  # any level: to set one raises an error with advice
+        # The model does not think: `set_model` raises an error with advice for any effort.
+        chosen = "high"
     if not chosen:
         return None
     level = next((level for level in EFFORTS if level == chosen), None)
@@ -173,8 +174,9 @@ _NO_USABLE_MODEL = (
 
 
 async def models(context: ShellContext, setup: bool) -> Answer:
-    """List the usable models with the default, and why the others are not usable; the exit code says
-    if none is. With `setup`, set one up instead.
+    """List the usable models and mark the default, then the others with the reason why they are not
+    usable. The exit code is that of NoModelError if none is usable. With `setup`, set one up
+    instead.
     """
     if setup:
         return await set_up_model(context)

@@ -202,7 +202,7 @@ def _markdown_span(span: str) -> str:
     words = span.strip()
     if not words:
         return span
-    before, after = span.split(words)
+    before, after = span.split(words)  # the spaces at both edges; `words` occurs once
     return f"{before}{escape(words)}{after}"
 
 

@@ -67,7 +67,7 @@ async def undo(context: SessionContext, what: str) -> None:
     words, front_end, rewind = targets.split(), context.front_end, context.session.rewind
     if not words:
         await rewind.last_turn()  # raises UsageError if there is none
-        choice = await front_end.choose_rewind(undo=True)
+        choice = await front_end.choose_rewind(suggest_undo=True)
         if choice:
             await carry_out(front_end, choice, reason)
         return
@@ -148,7 +148,7 @@ async def redo(context: SessionContext, what: str) -> None:
     choice: RewindChoice | None = RewindChoice("redo", 0, scopes)
     if not words:
         redoable = await context.session.rewind.describe_redoable()
-        if redoable:  # else to carry it out raises UsageError: nothing was undone
+        if redoable:  # otherwise `carry_out` raises UsageError: there is nothing to redo
             choice = await context.front_end.choose_rewind(redo=redoable)
     if choice:
         await carry_out(context.front_end, choice)
@@ -324,8 +324,11 @@ async def _open_copy(front_end: FrontEnd, copy: str, point: Point | None = None)
 
 async def _ask_about_unsure_files(front_end: FrontEnd, lines: Sequence[str]) -> None:
     """Ask whether to restore files of which it is not known who changed them, the turn or the user:
-    those that changed after a turn was cut off. Nothing is asked if no line of an undo tells of
-    such a turn.
+    those that changed after a turn was cut off.
+
+    Args:
+        lines: what an undo has reported. Nothing is asked if no line is about a turn that was cut
+            off.
     """
     if not any(line.endswith(f"{CUT_OFF}.") for line in lines):
         return

@@ -79,8 +79,12 @@ async def list_sessions(
 async def _listed_sessions(
     context: ShellContext, words: Sequence[str], every: bool, limit: int | None
 ) -> list[SessionInfo]:
-    """The sessions to list: pinned ones first, then those used last. If there are more than `limit`,
-    at least one more is returned, so that the caller can tell.
+    """The sessions to list: pinned ones first, then those used last. If there are more than `limit`
+    (None: no limit), at least one more is returned, so that the caller can tell.
+
+    Args:
+        words: only sessions that match these words; empty: all.
+        every: list the sessions of all projects, not only those of this one.
     """
     catalog = context.catalog
     if limit is not None and not words:  # without reading the list of all sessions

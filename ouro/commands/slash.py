@@ -88,7 +88,7 @@ async def _require_custom_command(session: Session, word: str, argument: str, te
     server_name, separator, _ = word.partition(":")
     server = session.extensions.servers.by_name.get(server_name) if separator else None
     if server and server.state != "ready":
-        return  # the session waits for this command
+        return  # the session waits for the server when it runs the line
     custom = commands.find(word.lower())
     if custom is None:
         raise UsageError(commands.explain_unknown(text))

@@ -170,7 +170,9 @@ def _wrap_text(text: str, indent: str = "") -> list[str]:
 
 
 def _row_as_lines(row: UsageRow, bar: str = "") -> list[str]:
-    """A row for a narrow terminal: its name, and its numbers indented below."""
+    """A row for a narrow terminal: its name, and its numbers indented below, after the bar of the
+    chart if there is one.
+    """
     usage = row.usage
     # `unknown` alone would not say what is unknown.
     cost = row.cost if row.has_cost else f"cost\u00a0{row.cost}"

@@ -73,7 +73,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             command = await self.commands.prompt(text, emit)
             with self.commands.in_force(command, emit) if command else nullcontext():
                 if command:
-                    # Shown before its inserts run; the observer drops the second one, of the agent.
+                    # The prompt is shown before the commands in it run. The agent emits the same
+                    # event again, which is then not passed on.
                     emit(Prompted(text, tuple(images)))
                 command_text = await self.commands.context(text, command, emit) if command else ""
                 finished = await self._run_agent(
@@ -90,8 +91,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         return finished
 
     async def _attach(self, text: str, *, is_command: bool) -> Attached:
-        """Read what a message names with `@`. In the call of a custom command only resources of MCP
-        servers are read: files are read by the inserts of the command.
+        """Read what a message names with `@`. If the message calls a custom command, only resources
+        of MCP servers are read: the prompt of the command inserts the files itself.
         """
         if is_command:
             return Attached(await self.attachments.read_resources(text))
@@ -107,7 +108,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         is_command: bool,
     ) -> TurnFinished:
         """Send the message, with what it names, what memory recalls and what has changed in the
-        environment. The user is asked first about a very long one. Returns how the turn ended.
+        environment. Returns how the turn ended. The user is asked first about a very long message;
+        raises PromptRefused if they do not want to send it.
 
         Args:
             other_context: texts that are sent with the message; those that are empty are left out.

@@ -72,8 +72,9 @@ class Attached(msgspec.Struct, frozen=True):
         """What was attached and what was not, in one line; empty if nothing was named."""
         sent = ", ".join(str(item) for item in self.items if not item.problem)
         refused = ", ".join(str(item) for item in self.items if item.problem)
-        parts = (f"Attached: {sent}." if sent else "", f"Not attached: {refused}." * bool(refused))
-        return " ".join(filter(None, parts))
+        sent_text = f"Attached: {sent}." if sent else ""
+        refused_text = f"Not attached: {refused}." if refused else ""
+        return f"{sent_text} {refused_text}".strip()
 
     @property
     def has_problem(self) -> bool:
@@ -339,8 +340,8 @@ class Attachments:
 
 
 def notices_about(attached: Attached, missing: Sequence[str] = ()) -> list[Notice]:
-    """The notices about the attachments of a message, and about the files of the names in
-    `missing`, which do not exist. None if there is nothing to report.
+    """The notices about the attachments of a message, and about the names in `missing`: those of
+    files that do not exist. Empty if there is nothing to report.
     """
     notices = []
     if missing:

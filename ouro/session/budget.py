@@ -155,7 +155,9 @@ class VectorBudget(msgspec.Struct, frozen=True):
             _raise_if_spent(spending_limits(periods, self.limits))
 
     def pay(self, model: str, usage: Usage) -> None:
-        """Record the cost of a model call that has made vectors; if that fails, it is logged."""
+        """Record the cost of a model call that has made vectors. A failure is only logged. Must be
+        called in a thread without an event loop.
+        """
         record = CostRecord("vectors", timestamp(), model, usage)
         try:
             asyncio.run(self.session_catalog.store.save_cost(record))

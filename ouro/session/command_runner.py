@@ -47,9 +47,9 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
     numbers: Iterator[int] = msgspec.field(default_factory=lambda: itertools.count(1))
 
     async def prompt(self, text: str, emit: Emit) -> CommandPrompt | None:
-        """The prompt of the custom command that `text` calls. None if it calls none: with a notice
-        if it begins like a command that does not exist. Raises OuroError if the command cannot be
-        used.
+        """The prompt of the custom command that `text` calls; None if it calls none. If it begins
+        like a command that does not exist, a notice says so. Raises OuroError if the command cannot
+        be used.
         """
         called = await self.registry.find_connected(text)
         if called is not None:
@@ -66,7 +66,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         """
         called = self.registry.called_by(text)
         name = place = ""
-        if called is not None:  # else it was removed while it was prepared
+        if called is not None:  # otherwise its file was removed after `prompt` had read it
             command, _argument = called
             name, place = command.name, command.place
         opening = OPENING.format(name, place)

@@ -255,8 +255,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return before, after
 
     def _find_chosen(self, ids: Collection[str], items: Mapping[str, ContextItem]) -> set[str]:
-        """The ids of the named items and of what must be dropped with them, as in DropRecord.
-        Raises UsageError for an id that is not in `items`.
+        """The ids of the items to drop or restore, and of those that must be dropped or restored
+        with them. Raises UsageError for an id that is not in `items`.
         """
         chosen: set[str] = set()
         for item_id in ids:

@@ -192,7 +192,7 @@ class FileUndo(msgspec.Struct, eq=False):
         """Whether a killed process has left a turn or an undo that was cut off, or a question that
         this session has not loaded yet. Blocks.
         """
-        if not self.late.folder.exists():
+        if not self.late.folder.exists():  # no turn has taken a checkpoint here yet
             return False
         has_new_question = not self.unsure and safety.has_question(self.checkpoints)
         return has_new_question or safety.needs_recovery(self.checkpoints)
@@ -231,8 +231,8 @@ class FileUndo(msgspec.Struct, eq=False):
 
     def changed_until_now(self) -> dict[Path, tuple[bytes | None, bytes | None]]:
         """The files that this turn has changed until now, each with its contents before the turn
-        and now (None: there is no such file). Empty if it has changed more than _MAX_COMPARED, or
-        the checkpoint before the turn is missing. Blocks.
+        and now (None: there is no such file). Empty if it has changed more than _MAX_COMPARED
+        files, if the checkpoint before the turn is missing, or if they cannot be compared. Blocks.
         """
         has_checkpoint = self._before is not None and self._before.done() and not self._is_off
         if not has_checkpoint:
@@ -258,8 +258,8 @@ class FileUndo(msgspec.Struct, eq=False):
         return await self._as_undoable(turns, REDONE)
 
     async def _as_undoable(self, turns: list[TurnFiles], verb: str) -> Undoable | None:
-        """The undo of what these turns changed; the redo if `verb` is REDONE, not UNDONE. None if
-        they changed no files.
+        """The undo of what these turns changed, or the redo if `verb` is REDONE instead of UNDONE.
+        None if the turns changed no files.
         """
         changes_of_turns = [
             await asyncio.to_thread(self.checkpoints.turn_changes, turn) for turn in turns
@@ -303,6 +303,7 @@ class FileUndo(msgspec.Struct, eq=False):
             return _restored_lines(
                 await asyncio.to_thread(undo.undo_hunk, turns, path, hunk), UNDONE
             )
+        # Turns that were undone already are left out: their changes are not in the file any more.
         turns = await self._find_turns(lambda turn: turn.number >= number and not turn.undone)
         restored = await asyncio.to_thread(undo.undo, turns, path)
         await self._load_unsure()
@@ -387,6 +388,7 @@ class FileUndo(msgspec.Struct, eq=False):
             turns = self.unsure.get(name)
             if turns is None:
                 continue
+            # The last argument: the user is sure about this file.
             restored = await asyncio.to_thread(undo.undo, turns, name, [name])
             await asyncio.to_thread(undo.note_answers, [name])
             lines += _restored_lines(restored, UNDONE)
@@ -399,7 +401,10 @@ class FileUndo(msgspec.Struct, eq=False):
         self.unsure = {}
 
     async def _load_unsure(self) -> None:
-        """Set `unsure` to the files that wait for the user, as they are on disk."""
+        """Read from the checkpoints which files wait for a decision of the user, and set `unsure`
+        to them, each with the turns that would be undone in it. A file whose turns are gone is left
+        out.
+        """
         open_questions = await asyncio.to_thread(safety.Undo(self.checkpoints).open_questions)
         turns = await asyncio.to_thread(self.checkpoints.turns) if open_questions else ()
         self.unsure = {}
@@ -412,6 +417,7 @@ class FileUndo(msgspec.Struct, eq=False):
         if there are none.
         """
         turns = await self._find_turns(
+            # A turn of an earlier version has `before`, one of this version `new`.
             lambda turn: turn.number >= number and bool(turn.before or turn.new)
         )
         if not turns:
@@ -437,8 +443,9 @@ class FileUndo(msgspec.Struct, eq=False):
     async def _take_checkpoint(
         self, moment: Literal["before", "after"], number: int, earlier: asyncio.Task[bool] | None
     ) -> bool:
-        """Take a checkpoint when `earlier` is complete, and warn about files that it cannot
-        restore. Returns False if either failed; checkpoints are then off.
+        """Take a checkpoint when the checkpoint `earlier` is complete, and warn about files that
+        the new one cannot restore. Returns False if one of the two failed; checkpoints are then
+        off.
         """
         if earlier is not None and not await earlier:
             return False

@@ -354,7 +354,7 @@ class GoalPursuit:
         return (self._transcript.usage.cost or 0.0) - goal.cost_before
 
     def _restart_count(self, goal: Goal) -> None:
-        """Count turns, time and cost from zero."""
+        """Count turns, time and cost from zero, and forget what the last check has found."""
         goal.turns = goal.idle_turns = 0
         self._for_agent = ""
         goal.began = time.monotonic()

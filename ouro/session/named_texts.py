@@ -12,7 +12,7 @@ from ouro.session.attachments import Attachments
 from ouro.session.session import SessionExtensions
 from ouro.tools.files_seen import FilesSeen
 
-_HALF_LIFE_DAYS = 30.0
+_HALF_LIFE_DAYS = 30.0  # for the confidence, which a mention does not show: any value will do
 """An argument of `details_of`; the text of a note does not depend on it."""
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ async def _read_resources(extensions: SessionExtensions, text: str) -> str:
 
 
 async def _read_note(memory: LongTermMemoryManager | None, name: str) -> str:
-    """The text of the note that `name` means: its id, or words of it. Raises UsageError if memory
-    is off, or there is no such note.
+    """The text of the note with the id `name`, or with these words. Raises UsageError if memory is
+    off, or there is no such note.
     """
     if memory is None:
         raise UsageError("memory is off")

@@ -155,11 +155,16 @@ class PlanFolder:
         return os.path.realpath(self.folder) != expected
 
     def _paths(self) -> Sequence[Path]:
-        """The files of plans, newest first."""
+        """The files of plans, newest first. Links are left out; none if the folder itself is one."""
         if self._is_behind_link():
             return ()
         paths = [path for path in self.folder.glob("*.md") if not path.is_symlink()]
-        return sorted(paths, key=lambda path: (path.stem[:10], path.stat().st_mtime), reverse=True)
+
+        def day_and_time(path: Path) -> tuple[str, float]:
+            day_in_name = path.stem[:10]
+            return day_in_name, path.stat().st_mtime
+
+        return sorted(paths, key=day_and_time, reverse=True)
 
 
 def find_plan_text(answer: str) -> str:

@@ -139,8 +139,11 @@ class Resumed(msgspec.Struct, eq=False):
         spec = self.models.main.spec
         cache = _cache_state(spec.name, info)
         size, tokens = estimate_messages(messages), memory.tokens
-        min_size = SMALL if "warm" in cache else TINY  # of sessions about which the user is asked
+        # From this size on the user is asked how much of the session is sent. It is smaller if the
+        # provider's cache is cold: then all messages are paid in full.
+        min_size = SMALL if "warm" in cache else TINY
         return ResumeCard(
+            # The permission mode that is in force now, not the one that was saved.
             info=replace(info, mode=self.permissions.mode if info.mode else ""),
             tokens=tokens,
             cache=cache,
@@ -163,7 +166,9 @@ class Resumed(msgspec.Struct, eq=False):
             return self.window.compact("")
 
         async def continue_with_part(emit: Emit) -> None:
-            """Leave out what is before the last turns, or hold memory. `full` needs nothing."""
+            """Send only the last turns (`tail`), or memory as it was then (`then`). For `full`
+            nothing is left out.
+            """
             last_used = self.info.updated_at
             if part == "tail":
                 await self._send_only_tail(emit)

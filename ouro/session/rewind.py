@@ -182,8 +182,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def lacks_branches(self) -> bool:
-        """Whether there may be more branches, which begin at messages that were not loaded at
-        first.
+        """Whether `branches` may be incomplete: those that begin at messages which are not loaded
+        are missing.
         """
         return self.memory.transcript.lacks_branches
 
@@ -205,7 +205,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """What can be redone: a few words for each scope that has something.
 
         Args:
-            end: the last message of the branch to visit; None to undo the last rewind.
+            end: the last message of the branch to visit; None for the branch that the last rewind
+                has left.
         """
         if end is None:
             end = self._redo_end()
@@ -437,9 +438,11 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         return self.memory.transcript.number_before(entry.number)
 
     async def _continue_at(self, number: int, undoable: Mapping[RewindScope, Undoable]) -> None:
-        """Continue the session after message `number`. What is undone or redone with it is prepared
-        first, so that after a kill the next start can finish it; if the record cannot be written,
-        it is cancelled.
+        """Continue the session after message `number`: write the record of the rewind.
+
+        The changes in `undoable`, which the caller carries out afterwards, are prepared first. So
+        the next start can finish them if ouro is killed. If the record cannot be written, the
+        preparation is cancelled.
         """
         scopes: tuple[RewindScope, ...] = ("conversation", *undoable)
         for scope_undo in undoable.values():

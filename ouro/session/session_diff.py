@@ -122,14 +122,15 @@ class SessionDiff:
         Raises UsageError if it is outside of the folder.
         """
 
-        def rename(name: str) -> str:
-            inside = os.path.relpath(shown.root / name, self._cwd)
-            if not is_inside(inside):
+        def name_in_folder(name: str) -> str:
+            """A name relative to the root of the diff, as a name relative to the folder."""
+            relative_name = os.path.relpath(shown.root / name, self._cwd)
+            if not is_inside(relative_name):
                 raise UsageError(f"{name} is outside of this session's folder.")
-            return inside
+            return relative_name
 
-        old = rename(file.old_path) if file.old_path else ""
-        return replace(file, path=rename(file.path), old_path=old)
+        old_path = name_in_folder(file.old_path) if file.old_path else ""
+        return replace(file, path=name_in_folder(file.path), old_path=old_path)
 
     async def _diff_of_session(self) -> str:
         """What changed since before the first turn that changed files, as git writes a diff; empty
@@ -229,8 +230,9 @@ def read_changes(git: Git, name: str = "") -> tuple[str, str]:
 
 
 def _find_base(git: Git, name: str) -> str:
-    """The commit to compare with: HEAD, or where the current branch left `name`. Raises UsageError
-    if there is no such commit, or no repository.
+    """The commit to compare with. If `name` is empty, HEAD, or EMPTY_TREE before the first commit;
+    otherwise the newest common ancestor of `name` and HEAD, or `name` itself without one. Raises
+    UsageError if there is no such commit, or no repository.
     """
     if not name:
         if git.ask("rev-parse", "--verify", "--quiet", "HEAD"):

@@ -32,8 +32,8 @@ class SessionLabels:
         if labels is None and info is not None:
             labels = LabelRecord(info.tags, "", info.pinned, info.branch, info.files)
         self._labels = labels or LabelRecord((), "")
-        self._read_messages = len(transcript.messages())
-        """How many of the messages `_changed` was made from."""
+        self._count_read = len(transcript.messages())
+        """The number of messages whose calls are in `_changed`: the first ones."""
         self._changed = self._changed_files_since(0)
         self._changed_before = max(0, self._labels.files - len(self._changed))
         """Files that were changed in messages which are not loaded."""
@@ -51,10 +51,10 @@ class SessionLabels:
         was recorded last.
         """
         messages = self._transcript.messages()
-        if len(messages) < self._read_messages:  # after a rewind or a compaction: read all of them
-            self._read_messages = 0
-        self._changed |= self._changed_files_since(self._read_messages)
-        self._read_messages = len(messages)
+        if len(messages) < self._count_read:  # after a rewind or a compaction: read all of them
+            self._count_read = 0
+        self._changed |= self._changed_files_since(self._count_read)
+        self._count_read = len(messages)
         files = self._changed_before + len(self._changed)
         self._record_labels(replace(self._labels, branch=git_branch(self._cwd), files=files))
 

@@ -169,8 +169,8 @@ class TurnQueue:
             self._start_worker(turn, message)
 
     def say(self, draft: Draft) -> None:
-        """Send a message: it begins a turn if none runs, and steers the turn that runs. During a
-        turn a command runs at once, and a shell line waits for its end.
+        """Send a message. If nothing runs, it begins a turn; otherwise it steers the running turn.
+        During a turn a command runs at once, and a shell line waits for the end of the turn.
         """
         session = self.session
         if session is None or not self.running:
@@ -181,7 +181,7 @@ class TurnQueue:
             self._commands.add(task)
             task.add_done_callback(self._commands.discard)
         elif self._unsteered or not session.running:
-            # Earlier messages still wait, or what runs is no turn of the agent.
+            # Messages stay in their order: an earlier one waits. Or a shell line runs, no turn.
             self._unsteered.append(draft)
             self.queue(draft)
         elif self._has_commands and draft.text.startswith("!"):
@@ -328,7 +328,9 @@ class TurnQueue:
         self.interrupt()
 
     async def finish_turn(self, timeout: float | None = None) -> None:
-        """Interrupt the turn and wait for its end; queued messages stay."""
+        """Interrupt the turn and wait for its end, at most `timeout` seconds if it is not None.
+        Queued messages stay.
+        """
         turn = self._turn
         if turn is not None and self.interrupt():
             await asyncio.wait([turn], timeout=timeout)
@@ -431,8 +433,9 @@ class TurnQueue:
     def _start_worker(
         self, events: AsyncGenerator[Event, None] | None = None, message: Draft | None = None
     ) -> None:
-        """Start to run `events`, and then to deliver what waits; unless something runs already,
-        which delivers it, too. Ends the hold after an interrupt.
+        """Start a task that shows `events`, and then delivers the messages that wait. If something
+        runs already, no task is started: what runs delivers the messages at its end. Ends the hold
+        after an interrupt.
         """
         self._is_held = False
         if self.session is not None and not self._is_stopped and not self.busy:
@@ -539,7 +542,7 @@ class TurnQueue:
         """
         try:
             return await self._observer.run_command(draft.text)
-        except Exception as error:  # noqa: BLE001 (as above)
+        except Exception as error:  # noqa: BLE001 (the front end outlives any defect of a command)
             self._show_error(error, "a command failed")
         return True
 

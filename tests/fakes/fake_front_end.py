@@ -44,8 +44,8 @@ class FakeFrontEnd:
         self.asked.append((title, tuple(choices), current))
         return self.picks.pop(0) if self.picks else None
 
-    async def choose_rewind(self, *, undo=False, redo=None):
-        if undo and not self.picks:
+    async def choose_rewind(self, *, suggest_undo=False, redo=None):
+        if suggest_undo and not self.picks:
             return undo_of_last_turn(self)
         if redo and not self.picks:
             return RewindChoice("redo", 0, tuple(redo))

@@ -81,7 +81,9 @@ class _ClaudeEntries:
         self._parent: str | None = None
 
     def make(self, kind: str, number: int, at: str, **fields: Any) -> Mapping[str, Any]:
-        """An entry for the message of this number, or of _NO_MESSAGE."""
+        """An entry for the message of this number; _NO_MESSAGE if it is for no message. The next
+        entry will refer to it as its parent.
+        """
         parent = self._parent
         entry_id = str(uuid.uuid5(uuid.UUID(self._session_id), f"{number}:{kind}:{parent}"))
         self._parent = entry_id

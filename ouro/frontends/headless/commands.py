@@ -85,11 +85,11 @@ class HeadlessFrontEnd(FrontEnd):
         )
 
     async def choose_rewind(
-        self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
+        self, *, suggest_undo: bool = False, redo: Mapping[RewindScope, str] | None = None
     ) -> RewindChoice | None:
         """The choice to undo or redo the last turn. Raises UsageError for a choice from a list."""
-        if undo or redo is not None:
-            return await super().choose_rewind(undo=undo, redo=redo)
+        if suggest_undo or redo is not None:
+            return await super().choose_rewind(suggest_undo=suggest_undo, redo=redo)
         raise UsageError(
             "The list of messages needs a screen.", "Name how many messages back: `/rewind 2`."
         )

@@ -220,10 +220,10 @@ class ScreenFrontEnd:
         return await show_sheet(self._app, LineSheet(title, secret, draft)) or ""
 
     async def choose_rewind(
-        self, *, undo: bool = False, redo: Mapping[RewindScope, str] | None = None
+        self, *, suggest_undo: bool = False, redo: Mapping[RewindScope, str] | None = None
     ) -> RewindChoice | None:
         """Let the user choose a message to rewind to, or a branch to return to; None if the user
-        cancels. With `undo`, the last turn is marked and its files are ticked at first. With `redo`,
+        cancels. With `suggest_undo`, the last turn is marked and its files are ticked at first. With `redo`,
         the user chooses instead which of these scopes to redo.
         """
         # Too heavy before the first frame.
@@ -231,7 +231,7 @@ class ScreenFrontEnd:
 
         if redo is not None:
             return await show_sheet(self._app, RedoSheet(redo))
-        sheet = RewindSheet(self.session.rewind, self.keymap, with_files=undo)
+        sheet = RewindSheet(self.session.rewind, self.keymap, with_files=suggest_undo)
         return await show_sheet(self._app, sheet)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
