@@ -593,7 +593,7 @@ async def _warm(basis: SessionBasis, session: Session) -> None:
     """Prepare the first turn, and clean up after a killed ouro. Runs in the background."""
     if isinstance(model := session.model_source.main, Warmable):
         await model.warm()
-    # It reads every process: not while the request is made.
+    # After `warm`: this reads every process of the machine, which would delay the first request.
     await clean_up_orphans(basis.tasks.warn, basis.root)
     if session.turn.files is not None:
         await session.turn.files.recover()

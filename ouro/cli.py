@@ -216,6 +216,7 @@ def _wrap_text(text: str) -> str:
     rows: list[str] = []
     for line in text.split("\n"):
         rows += textwrap.wrap(line, width, break_long_words=False) or [""]
+    # A question ends with a space, which `textwrap` removes: the answer is typed after it.
     return "\n".join(rows) + (" " if text.endswith(" ") else "")
 
 

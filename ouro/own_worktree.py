@@ -165,7 +165,8 @@ def _is_same(path: Path, other: Path | None) -> bool:
 def leave_worktree(own: OwnWorktree, ask: Ask | None) -> str:
     """Ask what becomes of the worktree, and do it; returns what was done, for the terminal.
 
-    Without changes it is removed. Without `ask` it stays.
+    A worktree without changed files is removed without a question; if it has commits, its branch
+    stays. A worktree with changes stays if `ask` is None, or if git fails.
     """
     try:
         changes = own.tree.changes()

@@ -503,6 +503,7 @@ def _node(text: str, to: Any, variable: str) -> Node:
     read as YAML; another list is split at the commas outside of parentheses; any other text is one
     value.
     """
+    # The types of settings are few: `tuple[…]` and `Mapping[…]` are told from the others by name.
     is_list = str(to).startswith("tuple")
     has_keys = str(to).startswith("collections.abc.Mapping")
     if has_keys or (is_list and text.startswith(("[", "{"))):

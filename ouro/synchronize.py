@@ -249,8 +249,9 @@ async def _projects(cwd: Path, store: MemoryStore) -> list[Path]:
 
 
 def _remotes() -> dict[str, str]:
-    """The remote of each part; empty if none is known. The remote of the last `ouro sync` is for all
-    parts; without one, a part has its own, or else that of another part.
+    """The remote of each part; empty if none is known. After an `ouro sync` its remote is that of all
+    parts. Before the first one, memory and sessions have their own remotes; a part without one has
+    that of another part.
     """
     from ouro.memory.session_remote import last_remote
     from ouro.memory.settings_remote import last_settings_remote

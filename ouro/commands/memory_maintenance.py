@@ -268,6 +268,7 @@ def _recall_in(search: Search, project: str) -> long_term.Recall:
     settings = MemorySettings(
         retrieval_top_k=memory_index.MAX_HITS, injection_token_budget=sys.maxsize
     )
+    # `str` stands for the search for secrets: nothing is written.
     stores = long_term.memory_stores(settings, Path(project) if project else None, str)
     notebook = long_term.Notebook({store.scope: store for store in stores})
     return long_term.Recall(search, notebook, "memory", settings)

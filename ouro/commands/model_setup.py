@@ -81,7 +81,7 @@ async def set_up_and_test(asker: Asker) -> str:
     if await asker.choose(f"Test {title}", _TEST_CHOICES) == "test":
         asker.say("Testing …")
         test_answer = await run_check(catalog, name, "medium", asker.say)
-        # Shown as the title of a question. On a screen, a text would disappear when the set-up ends.
+        # Shown as the title of a question: on a screen a text would disappear with the set-up.
         await asker.choose(as_text(test_answer.view), _AFTER_TEST_CHOICES)
     return name
 

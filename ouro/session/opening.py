@@ -208,9 +208,10 @@ class _OpenQuestions:
         self.dialog = dialog
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str:
-        """The value of the choice; empty if the user declines. If ouro then leaves, a list that was
-        closed by Esc is followed by the question whether to leave: it may have been an Esc too
-        many.
+        """The value of the choice; empty if the user declines.
+
+        If no session stays open, declining means to leave ouro. Then Esc is not enough, because it
+        may have been pressed once too often: it leads to the question whether to leave.
         """
         choose = self.dialog.choose_open
         if self._keeps:

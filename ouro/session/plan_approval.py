@@ -78,8 +78,8 @@ class PlanApproval:
 
     @property
     def text(self) -> str:
-        """The plan that is asked about: from its file, which the user may have edited; if it is not
-        saved, as it was asked. Blocks.
+        """The plan that is asked about. It is read from its file, which the user may have edited; a
+        plan without a file is as the question shows it. Blocks.
         """
         plan_file = self.folder.read(self.file.path) if self.folder and self.file else None
         return plan_file.body if plan_file else self._body
