@@ -397,7 +397,7 @@ class AsyncAgent:
         """Let the idle agent continue when something has happened in the background."""
         while True:
             await session.wake.due()
-            while session.running:  # noqa: ASYNC110 (as above)
+            while session.running:  # noqa: ASYNC110 (asyncio gives no notice of the end)
                 await asyncio.sleep(_POLL_SECONDS)
             if self._was_interrupted or not await session.wake.ask_to_continue():
                 continue
@@ -584,7 +584,7 @@ async def _turns(
     """The events of a turn; for `/goal CONDITION` also of the further turns until it is reached, or
     paused at a cap.
     """
-    is_goal = prompt.lstrip().startswith(("/goal", "/loop"))
+    is_goal = prompt.lstrip().startswith(("/goal", "/loop"))  # for `/loop` an error is raised
     text = await begin_goal_of_prompt(session, prompt.strip()) if is_goal else prompt
     if text or pictures:
         async with aclosing(session.send(text, pictures)) as events:

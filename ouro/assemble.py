@@ -223,8 +223,8 @@ async def _open_basis(
 
 
 def _find_start_mode(basis: SessionBasis) -> StartMode:
-    """The permission mode of the command line, else that of the resumed session (at most that
-    of the project's settings), else that of the settings.
+    """The permission mode of the command line, else that of the resumed session, else that of the
+    settings. The mode of a resumed session is never wider than that of the project's settings.
     """
     mode_of_command_line = basis.options.settings.get("permissions.mode")
     saved = "" if mode_of_command_line else basis.transcript.mode

@@ -119,7 +119,7 @@ def turn_watcher(
     from ouro.session.telemetry import Telemetry, TelemetryExport  # off in most sessions
 
     environment = child_environment(os.environ, secrets=inputs.catalog.key_values())
-    # Headers for a collector hold its key.
+    # `child_environment` removes keys, but the collector needs its own, in OTEL_… variables.
     environment |= {name: os.environ[name] for name in os.environ if name.startswith("OTEL_")}
     if settings.endpoint:
         environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = settings.endpoint
@@ -544,10 +544,9 @@ async def _sample(
     if await _ask_about_server(basis, question) != ("yes",):
         return {"refused": "The user refused."}
     messages = [system(request["system"])] if request["system"] else []
-    messages += [
-        (user if item["role"] == "user" else assistant)(item["text"])
-        for item in request["messages"]
-    ]
+    for item in request["messages"]:
+        make_message = user if item["role"] == "user" else assistant
+        messages.append(make_message(item["text"]))
     text = await ask_in_background(models, basis.transcript, "compact", "mcp")(messages)
     return {"text": text, "model": models.main.spec.name}
 

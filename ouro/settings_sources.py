@@ -233,7 +233,7 @@ def write_setting(path: str, text: str, project: Path | None = None) -> tuple[An
     project; empty removes it. Comments and everything else stay.
 
     Returns:
-        The value, and the name of the file. What the file says is not changed by a variable that wins.
+        The value, and the name of the file. The value may not be in effect: a variable wins over it.
 
     Raises:
         ConfigError: there is no such setting, the value is not valid, a project may not set it, or the file must be
@@ -282,7 +282,9 @@ def check_setting(path: str, text: str) -> None:
 
 
 def _as_yaml(node: Node, text: str) -> str:
-    """A value as it is written into the settings file."""
+    """A value as it is written into the settings file: a list in brackets, unless `text`, which the
+    user has typed for it, is YAML already.
+    """
     from ouro.utils.yaml_edit import as_scalar  # a start changes no settings
 
     if isinstance(node, Scalar):
@@ -503,7 +505,7 @@ def _node(text: str, to: Any, variable: str) -> Node:
     read as YAML; another list is split at the commas outside of parentheses; any other text is one
     value.
     """
-    # The types of settings are few: `tuple[…]` and `Mapping[…]` are told from the others by name.
+    # Settings have few types: the name is enough to recognize `tuple[…]` and `Mapping[…]`.
     is_list = str(to).startswith("tuple")
     has_keys = str(to).startswith("collections.abc.Mapping")
     if has_keys or (is_list and text.startswith(("[", "{"))):

@@ -280,8 +280,8 @@ async def show_at(context: ActionContext, when: Sequence[str]) -> Answer:
     """Show memory as it was on a date. The exit code is 1 if nothing was there.
 
     Args:
-        when: the date; after it nothing for all of memory, `show` and a file or note (the word
-            `show` may be left out), or `search` and words.
+        when: the date, then what to show: nothing for all of memory; a file or note, with or
+            without the word `show` before it; or `search` and words.
     """
     date, other_words = _split_date(" ".join(when).split())
     match other_words:

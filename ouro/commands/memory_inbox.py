@@ -141,6 +141,7 @@ async def _accept(context: ActionContext, item: InboxItem) -> View:
     if item.kind == "check":  # a model drafts it, and the user reviews the draft
         return [line("To have it enforced: ", CommandText(f"check {one_line(item.text, 200)}"))]
     root = find_root(context.cwd)
+    # The id of a skill is the path of its file; its text has a command on each line.
     text = _SKILL_HEAD + "".join(f"- `{name}`\n" for name in item.text.splitlines())
     await asyncio.to_thread(long_term.write_for_agents, {root / item.id: text}, root)
     return [line(f"Wrote {item.id}: read it before you commit it.")]

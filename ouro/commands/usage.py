@@ -207,7 +207,8 @@ def _cut_name(name: str, width: int) -> str:
     if len(name) <= width:
         return name
     mark = "  …"
-    return mark + name[len(mark) - width :]
+    kept_length = width - len(mark)
+    return mark + name[-kept_length:]
 
 
 def _period_data(period: UsagePeriod) -> dict[str, Any]:

@@ -281,7 +281,7 @@ class Attachments:
             if self._path(mention).is_dir():
                 return self._list_folder(mention)
             count = mention.last - mention.first + 1 if mention.first else None
-            from ouro.tools.read import Read, ReadArgs  # imported late, as below
+            from ouro.tools.read import Read, ReadArgs  # late: few messages name a file
 
             result = Read(self._seen).read_now(ReadArgs(mention.name, mention.first or 1, count))
         except (OSError, OuroError) as error:

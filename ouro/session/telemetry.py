@@ -181,7 +181,9 @@ class Telemetry:
         self._since = now
 
     def _message_attributes(self, name: str, role: str, text: str) -> Attributes:
-        """The attribute with a message, in the form of the conventions; empty if no texts are sent."""
+        """The attribute with a message, as OpenTelemetry's conventions for models write it; empty
+        if no texts are sent.
+        """
         if self._mask is None:
             return {}
         parts = [{"type": "text", "content": self._mask_text(text)}]

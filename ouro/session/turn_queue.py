@@ -389,7 +389,9 @@ class TurnQueue:
             await self._end_background(1.0 if timeout is None else 0.0)
 
     async def _end_background(self, timeout: float) -> None:
-        """Wait for the last background events, which a closed session ends."""
+        """Wait at most `timeout` seconds for the last background events, which a closed session
+        ends; then stop to show them.
+        """
         if self._background is not None:
             await asyncio.wait([self._background], timeout=timeout)
             self._background.cancel()
@@ -564,5 +566,5 @@ class TurnQueue:
                     if self._live is not None:
                         self._live.add(event)
                     self._observer.show_background(event)
-        except Exception:  # noqa: BLE001 (as above)
+        except Exception:  # noqa: BLE001 (the front end outlives any defect of a background event)
             log.exception("background events")

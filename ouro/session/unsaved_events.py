@@ -29,8 +29,9 @@ class UnsavedEvents:
         self._calls: dict[str, list[Event]] = {}
         """The events of each call since the last answer."""
         self._output: dict[str, str] = {}
+        """The end of what each running call has printed, by its id."""
         self._finished: events.TurnFinished | None = None
-        """The end of the last turn, if it was not an answer."""
+        """The last event of the last turn, if the turn did not end with an answer."""
 
     @property
     def last_line(self) -> str:
@@ -41,8 +42,9 @@ class UnsavedEvents:
         return one_line(lines[-1], MAX_LINE) if lines else ""
 
     def add(self, event: Event) -> None:
-        """Keep what a front end that joins later needs of an event, and drop what the session file
-        has by now.
+        """Keep the event if a front end that joins later needs it, and drop the events that the
+        session file has now: an answer is written when it is complete, then the results of its
+        calls.
         """
         self._update_tail(event)
         self._note_question(event)
@@ -123,7 +125,9 @@ class UnsavedEvents:
 
 
 def _merge_deltas(deltas: list[Event]) -> Iterator[Event]:
-    """Yields the same events, but deltas of one kind that follow each other are joined to one."""
+    """Yields the same events, but deltas of one kind that follow each other are joined to one. Any
+    other event is before the first delta: a retry empties the list and is then its only event.
+    """
     kind: type[_Delta] | None = None
     texts: list[str] = []
     for event in deltas:
