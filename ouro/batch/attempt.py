@@ -503,7 +503,9 @@ def _has_answered(answer: Mapping[str, Any]) -> bool:
 
 
 def _outcome(task: Task, answer: Mapping[str, Any], checks: Sequence[CheckResult]) -> str:
-    """The outcome of a task, from the answer of its session and the results of its checks."""
+    """The outcome of a task, from the answer of its session and the results of its checks. FAULT if
+    the answer is empty: the session ended without one.
+    """
     if not answer:
         return FAULT
     if not _has_answered(answer):

@@ -22,14 +22,16 @@ class BranchError(OuroError):
 
 
 def accept(state: BatchState, result: TaskResult) -> TaskResult:
-    """Merge the branch of a result into what is checked out in its repository.
+    """Merge the branch of a result into what is checked out in its repository; returns the result,
+    marked as accepted. The mark is saved.
 
     Raises:
         BranchError: the branch is in a clone, the repository has uncommitted changes, or the merge
             conflicts. Nothing is changed then.
     """
     repository = _repository(state, result)
-    if repository != Path(result.repo):
+    is_clone = repository != Path(result.repo)
+    if is_clone:
         raise BranchError(
             f"{result.id} is of {result.repo}: its branch is in {repository}.",
             "Open a pull request, or push it yourself.",

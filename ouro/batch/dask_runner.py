@@ -132,7 +132,7 @@ class DaskRunner:
     def _workers(self) -> Collection[str]:
         """The addresses of the connected workers. Raises SchedulerLost."""
         try:
-            addresses: Collection[str] = self._client.nthreads()
+            addresses: Collection[str] = self._client.nthreads()  # address -> number of threads
         except Exception as error:  # any of tornado, dask and the system
             raise _scheduler_lost(error) from error
         return addresses
@@ -141,8 +141,9 @@ class DaskRunner:
         """A future of the task on one of these workers, or on any.
 
         Args:
-            number: counts the tries. Each has a key of its own, because the scheduler may still have
-                the one before.
+            number: the number of this try, from 0. Each try has a key of its own, because the
+            scheduler
+                may still know the key of the previous one.
         """
         key = f"{self._key(task)}-{number}" if number else self._key(task)
         try:

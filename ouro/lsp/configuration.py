@@ -108,7 +108,8 @@ used.
 def find_language_servers(
     settings: Mapping[str, LanguageServerSettings], root: Path, search_path: str
 ) -> list[LanguageServerSpec]:
-    """The installed servers; those of the settings come before the known ones. Blocks.
+    """The installed servers that are used: of several with the same job only the first one. The
+    servers of the settings come before those that ouro knows. Blocks.
 
     Args:
         search_path: where programs are looked for, as PATH. Relative folders in it are not used: they would be

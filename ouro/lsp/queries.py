@@ -105,8 +105,8 @@ def file_edits(answer: Any) -> JsonObject:
 
 
 def _changes(answer: JsonObject) -> Iterator[tuple[Any, Any]]:
-    """Yield the address of a file and its edits for each change of a rename. Raises ValueError if
-    the rename also creates or deletes files.
+    """Yields the URI of a file and its edits, for each change of a rename. They are not checked
+    yet. Raises ValueError if the rename also creates, renames or deletes files.
     """
     documents = answer.get("documentChanges")
     if not isinstance(documents, list):

@@ -121,9 +121,9 @@ class LanguageServer:
         await self._has_started.wait()
 
     async def stop(self) -> None:
-        """End the server."""
+        """End the server, if it runs."""
         if self._watch_task is not None:
-            self._watch_task.cancel()
+            self._watch_task.cancel()  # the worker ends the server when its request is cancelled
             await asyncio.gather(self._watch_task, return_exceptions=True)
             self._watch_task = None
 

@@ -257,15 +257,15 @@ def apply_text_edits(text: str, edits: Sequence[TextEdit]) -> str:
         starts.append(starts[-1] + len(line) + 1)
 
     def offset(place: tuple[int, int]) -> int:
-        """The index in the text of a line and a column. The first column after the last line is the
-        end of the text.
+        """The index in `text` of a line and a column, which counts UTF-16 units. The first column
+        of the line after the last one is the end of the text.
         """
         line, column = place
         if line >= len(lines):
             if line == len(lines) and column == 0:
                 return len(text)
             raise ValueError(f"it has no line {line + 1}")
-        return starts[line] + _characters(lines[line], column)
+        return starts[line] + _character_index(lines[line], column)
 
     replacements = [(offset(edit.start), offset(edit.end), edit.text) for edit in edits]
     pieces, end_of_last = [], 0
@@ -278,9 +278,9 @@ def apply_text_edits(text: str, edits: Sequence[TextEdit]) -> str:
     return "".join([*pieces, text[end_of_last:]])
 
 
-def _characters(line: str, units: int) -> int:
-    """The number of characters in this number of UTF-16 units of a line. Raises ValueError if the
-    line is shorter.
+def _character_index(line: str, units: int) -> int:
+    """The index of the character before which a line has this number of UTF-16 units. Raises
+    ValueError if the line is shorter.
     """
     if line.isascii():
         if units > len(line):

@@ -30,7 +30,9 @@ def _load() -> Handler:
     connections: dict[str, LspConnection] = {}
 
     async def answer(name: str, request: JsonObject, emit: Callable[[JsonObject], None]) -> None:
-        """Open a server and emit its events, or pass a request on to an open one."""
+        """Open a server and emit its events until it ends, or pass a request on to an open server
+        and emit its result. Raises LookupError if that server is not open.
+        """
         if name == "open":
             connection = connections[request["name"]] = LspConnection(request, emit)
             try:

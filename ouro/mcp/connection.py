@@ -329,8 +329,9 @@ class Connection:
         return True
 
     async def _listen(self, client: Client) -> None:
-        """Subscribe to changed lists, for a server of the 2026 protocol. Older servers send
-        notifications without it.
+        """Subscribe to changed lists, and set `_changed` for each. A subscription that ends is
+        renewed, at most twice. Only a server of the 2026 protocol needs one: older servers send
+        notifications without it, and this returns.
         """
         for _ in range(3):
             try:

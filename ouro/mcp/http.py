@@ -58,6 +58,7 @@ def http_client(
         """
         if response.status_code == httpx2.codes.UNAUTHORIZED and auth is None:
             on_refused()
+        # A stream of events has no end: its body is not limited.
         if "text/event-stream" not in response.headers.get("content-type", ""):
             if response.headers.get("content-encoding", "identity") != "identity":
                 raise httpx2.DecodingError("the answer is compressed, which was not asked for")
@@ -170,8 +171,8 @@ class _LoginRedirect:
         self.uri = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
 
     async def show(self, url: str) -> None:
-        """Emit the address `url` of the login page for the user. The rights that were missing in an
-        earlier call are added to those that it asks for.
+        """Emit the address of the login page, for the user. It is `url`, and asks also for the
+        rights in `self._scope`, which an earlier call lacked.
         """
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
@@ -215,7 +216,9 @@ class _LoginRedirect:
             writer.close()
 
     def _finish(self, query: Mapping[str, str]) -> None:
-        """End the login with the code in a query, or without one with its error, as LoginNeeded."""
+        """End the login: with the code in a query, or with LoginNeeded if the query has an error
+        instead of a code.
+        """
         if "code" in query:
             result = AuthorizationCodeResult(
                 code=query["code"], state=query.get("state"), iss=query.get("iss")

@@ -23,9 +23,9 @@ AskUser = Callable[[Question], Awaitable[tuple[str, ...]]]
 
 
 async def answer_elicitation(server: str, about: JsonObject, ask: AskUser) -> JsonObject:
-    """Ask the user what a server wants to know: to open a URL, to agree to something, or to fill in
-    a form, field by field. Returns the result for the protocol. It is `decline` if the user does
-    not agree, or leaves out a required field.
+    """Ask the user for a server: to open a URL, to agree to something, or to fill in a form, field
+    by field. Returns the result for the protocol. It is `decline` if the user does not agree, or
+    leaves out a required field; an optional field that is left out is not in the result.
 
     Args:
         about: the parameters of the question.

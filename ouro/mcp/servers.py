@@ -280,7 +280,7 @@ class McpServer:
     async def stop(self) -> None:
         """Disconnect, and end a server that ouro has started."""
         if self._watch_task is not None:
-            self._watch_task.cancel()
+            self._watch_task.cancel()  # the worker ends the server when its request is cancelled
             await asyncio.gather(self._watch_task, return_exceptions=True)
             self._watch_task = None
 
@@ -355,7 +355,8 @@ class McpServer:
         from ouro.mcp.configuration import expand_variables, server_environment
 
         host = self._host
-        # What child processes do not get looks secret.
+        # A server of the project does not get the variables that look secret. The environment of
+        # child processes (`host.environment`) is without them.
         withheld = os.environ.keys() - host.environment.keys() if self._is_project else ()
         settings = expand_variables(self.settings, os.environ, host.secrets, withheld)
         command: Sequence[str] = [settings.command, *settings.args] if settings.command else []
@@ -434,7 +435,7 @@ class McpServer:
                 clock.reschedule(asyncio.get_running_loop().time() + self.settings.timeout_seconds)
         request = {"server": self.name, "number": event["number"], "value": value}
         async with aclosing(self._worker.events("answer", request)) as events:
-            async for _event in events:
+            async for _event in events:  # sends the request; no event comes back
                 pass
 
     def _on_failure(self, error: OuroError) -> None:

@@ -52,6 +52,7 @@ def _load() -> Handler:
             try:
                 await connection.run()
             finally:
+                # The server may have been opened again meanwhile.
                 if connections.get(request["name"]) is connection:
                     del connections[request["name"]]
         elif name != "ping":

@@ -64,8 +64,9 @@ def scripted_values(text: str, name: str) -> dict[str, Any]:
 
 
 def named_programs(root: Path, folder: Path, files: Iterable[Path]) -> list[Path]:
-    """Returns the files below `root` that hooks and servers run or get as an argument; of a folder
-    or a Python module the file that runs. At most `MAX_PROGRAMS`, each once. Blocks.
+    """Returns the files below `root` that hooks and servers run or get as an argument. If they run
+    a folder or a Python module, it is the file in it that runs. At most `MAX_PROGRAMS`, each once.
+    Blocks.
 
     Args:
         root: the resolved folder of the project.

@@ -373,8 +373,8 @@ class Permissions:
         return (self.workspace.root, *(self._parent._roots if self._parent else ()))
 
     def unreadable(self) -> re.Pattern[str] | None:
-        """Returns a regular expression for the paths that rules deny to read, as `readable_bytes`
-        writes them; None if there is no such rule.
+        """Returns a regular expression that matches the whole text of a path that rules deny to
+        read (the text of `path_text`). None if there is no such rule.
         """
         patterns = [path_regex(pattern, root) for pattern, root in self._denied_patterns()]
         return re.compile("|".join(patterns), re.IGNORECASE | re.DOTALL) if patterns else None

@@ -130,7 +130,8 @@ class Rule(msgspec.Struct, frozen=True):
         return bool(re.fullmatch(regex, text, re.DOTALL))
 
     def matches_path(self, path: Path, root: Path, *, widely: bool = False) -> bool:
-        """Whether the pattern covers a path, as `path_regex` says.
+        """Whether the pattern covers a path, as `path_regex` says. A rule without a pattern covers
+        all paths.
 
         Args:
             root: the folder that a relative pattern starts from.

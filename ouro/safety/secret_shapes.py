@@ -87,8 +87,8 @@ def may_match(text: str) -> bool:
 
 
 def without_own_marks(text: str) -> str:
-    """Returns `text` without the marks of recalled notes and commands. They look like tokens, so
-    that each message with a note would load the scanner (100 to 250 ms).
+    """Returns `text` without the marks that ouro puts on recalled notes and on commands. They look
+    like tokens: with them, each message with a note would load the scanner (100 to 250 ms).
     """
     may_have_marks = "mem" in text or "command:" in text
     return _OWN_MARKS.sub("", text) if may_have_marks else text

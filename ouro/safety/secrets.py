@@ -83,7 +83,7 @@ class SecretScanner:
         Waits for the scanner until the time `until` (of `time.monotonic`); returns nothing if it is
         not ready by then. Calls `on_wait` if the rules are not compiled after `_SILENT_WAIT`.
         """
-        self._wanted.set()
+        self._wanted.set()  # the thread that builds the scanner waits for this
         self._start()
         if self._building is not None:
             self._building.join(max(0.0, min(_SILENT_WAIT, until - time.monotonic())))

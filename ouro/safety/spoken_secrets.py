@@ -183,9 +183,11 @@ def _is_value(kind: str, value: str, rest: str, *, is_weak: bool) -> bool:
 
 
 def _is_number(kind: str, number: str, rest: str, is_quoted: bool) -> bool:
-    """Whether a number is the secret itself, and not its length (`the password is 12 characters`).
+    """Whether a number is the secret itself. It is not if it counts something, as in `the password
+    is 12 characters`, or if it is too short for a secret of this kind.
 
-    `rest` is the text after it; a number that is not the last word of its clause counts something.
+    A number in quotes counts nothing, and neither does one that ends its clause. `rest` is the text
+    after the number.
     """
     min_length = {"pin": _MIN_PIN, "password": _MIN_PIN}.get(kind, 8)
     counts_something = not is_quoted and not _CLAUSE_END.match(rest)

@@ -408,15 +408,17 @@ def _used_files(
 
 
 def _is_used(name: str, kind: ExtensionKind) -> bool:
-    """Whether a file or folder of this name may be part of an extension: it is not hidden, or the
-    kind is skills, and it is not of git, macOS or Python.
+    """Whether a file or folder of this name may be part of an extension. A hidden one only is part
+    of a skill, unless it comes from git, macOS or Python.
     """
-    return not name.startswith(".") or (kind == "skills" and name not in _IGNORED_IN_SKILLS)
+    if not name.startswith("."):
+        return True
+    return kind == "skills" and name not in _IGNORED_IN_SKILLS
 
 
 def _tracked_below(root: Path, folder: Path) -> list[Path]:
-    """Returns the files of instructions below `folder` that git tracks. Others are left out,
-    because they come with packages and tools. Empty if the project is not a repository, or git
+    """Returns the instruction files below `folder` that git tracks. Files that git does not track
+    come with packages and tools, and are left out. Empty if `root` is not a repository, or git
     fails.
     """
     if not os.path.lexists(root / ".git"):

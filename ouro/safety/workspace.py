@@ -100,8 +100,8 @@ class GuardedMemory(msgspec.Struct, frozen=True):
         return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
     def find_tampering(self) -> str:
-        """Returns why a git command in the folder might run programs that are not ouro's choice;
-        empty if it cannot.
+        """Returns why a git command in the folder might run programs that are not ouro's choice.
+        Empty if it cannot: then the git directory and its settings are those that ouro has made.
         """
         if self.state_dir is None:
             return "the host repository keeps this memory"

@@ -163,7 +163,9 @@ class FilesSeen:
         self._encodings[path] = encoding
 
     def decode(self, path: Path, data: bytes) -> TextFile:
-        """The text of a file. Raises NotTextError."""
+        """The content of a file as text: in the encoding that a call has named for it, or in the
+        one that is found out. Raises NotTextError.
+        """
         from ouro.utils.text_files import decode
 
         return decode(data, path, self._encodings.get(path, ""))

@@ -238,16 +238,18 @@ class CellNotebook:
         return "".join([self.text[: self.start], *pieces, after_last, "]", self.text[self.end :]])
 
     def _separators_of_cells(self) -> tuple[str, str, str]:
-        """The text before the first cell in the list of cells, between two cells, and after the
-        last one: as they are in the file, otherwise by its style.
+        """Three separators of the list of cells: the text before the first cell, between two cells,
+        and after the last one. They are taken from the file; where it has too few cells to show
+        one, they follow its indentation.
         """
         unit = self.style.unit
         before_first = "" if unit is None else f"\n{unit * 2}"
         after_last = "" if unit is None else f"\n{unit}"
         if self.cells:
             before_first = self.cells[0].before
-            inner = self.text[self.start : self.end - 1]
-            after_last = inner[len(inner.rstrip(" \t\r\n")) :]
+            inner = self.text[self.start : self.end - 1]  # without the closing bracket
+            end_of_cells = len(inner.rstrip(" \t\r\n"))
+            after_last = inner[end_of_cells:]
         between = f",{before_first}" if before_first else self.style.comma
         if len(self.cells) > 1:
             between = self.cells[1].before
@@ -271,11 +273,11 @@ class CellNotebook:
 
 
 def cells_as_text(rows: Sequence[tuple[int | None, str]]) -> str:
-    """Cells as text for a diff.
+    """Cells as text for a diff. A cell is named by its number before the change in the old and in
+    the new text, so that the cells after an inserted one do not differ.
 
     Args:
-        rows: the number of each cell before the change, which it keeps, so that only what has changed
-            differs (None: it is new); and its JSON.
+        rows: for each cell its number before the change, or None if it is new; and its JSON.
     """
     lines: list[str] = []
     for number, text in rows:
@@ -329,8 +331,8 @@ def _key_end(text: str, at: int) -> int:
 
 
 def _list_members(text: str, at: int) -> dict[str, Member]:
-    """The members of the JSON object that begins at the offset `at`, by their keys. The JSON must
-    be valid. Raises NotebookError if a key is there twice.
+    """Where the members of a JSON object are, by their keys. The object begins at the offset `at`
+    of `text`, which must be valid JSON. Raises NotebookError if a key is there twice.
     """
     members: dict[str, Member] = {}
     at = _skip_blanks(text, at + 1)
@@ -347,8 +349,8 @@ def _list_members(text: str, at: int) -> dict[str, Member]:
 
 
 def _list_elements(text: str, at: int) -> Iterator[tuple[str, int, int, Any]]:
-    """Yields the elements of the JSON list that begins at the offset `at`: the text between the
-    element before and this one, the offsets of its start and of its end, and its value.
+    """Yields the elements of the JSON list that begins at the offset `at` of `text`. Of each: the
+    text between the previous element and this one, its start and its end as offsets, and its value.
     """
     end_before, at = at + 1, _skip_blanks(text, at + 1)
     while text[at] != "]":
@@ -358,8 +360,8 @@ def _list_elements(text: str, at: int) -> Iterator[tuple[str, int, int, Any]]:
 
 
 def _after_comma(text: str, at: int) -> int:
-    """The offset of the next element (or member) after that which ends at `at`; without one, that
-    of the bracket at the end.
+    """The offset of the element (or member) after the one that ends at the offset `at`. If that is
+    the last one, the offset of the closing bracket.
     """
     at = _skip_blanks(text, at)
     return _skip_blanks(text, at + 1) if text[at] == "," else at

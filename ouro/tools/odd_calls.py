@@ -152,9 +152,10 @@ def _new_id(call_id: str, taken: set[str]) -> str:
 
 
 def _read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Iterator[ToolCall]:
-    """Yields the calls that one call means, at least one. Models join several calls: the names of
-    the tools one behind the other, and so their arguments, or one name with several arguments. If
-    not every part of it is a valid call, yields the call itself.
+    """Yields the calls that one call means, at least one.
+
+    Some models join several calls into one: several names with as many objects of arguments, or one
+    name with several objects. If one of the joined calls is not valid, yields the call itself.
     """
     names = _tools_in_name(call.name, tools)
     objects = [dict(call.arguments)] if not call.malformed else _values_in_text(call.malformed)
@@ -162,7 +163,7 @@ def _read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Iterator[ToolCal
         yield call
         return
     if len(names) == 1:
-        names *= len(objects)
+        names *= len(objects)  # the same tool is called with each object
     accepted = [
         _accepted_arguments(name, value, tools) for name, value in zip(names, objects, strict=False)
     ]
@@ -200,8 +201,9 @@ def _tools_in_name(name: str, tools: Mapping[str, AnyTool]) -> list[str]:
     any_name = "|".join(map(re.escape, sorted(tools, key=len, reverse=True)))
     if not re.fullmatch(f"(?:{any_name})+", name):
         return []
-    parts = re.findall(any_name, name)
-    return parts if "".join(parts) == name else []
+    # `findall` does not try a shorter name where the longest one leads to no end.
+    names = re.findall(any_name, name)
+    return names if "".join(names) == name else []
 
 
 def _find_tool(name: str, tools: Mapping[str, AnyTool]) -> str:

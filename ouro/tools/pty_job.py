@@ -40,7 +40,7 @@ class PtyJob(Job):
         """The lines that have left the screen since the last report (the last _MAX_ABOVE of them),
         the screen, and the state of the job.
         """
-        super().report()
+        super().report()  # notes that the output and the end are known; its text is not used
         screen = self.pty.screen
         new_count = screen.gone - self._reported_lines
         lines = screen.lines_since(self._reported_lines)[-_MAX_ABOVE:]

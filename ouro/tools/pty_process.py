@@ -71,6 +71,7 @@ class PtyProcess(ShellProcess):
         report: Callable[[bytes], None],
         inside: CommandInside | None = None,
     ) -> None:
+        # A descriptor of its own, because the reader of the output closes `master`.
         self._terminal: int | None = os.dup(master)
         self._undrawn = bytearray()
         self._timer: asyncio.TimerHandle | None = None

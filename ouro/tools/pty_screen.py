@@ -100,8 +100,8 @@ class PtyScreen:
         return "\n".join(clean(line).rstrip() for line in self._screen.display).rstrip("\n")
 
     def lines_since(self, gone: int) -> list[str]:
-        """The lines that have left the screen at the top since `self.gone` was the number `gone`,
-        oldest first. The oldest are missing if more than _MAX_LINES have left since.
+        """The lines that have left the screen at its top since `gone` lines had left it, oldest
+        first. If these are more than _MAX_LINES, the oldest are missing.
         """
         count = min(self.gone - gone, len(self.above))
         return [clean(line) for line in list(self.above)[len(self.above) - count :]]

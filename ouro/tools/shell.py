@@ -157,7 +157,7 @@ class Shell(Tool[ShellArgs]):
         """
         if ctx.limits != "off":
             if not self.confinement.known_tier:
-                # The first call tests which sandbox works here.
+                # The first call tests which sandbox works here, and stores it. It blocks.
                 await asyncio.to_thread(self.confinement.chosen)
             if warning := self.confinement.take_warning():
                 ctx.emit(Notice(warning, "warning"))
@@ -464,7 +464,7 @@ class Shell(Tool[ShellArgs]):
     @property
     def _outside_words(self) -> str:
         """Where a command runs that the user lets out of the sandbox, in words for the user. If
-        there is a container, it stays in it.
+        commands run in a container, such a command runs there too.
         """
         if self.confinement.in_container:
             return "in the container with the network of the machine"

@@ -81,8 +81,8 @@ class Job:
         return capture.since(max(0, capture.total - _TAIL_LENGTH)).rstrip("\n")
 
     def report(self) -> ToolResult:
-        """The result with the output since the last report, and the state of the job. If it has
-        ended, that is known from now on, and no news.
+        """The result with the output since the last report, and the state of the job. If the job
+        has ended, the model knows that from now on, and it is not in `news` any more.
         """
         new_output = self.process.capture.since(self._reported_bytes).rstrip("\n")
         self._reported_bytes = self.process.capture.total

@@ -50,18 +50,23 @@ def reindent_between(wanted: Sequence[str], file_lines: Sequence[str]) -> Reinde
 
 
 def _indent_for(indent: str, indents: dict[str, str], units: tuple[str, str]) -> str:
-    """The indentation in the file for the indentation `indent` of the model. One that `indents`
-    does not have is derived from the nearest one there, by the steps between them.
+    """The indentation in the file for the indentation `indent` of the model. If `indents` lacks it,
+    the nearest known indentation is taken, and the steps between the two are added or removed.
+    `indent` itself if neither of the two begins with the other.
 
     Args:
-        indents: indentations of the file, by those of the model.
-        units: one step of each, as `_indent_units` returns them.
+        indents: an indentation of the model -> the indentation of the same line in the file.
+        units: one step of the model and one of the file, as `_indent_units` returns them.
     """
-    if indent in indents or not indents:
-        return indents.get(indent, indent)
+    if indent in indents:
+        return indents[indent]
+    if not indents:
+        return indent
 
     def distance(known: str) -> tuple[int, bool]:
-        """First by columns; of two that are as near, the one that `indent` begins with."""
+        """The distance in columns. Of two that are as near, the one is first that `indent` begins
+        with.
+        """
         return abs(_width(known) - _width(indent)), not indent.startswith(known)
 
     nearest = min(indents, key=distance)
@@ -81,7 +86,7 @@ def _convert_indent(indent: str, units: tuple[str, str]) -> str:
     """
     of_model, of_file = units
     if of_model == of_file:
-        return indent
+        return indent  # both units are empty, too, if they are not known to differ
     steps, rest = divmod(_width(indent), _width(of_model))
     return of_file * steps + " " * rest
 
@@ -351,9 +356,9 @@ def _find_similar(lines: Lines, wanted: list[str], old: str, new: str) -> Match 
 def _score_places(
     have: Sequence[str], wanted: Sequence[str], min_score: float
 ) -> list[tuple[float, int]]:
-    """The places in `have` that are at least `min_score` percent similar to the lines `wanted`,
-    best first, at most 20: the similarity in percent, and the index of the first line. Indentation
-    and the number of spaces do not count.
+    """The places in `have` that are similar to the lines `wanted` by at least `min_score` percent.
+    At most 20, the most similar first; each is the similarity in percent and the index of its first
+    line. Indentation and the number of spaces do not count.
     """
     from rapidfuzz import fuzz, process
 
@@ -361,6 +366,7 @@ def _score_places(
     lines = _squeeze_spaces(have)
     size = len(wanted)
     starts: Sequence[int] = range(max(1, len(lines) - size + 1))
+    # The costs of a comparison grow with the square of the length.
     max_starts = max(1, _MAX_TO_COMPARE // len(wanted_text or " ") ** 2)
     if len(starts) > max_starts:
         starts = _best_starts(lines, wanted_text.split("\n"), starts, max_starts)

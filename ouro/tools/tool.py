@@ -188,8 +188,8 @@ def _schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
-    """A part of a schema with what its references refer to in their place, and without what a model
-    does not need: each request contains the schema.
+    """Returns a node of a schema with each reference replaced by its definition. What a model does
+    not need is left out, because each request contains the schema.
 
     Args:
         definitions: the schemas that references refer to, by name.

@@ -169,7 +169,7 @@ class OutputCapture:
 
     def _write_file(self, descriptor: int) -> None:
         """Write the queued pieces to the file, without secrets, until an empty piece comes. Runs in
-        the thread; it owns the descriptor.
+        a thread, and closes the descriptor. If the file cannot be written, the rest is dropped.
         """
         pending = b""
         with os.fdopen(descriptor, "wb", buffering=0) as file, contextlib.suppress(OSError):
@@ -222,8 +222,9 @@ def shorten(text: str, limit: int = MAX_SHOWN, note: str = "") -> str:
 
 
 def _join_ends(head: str, tail: str, limit: int, note: str) -> str:
-    """A third of `limit` characters from the beginning of `head`, the note, and two thirds from the
-    end of `tail`. Both are cut between lines if one ends nearby.
+    """The beginning of `head`, the note, and the end of `tail`. The beginning has up to a third of
+    `limit` characters, the end up to two thirds. Both are cut between two lines if a line ends
+    nearby.
     """
     head_limit = limit // 3
     if len(head) > head_limit:

@@ -99,7 +99,7 @@ def _ask_searxng(url: str, _key: str, query: str) -> SearchRequest:
 
 
 def _kagi_results(answer: JsonObject) -> Any:
-    """The results of Kagi, whose list also has related searches."""
+    """The results of Kagi. Its list also has related searches; the results are items with `t` 0."""
     data = answer.get("data")
     items = data if isinstance(data, list) else []
     return [item for item in items if isinstance(item, dict) and item.get("t") == 0]
@@ -218,8 +218,8 @@ class WebSearch(Tool[WebSearchArgs]):
         return read_results(self._backend, answer)
 
     def _hint_for_status(self, status: int) -> str:
-        """What the user can do about an answer with this status: about a refusal; or, if the status
-        is 200, about an answer that is not JSON. Empty if nothing.
+        """What the user can do about a failed search, for the error; empty if nothing is known. The
+        backend has answered with this status. If it is 200, the answer was not JSON.
         """
         if self._backend.name == "searxng":
             return "Its settings.yml must have `json` in search.formats."

@@ -165,7 +165,8 @@ class Repository:
 
         Args:
             data: what git reads from its standard input.
-            lock: whether git inherits the lock, and so holds it even if ouro is killed.
+            lock: whether git inherits the lock of this object, so that it is held until git ends,
+                even if ouro is killed.
             is_background: whether it runs at the lowest priority.
 
         Raises:
@@ -178,8 +179,8 @@ class Repository:
         )
 
     def _shared_objects(self) -> dict[str, str]:
-        """Returns the variable with which git also reads the objects of the user's repository;
-        empty if there is no such repository.
+        """Returns the environment variable by which git also reads the objects of the user's
+        repository. Empty if there is no such repository. The path is quoted as git demands.
         """
         _own, shared = git_dirs(self.top)
         if shared is None or not (shared / "objects").is_dir():
@@ -276,8 +277,8 @@ class Repository:
         temporary.replace(folder / name[2:])
 
     def absent_objects(self, names: Iterable[str], *, own_only: bool = False) -> set[str]:
-        """Returns the ids of those objects that are missing: in both repositories, or with
-        `own_only` in this one, whatever the user's repository has.
+        """Returns the ids of the named objects that are missing. An object is there if this or the
+        user's repository has it; with `own_only` only if this one has it.
         """
         wanted = "".join(f"{name}\n" for name in names).encode()
         if not wanted:

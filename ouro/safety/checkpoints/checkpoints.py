@@ -124,7 +124,10 @@ class Checkpoints:
 
     def _take_before(self, number: int) -> None:
         """Commit all files, and let the ref `before` of the turn name the commit. If nothing
-        changed since the last checkpoint, the ref names its commit.
+        changed since the last checkpoint, the ref names the commit of that one.
+
+        Notes in the commit name the large files that it leaves out, and the files of which it may
+        hold an earlier state (`late`).
         """
         journal = self._journals.get(number)
         self.index.changed_since = journal.record.began if journal else 0
@@ -506,9 +509,9 @@ class Checkpoints:
             return TreeChange(name, large.mode, old_blob, mode, hash_file(file))
 
     def _add_earlier_changes(self, record: TurnRecord, changes: ChangedFiles) -> None:
-        """Add the changes of the turn that were kept at an earlier end of it, because its subagents
-        may have changed files after that. Of a file that is in both, the first old state and the
-        last new state count.
+        """Add to `changes` what was recorded when the same turn ended before: a turn ends again if
+        its subagents changed files after its end. A file that is in both gets the old state of the
+        earlier record, and the new state of `changes`.
         """
         refs = {
             moment: self._turn_ref(record.number, moment, record.session)

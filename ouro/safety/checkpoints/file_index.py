@@ -40,7 +40,7 @@ class FilesNow(msgspec.Struct, frozen=True):
     left_out: frozenset[str]
     """Nested repositories, and files that are too large or cannot be read."""
     late: frozenset[str] = frozenset()
-    """Files that may have changed before they were looked at: the tree has an earlier content."""
+    """Files that a command may have changed already: the tree has an earlier content of them."""
 
 
 class CheckpointIndex:
@@ -60,8 +60,8 @@ class CheckpointIndex:
     def refresh(self) -> FilesNow:
         """Bring the index up to date, so that it has the files as they are now; returns them.
 
-        Files that a command may have changed in the meantime are late: the index keeps what it had
-        of them. A late file of which it had nothing is left out.
+        Files that a command may have changed already are late: of them the index keeps the content
+        that it had. A late file that was not in the index is left out.
         """
         if self._index_state() is None:
             copy_user_index(self._repository)
@@ -91,16 +91,17 @@ class CheckpointIndex:
         return letter == _CHANGED and os.path.realpath(parent) != parent
 
     def _list_differences(self) -> dict[str, str]:
-        """Returns the files that differ from the index, or are not in it, each with the letter that
-        git lists it with.
+        """Returns the files that differ from the index, or are not in it: the path -> the letter by
+        which `git ls-files -t` says how it differs.
         """
         words = ("ls-files", "-z", "-t", "-m", "-d", "-o", "--exclude-standard")
         items = os.fsdecode(self._repository.git_files(*words)).split("\0")
         return {item[2:]: item[0] for item in items if item and not _is_being_written(item)}
 
     def _find_late(self, names: Iterable[str]) -> set[str]:
-        """Returns those of the files that changed after a command began, and so perhaps before they
-        were read for the index. Empty if no command began (`changed_since` is 0).
+        """Returns the files that have changed since a command began: it may have changed them
+        already, so what they hold now is not their content from before. Empty if no command began
+        (`changed_since` is 0).
         """
         began = self.changed_since
         if not began:
@@ -108,8 +109,8 @@ class CheckpointIndex:
         return {name for name in names if changed_after(f"{self._root}/{name}", began - _CLOCK_LAG)}
 
     def last(self) -> FilesNow | None:
-        """Returns the files as the index has them, without an update; as the user's own index has
-        them if there is none yet. None if there is neither.
+        """Returns the files as the index has them, without an update. If there is no index yet, it
+        is made of the user's own index; None if that cannot be used either.
         """
         if self._index_state() is None and not copy_user_index(self._repository):
             return None
@@ -156,6 +157,7 @@ class CheckpointIndex:
         is_part_of_repository = inside != "."
         if is_part_of_repository:
             words.append(f"--prefix={inside}/")
+            # `write-tree` fails for a folder without files.
             if not self._repository.git_files("ls-files", "-z", "--cached", "--", "."):
                 return self._repository.git("mktree")
         return os.fsdecode(self._repository.git_files(*words, lock=True)).strip()

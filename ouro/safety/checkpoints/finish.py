@@ -25,10 +25,11 @@ main(*sys.argv[1:4])
 
 
 def finish_later(checkpoints: Checkpoints) -> None:
-    """Start a process that keeps what the turns of ended processes changed. Does not wait for it;
-    if it cannot be started, the next start of ouro keeps the changes.
+    """Start a process that records the changes of turns whose ouro process has ended (`main`). Does
+    not wait for it. If it cannot be started, the next start of ouro records them.
     """
     places = [str(checkpoints.root), str(checkpoints.folder.parent)]
+    # The last arguments become `sys.path` of the process.
     words = [*places, str(checkpoints.max_file_bytes), *filter(None, sys.path)]
     with suppress(OSError):
         subprocess.Popen(
@@ -59,7 +60,7 @@ def has_question(checkpoints: Checkpoints) -> bool:
 
 
 def main(root: str, base: str, max_file_bytes: str) -> None:
-    """Keep what the turns of ended processes changed. This is the program of the process that
+    """Record the changes of turns whose ouro process has ended. This runs in the process that
     `finish_later` starts.
     """
     os.nice(LOWEST_PRIORITY)

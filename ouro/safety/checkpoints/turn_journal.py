@@ -179,8 +179,8 @@ class CutTurn(msgspec.Struct):
 
 
 def changed_after(path: str, moment: int) -> bool:
-    """Whether a file was changed after a time in nanoseconds. Of a missing file its folder counts;
-    without that too it is False.
+    """Whether a file was changed after a time in nanoseconds. If the file is missing, the change of
+    its folder counts. False if both are missing.
     """
     for candidate in (path, os.path.dirname(path)):  # noqa: PTH120 (many files)
         try:
@@ -220,8 +220,8 @@ def cut_turns(folder: Path, session: str = "", held: Collection[int] = ()) -> It
 
 
 def open_turns(folder: Path, session: str) -> Iterator[int]:
-    """Yield the numbers of a session's turns that have a journal, so that their changes are not
-    kept yet. `folder` is that of the checkpoints of a workspace.
+    """Yields the numbers of the turns of a session that have a journal: their changes are not
+    recorded yet. `folder` is the folder with the checkpoints of a workspace.
     """
     for path in (folder / OPEN_TURNS_FOLDER).glob(f"{session}.*"):
         number = path.suffix[1:]

@@ -130,7 +130,9 @@ class Undo:
     def _plan(
         self, turns: Sequence[TurnFiles], path: str = "", sure: Collection[str] = ()
     ) -> RestorePlan:
-        """Returns the plan of an undo, with the last turn first."""
+        """Returns the plan that undoes turns, the last turn first. `path` is the only file to
+        restore; empty: all files of the turns.
+        """
         numbers = tuple(sorted((turn.number for turn in turns), reverse=True))
         return RestorePlan(
             numbers, path, undone=True, sure=tuple(sure), session=self._checkpoints.session

@@ -146,8 +146,9 @@ class ActingFiles:
         return [*reverted, *self._restore_copies()]
 
     def restore(self, taken: Sequence[RevertedFile]) -> list[Path]:
-        """Move files that the user allows into the workspace again, instead of the restored version
-        of each. Returns the paths of those that could not be moved.
+        """Move files back into the workspace that were taken out of it, because the user allows
+        them. Each replaces the version that was restored. Returns the paths of the files that could
+        not be moved.
         """
         import shutil  # imported late: few sessions need it
 

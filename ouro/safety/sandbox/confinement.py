@@ -446,7 +446,9 @@ class Confinement:
             self._temp = None
 
     def _policy(self, limits: Limits) -> SandboxPolicy:
-        """Returns what a command with these limits may see, change and reach."""
+        """Returns what a command with these limits may see, change and reach. The files that rules
+        deny to read are searched for, and stored in `_kept_back`.
+        """
         from ouro.safety.sandbox.temp_folder import TempFolder
 
         root = str(self._root)
@@ -483,6 +485,7 @@ class Confinement:
         """
         folders = os.environ.get("PATH", "").split(os.pathsep)
         programs = [folder for folder in folders if is_private(folder)]
+        # A program in /tmp/x/bin may need /tmp/x/lib.
         libraries = [os.path.dirname(folder) for folder in programs]  # noqa: PTH120 - of an environment
         places = map(str, (Path.home(), self._root, *self._also_writable, *self._memory))
         used = (*places, *programs, *libraries)

@@ -154,7 +154,7 @@ class _Container:
         self.engine = engine
         self.name = name
         self.fingerprint = fingerprint
-        """That of its view when it was started."""
+        """The fingerprint of its `ContainerView`, as it was when the container was started."""
         self.uses = 0
         """How many commands run in it."""
         self.is_lost = False

@@ -49,6 +49,7 @@ class NetworkProxy:
     def close(self) -> None:
         """Stop serving; connections end with the commands that opened them."""
         self._is_open = False
+        # The thread waits for a connection: this one lets it see that it has to end.
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
             connection.connect(str(self.socket))
             self._thread.join()

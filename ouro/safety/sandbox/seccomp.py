@@ -217,8 +217,8 @@ def _return(value: int) -> bytes:
 
 
 def _load(offset: int) -> list[bytes]:
-    """Returns the instruction that loads a word of the system call, which the next ones test; in a
-    list, as the other parts of a filter.
+    """Returns the instruction that loads a word of the system call, which the next instructions
+    test. It is in a list, because filters are joined from lists of instructions.
     """
     return [_instruction(_LOAD, offset)]
 

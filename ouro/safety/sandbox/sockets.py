@@ -62,7 +62,9 @@ def find_sockets(
 
 
 def _list_sockets() -> Iterator[str]:
-    """Yield the paths of the sockets that programs have open in this network namespace."""
+    """Yields the paths of the sockets that programs have open in this network namespace, and that
+    have a file. Nothing if the system does not list them.
+    """
     try:
         with open(_SOCKET_LIST, "rb") as file:  # noqa: PTH123 - before each command
             lines = file.read().splitlines()[1:]
@@ -76,7 +78,7 @@ def _list_sockets() -> Iterator[str]:
     for path, inode in paths_and_inodes:
         if inode not in relative and path[0] == "/":  # not an abstract one, which has no file
             yield path
-    _find_relative_sockets(relative)
+    _find_relative_sockets(relative)  # updates `_paths_by_inode`
     yield from (path for path in _paths_by_inode.values() if path != _NOT_FOUND)
 
 

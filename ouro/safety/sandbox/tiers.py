@@ -163,7 +163,7 @@ class Bubblewrap(Sandbox):
         command = [str(self._program), *_BWRAP_OPTIONS]
         if not policy.network:
             command.append("--unshare-net")
-        for name in _EMPTY_FOLDERS[1:]:
+        for name in _EMPTY_FOLDERS[1:]:  # the first one, /tmp, follows
             if Path(name).is_dir() and not Path(name).is_symlink():
                 command += ("--tmpfs", name)
         command += ("--bind", str(policy.temp), "/tmp") if policy.temp else ("--tmpfs", "/tmp")  # noqa: S108
@@ -391,9 +391,10 @@ def _find_bwrap() -> Path | None:
 
 
 def _self_test(sandbox: Sandbox, state_dir: Path) -> str:
-    """Run a command in a sandbox that writes inside and outside of the folder allowed to it.
+    """Test a sandbox: a command in it tries to write a file in a folder where it may write, and a
+    file outside of that folder.
 
-    Returns the problem, at most 200 characters; empty if only the file inside was written.
+    Returns the problem, at most 200 characters. Empty if only the file in the folder was written.
     """
     import tempfile  # imported late: it imports random
 

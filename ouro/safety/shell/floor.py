@@ -133,8 +133,8 @@ def _check_pattern_of_keys(command: Command, places: Places) -> str:
 
 
 def _check_folder_of_keys(command: Command, places: Places) -> str:
-    """Returns why a command that reads all files below its folder needs a question: `cd` may have
-    changed to a folder above keys. Empty if it does not.
+    """Returns why a command needs a question that reads all files below its folder: `cd` may have
+    changed to a folder with keys below it. Empty if the command needs no question for that.
     """
     # The first folder is that of the workspace; the others are from `cd`.
     above = next(filter(places.is_above_keys, places.folders[1:]), None)
@@ -286,8 +286,8 @@ def _check_recursive(command: Command, places: Places) -> str:
 
 
 def _may_be_recursive(words: Sequence[Word]) -> bool:
-    """Whether the arguments of a command have an option such as `-r`, or a first word that is
-    computed and so may be one.
+    """Whether the arguments of a command have an option such as `-r`. Also if bash computes the
+    first word: it may become such an option.
     """
     is_first_known = not words or words[0].exact
     return not is_first_known or read_options(words, UNKNOWN).has("r", "R", "recursive")
@@ -440,8 +440,8 @@ def _is_in_memory(text: str, subcommand: str, folder: GuardedMemory) -> bool:
 
 
 def memory_reason(line: ShellLine, text: str, places: Places) -> str:
-    """Returns why a line that has to do with long-term memory needs a question in every mode. Empty
-    if it has nothing to do with it, only reads, or runs git as in `memory_git`.
+    """Returns why a line needs a question in every mode because of what it does with long-term
+    memory. Empty if it does nothing with memory, only reads it, or runs git as in `memory_git`.
 
     Args:
         text: the line as it was written.
@@ -451,13 +451,13 @@ def memory_reason(line: ShellLine, text: str, places: Places) -> str:
         return ""
     if any(_writes_memory(redirect, places) for redirect in line.redirects):
         return "it writes into long-term memory without the file tools"
+    # The command that a wrapper such as `env` runs is in the line itself.
     commands = [command for command in line.commands if command.kind != "wrapper"]
     for command in _commands_on_memory(commands, places):
         if reason := _check_on_memory(command, places):
             return reason
-    if _any_mentions_memory([text], workspace) and not any(
-        _names_memory(item, places) for item in commands
-    ):
+    is_named_by_command = any(_names_memory(command, places) for command in commands)
+    if _any_mentions_memory([text], workspace) and not is_named_by_command:
         return "it names long-term memory in a way that is not understood"
     return ""
 

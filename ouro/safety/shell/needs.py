@@ -37,7 +37,11 @@ class Need(msgspec.Struct, frozen=True):
 
 
 def find_needs(line: ShellLine, places: Places) -> Iterator[Need]:
-    """Yield everything that a line needs, in the order of the line; one thing may come twice."""
+    """Yields everything that a line needs, in the order of the line. The same need may come twice.
+
+    A command that is run from a file of the workspace needs to be allowed as a whole. A wrapper
+    such as `env` and a guess need nothing: what they run is in the line too.
+    """
     for command in line.commands:
         is_from_workspace = command.kind != "guess" and places.has_program(command.name)
         if is_from_workspace or _mixes_processes(command, line):
@@ -68,7 +72,8 @@ def _is_filter(command: Command) -> bool:
     """Whether a command is one of `_FILTERS` and reads nothing but its input."""
     if command.program not in _FILTERS or reads_all_below(command):
         return False
-    return files_read(command) == ()
+    files = files_read(command)
+    return files == ()  # it only reads, and names no file
 
 
 def _mixes_processes(command: Command, line: ShellLine) -> bool:
@@ -142,7 +147,9 @@ def _strange_files(command: Command, places: Places) -> str:
 
 
 def _outside_needs(word: Word, places: Places) -> Iterator[Need]:
-    """Yield a need for the first path outside of the workspace that a word may name, if any."""
+    """Yields one need: to read the first path outside of the workspace that a word may name. Yields
+    nothing if all of them are inside.
+    """
     outside = next(filter(places.is_outside, places.paths_of_word(word)), None)
     if outside is not None:
         yield Need("read", places.workspace.shown(outside), paths=(outside,))

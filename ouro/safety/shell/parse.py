@@ -81,8 +81,8 @@ def parse_line(text: str) -> ShellLine:
 
 
 def _add_command(line: ShellLine, command: Command, depth: int) -> None:
-    """Add a command to the line, and after it the commands that it runs. Deeper than MAX_DEPTH
-    these are not looked for.
+    """Add a command to the line, and after it the commands that it runs. `depth` is the number of
+    commands around it; of a command deeper than MAX_DEPTH it is not found out what it runs.
     """
     if len(line.commands) > MAX_COMMANDS * 4:
         line.hide(f"it runs more than {MAX_COMMANDS} commands")
@@ -104,11 +104,11 @@ def _add_command(line: ShellLine, command: Command, depth: int) -> None:
 
 
 def _is_plain_value(word: Word) -> bool:
-    """Whether the value of a `for` loop is known, or a pattern of files, so that the body can be
-    read with it.
+    """Whether a value of a `for` loop is known, or a pattern of files, so that the body can be read
+    with it.
     """
     if word.text.startswith("~"):
-        return False
+        return False  # bash expands `~` in the list of the loop, but not in a variable
     return word.exact or (word.glob and not re.search(r"[$`{<>]", word.text))
 
 
@@ -283,8 +283,9 @@ class _Lexer(WordReader):
             self._hide("it cannot be parsed")
 
     def _finish_command(self) -> Command | None:
-        """Add the command whose words were read to the line. Returns it if it is a simple one,
-        without a keyword before it; otherwise None.
+        """Make a command of the words that were read since the last one, and add it to the line.
+        Returns the command if no keyword is before it; otherwise None. Also None if there is no
+        command: nothing was read, or only assignments.
         """
         words, self._words = self._words, []
         stdin, self._stdin = self._stdin, None
@@ -345,13 +346,14 @@ class _Lexer(WordReader):
             self._line.values[assignment.name] = value
 
     def _add(self, command: Command) -> None:
-        """Add a command to the line; and as a guess the words that bash may make of its braces,
-        because `{rm,-rf}` is a command too.
+        """Add a command to the line. If it has braces, a guess is added too: the words that bash
+        may make of them, because `{rm,-rf}` runs `rm -rf`.
         """
         name = command.words[0].text
         if name in _CHANGES_SHELL:
             self._make_opaque(f"{name} changes the shell")
-        is_in_open_loop = not all(loop.start for loop in self._loops)
+        # The start of a loop is 0 if it is not known how often its body runs.
+        is_in_open_loop = any(loop.start == 0 for loop in self._loops)
         if name in ("cd", "pushd", "popd") and is_in_open_loop:
             self._make_opaque("it changes the folder in a loop")
         _add_command(self._line, command, self._depth)

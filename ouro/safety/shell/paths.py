@@ -53,19 +53,20 @@ class Places:
                 self._move(command)
 
     def _move(self, command: Command) -> None:
-        """Follow `cd FOLDER`: add the folders that it may lead to. If they are not known, or too
-        many, `lost` says so.
+        """Follow `cd FOLDER`: add the folders that it may lead to to `folders`. If they are not
+        known, or too many, set `lost`.
         """
         words = command.arguments
         targets = [word for word in words if not _CD_OPTION.fullmatch(word.text)]
         target = targets[0] if targets else Word("~")
-        is_known = target.exact and len(words) - len(targets) <= 1
+        option_count = len(words) - len(targets)
+        is_known = target.exact and option_count <= 1
         if not is_known or _goes_back(command) or "CDPATH" in os.environ:
             self.lost = "it changes to a folder that is not known"
         if len(self.folders) > _MAX_FOLDERS:
             self.lost = "it changes to a folder that is not known"
-        # `cd link/..` leads back to where the link is, but `cat link/../x` to the folder above its
-        # target: so both count.
+        # `cd link/..` leads back to where the link is, but `cat link/../x` to the folder above the
+        # target of the link. So both readings of a path are added.
         named = os.path.expanduser(target.text)  # noqa: PTH111 - Path's raises for ~nobody
         logical = [Path(os.path.normpath(folder / named)) for folder in self.folders]
         folders = dict.fromkeys([*self.folders, *self.paths_of(target.text), *logical])
@@ -127,8 +128,9 @@ class Places:
         """Returns why the files that a word of a command stands for cannot be judged: odd names,
         keys, links out of the workspace, or too many files. Empty if they can.
         """
-        # `diff` follows links in a folder.
+        # `diff` follows the links in a folder that it is given.
         folders = [word.text] if command.name == "diff" and not word.glob else word.under
+        # `{}` stands for one whole name; other words for files may be split at blanks.
         is_split = bool(word.under) and word.text != "{}"
         for folder in folders:
             for path in self.paths_of(folder):
@@ -140,8 +142,8 @@ class Places:
         return ""
 
     def odd_name(self, command: Command) -> str:
-        """Returns a name in git's index that `xargs` would read as something else, if a command
-        gets its words from git by a pipe; empty if there is none.
+        """Returns a file name in git's index that `xargs` would not read as one name. Empty if
+        there is none, or if the command does not get words from git by a pipe.
         """
         first_of_pipe = command.source
         while first_of_pipe is not None and first_of_pipe.source is not None:
@@ -190,8 +192,9 @@ class Places:
         return ""
 
     def _matches(self, start: Path, word: Word) -> Iterator[str]:
-        """Yields the files that the pattern of a word matches below the folder `start`, hidden ones
-        too, at most _MAX_MATCHES. None if that folder is outside of the workspace.
+        """Returns the files that the pattern of a word matches below the folder `start`, hidden
+        ones too, at most _MAX_MATCHES. No files if that folder is outside of the workspace: it is
+        not searched.
         """
         if not self.workspace.is_inside(start):
             return iter(())

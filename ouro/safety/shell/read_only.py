@@ -116,14 +116,15 @@ def _checked_text(command: Command, operands: list[Word]) -> list[Word]:
 
 
 def _is_listed_text(word: Word, name: str, row: CommandRow) -> bool:
-    """Whether a command only reads with this pattern, script or other text. A text that is computed
-    may be harmless only where the command takes no files.
+    """Whether a command only reads with this pattern, script or other text: it matches what
+    `SCRIPTS` lists for the command, or `SCRIPTS` lists nothing. A text that bash computes may be
+    harmless only if the command takes no files.
     """
     script = SCRIPTS.get(name)
     if not word.exact:
-        is_pattern = name in PATTERNS_FIRST and _is_path(word, True)
-        is_harmless = is_pattern or not (script or word.glob)
-        if row.operands != "text" or not is_harmless:
+        is_harmless_pattern = name in PATTERNS_FIRST and _is_path(word, True)
+        can_be_any_text = script is None and not word.glob
+        if row.operands != "text" or not (is_harmless_pattern or can_be_any_text):
             return False
     return script is None or bool(script.fullmatch(word.text))
 
@@ -231,8 +232,9 @@ def _read_option(word: Word, row: CommandRow, rest: list[Word], found: ReadOptio
 
 
 def _long_option(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
-    """Read an option `--name` or `--name=value`. An abbreviation of a name with a value takes that
-    value, as in getopt, but does not count as listed.
+    """Read an option `--name` or `--name=value`, and note its name in `found.given`. If the name is
+    the beginning of a listed option that takes a value, the option takes a value too, as in getopt;
+    but it does not count as listed.
     """
     name, equals, inside = word.text[2:].partition("=")
     found.given.add(name)
@@ -324,11 +326,13 @@ def find_starts(words: Sequence[Word]) -> tuple[Word, ...]:
 
 
 def find_runs(words: Sequence[Word]) -> list[tuple[int, int]]:
-    """Returns the commands that `find` runs with `-exec` and the like, each as the position of its
-    first word and that of its end mark, `;` or `+`. Without an end mark it has all further words.
+    """Returns the commands that `find` runs with `-exec` and the like. Each is two positions: that
+    of its first word, and that of its end mark `;` or `{} +`. A command without an end mark ends
+    with the last word.
     """
-    texts, runs = [word.text for word in words], []
-    for begin, text in enumerate(texts, 1):  # `begin` is the position after the text
+    texts = [word.text for word in words]
+    runs: list[tuple[int, int]] = []
+    for begin, text in enumerate(texts, 1):  # `begin` is the position after `-exec`
         if text in ("-exec", "-execdir", "-ok", "-okdir"):
             end_marks = (
                 at
@@ -340,8 +344,9 @@ def find_runs(words: Sequence[Word]) -> list[tuple[int, int]]:
 
 
 def _files_of_find(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str:
-    """Returns the words of the paths that `find` reads, among them those after `-newer`; or, as a
-    str, the first word that is not listed. Complete commands of `-exec` are judged by themselves.
+    """Returns the words of the paths that `find` reads: the folders where it starts, and the files
+    after `-newer`. If a word is not listed, returns the first such word, as a str. The words of a
+    complete `-exec` are left out, because the command in it is judged by itself.
     """
     starts = find_starts(words)
     unlisted = [word.text for word in starts if not _is_path(word)]
@@ -392,11 +397,13 @@ def git_lists(subcommand: str, rest: Sequence[str]) -> bool:
 
 
 def _only_lists(command: str, rest: Sequence[str]) -> bool:
-    """Whether a command of the table LISTS only lists something with the arguments `rest`. False
-    for another command, and if an argument has white space.
+    """Whether a command of the table `LISTS` only lists something with the arguments `rest`. False
+    for a command that is not in the table, and if an argument has white space.
     """
-    is_listed = command in LISTS and not re.search(r"\s", "".join(rest))
-    return is_listed and bool(re.fullmatch(LISTS[command], "".join(f" {text}" for text in rest)))
+    if command not in LISTS or re.search(r"\s", "".join(rest)):
+        return False
+    arguments = "".join(f" {text}" for text in rest)
+    return bool(re.fullmatch(LISTS[command], arguments))
 
 
 def _test_operators(words: list[Word]) -> list[Word]:
@@ -423,8 +430,8 @@ def _computed_in_git(begin: Sequence[Word], operands: Sequence[Word]) -> list[st
 
 
 def _files_of_git(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str | None:
-    """Finds whether a git command only reads, as `files_read` does. If it does, all of its words
-    are returned, because each may name something that it reads.
+    """Returns whether a git command only reads, with the results of `files_read`. If it only reads,
+    all of its words are returned, because each may name something that it reads.
     """
     rest, unlisted = split_git_words(words)
     if unlisted_word := _first_not_named(unlisted, named):
@@ -432,7 +439,8 @@ def _files_of_git(words: Sequence[Word], named: Collection[str]) -> tuple[Word, 
     if not rest:
         return None
     subcommand, *operands = rest
-    computed = _computed_in_git(words[: len(words) - len(operands)], operands)
+    words_before_operands = words[: len(words) - len(operands)]
+    computed = _computed_in_git(words_before_operands, operands)
     row = rows().get(f"git-{subcommand.text}")
     if row is None or row.operands != "git":
         is_listed = not computed and git_lists(subcommand.text, [word.text for word in operands])

@@ -26,7 +26,10 @@ _SIMPLE_SUBSTITUTION = re.compile(
     r"""[$<]\((?![^)]*(<<|\bcase\b))([^()`#\\\n'"]|'[^()`#\\\n']*'|"[^()`#\\\n"]*")*\)"""
 )
 """A substitution that every version of bash ends at the same place as this pattern."""
-_QUOTED_DOCUMENT = re.compile(r"""\$\(cat <<(['"])(\w+)\1\n((?:(?!\2)[^\n]*(?<!\\)\n)*)\2\n\s*\)""")
+_QUOTED_DOCUMENT = re.compile(
+    r"""\$\(cat <<(['"])(?P<mark>\w+)\1\n"""
+    r"""(?P<text>(?:(?!(?P=mark))[^\n]*(?<!\\)\n)*)(?P=mark)\n\s*\)"""
+)
 """`$(cat <<'EOF' …)`, as models write commit messages. `EOF)` ends the text, too, and in bash 4.0
 `EO\\`, `F`.
 """
@@ -70,8 +73,11 @@ class WordReader(ABC):
     def __init__(self, text: str, line: ShellLine, depth: int) -> None:
         self._text = text
         self._at = 0
+        """The position of the next character to read."""
         self._line = line
+        """What is found out is added here."""
         self._depth = depth
+        """The number of commands and expansions around this text."""
 
     @abstractmethod
     def _read_script(self, text: str, begin: int = 0, end: str = "") -> int:
@@ -88,8 +94,8 @@ class WordReader(ABC):
         self._line.hide(reason)
 
     def _is_simple_substitution(self) -> bool:
-        """Whether a `<(command)` is at this position that every version of bash ends at the same
-        place.
+        """Whether a `<(command)` begins at this position, and is so simple that every version of
+        bash finds the same end of it.
         """
         is_file = self._text.startswith("<(", self._at)
         return is_file and bool(_SIMPLE_SUBSTITUTION.match(self._text, self._at))
@@ -184,7 +190,7 @@ class WordReader(ABC):
             self._read_backticks(draft)
         elif quoted and (message := self._match_quoted_document()):
             self._at = message.end()
-            draft.text += message[3].rstrip("\n")
+            draft.text += message["text"].rstrip("\n")
         elif match := _ARITHMETIC.match(text, at):
             self._at = match.end()
             draft.text += match[0]
@@ -221,13 +227,14 @@ class WordReader(ABC):
         draft.exact = False
 
     def _match_quoted_document(self) -> re.Match[str] | None:
-        """Returns the match of a `$(cat <<'EOF' …)` at this position, whose group 3 is its text.
-        None if there is none, or bash may find something to run in it.
+        """Returns the match of a `$(cat <<'EOF' …)` at this position; its group `text` is the text
+        that bash puts there. None if there is no such document, or bash may run something of it.
         """
         match = _QUOTED_DOCUMENT.match(self._text, self._at)
-        if match is None or not _runs_nothing(match[3], self._text[match.end() :]):
+        if match is None:
             return None
-        return match
+        text_after = self._text[match.end() :]
+        return match if _runs_nothing(match["text"], text_after) else None
 
     def _read_computation(self, draft: _Draft) -> None:
         """Read a `${…}` that is more than a name. The line is opaque, but commands in it are
@@ -245,9 +252,10 @@ class WordReader(ABC):
         self._at += 1
 
     def _read_dollar(self, draft: _Draft, *, quoted: bool) -> None:
-        """Read a `$` that is only text, or begins an expansion that is not known here, which makes
-        the line opaque.
+        """Read a `$` as text. If it is more than text, it begins an expansion that is not known
+        here, and the line becomes opaque.
         """
+        # Bash may replace the text of `$"…"` by a translation.
         is_translated = self._text.startswith('$"', self._at) and not quoted
         if is_translated or not _PLAIN_DOLLAR.match(self._text, self._at):
             self._make_opaque("it computes with variables")
@@ -255,8 +263,8 @@ class WordReader(ABC):
         self._at += 1
 
     def _read_variable(self, draft: _Draft, name: str, raw: str, *, quoted: bool) -> None:
-        """Add the value of a variable to the word, if it is known and stays one word. `raw` is the
-        variable as it was written.
+        """Add the value of a variable to the word that is being read, if the value is known and
+        bash does not split it into several words. `raw` is the variable as it was written.
         """
         home, value = os.environ.get("HOME", ""), self._line.values.get(name)
         if name == "HOME" and value is None and re.fullmatch(r"/[\w/.@+-]*", home):
@@ -265,7 +273,8 @@ class WordReader(ABC):
             draft.text += "0"  # a number, and it makes no difference which one
         elif value is not None and (quoted or _is_one_word(value)) and _is_known(value):
             draft.text += value.text
-            draft.bare += value.text if value.glob else ""
+            if value.glob:
+                draft.bare += value.text  # bash expands the pattern as if it was written here
         else:
             self._unknown_variable(draft, name, raw, value, quoted=quoted)
 
@@ -286,7 +295,9 @@ class WordReader(ABC):
             draft.text += value.text if value and value.raw else raw
 
     def _read_inner_script(self, draft: _Draft) -> None:
-        """Read the commands of `$(…)`, `<(…)` or `>(…)`."""
+        """Read `$(…)`, `<(…)` or `>(…)`, and the commands in it. The word is then not exact: bash
+        computes it.
+        """
         start = self._at
         self._at = self._read_script(self._text, start + 2, ")")
         draft.text += self._text[start : self._at]

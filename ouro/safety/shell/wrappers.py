@@ -99,8 +99,9 @@ def inner_commands(command: Command) -> InnerCommands | None:
 
 
 def _guess_inner(command: Command) -> InnerCommands | None:
-    """Returns guesses at what a command may run, if its program is known to run commands, but its
-    arguments are not understood. None for other programs.
+    """Returns guesses at what a command may run, for a program that is known to run commands, but
+    whose arguments are not understood here. None for other programs, and without a subcommand that
+    runs commands.
     """
     words = command.arguments
     if command.program in _RUNNERS:
@@ -138,15 +139,17 @@ def _inner_of_shell(command: Command) -> InnerCommands:
 
 
 def _shell_script(name: str, script: str | None) -> InnerCommands:
-    """Returns what a shell (`name`) runs whose script is this text; None: the text is not known."""
+    """Returns what the shell `name` runs, if `script` is the text of its script. None: the shell
+    reads its script from its input, so the commands are not known.
+    """
     if script is None:
         return InnerCommands(hidden=f"{name} reads its commands from its input")
     return InnerCommands(script=script, transparent=True, opaque=f"{name} runs a script")
 
 
 def _inner_of_eval(command: Command) -> InnerCommands:
-    """Returns what `eval`, `trap` and `alias` run, which is text among their words; of `source` and
-    `.` it is not known. The line is always opaque.
+    """Returns what `eval`, `trap` and `alias` run: text among their words. What `source` and `.`
+    run is in a file, and is not read. The line is opaque in each case.
     """
     name, words = command.program, command.arguments
     texts = [word.text for word in words]
@@ -245,8 +248,8 @@ def _prints_lines_unchanged(command: Command) -> bool:
 
 
 def _names_exact_files(word: Word, command: Command) -> bool:
-    """Whether a word that names a folder for a command that lists names is known, and makes no odd
-    names. git prints names in its index, which are checked elsewhere.
+    """Whether a word is a known folder, and the names that a command lists in it are not odd
+    because of this folder. The names that git prints are in its index, and are checked elsewhere.
     """
     return word.exact and (command.name == "git" or not ODD_NAME.search(word.text))
 
@@ -271,7 +274,8 @@ def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
         return InnerCommands(opaque=f"{name} is not understood")
     if name == "xargs":
         folders = folders_of_names(command.source)
-        words = [*_with_names(words, folders), Word("…", exact=False, under=folders)]
+        names_from_input = Word("…", exact=False, under=folders)
+        words = [*_with_names(words, folders), names_from_input]
     inner = replace(
         command,
         words=tuple(words),
@@ -294,8 +298,9 @@ def _only_prints(command: Command) -> bool:
 
 
 def _is_understood(command: Command, row: CommandRow, options: ReadOptions) -> bool:
-    """Whether a wrapper with these options does nothing but run its inner command, so that this
-    alone is judged.
+    """Whether a wrapper with these options does nothing but run its inner command, so that only the
+    inner command must be judged. False for a wrapper that is named by a path: it may be another
+    program.
     """
     if row.operands != "command" or command.name != command.program or options.unlisted:
         return False
@@ -306,8 +311,9 @@ def _is_understood(command: Command, row: CommandRow, options: ReadOptions) -> b
 
 
 def _take_own_words(name: str, words: list[Word], assignments: list[Assignment]) -> bool:
-    """Remove the words from `words` that a wrapper has before the inner command; returns whether
-    they are understood. The settings of `env` are moved to `assignments`.
+    """Remove from `words` the wrapper's own words, which stand before the inner command: the
+    duration of `timeout`, and the settings of `env`, which are moved to `assignments`. Returns
+    whether these words are understood.
     """
     if name == "env":
         return _take_env_settings(words, assignments)
