@@ -163,8 +163,9 @@ class Attempt:
     def _run_with_retries(
         self, task: Task, max_cost: float | None, lease_descriptor: int
     ) -> _AttemptOutcome:
-        """Run a task, and again after each pause as long as a server, git or the disk failed before the
-        model's first turn. Returns the last outcome. Raises NoSuchTree, Stopped.
+        """Run a task. If a server, git or the disk failed before the first turn of the model, run
+        it again after a pause, once for each of _RETRY_PAUSES. Returns the last outcome. Raises
+        NoSuchTree, Stopped.
         """
         outcome = self._run_attempt(task, max_cost, lease_descriptor)
         for number, pause in enumerate(_RETRY_PAUSES, 2):
@@ -173,8 +174,8 @@ class Attempt:
                 break
             if self._stopping.wait(pause):
                 raise Stopped
-            # With its answer, the next attempt would use this session again. Without a tree, git
-            # could not commit the changes: the next attempt needs only to commit them.
+            # If this answer stays, the next attempt uses it instead of running a session. That is
+            # right without a tree: git could not commit, and the attempt only commits again.
             if outcome.tree is not None:
                 (self._state.place(task.id) / _ANSWER).unlink(missing_ok=True)
             next_outcome = self._run_attempt(task, max_cost, lease_descriptor)

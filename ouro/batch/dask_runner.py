@@ -119,9 +119,11 @@ class DaskRunner:
         return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
 
     def _fit_workers(self, tried_workers: set[str]) -> list[str]:
-        """The workers on which a task was not tried, without the unfit ones if others are left.
+        """The workers for the next try of a task: those that have not tried it, and of these only
+        the fit ones if there are any.
 
-        An empty list means any worker, if none is unfit; otherwise that all have tried it.
+        As long as no worker is unfit, the list is empty, and the scheduler chooses any worker.
+        Later an empty list means that all workers have tried the task.
         """
         if not self._unfit:
             return []

@@ -145,6 +145,7 @@ class Permissions:
         self.finds_secret = finds_secret
         self._mode: Mode = mode
         self._parent: Permissions | None = None
+        """The permissions of the session, if these are of a subagent."""
         self._rules: dict[Kind, list[Rule]] = {
             "deny": [parse_rule(text) for text in deny],
             "ask": [parse_rule(text) for text in ask],

@@ -45,6 +45,7 @@ class TrustStore:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._broken = False
+        """Whether the file could not be read. Then it is renamed before another is written."""
         self.notice = ""
         """The problem with the file; empty if there is none."""
         self._entries = self._read()

@@ -450,8 +450,9 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         return _list_paths(files)
 
     def _files(self, args: ApplyPatchArgs) -> list[FilePatch]:
-        """The files of the patch. A path that only looks like that of a file is replaced by the
-        path of that file; but where a new file may be meant, only if the model has read that file.
+        """The files of the patch. A path that does not exist, but looks like the path of one file,
+        is replaced by that path. Where the patch may mean a new file, it is only replaced if the
+        model has read the file.
         """
         files = parse_patch(args.input)
         for file in files:

@@ -41,6 +41,7 @@ class PtyScreen:
 
     def __init__(self, reply: Callable[[str], None]) -> None:
         self.above: deque[str] = deque(maxlen=_MAX_LINES)
+        """The last lines that have left the screen at its top."""
         self.version = 0
         """Grows with each change."""
         self.gone = 0

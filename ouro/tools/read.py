@@ -233,7 +233,8 @@ class Read(FileTool[ReadArgs]):
 
 def _notebook_lines(text: str, lines: list[str]) -> tuple[list[str], list[Image], str]:
     """The lines of a notebook by cells, its pictures, and what the note for the model says about
-    them. Of a broken notebook, the `lines` of the file, no pictures, and why.
+    them. If the notebook is broken: the `lines` of the file, no pictures, and why it is not shown
+    by cells.
 
     Args:
         text: the JSON of the file; `lines` are its lines.

@@ -192,6 +192,7 @@ class ShellJobs:
         self._spool_dir = spool_dir
         self._mask = mask
         self.wakes = on_news is not None
+        """Whether the model is woken when a job has news: something listens to `on_news`."""
         self._on_news = on_news or (lambda: None)
         self._jobs: dict[str, Job] = {}
         self._count = 0

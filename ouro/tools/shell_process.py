@@ -410,8 +410,8 @@ def parent_of(pid: int) -> int:
 
 
 def kill_by_tag(tag: int) -> int:
-    """KILL all processes with this tag; returns how many a user would count. Blocks while it reads
-    /proc."""
+    """KILL all processes with this tag. Returns how many a user would count: a process with its
+    children is one. Blocks."""
     pids = [pid for pid, found_tag in _list_tags() if found_tag == tag]
     count = count_process_trees(pids)
     for pid in pids:

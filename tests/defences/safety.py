@@ -51,7 +51,7 @@ DEFENCES = (
     Defence("E4", "ouro/safety/trust.py", "(item.path for item in imported)", "instruction_paths",
             "test_e4_e9_extension_files.py -k each_file_is_part"),
     Defence("E16", "ouro/safety/trust.py", "acting = (path for path in programs if", "acting = (path for path in () if", "test_e16_named_programs.py -k changed_program"),
-    Defence("E16", "ouro/safety/trust.py", 'or (kind == "skills" and name not in _IGNORED_IN_SKILLS)', "", "test_e16_named_programs.py -k hidden_files"),
+    Defence("E16", "ouro/safety/trust.py", 'kind == "skills" and name not in _IGNORED_IN_SKILLS', "False", "test_e16_named_programs.py -k hidden_files"),
     Defence("K1", "ouro/safety/secrets.py", "for pattern in self._known_values:", "for pattern in ():",
             "test_k1_secrets_written.py -k no_file_contains_a"),
     Defence("K1", "ouro/safety/secrets.py", r"[-_](?=[\w-]{0,200}\d)", r"[-_](?=[\w-]*\d)",

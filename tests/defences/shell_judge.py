@@ -9,7 +9,7 @@ DEFENCES = (
             "elif False:", "test_m4_commands_that_write_memory.py"),
     Defence("M4", f"{SHELL}/floor.py", "if reason := folder.find_tampering():", 'if reason := "":',
             "test_m4_commands_that_write_memory.py"),
-    Defence("X6", f"{SHELL}/word_reader.py", "((?:(?!\\2)[^", "((?:(?!\\2\\n)[^", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/word_reader.py", "(?:(?!(?P=mark))[^", "(?:(?!(?P=mark)\\n)[^", "test_x6_shell_judge.py"),
     Defence("X6", f"{SHELL}/word_reader.py", "if knows_documents:", "if True:", "test_x6_shell_judge.py"),
     Defence("X6", f"{SHELL}/word_reader.py", 'self._make_opaque("a word of it continues in the next line")', "pass",
             "test_x6_shell_judge.py"),

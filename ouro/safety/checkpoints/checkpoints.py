@@ -445,8 +445,9 @@ class Checkpoints:
             changes.lost[name] = _NOT_KNOWN
 
     def _add_files_not_kept(self, record: TurnRecord, changes: ChangedFiles) -> None:
-        """Add the files that changed since the first command to `lost`. Only files that git does
-        not track are looked at; used if there is no checkpoint and no index to compare with.
+        """Add to `changes.lost` the files that changed since the first command, for a turn without
+        a checkpoint and without an index to compare with. Only files that git does not track are
+        looked at.
         """
         untracked = self.repository.git_files("ls-files", "-z", "-o", "--exclude-standard")
         for name in os.fsdecode(untracked).split("\0"):

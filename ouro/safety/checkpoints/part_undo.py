@@ -141,8 +141,8 @@ class PartUndo:
         return TreeChange(name, *before, *ABSENT)
 
     def _keep_before(self, name: str, before: FileState, content: bytes) -> Path:
-        """Keep the content of a file that is about to change, if there is a file; returns its path.
-        Raises UsageError if a folder on its path is a link.
+        """Store the content of a file that is about to change, if there is a file already. Returns
+        the path of the file. Raises UsageError if a folder on this path is a link.
         """
         path = self._checkpoints.root / name
         if self._undo.leads_away(path):

@@ -146,15 +146,16 @@ def commit(
 
 
 def read_notes(repository: Repository, name: str) -> CommitNotes:
-    """Returns what the message of a commit, as `commit` writes it, says about its tree. `name` is
+    """Returns what the message of a commit says about its tree; `commit` has written it. `name` is
     the id or a ref of the commit.
     """
-    # After the path of the workspace and an empty line.
+    # The first two lines are the path of the workspace and an empty line.
     lines = repository.git("log", "-1", "--format=%B", name, strip=False).split("\n")[2:]
     details: dict[str, Any] = {}
     for line in lines:
         if line.startswith(_DETAILS_MARK):
-            details = json.loads(line[2:])
+            details = json.loads(line.removeprefix("//"))
+    # `commit` writes a line break in a name as `//`.
     names = (
         line.replace("//", "\n") for line in lines if line and not line.startswith(_DETAILS_MARK)
     )

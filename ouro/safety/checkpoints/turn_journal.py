@@ -116,8 +116,8 @@ class TurnJournal:
         self._watcher: subprocess.Popen[bytes] | None = None
 
     def append(self, **words: Any) -> None:
-        """Write one line, with these fields and the time, and bring the record up to date. Before
-        the first command (`began`) a watcher is started.
+        """Write one line, with these fields and the time, and bring `record` up to date. Before the
+        first command (`began`) a watcher is started, which notes when this process is killed.
         """
         if "began" in words and self._watcher is None:
             self._watch()

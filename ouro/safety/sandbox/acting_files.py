@@ -325,12 +325,14 @@ def _is_harmless_in_git(path: str, after: _FileCopy | None) -> bool:
 
 
 def _start_of(path: Path) -> bytes:
-    """Returns the first `_MAX_CONFIG` bytes of a configuration, for `_is_plain_config`."""
+    """Returns the first `_MAX_CONFIG` bytes of a configuration, for `_is_plain_config`. If it
+    cannot be read, a text that is not plain.
+    """
     try:
         with path.open("rb") as file:
             return file.read(_MAX_CONFIG)
     except OSError:
-        return b"\\"  # does not count as plain
+        return b"\\"
 
 
 def _names_in(folder: Path) -> list[str]:

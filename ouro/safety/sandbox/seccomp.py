@@ -237,9 +237,10 @@ def _return_if_one_of(values: Iterable[int], result: int) -> list[bytes]:
 
 
 def _for_call(number: int, lines: list[bytes]) -> list[bytes]:
-    """Returns instructions that run only for the system call with this number; others skip them.
+    """Returns the instructions `lines`, and before them a jump over them for every system call but
+    the one with this number.
 
-    They must end with a return, because they load another word than the number, which the
-    instructions after them still need.
+    `lines` must end with a return: they load another word, and the instructions after them need the
+    number of the call, which was loaded before.
     """
     return [_instruction(_JUMP_EQUAL, number, 0, len(lines)), *lines]

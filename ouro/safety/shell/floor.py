@@ -154,9 +154,9 @@ def _check_fetch(line: ShellLine) -> str:
 
 
 def _check_path(path: Path, is_written: bool, command: Command | None, places: Places) -> str:
-    """Returns why a path that a command opens, or a redirection (`command` is None), needs a
-    question; empty if it needs none. git may write protected paths: its commands are judged by
-    themselves.
+    """Returns why opening a path needs a question; empty if it needs none. A command opens it, or a
+    redirection if `command` is None. git may write protected paths, because its commands are judged
+    elsewhere.
     """
     if command is None and _is_foreign_device(path, places):
         return f"it opens the device {path}"

@@ -447,8 +447,8 @@ def _allows(rule: Rule, command: Command) -> bool:
 
 
 def _words_named_by(rule: Rule, command: Command) -> set[str]:
-    """Returns the arguments of a command that the pattern of a rule contains as whole words, and
-    not only by a star.
+    """Returns the arguments of a command that the pattern of a rule names: they are whole words of
+    it, and are not only matched by a star.
     """
     words = (rule.pattern or "").replace(":*", " ").replace("*", "").split()
     pattern = f" {' '.join(words)} "  # blanks at both ends, so that only whole words are in it

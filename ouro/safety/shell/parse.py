@@ -41,7 +41,9 @@ _CHANGES_SHELL = names(
     "export declare typeset local readonly unset shopt let mapfile readarray read getopts enable"
     " hash"
 )
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)(\[.*?\])?(\+?)=", re.DOTALL | re.ASCII)
+_ASSIGNMENT = re.compile(
+    r"(?P<name>[A-Za-z_]\w*)(?P<index>\[.*?\])?(?P<plus>\+?)=", re.DOTALL | re.ASCII
+)
 _REDIRECT = re.compile(r"(?:\d*(<<<|<<-|<<|<>|<&|<|>\||>>|>&|>)|(&>>|&>))(?!\()")
 _OPERATOR = re.compile(r"&&|\|\||\|&|\||;;&|;;|;&|;|&|\n")
 _UNDERSTOOD_OPERATORS = {"&&", "||", "|", ";", "\n"}
@@ -223,9 +225,9 @@ class _Lexer(WordReader):
             self._read_words()
 
     def _read_assignment(self) -> bool:
-        """Read `name=value` and remember the value, if the variable certainly has it from here on.
-        Returns whether that was read. A variable of the environment is not read so: a program may
-        obey it.
+        """Read `name=value` and store the value, if the variable certainly has it from here on.
+        Returns False, and reads nothing, if that is not certain, and for a variable of the
+        environment, which a program may obey.
         """
         match = _KNOWN_ASSIGNMENT.match(self._text, self._at) if self._is_certain else None
         if match is None or match[1] in os.environ:
@@ -264,8 +266,8 @@ class _Lexer(WordReader):
             self.script(")")
 
     def _take_operator(self, operator: str) -> None:
-        """End the command before an operator, and note for the command after it: whether it gets
-        the output of the one before it, and whether it certainly runs.
+        """End the command before an operator, and note two things for the next command: whether it
+        gets the output of this one, and whether it certainly runs.
         """
         if operator not in _UNDERSTOOD_OPERATORS:
             self._make_opaque(f"it uses `{operator}`")
@@ -280,7 +282,7 @@ class _Lexer(WordReader):
         if operator == "\n":
             self._at = max(self._at, self._after_heredocs)
         elif operator in ("&&", "||", "|", "|&") and not self._text[self._at :].strip():
-            self._hide("it cannot be parsed")
+            self._hide("it cannot be parsed")  # no command is after the operator
 
     def _finish_command(self) -> Command | None:
         """Make a command of the words that were read since the last one, and add it to the line.
@@ -329,11 +331,11 @@ class _Lexer(WordReader):
         """Remove the assignments at the beginning of `words`; returns them."""
         assignments: list[Assignment] = []
         while words and (match := _ASSIGNMENT.match(words[0].raw)):
-            if match[2] or match[3]:
+            if match["index"] or match["plus"]:
                 self._make_opaque("it changes an array or a variable")
             word = words.pop(0)
             value = replace(word, text=word.text.partition("=")[2])
-            assignments.append(Assignment(match[1], value))
+            assignments.append(Assignment(match["name"], value))
         return assignments
 
     def _keep_variables(self, assignments: list[Assignment]) -> None:

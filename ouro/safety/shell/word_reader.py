@@ -209,8 +209,8 @@ class WordReader(ABC):
             self._read_dollar(draft, quoted=quoted)
 
     def _read_substitution(self, draft: _Draft, *, quoted: bool) -> None:
-        """Read `$(…)`. Only a quoted one that every version of bash ends at the same place leaves
-        the line understood.
+        """Read `$(…)`. The line becomes opaque, except for a quoted one that is so simple that
+        every version of bash finds the same end of it.
         """
         is_one_word = quoted and _SIMPLE_SUBSTITUTION.match(self._text, self._at)
         if not is_one_word:
