@@ -466,7 +466,7 @@ class Agent:
         turn.
 
         Raises:
-            UsageError: a turn runs already, the prompt is empty, or an image is none.
+            UsageError: a turn runs already, the prompt is empty, or an image is not a picture.
         """
         events = self._agent.send(prompt, images)
         try:

@@ -352,6 +352,7 @@ def _build_tools(
         *lsp_tools(extensions, files_seen, permissions.keeps_back),
     ]
     web_and_mcp_tools = [*web_tools(basis, shared.models, problems), *mcp_tools(basis, extensions)]
+    # Only for their names: the skill tool in use is built below, because it needs the subagents.
     tools_of_ouro = (*file_and_shell_tools, *skill_tools(extensions), *web_and_mcp_tools)
     taken_names = {Subagent.name, *(tool.name for tool in tools_of_ouro)}
     require_free_names(basis.options.tools, taken_names)
@@ -515,7 +516,7 @@ def _build_titles(basis: SessionBasis, models: ModelSource) -> Titles:
     options, transcript = basis.options, basis.transcript
     is_automatic = options.interactive and basis.settings.sessions.titles and not options.ephemeral
     labels = SessionLabels(transcript, options.cwd, basis.resumed)
-    return Titles(transcript, models, basis.tasks, automatically=is_automatic, labels=labels)
+    return Titles(transcript, models, basis.tasks, is_automatic, labels)
 
 
 def _build_rewind(

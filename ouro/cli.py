@@ -526,7 +526,7 @@ def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:
 
 
 def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
-    """The options of a session from the flags."""
+    """The options of a session from the flags. A setting that is None or empty is not set by a flag."""
     from ouro.session_options import Options
 
     return Options(

@@ -157,8 +157,8 @@ def explain_settings(places: SettingsByPlace) -> dict[str, SourcedValue]:
 def settings_by_place(
     project: Path | None = None, flags: Mapping[str, Any] | None = None
 ) -> SettingsByPlace:
-    """What the `user`, the `project`, the `environment` and the `flags` set, in this order. As
-    `load_settings`.
+    """What the `user`, the `project`, the `environment` and the `flags` set, in this order. The
+    arguments are those of SettingsSources. Raises ConfigError for a value that is not valid.
     """
     return {
         "user": _from_file(get_config_path()),

@@ -269,7 +269,8 @@ def _tags(info: SessionInfo) -> str:
 
 async def remove(context: ShellContext, sessions: Sequence[str], yes: bool, purge: bool) -> Answer:
     """Move the named sessions to the trash; with `purge` delete them, also those that are in the trash.
-    Each is asked about, unless `yes`; then the exit code is 1 if one could not be removed.
+    The user is asked about each. With `yes` nobody is asked, and the exit code is 1 if a session
+    could not be removed.
     """
     deleted = await context.store.list_deleted() if purge else []
     candidates = [*await context.catalog.sessions(), *deleted]

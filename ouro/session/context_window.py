@@ -207,7 +207,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
 
         Raises:
             UsageError: `number` is not one of `pinnable`.
-            SaveFailed: it is not on disk.
+            SaveFailed: the change could not be written to disk.
         """
         if number not in {message.number for message in self.pinnable()}:
             raise UsageError(
@@ -227,7 +227,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
 
         Raises:
             UsageError: an item is not among `items`, the agent is at work, or the session is read-only.
-            SaveFailed: it is not on disk yet.
+            SaveFailed: the change could not be written to disk.
         """
         memory = self.compactor.memory
         if self.tasks.running:

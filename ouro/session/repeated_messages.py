@@ -67,8 +67,9 @@ class RepeatedMessages:
         self._changed.set()
 
     async def due(self) -> RepeatedMessage:
-        """Wait until a message is to be sent, and return it. Messages that are older than MAX_DAYS
-        end. Without messages it waits until one is added.
+        """Wait until a message is due, and return it: the one that is due longest. It stays due
+        until `count_as_sent`. Messages that are older than MAX_DAYS end. Without messages it waits
+        until one is added.
         """
         while True:
             now = time.monotonic()
@@ -86,9 +87,9 @@ class RepeatedMessages:
             except TimeoutError:
                 pass
 
-    def take(self, message: RepeatedMessage) -> bool:
-        """Count a message as sent now, and set its next time. Returns False if the user has ended
-        it.
+    def count_as_sent(self, message: RepeatedMessage) -> bool:
+        """Count a message as sent now, and set when it is sent next. Returns False if the user has
+        ended it meanwhile: then it is not to be sent.
         """
         message.runs += 1
         message.next_at = time.monotonic() + message.seconds

@@ -35,7 +35,9 @@ from ouro.messages import SHELL_NOTE, Image, Message, Text, Thinking, ToolCall, 
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import plural
 
-_STATUS_LINE = late_pattern(r"\n\[(exit code (\d+)|ended by signal \d+), [^\n]*\](?:\n[^\n]*)?\Z")
+_STATUS_LINE = late_pattern(
+    r"\n\[(?P<status>exit code (?P<exit_code>\d+)|ended by signal \d+), [^\n]*\](?:\n[^\n]*)?\Z"
+)
 """The last line of a command's output, possibly with a remark below."""
 PAGE = 100
 """Messages that are read when the user scrolls to the top."""
@@ -209,8 +211,9 @@ def _shell_line_events(item: MessageRecord) -> Iterator[Event]:
     status, exit_code = "", None
     if match := _STATUS_LINE.search(output):
         output = output[: match.start()]
-        status = match[1]
-        exit_code = None if match[2] is None else int(match[2])  # None: ended by a signal
+        status = match["status"]
+        if match["exit_code"] is not None:  # otherwise a signal has ended the command
+            exit_code = int(match["exit_code"])
     if output == "(no output)":
         output = ""
     has_failed = bool(status) and exit_code != 0

@@ -35,7 +35,7 @@ class Titles(msgspec.Struct, eq=False):
     memory: MemoryManager
     models: ModelSource
     tasks: SessionTasks
-    automatically: bool
+    replaces_first_words: bool
     """Whether a title is looked for after the next turn; once."""
     labels: SessionLabels
 
@@ -44,13 +44,13 @@ class Titles(msgspec.Struct, eq=False):
         session, start to find another one, once, in the background.
         """
         self.labels.after_turn()
-        if not self.automatically or self.memory.read_only:
+        if not self.replaces_first_words or self.memory.read_only:
             return
         is_answered = any(
             message.role == "assistant" and message.text for message in self.memory.messages()
         )
         if is_answered and self._has_title_of_first_words():
-            self.automatically = False
+            self.replaces_first_words = False  # asked once: if the model fails, the title stays
             self.tasks.start("title", self._replace_first_words())
 
     async def _replace_first_words(self) -> None:

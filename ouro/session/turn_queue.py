@@ -420,7 +420,7 @@ class TurnQueue:
         while not self._is_stopped:
             message = await repeated.due()
             await self._wait_until_quiet()
-            if repeated.take(message) and not self._is_held:
+            if repeated.count_as_sent(message) and not self._is_held:
                 self.queue(Draft(message.text))
 
     def continue_goal(self) -> None:

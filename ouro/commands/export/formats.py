@@ -187,7 +187,9 @@ class HtmlFormat:
         return f'<div class="typed">{escape_html(text)}</div>\n'
 
     def words(self, text: str) -> str:
-        """Markdown as HTML; HTML in it is escaped, and no image is fetched."""
+        """Markdown as HTML; HTML in it is escaped, and no image is fetched. A text of more than
+        _MAX_RENDERED characters is shown as it was written.
+        """
         text = clean(text)
         if len(text) > _MAX_RENDERED:
             return f"<pre>{html.escape(text)}</pre>\n"
