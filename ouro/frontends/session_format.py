@@ -407,8 +407,9 @@ class SessionMatches:
         return [SessionMatch(info, self._hits.get(info.id, "")) for info in infos]
 
     def _find_by_name(self) -> list[int]:
-        """The places in the scope of the sessions whose id begins with the only word; if there is none,
-        or more words, of those with all words in their titles.
+        """The places in the scope of the sessions that match by name. A single word first names the
+        sessions whose id begins with it. If there are none, and for several words, it is the sessions
+        that have all words in their titles.
         """
         if len(self._words) == 1:
             start = self._words[0]

@@ -48,6 +48,7 @@ class VimEditor(VimCursor):
         self.registers: dict[str, Register] = {}
         self._copy = copy
         self._keys: list[str] = []
+        """The typed keys that are not a complete command yet."""
         self._undo: list[tuple[str, int]] = []
         self._redo: list[tuple[str, int]] = []
         self._last_change: RepeatedCommand | None = None
@@ -55,7 +56,9 @@ class VimEditor(VimCursor):
         self._inserting: RepeatedCommand | None = None
         """The command whose text is typed now, in the insert mode."""
         self._insert_count = 1
+        """How often the text that is typed now is inserted."""
         self._before_insert = "", 0
+        """The text and the cursor when the insert mode began."""
         self._register = ""
         """The register that the command names; "": the unnamed one."""
         self._repeats = False

@@ -70,7 +70,7 @@ class EditorFrontEnd(FrontEnd):
         return values.get(option_id)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:  # noqa: ARG002 (the editor has them)
-        """Tell the user of a rewind: an editor keeps showing later messages."""
+        """Tell the user of a rewind, because an editor still shows the messages that were removed."""
         self.say(
             "The agent continues from the message that you went back to; later messages in the"
             " editor are gone."

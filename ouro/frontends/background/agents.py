@@ -62,8 +62,8 @@ class AgentRow(msgspec.Struct, frozen=True):
 
     @property
     def line(self) -> str:
-        """The text of the row. A session that ended: why. One whose state is not known: the problem.
-        Otherwise the oldest open question, or the last line if there is none.
+        """The text of the row: for a session that ended the cause, for one whose state is not known the
+        problem, otherwise the oldest open question, or the last line if there is no question.
         """
         if self.state == "ended":
             cause = _END_CAUSES[self.record.ended]

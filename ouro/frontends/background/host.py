@@ -204,8 +204,8 @@ class SessionHost(TurnObserver):
             await asyncio.wait(connections, timeout=FLUSH_TIMEOUT)
 
     async def _import_protocol(self) -> None:
-        """Import the modules that only viewers need. The lock makes it once: two viewers may come
-        together.
+        """Import the modules that only viewers need. With the lock they are imported once, even if two
+        viewers come at the same time.
         """
         from ouro.frontends.acp.transport import import_sdk
 

@@ -302,7 +302,7 @@ class RemoteTurns(TurnQueue):
         Returns its text; empty if the queue has no such place.
 
         Args:
-            place: counted from 0, the message that is sent first.
+            place: counted from 0; the message at 0 is sent first.
         """
         if self._remote is None or place >= len(self._remote.state.turn.waiting):
             return ""

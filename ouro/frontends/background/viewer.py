@@ -189,7 +189,7 @@ class Viewer:
         for task in self._questions.values():
             task.cancel()
         while not self._outgoing.empty():
-            self._outgoing.get_nowait().close()
+            self._outgoing.get_nowait().close()  # a coroutine that nobody awaits any more
             self._outgoing.task_done()
 
     # The methods of the protocol

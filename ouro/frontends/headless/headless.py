@@ -187,7 +187,9 @@ class HeadlessRun(TurnObserver):
             self._over.set()
 
     def show_background(self, event: Event) -> None:
-        """Print an event outside of turns; answer a question if there is no user."""
+        """Print an event outside of turns. A question is handled as in a turn: without a user it is
+        answered at once.
+        """
         if isinstance(event, events.PermissionAsked | events.QuestionAsked | events.QuestionClosed):
             self.show(event)
         else:

@@ -105,7 +105,7 @@ class LineReader:
         return line.decode(errors="replace").rstrip("\r")
 
     def _interrupt(self) -> None:
-        """Handle Ctrl+C. The second time at rest, the input ends."""
+        """Handle Ctrl+C. If nothing runs, the second Ctrl+C ends the input."""
         if self._repl.interrupt():
             self._has_ended = True
             if self._pending_read is not None:

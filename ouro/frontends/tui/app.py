@@ -281,7 +281,7 @@ class OuroApp(App[int], inherit_bindings=False):
         if not selected_text:
             return
         report = self.copy(selected_text)
-        if report.startswith("with"):
+        if report.startswith("with"):  # such as `with wl-copy`
             report = f"copied {report}"
         self.conversation.status.show_message(report, seconds=2.0)
 

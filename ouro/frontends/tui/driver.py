@@ -77,7 +77,7 @@ class TerminalDriver(LinuxDriver):
         """Write to the terminal. Output is held while the first frame is shown, and dropped while
         another program has the terminal.
         """
-        if self.is_lent and self._writer_thread is None:
+        if self.is_lent and self._writer_thread is None:  # Textual starts one with the terminal
             return
         if self._held_output is None:
             super().write(data)
@@ -143,7 +143,8 @@ class TerminalDriver(LinuxDriver):
     def stop_application_mode(self) -> None:
         """Give the terminal back, after writing the output that is still held."""
         if self._held_output is not None:
-            self._frame.take_keys()  # the program ended before there was a prompt
+            # The program ended before there was a prompt. This also ends the thread of the frame.
+            self._frame.take_keys()
         self.take_over()
         self.write(_PLAIN_KEYS)
         super().stop_application_mode()

@@ -48,16 +48,16 @@ if TYPE_CHECKING:
     )
 
 
-_GIT_DIFF = re.compile(rf"(`{{3,}})diff\n({GIT_FILE}.*)\n\1\n?", re.DOTALL)
+_GIT_DIFF = re.compile(rf"(?P<fence>`{{3,}})diff\n(?P<diff>{GIT_FILE}.*)\n(?P=fence)\n?", re.DOTALL)
 """A text that is nothing but a code block with a diff of git."""
 
 
 def _make_block(markdown: str) -> TranscriptBlock:
     """The block that shows a Markdown text. A diff alone may be long, so it is drawn page by page."""
-    diff = _GIT_DIFF.fullmatch(markdown)
-    if diff is None:
+    match = _GIT_DIFF.fullmatch(markdown)
+    if match is None:
         return AnswerBlock(markdown)
-    return GitDiffBlock(diff[2])
+    return GitDiffBlock(match["diff"])
 
 
 async def _choose_matching(
@@ -235,8 +235,8 @@ class ScreenFrontEnd:
         return await show_sheet(self._app, sheet)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
-        """Show the transcript again, and put the draft and the images into the prompt, whose text of
-        before is stashed. Without both the prompt stays as it is.
+        """Show the transcript again, and put the draft and the images into the prompt. The text that is
+        in the prompt is stashed. Without a draft and images, the prompt stays as it is.
         """
         self._conversation.show_again()
         self.typed_command = ""  # the transcript shows the result

@@ -394,7 +394,8 @@ def _is_typed(key: str) -> bool:
     """Whether a key types a character: one without modifiers, or with Shift alone."""
     *modifiers, last = key.split("+")
     is_character = len(last) == 1 or last == "space" or last in map(_character_to_key, punctuation)
-    return is_character and not {*modifiers} - {"shift"}
+    has_only_shift = all(modifier == "shift" for modifier in modifiers)
+    return is_character and has_only_shift
 
 
 def _check_key(name: str, key: object) -> str:

@@ -228,7 +228,9 @@ def _exit_code(app: OuroApp) -> int:
     """The exit code of an app that has ended; 0 if it hosts the session in the background."""
     if app.hosting is not None:
         return 0
-    return app.return_value if app.return_value is not None else app.return_code or 0
+    if app.return_value is not None:
+        return app.return_value
+    return app.return_code or 0
 
 
 def _run_to_the_end(program: Coroutine[Any, Any, T]) -> T:

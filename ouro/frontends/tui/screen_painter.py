@@ -304,10 +304,11 @@ def _end_of_run(are_same: Sequence[bool], new: ScreenRow, start: int) -> int:
 
 
 def _known_runs(row: ScreenRow) -> Iterator[tuple[int, int]]:
-    """Yield the runs of known cells of a row, each as its first cell and the cell after its last one.
+    """Yield the runs of cells whose content is known, each as its first cell and the cell after its
+    last one. All of them are written, not only the changed ones.
 
-    Terminals differ in the width of some characters, and then show later ones in another place. So
-    all of such a row is written from left to right, as Textual does.
+    This is for a row with characters that may have another width in another terminal: then the later
+    characters are in another place there, and a changed cell alone cannot be written.
     """
     x = 0
     for is_known, cells in groupby(row.texts, lambda text: text is not None):

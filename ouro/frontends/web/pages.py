@@ -76,7 +76,9 @@ class _DiffRows:
 
     def __init__(self) -> None:
         self._old = self._new = 0
+        """The numbers of the next old and the next new line."""
         self._old_left = self._new_left = 0
+        """How many old and new lines of the hunk are still to come; both 0 outside of a hunk."""
         self._old_name_line = ""
         """The line `--- NAME` until the line `+++ NAME` completes it; empty if there is none."""
 

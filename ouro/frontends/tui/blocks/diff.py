@@ -127,20 +127,20 @@ class DiffLayout:
             return place._replace(**page.place_of(line_in_page))
         return place
 
-    def line_of(self, file: int, hunk: int = -1) -> int:
-        """The number of the first line of a hunk, or with -1 of a file."""
+    def line_of(self, file: int, hunk: int = NO_HUNK) -> int:
+        """The number of the first line of a hunk, or with NO_HUNK of a file."""
         return self.lines.top_of(self._first_pages[DiffPlace(file, hunk)])
 
 
 def _file_pages(
     file: FileDiff, width: int, palette: Palette, has_two_columns: bool | None = None
 ) -> Iterator[tuple[int, LinePage]]:
-    """Yield the pages of a file, each with the number of its hunk: first, with -1, the line with the
-    name; then those of each hunk, with a line above it that names its function.
+    """Yield the pages of a file, each with the number of its hunk. The first page is the line with the
+    name of the file, with NO_HUNK. Above the pages of a hunk is a line that names its function.
 
     `has_two_columns` None: if the width is enough. A new or deleted file always has one column.
     """
-    yield -1, DrawnPage([_head(file, width, palette)])
+    yield NO_HUNK, DrawnPage([_head(file, width, palette)])
     if has_two_columns is None:
         has_two_columns = width >= TWO_COLUMNS
     exists_before_and_after = NO_FILE not in (file.before, file.after)

@@ -118,7 +118,7 @@ def clean_output(text: str) -> str:
 
 def wrap(runs: Sequence[Run], width: int, *, keeps_spaces: bool = False) -> list[StyledLine]:
     """Wrap text into lines of at most `width` cells, between words. Words that are too long, Chinese
-    and Japanese are broken anywhere. The spaces at a break are left out, unless it `keeps_spaces`.
+    and Japanese are broken anywhere. The spaces at a break are left out, or with `keeps_spaces` kept.
     """
     width = max(1, width)
     lines: list[StyledLine] = []
@@ -149,6 +149,7 @@ class GrowingText:
         """The lines of `text`, which must begin with the text of the last call."""
         _, style = self._margin
         new_lines = wrap([(text[self._start :], style)], self._width)
+        # Spaces at the end do not count: a wrapped line may have lost them.
         self._start = len(text.rstrip(" ")) - len(new_lines[-1].text.rstrip(" "))
         new_lines[0].joint = self._last.joint
         *done, self._last = indent(new_lines, self._margin, self._margin)
@@ -390,8 +391,9 @@ def join_fitting(items: Sequence[str], width: int, most: int) -> str:
     """Join items with dots into at most `most` lines of this width. The first and the last item
     always stay; those between are left out if there is no room for them.
     """
-    first_and_last = [*items[:1], *items[1:][-1:]]  # one item is not repeated
-    fitting_items = first_and_last
+    if len(items) < 2:
+        return "".join(items)
+    fitting_items = [items[0], items[-1]]
     for item in items[1:-1]:
         longer = [*fitting_items[:-1], item, fitting_items[-1]]
         if len(_fill_lines(longer, width)) <= most:

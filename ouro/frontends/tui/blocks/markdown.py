@@ -534,6 +534,7 @@ def _make_piece(
     if before is None:
         return MarkdownPiece(source, token.type, False, number, marker)
     if number is not None and before.marker == marker:
+        # Only the first item of a list decides: the others are counted on from it.
         number = (before.number or 0) + 1
     is_table = token.type == "table_open"  # it cannot continue a line, though it was a paragraph
     continues = not before.source.endswith("\n") and not is_table

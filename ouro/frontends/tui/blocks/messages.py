@@ -68,6 +68,7 @@ class UserMessage(TranscriptBlock):
         return f"{self._head}\n… {size_of_rest} · {self._key}"
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
+        """The message behind its sign, with a line for each image, on a background of full width."""
         image_lines = [f"[image: {name}]" for name in self._images]
         lines = fold_or_wrap("\n".join([self._visible_text, *image_lines]), width - 3, palette.user)
         return pad(
@@ -326,7 +327,8 @@ def fold_or_wrap(text: str, width: int, base: Style) -> list[StyledLine]:
     """
     lines: list[StyledLine] = []
     for row in text.split("\n"):
-        lines += fold([(row, base)], width) if row.startswith(" ") else wrap([(row, base)], width)
+        keeps_spaces = row.startswith(" ")
+        lines += wrap([(row, base)], width, keeps_spaces=keeps_spaces)
     return lines
 
 

@@ -120,8 +120,8 @@ class PagedLines(Sequence[StyledLine]):
         return self._page(page)[place]
 
     def _page(self, place: int) -> Sequence[StyledLine]:
-        """The lines of the page at this place. They are drawn if they are not kept; the lines of
-        MAX_PAGES pages are, those that were read last.
+        """The lines of the page at this place. They are drawn if they are not kept. The lines of the
+        MAX_PAGES pages that were read last are kept.
         """
         with self._lock:
             lines = self._drawn.get(place)

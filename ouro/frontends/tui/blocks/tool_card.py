@@ -22,7 +22,7 @@ from ouro.frontends.tui.blocks.lines import StyledLine, clean_output, crop, fold
 from ouro.frontends.tui.blocks.messages import MARGIN, format_duration, spinner_sign
 from ouro.frontends.tui.blocks.paged_lines import put_below, put_right_of
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.frontends.tui.blocks.tool_kind import OTHER, kind_of, spoken
+from ouro.frontends.tui.blocks.tool_kind import OTHER, kind_of, title_with_verb
 from ouro.utils.text import byte_size, plural
 
 MAX_LINES = 2_000
@@ -255,7 +255,7 @@ class ToolCard(TranscriptBlock):
 
     def _set_title(self, title: str) -> None:
         self._kind = kind_of(self._tool, title)
-        self.title = tidy(spoken(self._tool, title))
+        self.title = tidy(title_with_verb(self._tool, title))
 
     def note(self, figures: str, activity: str, state: State) -> None:
         """Show the figures of a running call in its first line, and add a new activity to its output

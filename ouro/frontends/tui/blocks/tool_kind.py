@@ -73,9 +73,9 @@ def kind_of(tool: str, title: str = "") -> ToolKind:
     return MEMORY if kind is CHANGE and _MEMORY_FOLDER in title else kind
 
 
-def spoken(tool: str, title: str) -> str:
-    """The title of a call with the verb that users say, instead of the name of the tool. A title
-    without that name, such as a shell line of the user, and one that is only the name, stay.
+def title_with_verb(tool: str, title: str) -> str:
+    """The title of a call with a verb that users know instead of the name of the tool. A title without
+    the name, such as a shell line of the user, and a title that is only the name are not changed.
     """
     default_verb = "call " if tool.startswith(_MCP_PREFIX) else ""
     name_in_title, verb = _TITLE_VERBS.get(tool, ("", default_verb))

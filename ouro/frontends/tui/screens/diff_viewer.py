@@ -14,7 +14,7 @@ from textual.widgets import Static
 from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.tui import editor_and_pager
-from ouro.frontends.tui.blocks.diff import DiffLayout, DiffPlace
+from ouro.frontends.tui.blocks.diff import NO_HUNK, DiffLayout, DiffPlace
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.comment_sheet import CommentField, CommentSheet
 from ouro.frontends.tui.screens.dialogs import (
@@ -154,8 +154,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
         yield from super().compose()
 
     def on_resize(self) -> None:
-        """Lay the lines out for the new width. The first resize is the first time that there is one;
-        from then on, the screen is painted after MAX_HELD even if its lines are not there.
+        """Lay the lines out for the new width. Before the first resize there is no width. After it, the
+        screen is painted after MAX_HELD, even if its lines are not laid out then.
         """
         if self._layout_now is not None:
             self.call_after_refresh(self._lay_out_later)  # the lines have their new width then
@@ -194,8 +194,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
         await self._read_and_lay_out()
 
     async def _read_and_lay_out(self) -> None:
-        """Lay the files out: new ones after parsing them, with the mark where `show_diff` wanted it, and
-        those of before with the mark where it is.
+        """Lay the files out. If `show_diff` has set other changes, parse their files first, and put the
+        mark where `show_diff` wanted it. Otherwise the mark stays where it is.
         """
         shown = self._shown
         if self._files_of is shown:
@@ -363,7 +363,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
             here -= 1  # the first hunk of this file is the next
         file_number, hunk = hunks[max(0, min(len(hunks) - 1, here + by))]
         if not self._files[file_number].file.hunks:
-            hunk = -1
+            hunk = NO_HUNK
         await self._lines.go_to(self._layout_now.line_of(file_number, hunk))
 
     async def _previous_hunk(self) -> None:
@@ -407,7 +407,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     async def _choose_source(self) -> None:
         """Let the user choose which changes are shown: those of a turn, of the session, or since a
-        commit. Comments are on lines of the present ones, so they must be sent before.
+        commit. Open comments must be sent before, because they are on lines of the present changes.
         """
         if self._comments:
             self._show_message("Send the comments first, or remove them.", "-failed")

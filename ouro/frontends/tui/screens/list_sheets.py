@@ -278,7 +278,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._list.place = max(0, len(self._list.rows) - 1)
         turn_starts = [point for point in self._rewind.points() if not point.is_steered]
         if self._with_files and turn_starts:
-            last_turn = f"m{turn_starts[-1].number}"
+            last_turn = f"m{turn_starts[-1].number}"  # as `_read` names it
             row_values = [row.value for row in self._list.rows]
             if last_turn in row_values:  # the search may have left it out
                 self._list.place = row_values.index(last_turn)

@@ -224,8 +224,9 @@ class MemoryBrowser(Browser):
             self._page_view.focus()
 
     async def _follow(self) -> None:
-        """Follow the marked link of the page: show its page, or close the screen to open a session at
-        a message. A link to a hunk has no page of its own.
+        """Follow the marked link of the page: show its page. A link to a message, which is a link to a
+        turn without a number, closes the screen and opens the session there. A link to a hunk has no
+        page of its own.
         """
         link = self._page_view.link
         if link is None or link.kind == "hunk":

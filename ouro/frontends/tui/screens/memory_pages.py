@@ -111,10 +111,12 @@ def _time_of(entry: MemoryEntry) -> datetime:
 
 
 def _entry_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
-    """A line of the core, or a note, as a row of this tab. Its flag has the badges of the entry (in
-    the archive all are archived, so not that one), and how often it was changed.
+    """A line of the core, or a note, as a row of this tab. The flag of the row has the badges of the
+    entry, and how often the entry was changed.
     """
-    flags = [badge for badge in entry.badges if (badge, tab) != ("archived", "archive")]
+    flags = list(entry.badges)
+    if tab == "archive" and "archived" in flags:
+        flags.remove("archived")  # all entries of this tab are archived
     if entry.versions > 1:
         flags.append(f"changed {entry.versions - 1}×")
     flag = " · ".join(flags)

@@ -213,7 +213,7 @@ class Picker(Sheet[str | None]):
 
     def _show_whole(self) -> None:
         """Show the whole marked choice below the list if its line is cut. If other choices are hidden,
-        show its number and the arrows, too, and in any case.
+        also show the number of the marked one and the arrows, even if its line is not cut.
         """
         marked = self._list.marked
         is_cut = marked is not None and self._list.is_cut(marked)
@@ -286,7 +286,9 @@ class Picker(Sheet[str | None]):
         """Handle a character in a short list. A digit chooses, and letters mark a choice; other
         text is a message and goes to the prompt, with the letters before it.
         """
-        number = int(event.character) if event.character and event.character.isdecimal() else 0
+        number = 0  # not a digit
+        if event.character and event.character.isdecimal():
+            number = int(event.character)
         accepts = time.monotonic() >= self._accepts_from
         self._forget_moves(event.time)
         if accepts and 0 < number <= len(self._choices):

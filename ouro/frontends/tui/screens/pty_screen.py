@@ -203,6 +203,7 @@ def _color(name: str) -> Color | None:
         return None
     name = _PYTE_COLORS.get(name, name)
     is_hex = len(name) == 6 and all(letter in "0123456789abcdef" for letter in name.lower())
+    # pyte writes `brightred`, and rich `bright_red`, as our table already does.
     with_underscore = name.replace("bright", "bright_", 1).replace("__", "_")
     rich_name = f"#{name}" if is_hex else with_underscore
     try:

@@ -117,9 +117,12 @@ class QuestionPanel(Vertical, can_focus=True):
         self._page_down = keymap.key_text("page_down")
         self._page_keys = f"{keymap.key_text('page_up')} {self._page_down}"
         self._amount = ""
+        """The size of what is asked about, which is beside the title."""
         self._was_drawn = False
         self._listens_from = float("inf")
+        """From when on a key answers."""
         self._is_writing = False
+        """Whether the user is writing a message, so that keys go to the prompt."""
         self._typed_at = float("-inf")
         """When the last key went to the prompt."""
         self._early_key: events.Key | None = None
@@ -181,6 +184,7 @@ class QuestionPanel(Vertical, can_focus=True):
         """
         answer = self.answer_of(event.key, self._actions.get(event.key, ""), event.character or "")
         is_message = self._follow_writing(event, is_answer=answer is not None)
+        # The key before, if it came too early to answer and may be the first letter of a message.
         early_key, self._early_key = self._early_key, None
         if is_message or event.time - self._typed_at < self.GRACE:
             if early_key is not None and event.time - early_key.time < self.GRACE:
@@ -320,10 +324,14 @@ class QuestionPanel(Vertical, can_focus=True):
                 keys = self.FIELD_KEYS
             key_line.update(join_fitting([*hints, *keys.split(" · ")], key_line.size.width, 1))
         for size in self.query(".question--size").results(Static):
-            shown = f"{self._page_down}: {hint}" if hint and is_low else self._amount
-            shown = TOO_EARLY_LOW if is_low and self._notice else shown
-            title = cell_len(str(self.query_one(".question--title", Static).content))
-            size.update(shown if title + 2 + len(shown) <= self.content_size.width else "")
+            shown = self._amount
+            if is_low and self._notice:
+                shown = TOO_EARLY_LOW
+            elif is_low and hint:
+                shown = f"{self._page_down}: {hint}"
+            title_width = cell_len(str(self.query_one(".question--title", Static).content))
+            has_room = title_width + 2 + len(shown) <= self.content_size.width
+            size.update(shown if has_room else "")
 
     @property
     def scrolls(self) -> bool:

@@ -268,11 +268,12 @@ class TranscriptView(LineScroll):
         blocks = self._blocks.blocks
         last_visible = self._blocks.block_at(self.scroll_offset.y + self.size.height)
         start_block, start_line = self._match or last_visible or (None, 0)
+        # Without a start, and if its block was removed, the search begins at the end.
         place = blocks.index(start_block) if start_block in blocks else len(blocks)
         searched = blocks[place:] if by >= 0 else list(reversed(blocks[: place + 1]))
         for block in searched:
             matches = self._matches(block)
-            if block is start_block:
+            if block is start_block:  # only what is beyond the start, in the direction of `by`
                 matches = [line for line in matches if (line - start_line) * by > 0]
             if matches:
                 self._show_match(block, matches[0 if by > 0 else -1])
@@ -382,7 +383,7 @@ class TranscriptView(LineScroll):
         return [self._strip(y, y + top, size, selection)[0] for y in visible.line_range]
 
     def render_line(self, y: int) -> Strip:
-        """A row whose segments have their place in the transcript, where a selection may begin."""
+        """The row `y` of the widget. If a selection may begin in it, it knows its line and columns."""
         number = y + self.scroll_offset.y
         strip, is_text = self._strip(y, number, self.size, self.text_selection)
         return strip.apply_offsets(0, number) if is_text else strip

@@ -66,10 +66,17 @@ class TranscriptReader(Horizontal, can_focus=True):
         closed: Callable[[], object],
         closing_keys: tuple[str, ...],
     ) -> None:
+        """Make the reader.
+
+        Args:
+            show_earlier: reads earlier messages into the transcript; returns whether there were any.
+            closed: called after the reader has closed.
+        """
         self._transcript = transcript
         self._show_earlier = show_earlier
         self._after_close = closed
         self._opened_before: frozenset[TranscriptBlock] = frozenset()
+        """The tool outputs and thinking that were open before the reader opened all."""
         self._closing_keys = {"q", "escape", "ctrl+c", "ctrl+d", *closing_keys}
         self._hint = KeyLine(_KEYS, "?", most=1)
         self._search = TypedField(compact=True, id="reader-search")

@@ -34,6 +34,9 @@ class VimKeys:
     def __init__(
         self, area: TextArea, copy: Callable[[str], object], recall: Callable[[str], object]
     ) -> None:
+        """`copy` puts a text on the clipboard. `recall` shows the `previous` or the `next` entry of the
+        prompt history.
+        """
         self._area = area
         self._recall = recall
         self._editor = VimEditor(copy=copy)
