@@ -290,8 +290,9 @@ class TurnQuestions:
 
 
 def parse_part(line: str, parts: list[Part]) -> tuple[Part, str]:
-    """The part with which to resume, and a message, of which a line has one: the number of a part, or
-    any other text, which is a message. With a message, or an empty line, the part is `full`.
+    """Read a line that answers the resume card. Returns the part with which to resume, and a message.
+    The number of a part gives that part and no message. Any other text is the message, and the part is
+    `full`. An empty line gives `full` and no message.
     """
     text = line.strip()
     if text.isdigit() and 1 <= int(text) <= len(parts):

@@ -485,7 +485,7 @@ class KeyActions:
             self._conversation.status.show_message("There is no plan.")
 
     async def queue_list(self) -> None:
-        """Show the queued messages, to edit, move and remove them."""
+        """Show the queued messages, to edit, move and remove them. Raises UsageError without any."""
         if not self._turns.waiting:
             raise UsageError("No message waits.")
         await self._front_end.show_queue()

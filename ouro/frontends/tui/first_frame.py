@@ -444,7 +444,8 @@ class _FrameText:
         self._width = width
         self._height = height
         self._has_box = height >= BOX_FROM_HEIGHT
-        self._prompt_width = max(0, width - (6 if self._has_box else 2))
+        around_prompt = len("│ ❯  │") if self._has_box else len("❯ ")
+        self._prompt_width = max(0, width - around_prompt)
 
     def rows(self, editor: LineEditor) -> dict[int, str]:
         """The text of each row of the screen, with the messages that were entered and the text that

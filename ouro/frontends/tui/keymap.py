@@ -322,8 +322,8 @@ class Keymap:
         return format_key(self._keys[name][0]) if self._keys[name] else ""
 
     def _yield_keys(self, changed: set[str]) -> None:
-        """Take from newer actions, and of newer keys, those that the user gives to others (`changed`), so
-        that settings stay valid that were written before there were these.
+        """Take the keys that the user gives to the actions `changed` away from newer actions, and away
+        from older actions that got them later. So settings stay valid that were written before.
         """
         chosen_keys = set[str]()
         for name in changed:

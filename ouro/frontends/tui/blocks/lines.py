@@ -277,7 +277,8 @@ def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tupl
             if is_short_word or not keeps_spaces:  # it begins a new line
                 if end > start:
                     yield start, end, joint
-                    joint = " " if end < atom.start() else ""
+                    has_spaces_before = end < atom.start()
+                    joint = " " if has_spaces_before else ""
                 start = atom.start()
             while True:  # cut what is wider than a line
                 cut = start + len(_take_cells(text[start : atom.end()], width, at_least_one=True))

@@ -456,7 +456,7 @@ class MarkdownPieces:
             self._seen = end_of_lines
         rest = text[self._start :]
         if _is_open_fence(rest):  # also where the fence has only now become the first piece
-            return [MarkdownPiece(rest, "fence", bool(self.finished), is_open=True)]
+            return [MarkdownPiece(rest, "fence", gap=bool(self.finished), is_open=True)]
         # A dash is mostly the first of a list: with it, the paragraph above would be a heading for
         # a moment.
         pieces = list(self._pieces_of(_LAST_DASH.sub("", rest)))

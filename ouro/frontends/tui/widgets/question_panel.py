@@ -440,10 +440,12 @@ class PermissionPanel(QuestionPanel):
         return (lambda: None) if is_not_offered else answer
 
     def _fit(self) -> None:
-        """Divide the rows, after the marked choice got the comment of the open field. Once, on a
-        terminal without rows for a header, the text is scrolled to its first change.
+        """Show the text of the open field as the comment of the marked choice, and divide the rows. The
+        first time on a terminal without rows for a header, scroll the text to its first change.
         """
-        self.options.comment = (one_line(self.field.value, 60) or "…") if self.field.display else ""
+        self.options.comment = ""
+        if self.field.display:
+            self.options.comment = one_line(self.field.value, 60) or "…"
         super()._fit()
         if not self._shows_change and self.scrolls and self.app.size.height < HEADER_FROM_HEIGHT:
             self._shows_change = True
