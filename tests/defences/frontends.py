@@ -107,7 +107,7 @@ DEFENCES = (
             "self.options.styles.max_height = max(1, room)", "pass",
             "../frontends/tui/widgets/test_question_panel_sizes.py -k narrow_and_low"),
     Defence("U3", "ouro/frontends/tui/widgets/question_panel.py",
-            'if hint and is_low else self._amount', "if False else self._amount",
+            "elif is_low and hint:", "elif False:",
             "../frontends/tui/widgets/test_question_panel_sizes.py -k low_screen"),
     Defence("U3", "ouro/frontends/tui/driver.py",
             "            self._loop.add_signal_handler(signal.SIGWINCH, resized, signal.SIGWINCH, None)\n",
