@@ -92,8 +92,8 @@ async def clipboard_image() -> Image | None:
 
 
 def dropped_image(pasted: str) -> Image | None:
-    """The image whose path was pasted; None for any other text, and if it cannot be read. Terminals
-    paste a path when a file is dropped on them.
+    """The image if the pasted text is the path of one: terminals paste the path of a file that is
+    dropped on them. None for any other text, and if the image cannot be read.
     """
     from ouro.images import read_image
 

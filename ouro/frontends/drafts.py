@@ -126,8 +126,8 @@ class KeptDraft:
 
 
 def take_draft(drafts_root: Path, working_folder: Path, session_id: str = "") -> str:
-    """Return and delete a draft that a killed ouro left: that of `session_id`, or without an id the
-    newest one of any session in `working_folder`. Empty if there is none.
+    """Return and delete a draft that a killed ouro left. With `session_id` it is the draft of this
+    session, otherwise the newest draft of any session in `working_folder`. Empty if there is none.
     """
     for path in list(_draft_paths(drafts_root, working_folder)):
         if session_id and path.name != session_id:

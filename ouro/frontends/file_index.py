@@ -42,8 +42,8 @@ class FileIndex:
         self.add(names)
 
     def add(self, names: Iterable[str]) -> None:
-        """Add names. Those of outer folders are found before those of inner ones, whenever they were
-        added.
+        """Add names. A search finds names in outer folders before names in inner folders, in
+        whatever order they were added.
         """
         by_depth: dict[int, list[str]] = {}
         for name in names:
@@ -94,10 +94,11 @@ class FileIndex:
             yield from self._by_depth[depth].copy()
 
     def _find(self, text: str, *, in_file: bool = False) -> Iterator[str]:
-        """Yield the names that contain a text; with `in_file`, only those that contain it in their last
-        part. At most MAX_TRIED_MATCHES names with the text are tried.
+        """Yield the names that contain a text. With `in_file`, only names that contain it in their
+        last part. At most MAX_TRIED_MATCHES places of the text are tried.
 
-        `text`: in lower case. It may begin with a line end, for the beginning of a name.
+        `text` must be in lower case. A line end at its beginning stands for the beginning of a
+        name.
         """
         tried = 0
         for segment in self._segments():
@@ -156,9 +157,11 @@ def _split_into_segments(joined: str) -> Iterator[str]:
 
 
 def _rank(name: str, letters: str) -> tuple[bool, bool, bool, int, str]:
-    """The sort key of a name, the smallest is the best. First are names whose last part begins with the
-    letters, then those that have them in the last part, then anywhere, then scattered; among equal
-    ones the shortest is first.
+    """The sort key of a name: the smallest key is the best match.
+
+    The best names have a last part that begins with the letters. Then come names with the letters
+    in their last part, then with the letters anywhere, then with the letters scattered. Among
+    equally good names, the shortest is first.
     """
     lower_name = name.lower()
     last_part = lower_name.rstrip("/").rpartition("/")[2]
@@ -261,8 +264,8 @@ class ProjectFiles:
         return [name for name in last_search.names if text.lower() in name.lower()]
 
     async def _search(self, limit: int) -> None:
-        """Search for the text that was asked for last, and again if another one was asked for meanwhile.
-        Then call `changed`.
+        """Search for the text that was asked for last. If another text was asked for during the
+        search, search for that text, too. Then call `changed`.
         """
         while (index := self._index) and not self._last_search.answers(self._next_text, index):
             text, size = self._next_text, index.size  # names may be added during the search
@@ -276,8 +279,9 @@ class ProjectFiles:
             self._reading = asyncio.create_task(self._refresh())
 
     async def _refresh(self) -> None:
-        """Read the list of files, use it from then on, and save it for the next session. If there is no
-        list yet, the saved one is used meanwhile; without a saved one, what is read so far.
+        """Read the list of files, use it from then on, and save it for the next session. If no list
+        is in use yet, the saved list is used until then, or the names that are read so far if no
+        list is saved.
         """
         saved_list = self._get_saved_list()
         if self._index is None and saved_list is not None:

@@ -43,8 +43,8 @@ class PromptHistory:
         self._session_entries = [*(text for text in prompts if text.strip()), *typed_before]
 
     def entries(self) -> list[str]:
-        """All entries without duplicates, the oldest first: those of other projects, of this one,
-        of this session. An unreadable file counts as empty.
+        """All entries without duplicates, the oldest first: first the entries of other projects,
+        then of this project, then of this session. An unreadable file counts as empty.
         """
         entries = _read(self._path)
         if self._project:
@@ -67,8 +67,8 @@ class PromptHistory:
             self._unsent.append(text)
 
     def _write(self, text: str) -> None:
-        """Write an entry to the file of all projects and to that of the project. Errors of the disk are
-        only logged: they must not stop ouro.
+        """Write an entry to the file of all projects and to the file of this project. Errors of the
+        disk are only logged, because they must not stop ouro.
         """
         for path in filter(None, (self._path, self._project)):
             self._append(path, text)

@@ -379,10 +379,11 @@ class SessionMatches:
         self._hits.setdefault(hit.session_id, hit.snippet)
 
     def matches(self) -> list[SessionMatch]:
-        """The sessions of the scope that match the search; all without a search. First are those that
-        match by title or id, then those by their messages, then those with a similar title. The first
-        two groups keep the order of the list, and the last is sorted by similarity. A word `#x` keeps
-        only sessions with that tag.
+        """The sessions of the scope that match the search. Without a search, they are all sessions.
+
+        First are the sessions that match by title or id, then those with a match in their messages,
+        then those with a similar title. The first two groups keep the order of the list, and the
+        last is sorted by similarity. A word `#x` keeps only sessions with this tag.
         """
         matches = self._by_words()
         if not self._tags:

@@ -111,8 +111,8 @@ class VimEditor(VimCursor):
         self._before_insert = self.text, self.cursor
 
     def end_insert(self, text: str, cursor: int) -> None:
-        """Leave the insert mode. `text` and `cursor` are those of the prompt, which has changed them
-        meanwhile. What was typed is repeated if the command had a count, and kept for `.`.
+        """Leave the insert mode. `text` and `cursor` are what the prompt has now. What was typed is
+        inserted again if the command had a count, and is kept for `.`.
         """
         before, at = self._before_insert
         typed = edits.typed_between(before, text)
@@ -207,7 +207,7 @@ class VimEditor(VimCursor):
     # Operators
 
     def _run_operator(self, name: str, count: int, keys: CommandKeys, typed: list[str]) -> None:
-        """Apply an operator to the motion or text object whose keys follow.
+        """Apply an operator to a motion or a text object.
 
         Args:
             name: the operator.

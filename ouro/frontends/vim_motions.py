@@ -38,7 +38,7 @@ def line_end(text: str, offset: int) -> int:
 
 
 def last_in_line(text: str, offset: int) -> int:
-    """The last character of the line; of an empty line its start."""
+    """The offset of the last character of the line. In an empty line it is the start of the line."""
     return max(line_start(text, offset), line_end(text, offset) - 1)
 
 
@@ -117,8 +117,8 @@ def previous_word(text: str, offset: int, big: bool) -> int:
 
 
 def word_end(text: str, offset: int, big: bool) -> int:
-    """Where `e` leads: to the last character of the word at `offset`; if `offset` is there already, or
-    on a blank, to that of the next word.
+    """Where `e` leads: to the last character of the word at `offset`. If `offset` is on that
+    character already, or on a blank, it leads to the last character of the next word.
     """
     at, size = offset + 1, len(text)
     while at < size and word_class(text, at, big) == 0:
@@ -177,8 +177,8 @@ def vertical(text: str, offset: int, by: int, column: int) -> int | None:
 
 
 def paragraph(text: str, offset: int, forward: bool) -> int:
-    """Where `}` or `{` leads: to the empty line after or before the paragraph; without one, to the last
-    or first character of the text. Empty lines at `offset` are skipped first.
+    """Where `}` or `{` leads: to the empty line after or before the paragraph. If there is none, it
+    leads to the last or first character of the text. Empty lines at `offset` are skipped first.
     """
     at = line_start(text, offset)
     while is_empty_line(text, at) and (at < len(text) if forward else at > 0):
@@ -216,7 +216,7 @@ def _closing_bracket(text: str, at: int, pair: str) -> int | None:
 
 
 def _opening_bracket(text: str, at: int, pair: str) -> int | None:
-    """The bracket that opens the pair whose closing bracket is at `at`; None if there is none."""
+    """The opening bracket that belongs to the closing bracket at `at`; None if there is none."""
     return _matching_offset(text, range(at, -1, -1), pair[1], pair[0])
 
 
@@ -311,8 +311,9 @@ def _span_of_quotes(text: str, offset: int, around: bool, quote: str) -> TextSpa
 def _span_of_brackets(
     text: str, offset: int, around: bool, pair: str, count: int
 ) -> TextSpan | None:
-    """The text between the `count`-th pair of brackets around `offset`, counted outwards; with `around`,
-    the brackets too. None if there are fewer pairs.
+    """The text inside of brackets around `offset`. `count` is 1 for the innermost pair, 2 for the
+    pair around it, and so on. With `around`, the brackets are included. None if there are fewer
+    pairs.
     """
     start = _opening_bracket_around(text, offset, pair)
     for _ in range(count - 1):
@@ -327,7 +328,9 @@ def _span_of_brackets(
 
 
 def _opening_bracket_around(text: str, offset: int, pair: str) -> int | None:
-    """The opening bracket at or before `offset` whose pair encloses it; None if there is none."""
+    """The opening bracket of the innermost pair that encloses `offset`. A bracket at `offset`
+    counts as inside of its pair. None if there is none.
+    """
     here = text[offset : offset + 1]
     if here == pair[0]:
         return offset

@@ -106,16 +106,16 @@ class EditorClient:
         return answer.output
 
     def _wait_in_thread(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop and wait for its result in this thread, which is not that of
-        the loop.
+        """Run a coroutine in the loop, and wait for its result in this thread. It must not be
+        called from the thread of the loop.
         """
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _await_answer(
         self, request: Awaitable[T], seconds: float | None = ANSWER_TIMEOUT
     ) -> T | None:
-        """The editor's answer to a request; None if the request failed, or got no answer within
-        `seconds`. A limit of None waits for ever.
+        """The editor's answer to a request. None if the request failed, or got no answer within
+        `seconds`. If `seconds` is None, the wait has no limit.
         """
         try:
             async with asyncio.timeout(seconds):

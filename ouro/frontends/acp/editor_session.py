@@ -342,8 +342,8 @@ def permission_options(question: events.PermissionAsked) -> list[acp.PermissionO
 
 
 def available_commands(session: Session) -> list[acp.AvailableCommand]:
-    """The slash commands for the editor's completion: built-in ones, then those of files, skills
-    and servers.
+    """The slash commands for the editor's completion: first the built-in commands, then the
+    commands of files, skills and servers.
     """
     commands = []
     for command in listed_commands(session):

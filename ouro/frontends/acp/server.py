@@ -244,8 +244,9 @@ class EditorAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_meta: Any
     ) -> acp.ListSessionsResponse:
-        """A page of PAGE_SIZE saved sessions: those of the folder `cwd`, or all if it is None. `cursor`
-        is the number of sessions before the page; None is the first page.
+        """A page of saved sessions. With `cwd` they are the sessions of this folder, otherwise all
+        sessions. A page has PAGE_SIZE sessions. `cursor` is the number of sessions before the page;
+        None is the first page.
         """
         catalog = await self._open_catalog(Path(cwd) if cwd else self._options.cwd)
         sessions = await (catalog.here() if cwd else catalog.sessions())
@@ -325,7 +326,7 @@ class EditorAgent:
     async def _open_existing(
         self, cwd: str, session_id: str, params: dict[str, Any]
     ) -> EditorSession:
-        """Open a saved session. If it is open here, it is closed first."""
+        """Open a saved session. If this process has it open already, the open one is closed first."""
         await self._check_session_id(session_id)
         if open_editor := self._sessions.pop(session_id, None):
             await open_editor.close()
@@ -413,8 +414,8 @@ class EditorAgent:
         return bool((self._client_can.field_meta or {}).get("terminal_output"))
 
     async def _ask_for_trust(self, session_id: str) -> None:
-        """Ask whether the folder is trusted; if so, open the session again with the folder's files
-        in use.
+        """Ask the user whether to trust the folder. If they do, open the session again, now with
+        the files of the folder in use.
         """
         untrusted = self._untrusted.pop(session_id)
         editor = self._get_editor(session_id)

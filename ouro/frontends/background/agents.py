@@ -101,7 +101,8 @@ class AgentRow(msgspec.Struct, frozen=True):
 
 
 async def find_agents() -> list[AgentRow]:
-    """The background sessions: those that wait for an answer first, those that ended last.
+    """The background sessions. First are the sessions that wait for an answer, and last the
+    sessions that have ended.
 
     Raises:
         SocketRefused: the folder of the sockets is another user's.
@@ -120,7 +121,8 @@ class AgentWatch:
         self._connections: dict[str, HostConnection] = {}
 
     async def rows(self) -> list[AgentRow]:
-        """The background sessions: those that wait for an answer first, those that ended last.
+        """The background sessions. First are the sessions that wait for an answer, and last the
+        sessions that have ended.
 
         Raises:
             SocketRefused: the folder of the sockets is another user's.

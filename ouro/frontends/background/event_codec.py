@@ -53,7 +53,7 @@ def _tagged_events() -> Any:
 
 
 def _encode_message(message: Message) -> dict[str, Any]:
-    """An answer as JSON. Parts that are not shown are left out; the others name their kind."""
+    """An answer as JSON. Each part has its kind; parts that are not shown are left out."""
     names = {kind: name for name, kind in _SHOWN_PARTS.items()}
     return {
         "parts": [

@@ -43,8 +43,8 @@ class HostFrontEnd(FrontEnd):
         self._host.show(events.Notice(text, level))
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        """Ask the viewers, also those that come later; the first answer counts. Returns the value of the
-        choice; None if the question was dismissed, or the answer is not a choice.
+        """Ask all viewers, also viewers that come later. The first answer counts. Returns the value
+        of the choice; None if the question was dismissed, or the answer is not a choice.
         """
         labels = [clean(choice_line(choice, current)) for choice in choices]
         question = Question(clean(title), tuple(labels))

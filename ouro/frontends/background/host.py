@@ -238,8 +238,8 @@ class SessionHost(TurnObserver):
         self.session.answer(question_id, answer)
 
     def shown_events_so_far(self) -> list[Event]:
-        """All events with which a viewer draws the session: those of the saved messages, then those of
-        the running turn that are not saved yet.
+        """All events with which a viewer draws the session: first the events of the saved messages,
+        then the events of the running turn that are not saved yet.
         """
         saved = list(self.session.scrollback.shown_events())
         saved_calls = {event.call_id for event in saved if isinstance(event, events.ToolFinished)}

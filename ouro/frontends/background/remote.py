@@ -218,8 +218,8 @@ class RemoteSession:
     def _move_running(self) -> int:
         """Ask the host to let its running command continue in the background.
 
-        Returns the number of moved commands as far as it is known without the answer of the host: 1 if
-        the session works, else 0.
+        Returns how many commands were moved. The answer of the host is not awaited, so it is an
+        estimate: 1 if the session works, else 0.
         """
         self.connection.send(names.extension_method(names.MOVE_COMMAND))
         return int(self.state.activity == "working")
@@ -455,6 +455,6 @@ class RemoteTurns(TurnQueue):
 async def remote_session(record: BackgroundRecord) -> Session:
     """Attach to a background session. Raises what `RemoteSession.open` raises.
 
-    The result is a RemoteSession. Its type is that of the session which front ends take.
+    The result is a RemoteSession. Front ends take a Session, so that is its declared type.
     """
     return cast("Session", cast("object", await RemoteSession.open(record)))

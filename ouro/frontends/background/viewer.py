@@ -332,8 +332,8 @@ class Viewer:
             self._queue(self._client.session_update(self._host.session.id, update))
 
     def _queue(self, message: Coroutine[Any, Any, Any]) -> None:
-        """Send a message after those that wait. A viewer that reads too slowly is dropped, and its
-        message is lost.
+        """Send a message after the messages that wait already. If too many wait, because the viewer
+        reads too slowly, the viewer is dropped, and this message is lost.
         """
         if self._sender.done() or self._outgoing.qsize() >= MAX_WAITING:
             message.close()

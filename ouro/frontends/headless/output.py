@@ -120,8 +120,8 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
         return 1 if self.misfit else 0
 
     def to_json(self, exit_code: int) -> dict[str, Any]:
-        """The result as it is printed. `exit_code` is that of the program: a signal may have set
-        it.
+        """The result as it is printed. `exit_code` is the exit code of the whole program, which a
+        signal may have set.
         """
         fields = msgspec.to_builtins(self, enc_hook=str)
         misfit, seconds = fields.pop("misfit"), fields.pop("seconds")
@@ -253,7 +253,9 @@ class Output(NoticePrinter):
 
 
 def _memory_line(receipt: MemoryReceipt) -> dict[str, Any]:
-    """The event that names the entries of memory in the prompt, and those that wait."""
+    """The event that names the entries of memory that are in the prompt, and the entries that wait
+    for approval.
+    """
     return {
         "type": "memory_loaded",
         "versions": dict(receipt.versions),

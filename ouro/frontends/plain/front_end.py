@@ -65,7 +65,9 @@ class ReplFrontEnd(FrontEnd):
         self._printer.say(text, level)
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        """Print the choices with their numbers, and ask for one; None for an empty line."""
+        """Print the choices with their numbers, and ask for one. Returns its value; None if the
+        user enters an empty line.
+        """
         values = [choice.value for choice in choices]
         self._printer.choices(title, [choice_line(choice, current) for choice in choices])
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
@@ -132,9 +134,9 @@ class ReplFrontEnd(FrontEnd):
         self._turns.say(Draft(text))
 
     async def run(self, events: AsyncGenerator[Event, None]) -> None:
-        """Show events as the queue shows those of a turn. If the queue is busy, the command that calls
-        this was queued, and waits for their end. Otherwise this returns at once, and they run in the
-        background.
+        """Show events as the queue shows the events of a turn. If the queue is busy, the command
+        that calls this was queued, and waits for the last event. Otherwise this returns at once,
+        and the events are shown in the background.
         """
         if self._turns.running:
             self.say("Runs when the turn has ended.")
@@ -182,8 +184,9 @@ class ReplFrontEnd(FrontEnd):
         return await self.choose(title, choices)
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
-        """Let the user pick one of the sessions with these ids (empty: of all); None if they cancel.
-        Without an open session and a catalog, return the request of a new session.
+        """Let the user pick a session whose id is in `ids`, or any session if `ids` is empty.
+        Returns the request to open it; None if the user cancels. If there is no session and no
+        catalog to pick from, returns the request of a new session.
         """
         if self._turns.session is not None:
             catalog = self._turns.session.session_catalog

@@ -89,8 +89,9 @@ class LineQuestions:
         return next(unanswered, None)
 
     async def ask(self, label: str, parse: Callable[[str], T], *, secret: bool = False) -> T:
-        """Ask a question after those that were asked before; returns what `parse` makes of the typed
-        line. If `parse` raises NotUnderstood, the line is no answer and the question stays open.
+        """Ask a question when all earlier questions are answered. Returns what `parse` makes of the
+        typed line. If `parse` raises NotUnderstood, the line is no answer, and the question stays
+        open.
 
         Args:
             label: the text before the cursor.
@@ -134,8 +135,9 @@ class LineQuestions:
 
 
 def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
-    """The permit that a line means: a letter or word of a choice, and after it a text for the model.
-    `choices` are those that the question offers. Raises NotUnderstood if the line means none of them.
+    """Read a line that answers a permission question: a letter or word of a choice, and after it an
+    optional text for the model. `choices` are the choices that the question offers. Raises
+    NotUnderstood if the line is none of them.
     """
     match = _PERMIT_ANSWER.match(line.strip())
     if match is None:
@@ -153,8 +155,9 @@ def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
 
 
 def parse_reply(line: str, question: Question) -> Reply:
-    """The reply that a line means: the choices of which it has the numbers, or if it is anything else
-    the line itself. An empty line is a reply without answers.
+    """Read a line that answers a question. Numbers, such as `1` or `1, 3`, are the choices with
+    these numbers. Any other text is an answer of the user's own, and an empty line is a reply
+    without answers.
 
     Raises NotUnderstood for a number that is no choice, and for several numbers if only one may be
     chosen.
@@ -177,8 +180,9 @@ def parse_reply(line: str, question: Question) -> Reply:
 
 
 def parse_choice(line: str, values: Sequence[str]) -> str | None:
-    """The value that a line names by its number from 1, by itself, or by its beginning; None for an
-    empty line. Raises NotUnderstood if the line names none, or the beginning of several.
+    """Read a line that names one of `values`: by its number from 1, by the whole value, or by the
+    beginning of one value. Returns the value; None for an empty line. Raises NotUnderstood if the
+    line names no value, or is the beginning of several.
     """
     text = line.strip()
     if not text:

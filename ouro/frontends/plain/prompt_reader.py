@@ -292,7 +292,7 @@ class _Completer(Completer):
 
 
 def _key_bindings(repl: Repl, submit: Callable[[Buffer], None]) -> KeyBindings:
-    """The keys of ouro, in addition to those of prompt_toolkit. `submit` gets the entered buffer."""
+    """The keys of ouro. `submit` is called with the buffer when the user enters it."""
     keys = KeyBindings()
     is_empty = Condition(lambda: not get_app().current_buffer.text)
     is_busy = Condition(lambda: repl.turns.busy)
@@ -314,9 +314,7 @@ def _key_bindings(repl: Repl, submit: Callable[[Buffer], None]) -> KeyBindings:
 
     @keys.add("c-c")
     def _interrupt(event: KeyPressEvent) -> None:
-        """Clear the text if no turn runs; else interrupt. If nothing runs and the prompt is empty, the
-        second Ctrl+C ends the prompt.
-        """
+        """Interrupt the turn, or clear the text. Without both, the second Ctrl+C ends the prompt."""
         if event.current_buffer.text and not repl.turns.busy:
             event.current_buffer.reset()
         elif repl.interrupt():

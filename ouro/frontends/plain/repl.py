@@ -169,8 +169,8 @@ class Repl(TurnObserver):
             self._ring(self.turns.seconds)
 
     def show_background(self, event: Event) -> None:
-        """Print an event of the background, and ask its question. With piped input, whose lines are
-        no answers to it, a permission is refused, and any other question is not asked.
+        """Print an event of the background, and ask its question. Lines of piped input are no
+        answers, so with piped input a permission is refused, and any other question is not asked.
         """
         session, has_user = self._front_end.session, sys.stdin.isatty()
         is_question = isinstance(event, PermissionAsked | QuestionAsked)
@@ -436,8 +436,8 @@ class Repl(TurnObserver):
             await self._front_end.send(line)
 
     def _run_in_order(self, work: Awaitable[None]) -> None:
-        """Start `work` as a task, which begins when the works before it are done. The reader goes on
-        meanwhile, because a command may ask a question.
+        """Start `work` as a task, which begins when the work before it is done. Lines are read in
+        the meantime, because a command may ask a question.
         """
 
         async def run_after_others() -> None:

@@ -32,9 +32,9 @@ _CHOICE_BY_NUMBER = re.compile(r"(?:(copy|look)\s+)?(\d{1,3})")
 async def ask_session(
     printer: Printer, questions: LineQuestions, catalog: SessionCatalog, only: Collection[str] = ()
 ) -> OpenRequest | None:
-    """Print the sessions, and ask until the user opens one, or a copy of it; None if they enter an
-    empty line. Until then they can search, and preview sessions. `only` has the ids of the sessions
-    to list; empty: all.
+    """Print the sessions, and ask until the user opens a session, or a copy of one. Returns the
+    request for that; None if the user enters an empty line. Until then the user can search, and
+    preview sessions. `only` has the ids of the sessions to list; if it is empty, all are listed.
     """
     matches = SessionMatches(await catalog.sessions(), catalog.is_here, only)
     await _search(catalog, matches, "")
@@ -57,7 +57,9 @@ async def ask_session(
 
 
 async def _change_search(catalog: SessionCatalog, matches: SessionMatches, line: str) -> None:
-    """Search for the typed words; for `all`, search for the same words in the next scope."""
+    """Search for the typed words. If the line is `all`, search for the same words as before, but in
+    the next scope.
+    """
     if line == "all":
         matches.next_scope()
         await _search(catalog, matches, matches.query)

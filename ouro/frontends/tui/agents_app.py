@@ -117,8 +117,8 @@ class AgentTable(Widget, can_focus=True):
             self.move(index - self._marked_index)
 
     def _lines(self, row: AgentRow) -> tuple[Content, Content]:
-        """A session in two lines: its state, id, folder and title, with cost and age at the right; and
-        below what it says last, or asks.
+        """A session in two lines. The first has its state, id, folder and title, and at the right
+        its cost and age. The second has the open question, or the last line that the session wrote.
         """
         width = max(20, self.size.width)
         is_marked = row.id == self._marked

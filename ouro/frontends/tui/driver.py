@@ -112,9 +112,9 @@ class TerminalDriver(LinuxDriver):
     def resume_application_mode(self) -> None:
         """Use the terminal again after the process was continued.
 
-        There may be two signals, of the shell, which continues all processes of the job, and of the
-        launcher. Python handles the second one in the midst of the first: that call only notes it, and
-        the loop of the first call looks again.
+        Two signals may come: from the shell, which continues all processes of the job, and from the
+        launcher. Python may call this for the second signal while it runs for the first. The inner
+        call then only sets `_is_continued`, and the loop of the outer call does the work again.
         """
         self._is_continued = True
         while self._is_continued and not self._is_resuming:
@@ -157,7 +157,7 @@ class TerminalDriver(LinuxDriver):
         self.is_lent, self._writer_thread = True, None
 
     def run_input_thread(self) -> None:
-        """Read keys until the end, first those that the first frame has read."""
+        """Read keys until the app ends. First come the keys that the first frame has read."""
         keys = KeyReader(self._debug, self._use_theme)
         self.listens.wait()
         if not self.exit_event.is_set():
@@ -285,8 +285,8 @@ class KeyReader:
         return self._events([(False, held_text)] if held_text else [])
 
     def _events(self, pieces: list[tuple[bool, str]]) -> list[Message]:
-        """The events of Textual for pieces of input; each piece says whether it is a paste. Answers
-        of the terminal are taken out of the others.
+        """The events of Textual for pieces of input. Each piece is a pair: whether it is a paste,
+        and its text. Answers of the terminal are removed from pieces that are no paste.
         """
         events: list[Message] = []
         for is_paste, text in pieces:

@@ -62,9 +62,9 @@ async def _print(text: str) -> str:
 
 
 async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
-    """Give the terminal to the program that `work` runs, until it ends; returns the result of `work`,
-    or raises its error. The session continues meanwhile. Raises UsageError if the terminal cannot run
-    another program.
+    """Give the terminal to the program that `work` runs, until it ends. The session continues in
+    the meantime. Returns the result of `work`, or raises its error. Raises UsageError if the
+    terminal cannot run another program.
     """
     outcome: str | BaseException
     try:

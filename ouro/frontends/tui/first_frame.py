@@ -522,8 +522,8 @@ class _FrameText:
 
 
 def _fit(text: str, columns: int, *, from_end: bool = True) -> tuple[str, int]:
-    """The part of a text that fits into so many columns, from its end or its beginning, and the
-    width of that part.
+    """The part of a text that fits into `columns`, and the width of this part. It is the end of the
+    text, or without `from_end` its beginning.
     """
     text = clean(text)
     if text.isascii():

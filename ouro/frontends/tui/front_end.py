@@ -63,7 +63,7 @@ def _make_block(markdown: str) -> TranscriptBlock:
 async def _choose_matching(
     app: OuroApp, title: str, choices: Sequence[Choice], words: str
 ) -> str | None:
-    """Let the user choose from a list that is searched for these words at first."""
+    """Let the user choose from a list. `words` are in its search field when it opens."""
     return await show_sheet(app, Picker(title, choices, search=words))
 
 
@@ -151,9 +151,9 @@ class ScreenFrontEnd:
         return self.keymap.sections()
 
     async def use_theme(self, name: str) -> None:
-        """Use a theme, and save it for the next start. With an empty name the user picks one; the marked
-        one is shown meanwhile, and the theme of before if the user cancels. Themes that the user has
-        written since the start are read before.
+        """Use a theme, and save it for the next start. If `name` is empty, the user picks a theme:
+        the marked one is shown while they choose, and the previous one again if they cancel. First
+        the files of the user's own themes are read, because they may have changed since the start.
 
         Raises:
             UsageError: there is no such theme.
@@ -223,8 +223,8 @@ class ScreenFrontEnd:
         self, *, suggest_undo: bool = False, redo: Mapping[RewindScope, str] | None = None
     ) -> RewindChoice | None:
         """Let the user choose a message to rewind to, or a branch to return to; None if the user
-        cancels. With `suggest_undo`, the last turn is marked and its files are ticked at first. With `redo`,
-        the user chooses instead which of these scopes to redo.
+        cancels. With `suggest_undo`, the list opens with the last turn marked, and its files ticked.
+        With `redo`, the user chooses instead which of these scopes to redo.
         """
         # Too heavy before the first frame.
         from ouro.frontends.tui.screens.list_sheets import RedoSheet, RewindSheet
@@ -430,8 +430,8 @@ class ScreenFrontEnd:
     async def pick_session(
         self, session_catalog: SessionCatalog, only: Collection[str] = ()
     ) -> OpenRequest | None:
-        """Let the user pick a session, with `only` one of those with these ids; None if the user
-        cancels. In the list, sessions can also be renamed, tagged, pinned and deleted.
+        """Let the user pick a session; None if the user cancels. `only` limits the list to sessions
+        with these ids. In the list, sessions can also be renamed, tagged, pinned and deleted.
         """
 
         async def get_catalog() -> SessionCatalog:
@@ -447,8 +447,8 @@ class ScreenFrontEnd:
         return await show_sheet(self._app, sheet)
 
     def _label_open(self, session_id: str, tags: Sequence[str], pinned: bool) -> bool:
-        """Set the tags and the pin of the session, if it is the one on the screen, which only its own
-        writer can change. Returns whether it is.
+        """Set the tags and the pin of a session if it is open on this screen: only the process that
+        has a session open can change it. Returns whether it is open here.
         """
         session = self._turns.session
         if session is None or session.id != session_id:
@@ -458,8 +458,8 @@ class ScreenFrontEnd:
         return True
 
     def _rename_open(self, session_id: str, title: str) -> bool:
-        """Rename the session, if it is the one on the screen, which only its own writer can change.
-        Returns whether it is.
+        """Rename a session if it is open on this screen: only the process that has a session open
+        can change it. Returns whether it is open here.
         """
         session = self._turns.session
         if session is None or session.id != session_id:

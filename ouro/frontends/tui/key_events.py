@@ -26,8 +26,8 @@ class EscapedKey(Key):
         """The character after Esc."""
 
     def as_two_keys(self) -> tuple[Key, Key]:
-        """The two keys that may have been meant, Esc and that of the character, with the time of
-        this one.
+        """The two keys that the user may have pressed: Esc, and the key of the character. Both have
+        the time of this event.
         """
         keys = (
             Key("escape", "\x1b"),

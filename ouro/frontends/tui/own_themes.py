@@ -26,8 +26,8 @@ def add_own_themes() -> list[str]:
 
 
 def _read_theme(name: str) -> dict[str, str]:
-    """The colours of a theme of the user; those that its file does not set are those of its base.
-    Raises ConfigError if the file is not valid.
+    """The colours of a theme of the user. Colours that its file does not set are the colours of its
+    base theme. Raises ConfigError if the file is not valid.
     """
     path = get_themes_dir() / f"{name}.yaml"
     shown_path = tilde(path)

@@ -315,8 +315,8 @@ def _leave_terminal(
     may_leave: Callable[[int], bool] | None,
 ) -> None:
     """Print the end of the transcript, and let the launcher end, so that the shell has its terminal
-    again while this process goes on. Does nothing without a launcher, after a failure, whose error
-    must be shown, and if `may_leave` forbids it.
+    again while this process continues. Does nothing if there is no launcher, or if `may_leave`
+    forbids it. Does nothing after a failure either, because its error must still be shown.
     """
     launcher, code = current_launcher(), _exit_code(app)
     if launcher is None or may_leave is None or app.failure is not None or not may_leave(code):
@@ -365,8 +365,8 @@ def _print_end(app: OuroApp) -> None:
 
 @contextmanager
 def _standard_error_in_log() -> Iterator[TextIO]:
-    """Within this context, write what libraries print on standard error into the log; if the log
-    cannot be opened, nowhere. Yields a stream to the terminal that standard error was.
+    """Within this context, standard error goes into the log, because libraries print there. If the
+    log cannot be opened, it goes nowhere. Yields a stream to the terminal that standard error was.
     """
     terminal = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
     try:

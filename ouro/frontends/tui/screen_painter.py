@@ -270,7 +270,7 @@ class _Writer:
 
 def _changed_runs(old: ScreenRow, new: ScreenRow) -> Iterator[tuple[int, int]]:
     """Yield the runs of cells that differ, each as its first cell and the cell after its last one.
-    Cells of which it is not known what they should show are in no run.
+    A cell whose new content is not known is in no run.
     """
     width = len(new.texts)
     are_same = [
@@ -378,7 +378,9 @@ def _unique_look(attributes: str, color: str, background: str, link: str) -> Cel
 
 
 def _split_codes(codes: str) -> tuple[str, str, str]:
-    """Split codes of SGR (`1;38;5;12`) into those of attributes, of the color and of the background."""
+    """Split codes of SGR (`1;38;5;12`) by their kind: the codes of attributes, of the color and of
+    the background.
+    """
     codes_by_kind: dict[str, list[str]] = {"": [], "3": [], "4": []}
     for code in _SGR_CODE.findall(codes):
         codes_by_kind[_kind_of_code(code.partition(";")[0])].append(code)

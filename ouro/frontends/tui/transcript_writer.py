@@ -37,8 +37,8 @@ _COMPACTION_TITLE = "compact the session"
 
 
 def blocks_of(earlier: Iterable[Event], like: TranscriptView) -> list[TranscriptBlock]:
-    """Make the blocks of earlier events, to put them above those of the transcript `like`. They name
-    the keys of that transcript, and use its clock.
+    """Make the blocks of earlier events, to put them above the blocks of the transcript `like`.
+    They name the same keys as `like`, and use its clock.
     """
     view = TranscriptView(
         outputs_key=like.outputs_key,
@@ -143,8 +143,8 @@ class TranscriptWriter:
     def show_queue(
         self, steering: Sequence[str], queued: Sequence[str], starting: Draft | None
     ) -> None:
-        """Show the messages that wait: for the running turn (`steering`), for later turns (`queued`),
-        and the one of a turn that begins, whose event has not come yet (`starting`).
+        """Show the messages that wait. `steering` are for the running turn, and `queued` for later
+        turns. `starting` is the message of a turn that begins, until its event comes.
         """
         message = self._make_message(starting.text, starting.images) if starting else None
         self._transcript.set_queued(steering, queued, message)

@@ -223,8 +223,8 @@ def proxy_name(text: str) -> str:
 
 
 def _is_same_origin(origin: str, host: str) -> bool:
-    """Whether an Origin header is that of the pages of this host. Its scheme may also be https, because
-    a proxy may add TLS.
+    """Whether an Origin header names this host, so that the request comes from a page of ouro. The
+    scheme may also be https, because a proxy may add TLS.
     """
     scheme, separator, origin_host = origin.lower().partition("://")
     return bool(separator) and scheme in ("http", "https") and origin_host == host.lower()

@@ -129,8 +129,8 @@ class _DiffRows:
 
 
 def _file_names(before: str, after: str) -> str:
-    """The text for the head of a file: its name, and whether it is new, deleted or renamed. The names are
-    those of the lines `---` and `+++`.
+    """The text for the head of a file: its name, and whether it is new, deleted or renamed.
+    `before` and `after` are the names in the lines `---` and `+++`.
     """
     old, new = before.removeprefix("a/"), after.removeprefix("b/")
     if before == NO_FILE:
@@ -153,7 +153,9 @@ def _diff_row(css_class: str, number: str, line: str) -> str:
 
 
 def list_page(rows: Sequence[AgentRow], selected: str = "") -> str:
-    """The sessions, those that wait for the user first. `selected`: the id of the one that is open."""
+    """The list of sessions. Sessions that wait for the user are first. `selected` is the id of the
+    open session.
+    """
     if not rows:
         return NO_SESSIONS
     now = datetime.now(UTC)

@@ -247,8 +247,8 @@ class WebServer:
         }
 
     def _folders(self) -> list[str]:
-        """The folders in which a session can be started: that of this process, then those of the listed
-        sessions, from the end of the list. Each is named once.
+        """The folders in which a session can be started: first the folder of this process, then the
+        folders of the listed sessions, from the end of the list. Each folder is named once.
         """
         rows = reversed(self._agents.rows)
         session_folders = [row.record.cwd for row in rows if row.record.cwd]

@@ -170,7 +170,9 @@ def _limit_side(length: int) -> int:
 
 
 def _terminal_environment() -> dict[str, str]:
-    """The environment of this process, with that of a browser's terminal instead of its own."""
+    """The environment for a terminal in the browser. It is the environment of this process, but
+    describes the browser's terminal instead of the terminal of this process.
+    """
     inherited = {
         name: value for name, value in os.environ.items() if name not in _OWN_TERMINAL_VARIABLES
     }

@@ -135,8 +135,9 @@ class BlockList:
         self._rebuild(self.blocks)
 
     def add(self, block: TranscriptBlock) -> None:
-        """Add a block at the end. A blank line is above it, unless it is the first, or both it and the
-        block before are compact. Its height is estimated until it is drawn.
+        """Add a block at the end. A blank line is above the block, unless it is the first block, or
+        this block and the one before it are both compact. The height of the block is estimated
+        until it is drawn.
         """
         last = self.blocks[-1] if self.blocks else None
         block.gap = last is not None and not (last.is_compact and block.is_compact)
@@ -152,8 +153,8 @@ class BlockList:
         self._rebuild([*blocks, *self.blocks])
 
     def remove(self, blocks: Iterable[TranscriptBlock]) -> None:
-        """Remove those of the blocks that are in the list. The blocks after the first of them are
-        added again at their new places.
+        """Remove these blocks from the list; blocks that are not in it are ignored. All blocks
+        after the first removed one are added again, because they get new places.
         """
         removed = set(filter(self._has, blocks))
         if not removed:
@@ -180,8 +181,9 @@ class BlockList:
         return block.index < len(self.blocks) and self.blocks[block.index] is block
 
     def draw_changes(self) -> int | None:
-        """Draw the changed blocks that were shown before, and estimate the heights of the others.
-        Returns the number of the first changed line; None if no block has changed.
+        """Draw the changed blocks that were shown before, and estimate the heights of changed
+        blocks that were not. Returns the number of the first changed line; None if no block has
+        changed.
         """
         first_changed_lines = [self._redraw(block) for block in self._changed]
         self._changed.clear()
@@ -298,8 +300,8 @@ class BlockList:
             self.add(block)
 
     def _lines(self, block: TranscriptBlock) -> Sequence[StyledLine]:
-        """The lines of a block, drawn if needed. If more than MAX_DRAWN blocks have their lines then,
-        those of the block that was used least recently are dropped.
+        """The lines of a block, drawn if needed. At most MAX_DRAWN blocks keep their lines: if
+        there are more now, the block that was used least recently loses its lines.
         """
         self._drawn[block] = None
         self._drawn.move_to_end(block)

@@ -259,8 +259,9 @@ def _lines_with(lines: Sequence[str], signs: str, wanted: str) -> Sequence[str]:
 
 
 def _read_hunk_lines(reader: Iterator[str], old_count: int, new_count: int) -> Iterator[str]:
-    """Yield the rows of a hunk, each with its sign, until it has so many old and new lines. A row with
-    a space is both an old and a new line. Raises ValueError if a row is no line of a hunk.
+    """Yield the rows of a hunk, each with its sign, until `old_count` old lines and `new_count` new
+    lines were read. A row with a space is both an old and a new line. Raises ValueError if a row is
+    no line of a hunk.
     """
     while old_count > 0 or new_count > 0:
         row = next(reader, "")
@@ -277,8 +278,9 @@ def _read_hunk_lines(reader: Iterator[str], old_count: int, new_count: int) -> I
 
 @lru_cache(maxsize=512)
 def find_changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
-    """The spans of changed characters in the old line, and those in the new one. Both are empty if
-    the lines have little in common, or one is longer than MAX_COMPARED_LINE.
+    """Compare two lines word by word. Returns the spans of changed characters in the old line, and
+    the spans in the new line. Both are empty if the lines have little in common, or one is longer
+    than MAX_COMPARED_LINE.
     """
     if max(len(old), len(new)) > MAX_COMPARED_LINE:
         return [], []

@@ -97,8 +97,8 @@ class HunkRows(ABC):
         return self._numbered(shown, sign, number, width, has_start=first == 0)
 
     def _line_style(self, sign: str) -> Style:
-        """The style of a text without colours of its syntax: that of text, on the background of added
-        or removed lines.
+        """The style of a line that has no colours of syntax: the usual style of text, and for an
+        added or removed line with the background for that.
         """
         changed = {"+": self._palette.added, "-": self._palette.removed}.get(sign)
         text = self._palette.text
@@ -219,8 +219,8 @@ def _find_lead(texts: Sequence[str], first: int) -> int:
 
 
 def _marking(line: Style, word: Style) -> tuple[Style, Style]:
-    """The style of a changed word, and that of the rest of its line. Both are put over the colours of
-    syntax, which the rest of the line keeps.
+    """Two styles for a changed line: for its changed words, and for the rest of the line. Both are
+    put over the colours of syntax. The rest of the line keeps these colours.
     """
     strong = Style(color=word.color, bgcolor=word.bgcolor, bold=True)
     return strong, Style(bgcolor=line.bgcolor)
@@ -266,7 +266,9 @@ class OneColumnRows(HunkRows):
         return [self._row_at(row) for row in range(start, end)]
 
     def _row_at(self, row: int) -> tuple[str, Pair]:
-        """The sign of a row (`-`, `+` or a space), and the pair of which it shows one line."""
+        """What a row shows: the sign of the line (`-`, `+` or a space), and the pair that the line
+        is from.
+        """
         run_number = bisect_right(self._run_starts, row) - 1
         run = self._lines.runs[run_number]
         row_in_run = row - self._run_starts[run_number]
@@ -302,8 +304,9 @@ def _text_of(sign: str, pair: Pair) -> str:
 
 
 def _count_extra_lines(texts: Sequence[str], width: int, row: int) -> dict[int, int]:
-    """How many lines each text takes in `width` cells after its first one, by the number of its row;
-    a text of one line is left out. The first text has the number `row`, and the others follow.
+    """How many lines each text takes after its first one, if it is wrapped to `width` cells. The
+    result has the counts by the number of the row; a text of one line is left out. The first text
+    has the number `row`, and the next texts follow.
     """
     # A character takes at most two cells, so that shorter texts need no look at their characters.
     always_fits = width // 2
@@ -327,7 +330,7 @@ class TwoColumnRows(HunkRows):
         return len(run)
 
     def _extra_lines(self, run: LineRun) -> dict[int, int]:
-        """The extra lines of each row: those of its longer side."""
+        """How many extra lines each row has: as many as the longer of its two sides."""
         room = self._room(self._half)
         extra = _count_extra_lines(run.olds, room, self.row_count)
         for row, lines in _count_extra_lines(run.news, room, self.row_count).items():

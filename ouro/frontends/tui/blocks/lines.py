@@ -181,9 +181,9 @@ def fold_places(text: str, width: int) -> Iterator[tuple[int, int, str]]:
 def indent(
     lines: Iterable[StyledLine], first: Run, rest: Run, decoration: bool = True
 ) -> list[StyledLine]:
-    """Put `first` before the first line and `rest` before the others. They are decoration, which
-    copying leaves out. Without `decoration`, as for the marker of a list, copying keeps them,
-    except before a line that was wrapped or has decoration already.
+    """Put `first` before the first line, and `rest` before each further line. Both are decoration,
+    which copying leaves out. If `decoration` is False, as for the marker of a list, copying keeps
+    them, except before a line that was wrapped or has decoration already.
     """
     with_margin = []
     for number, line in enumerate(lines):
@@ -208,8 +208,8 @@ def pad(lines: Iterable[StyledLine], width: int, style: Style) -> list[StyledLin
 
 
 def crop(text: str, width: int) -> str:
-    """Make one line of `text`, and cut it to at most `width` cells. If it is cut, it ends with `…`;
-    without any width it is empty.
+    """Make one line of `text`, and cut it to at most `width` cells. A text that is cut ends with
+    `…`. If the width is 0 or less, the result is empty.
     """
     text = " ".join(text.split("\n"))
     if cell_len(text) <= width:
@@ -292,8 +292,8 @@ def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tupl
 
 
 def _split_narrow_code(text: str, width: int) -> Iterator[tuple[int, int, str]]:
-    """The same as `_split_paragraph` with its spaces, for code of which each character takes one
-    cell: ten times as fast.
+    """Do what `_split_paragraph` does with `keeps_spaces`, ten times as fast. Each character of the
+    text must take one cell.
     """
     start, joint = 0, "\n"
     while len(text) - start > width:
@@ -313,8 +313,9 @@ def _word_end(text: str, start: int) -> int:
 
 
 def _take_cells(text: str, cells: int, at_least_one: bool = False) -> str:
-    """The start of a text that fits into so many cells; with `at_least_one` its first character even
-    if that is too wide. Emoji of several characters are not split, except in a very long word.
+    """The longest beginning of a text that fits into `cells` cells. With `at_least_one` it has its
+    first character even if that is too wide. Emoji of several characters are not split, except in a
+    very long word.
     """
     text = text[: 16 * max(cells, 1)]  # a word of 20,000 letters took 0.5 s
     if text.isascii():
@@ -359,8 +360,9 @@ def restyle_spans(
     inside: Style,
     outside: Style | None = None,
 ) -> Iterator[Run]:
-    """Yield the runs with the style `inside` added to the characters in `spans`, which are counted
-    over all runs, and `outside` added to the others.
+    """Yield the runs with another style added: `inside` to the characters in `spans`, and
+    `outside`, if it is given, to all other characters. The positions of `spans` count over all
+    runs.
     """
     offset = 0
     for text, style in runs:

@@ -250,7 +250,7 @@ class _Inline:
         return self._runs
 
     def _add_token(self, token: Token) -> None:
-        """Add a token to the runs, or change the style of those that follow."""
+        """Add the text of a token to the runs, or change the style for the tokens that follow it."""
         palette, style = self._palette, self._styles[-1]
         match token.type:
             case "text" | "text_special" | "html_inline":
@@ -359,8 +359,9 @@ def table_lines(
 
 
 def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | None:
-    """The width of each column: that of its widest cell. If the columns do not fit into `room`, the
-    widest ones shrink to MIN_COLUMN; None if that is not enough.
+    """The width of each column, which is the width of its widest cell. If the columns do not fit
+    into `room`, the widest columns shrink, but not below MIN_COLUMN. None if they do not fit even
+    then.
     """
     widths = []
     for column in zip(*rows, strict=True):
@@ -421,8 +422,8 @@ class MarkdownPiece:
 
     @property
     def code(self) -> tuple[str, str] | None:
-        """Language and code of a fence; None for other pieces, and for an indented fence, whose lines
-        lose their indent.
+        """The language and the code, if the piece is a fence. None for any other piece, and for an
+        indented fence, because its lines lose their indentation when they are drawn.
         """
         if self.kind != "fence" or self.source.startswith(" "):
             return None
@@ -446,8 +447,8 @@ class MarkdownPieces:
         """Where the text after the last complete line that was parsed begins."""
 
     def settle(self, text: str) -> list[MarkdownPiece]:
-        """Add pieces that are final now to `finished`; returns the others, usually one. `text` is all
-        of the text so far; it must begin with the text of the last call.
+        """Add pieces that are final now to `finished`. Returns the pieces that may still change,
+        usually one. `text` is the whole text so far; it must begin with the text of the last call.
         """
         end_of_lines = text.rfind("\n", self._seen) + 1
         if end_of_lines and not _is_open_fence(text[self._start :]):
@@ -487,8 +488,8 @@ class MarkdownPieces:
 
 
 def _is_open_fence(text: str) -> bool:
-    """Whether a text begins with a code fence, of which the first line is complete and the end has
-    not come yet.
+    """Whether a text begins with a code fence that has not ended yet. The first line of the fence
+    must be complete.
     """
     opening = _FENCE_BEGIN.match(text)
     end_of_head = text.find("\n")

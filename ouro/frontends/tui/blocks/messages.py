@@ -290,8 +290,9 @@ class RetryBlock(NoticeBlock):
 def queued_lines(
     steering: Sequence[str], queued: Sequence[str], width: int, palette: Palette
 ) -> list[StyledLine]:
-    """The lines for messages that wait, each cut to one line: first those that steer the turn, then
-    those for the next turn. A blank line is above them; without messages there are no lines.
+    """The lines for messages that wait, each cut to one line. First are messages that steer the
+    running turn, then messages for the next turn. A blank line is above them. Without messages
+    there are no lines.
     """
     lines: list[StyledLine] = [StyledLine([])] if steering or queued else []
     for mark, texts in ((f"{MARGIN}→ steers: ", steering), (f"{MARGIN}{QUEUED_MARK}", queued)):

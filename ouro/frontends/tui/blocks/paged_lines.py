@@ -153,7 +153,9 @@ def _draw_page(page: LinePage, margin: Run | None, is_colored: bool = True) -> S
 
 
 def put_below(above: Sequence[StyledLine], lines: Sequence[StyledLine]) -> Sequence[StyledLine]:
-    """Put `lines` below those of `above`. If `lines` have pages, none of them is drawn for it."""
+    """Put the lines `lines` below the lines `above`. If `lines` have pages, no page is drawn for
+    this.
+    """
     return lines.below(above) if isinstance(lines, PagedLines) else [*above, *lines]
 
 
@@ -165,5 +167,5 @@ def put_right_of(margin: Run, lines: Sequence[StyledLine]) -> Sequence[StyledLin
 
 
 def plain_lines(lines: Sequence[StyledLine]) -> Sequence[StyledLine]:
-    """The lines for a search: those of pages without colours."""
+    """The lines for a search. Lines that have pages are drawn without colours."""
     return list(lines.plain()) if isinstance(lines, PagedLines) else lines

@@ -85,8 +85,9 @@ class ReadGroup(TranscriptBlock):
 
 
 def _folded_line(cards: Sequence[ToolCard], width: int, palette: Palette) -> StyledLine:
-    """One line for several calls: how many files were read and searches made, then the names of the
-    files and the titles of the searches, as far as there is room. A file counts once.
+    """One line for several calls: how many files were read and how many searches were made, then
+    the names of the files and the titles of the searches, until the line is full. A file that was
+    read several times counts once.
     """
     titles = [card.title for card in cards]
     reads = [title for title in titles if title.startswith(_READ_VERB)]

@@ -57,9 +57,10 @@ def body_lines(
 
 
 def _files_of(body: Body | None, show: Callable[[str], str] = tidy) -> list[FileDiff] | None:
-    """The files of a body that is a diff; None for any other body, or if there is none.
+    """The files of a body that is a diff, or the text of a diff. None for any other body, and for
+    None.
 
-    `show` makes the lines of a `Diff` printable; for a text `file_diffs` does so.
+    `show` makes the lines of a `Diff` printable. The lines of a text are made so by `file_diffs`.
     """
     if isinstance(body, Diff):
         return changed_files(body, show)
@@ -258,8 +259,8 @@ class ToolCard(TranscriptBlock):
         self.title = tidy(title_with_verb(self._tool, title))
 
     def note(self, figures: str, activity: str, state: State) -> None:
-        """Show the figures of a running call in its first line, and add a new activity to its output
-        below. An empty activity, or that of before, adds nothing. Does nothing after the end.
+        """Show the figures of a running call in its first line. Add its activity to the output
+        below, unless it is empty or the same as before. Does nothing after the call has ended.
         """
         if self._has_ended:
             return
@@ -270,7 +271,9 @@ class ToolCard(TranscriptBlock):
         self.set_state(state)
 
     def finish(self, display: Display, failed: bool, seconds: float | None = None) -> None:
-        """Show the result of the call, which took so many seconds; None: since the card was made."""
+        """Show the result of the call. `seconds` is how long the call took; None: the time since
+        the card was made.
+        """
         self._display = display
         self._seconds = self._clock() - self._since if seconds is None else seconds
         self._end("failed" if failed else "done")

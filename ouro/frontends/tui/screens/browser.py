@@ -81,8 +81,8 @@ class Page:
     def add(
         self, text: str, style: PageStyle = "", link: PageLink | None = None, speaker: str = ""
     ) -> None:
-        """Add each line of a text. The style and the link are those of all lines; the speaker is
-        named before the first one.
+        """Add a text, line by line. All lines get the style and the link. The speaker is named
+        before the first line.
         """
         for line in clean(text).splitlines() or [""]:
             self.lines.append(PageLine(line, style, link, speaker))
@@ -299,8 +299,9 @@ class Browser(Sheet[OpenRequest | None]):
             self._show_frame()
 
     async def _take_key(self, event: events.Key) -> bool:
-        """Handle a key; returns False if it is none of this screen, or text for the search field. In
-        the field, a key that edits its text does so, even if it has an action here, too.
+        """Handle a key. Returns False if this screen has no action for it, or if it is text for the
+        search field. In the search field, a key that edits text does that, even if it also has an
+        action.
         """
         self.key_line.show_keys()  # instead of a message
         is_in_search = self._search.has_focus
@@ -352,8 +353,8 @@ class Browser(Sheet[OpenRequest | None]):
         self.key_line.show_message(text, kind)
 
     def _letter(self, action: str) -> str:
-        """The key of an action as the last line names it while the list has the focus: a letter or
-        Space if the action has one, because no text can be typed there; else its first key.
+        """The key of an action, as the last line names it while the list has the focus. No text can
+        be typed in the list, so it is a letter or Space if the action has one, else its first key.
         """
         for key in self._keymap.keys(action):
             if len(key) == 1 or key == "space":

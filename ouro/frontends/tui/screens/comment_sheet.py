@@ -81,8 +81,9 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         self._keep_comment()
 
     def _take_comment_key(self, key: str) -> bool:
-        """Write or remove a comment, on Enter and Delete; returns whether the key did so. It does not
-        while a comment is written, or if the marked line cannot have one.
+        """Write a comment on Enter, or remove one on Delete. Returns whether the key was used. No
+        key is used while a comment is being written. On a line that cannot have a comment, Enter
+        shows a message.
         """
         if self._asked_to_discard:
             self._asked_to_discard = False
@@ -112,7 +113,9 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         self._field.cursor_position = len(self._field.value)
 
     def _keep_comment(self) -> None:
-        """Put the text of the field on the marked line; an empty one removes the comment."""
+        """Make the text of the field the comment on the marked line, and close the field. An empty
+        text removes the comment.
+        """
         key, written = self._marked_key, self._field.value.strip()
         if key is not None and written:
             self._comments[key] = written

@@ -69,7 +69,7 @@ MIN_KEPT_TURNS = 3
 
 
 def _loaded_user_messages(session: Session) -> list[str]:
-    """The messages of the user in a resumed session, as far as they are loaded; else empty."""
+    """The messages of the user in a resumed session that are loaded. Empty for a new session."""
     if session.resumed is None:
         return []
     shown_events = session.scrollback.shown_events()
@@ -389,7 +389,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
                 pass
 
     def turn_began(self) -> None:
-        """Show that a turn runs; the panels for the time before it close."""
+        """Show that a turn runs, and close the panels that are only shown before the first turn."""
         self.show_state()
         self.resume.close()
         self.start.close()

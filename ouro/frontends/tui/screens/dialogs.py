@@ -76,7 +76,9 @@ class KeyLine(Widget):
         return bool(self._message)
 
     def show_keys(self, keys: Keys | None = None, more: str | None = None) -> None:
-        """Show keys, and no message any more. None for `keys` or `more` means those of before."""
+        """Show keys instead of a message. If `keys` or `more` is None, the line keeps the keys that
+        it had.
+        """
         keys_before, more_before = self.keys, self._more
         self.keys = keys_before if keys is None else keys
         self._more = more_before if more is None else more
@@ -102,8 +104,9 @@ class KeyLine(Widget):
         return self._text(width).count("\n") + 1
 
     def _text(self, width: int) -> str:
-        """The message, or as many keys as fit into this width. The last key is always there. Before
-        it is the key that shows all keys, if the first key fits beside both.
+        """The message, or if there is none as many keys as fit into this width. The last key is
+        always shown. The key that shows all keys is before it, if there is room for the first key,
+        too.
         """
         if self._message:
             return "\n".join(wrap(self._message, max(1, width))[:MAX_MESSAGE_LINES])
@@ -249,8 +252,8 @@ def make_frame(
 
 
 def title_content(title: str) -> Content:
-    """A title: its first line is in the style of titles, and the lines below, which explain it, are
-    in that of text.
+    """A title as content. Its first line has the style of titles. Further lines explain it, and
+    have the style of text.
     """
     first, _, rest = clean(title).partition("\n")
     if not rest:

@@ -180,8 +180,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
     # What is shown
 
     def show_diff(self, shown: ShownDiff, place: DiffPlace | None = None) -> None:
-        """Show other changes, with the mark at this place or the one that is nearest; None: at the
-        first file.
+        """Show other changes, with the mark at `place`, or at the nearest place if the changes do
+        not have it. Without a place the mark is at the first file.
         """
         self._shown, self._opens_at = shown, place or DiffPlace(0)
         self._lay_out_later()
@@ -488,8 +488,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self.show_diff(await self._diff.read(self._shown.source), place)
 
     def _line_now(self, place: DiffPlace) -> int:
-        """The number of a line in the file as it is now. For a removed line it is that of the next line
-        of the hunk that is still there, else of the last one; for a place without a line it is 1.
+        """The number of a line in the file as it is now. A removed line has the number of the next
+        line of its hunk that still exists, or if there is none, of the last line of the hunk. For a
+        place without a line it is 1.
         """
         if place.hunk < 0 or not place.sign:
             return 1
@@ -531,8 +532,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
 
 def _nearest_line(layout: DiffLayout, files: Sequence[ParsedFile], place: DiffPlace) -> int:
-    """The first line of the file and hunk of a place. If an undo has removed them, it is that of the
-    last hunk of the file, or of the last file; 0 without files.
+    """The number of the first line of the file and hunk of a place. If an undo has removed the hunk
+    or the file, it is the first line of the last hunk, or of the last file. 0 without files.
     """
     if not files:
         return 0

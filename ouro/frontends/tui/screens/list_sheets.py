@@ -162,8 +162,8 @@ class TasksSheet(ListSheet[None]):
         return ((Choice(task.id, f"{task.id}  {task.title}", task.state), task) for task in tasks)
 
     def _preview_of(self, row: BackgroundTask | None) -> Text | Content:
-        """The last lines of the task's output, as many as the screen has room for; of the goal, its
-        whole sentence.
+        """The text below the list: the last lines of the task's output, as many as fit on the
+        screen. For the goal it is the whole goal.
         """
         if row is None:
             return Text()
@@ -259,8 +259,8 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._mark_last()
 
     def on_resize(self) -> None:
-        """Offer the boxes again, because a narrow screen has room for fewer. The boxes of before
-        stay until the new ones are known.
+        """Offer the boxes again, because a narrow screen has room for fewer. The present boxes stay
+        until the new ones are known.
         """
         marked = self._marked
         if marked is not None:

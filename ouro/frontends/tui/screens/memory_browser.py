@@ -293,8 +293,9 @@ class MemoryBrowser(Browser):
         return await pages.row_page(self._session, row) if row is not None else Page()
 
     def _marked_link(self) -> PageLink | None:
-        """The link to the object that keys change: the hunk that is marked in the page, else the link
-        that was followed last, else the link of the marked row. None if there is no such object.
+        """The link to the object that keys such as undo change: the hunk that is marked in the
+        page. If no hunk is marked, it is the link that was followed last, and if none was followed,
+        the link of the marked row. None if there is no such object.
         """
         link = self._page_view.link if self._page_view.has_focus else None
         if link is not None and link.kind == "hunk":
@@ -362,9 +363,9 @@ class MemoryBrowser(Browser):
     # The frame
 
     def _heading_text(self) -> str:
-        """The names of the tabs; that of the open tab is in brackets, and that of the proposals has
-        their number. If not all names fit, the first ones are left out until the open tab is in
-        sight, and arrows show that there are more.
+        """The names of the tabs. The open tab is in brackets, and the tab of proposals shows how
+        many there are. If not all names fit, the first names are left out until the open tab is
+        visible, and arrows show that there are more.
         """
         proposal_count = len(self._rows.get("proposals", ()))
         names = []

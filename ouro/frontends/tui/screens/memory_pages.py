@@ -254,8 +254,8 @@ def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
 
 
 def _summarize(edit: FileEdit) -> str:
-    """The lines that an edit adds, in one line; if it adds none, those that it removes; if no line
-    changes, the name of the file.
+    """An edit in one line: the lines that it adds. If it adds none, the lines that it removes. If
+    no line changes, the name of the file.
     """
     changed = _changed_lines(edit.before or "", edit.after or "")
     added = [line for line in changed if line[0] == "+"]
@@ -263,8 +263,8 @@ def _summarize(edit: FileEdit) -> str:
 
 
 def _changed_lines(before: str, after: str) -> list[str]:
-    """The changed lines of a file that are not blank, each behind `- ` or `+ `. Of a note whose text
-    changed, the lines of its front matter are left out.
+    """The changed lines of a file, without blank ones, each behind `- ` or `+ `. If the text of a
+    note has changed, the lines of its front matter are left out.
     """
     text_before, text_after = _without_front_matter(before), _without_front_matter(after)
     if text_before != text_after:
@@ -288,7 +288,8 @@ def _join_lines(text: str) -> str:
 
 
 async def row_page(session: Session, row: MemoryRow) -> Page:
-    """The page of a row: that of its item, of its link, or both, one below the other.
+    """The page of a row. It shows the item of the row, or the target of its link. If the row has
+    both, the link is below the item.
 
     Raises:
         OuroError: the item or the target of the link does not exist any more.
@@ -439,8 +440,8 @@ def recalled_page(note: RecalledNote, recalled: NotesRecalled) -> Page:
 
 
 def receipt_page(line: ReceiptLine, receipt: MemoryReceipt) -> Page:
-    """A line of the core: whether and why it was sent at the start of the session, its tokens, and
-    those of the whole core.
+    """A line of the core: whether it was sent when the session began, and why, how many tokens it
+    has, and how many the whole core has.
     """
     page = Page(line.text or f"the whole of {line.file}", f"{line.scope}/{line.file}")
     reason = f": {line.reason}" if line.reason else ""

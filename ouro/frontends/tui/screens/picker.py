@@ -112,7 +112,7 @@ class Picker(Sheet[str | None]):
         self.set_class(self.is_short, "-numbered")
 
     def on_mount(self) -> None:
-        """Set the times from which keys are read and accepted: those that were typed before the
+        """Set the times from which keys are read and accepted. Keys that were typed before the
         sheet appeared were meant for another widget.
         """
         self._beneath = self.app.screen_stack[0]
@@ -240,8 +240,8 @@ class Picker(Sheet[str | None]):
         """Scroll, move the mark, choose, or take text. Returns False for a key that shows the keys,
         and for text of the search field.
 
-        PageUp and PageDown scroll a question that is cut, else the transcript above a short list,
-        else the list.
+        PageUp and PageDown scroll the question if it is cut. Otherwise they scroll the transcript
+        above a short list, or a long list itself.
         """
         question = self.query_one(".sheet--question")
         if event.key in PAGES and question.max_scroll_y:
@@ -336,9 +336,9 @@ class Picker(Sheet[str | None]):
             self._typed_keys = []
 
     def _find(self, text: str) -> int | None:
-        """The place of the first choice whose label begins with a text, else of the first one that
-        has for each word of the text a word that begins with it: `claude` finds
-        `anthropic/claude-…`. None if there is no such choice, or no word in the text.
+        """The place of the first choice whose label begins with a text. If there is none, the first
+        choice that has, for each word of the text, a word that begins with it: `claude` finds
+        `anthropic/claude-…`. None if no choice matches, or the text has no word.
         """
         words = text.split()
         if not words:

@@ -93,7 +93,7 @@ class PtyView(Widget, can_focus=True):
         self._pty.resize(event.size.width, event.size.height)
 
     def render(self) -> Text:
-        """The screen of the program, as many rows of it as fit."""
+        """The screen of the program. Rows that have no room are left out."""
         screen = self._pty.screen
         self._drawn_version = screen.version
         text = Text(no_wrap=True, end="")

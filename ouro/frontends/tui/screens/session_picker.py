@@ -446,8 +446,8 @@ class SessionPicker(Browser):
         return info
 
     async def _restore_session(self) -> None:
-        """Restore the session that was deleted last. If none was deleted here, empty the search
-        field instead: in every other field the key, Ctrl+U, does so.
+        """Restore the session that was deleted last. If no session was deleted here, empty the
+        search field if it has the focus, because the key, Ctrl+U, does that in every other field.
         """
         if self._deleted:
             info = self._deleted.pop()

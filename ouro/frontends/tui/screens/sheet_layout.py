@@ -19,8 +19,8 @@ class Layout(Compositor):
         self._last_map: CompositorMap = {}
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
-        """Place all widgets. The changes that the result names are those since the last call of this
-        method, also if Textual has made a map of the places meanwhile.
+        """Place all widgets. The result names what has changed since the last call of this method.
+        Textual compares with its last map of the places, which it may have made after that call.
         """
         self._full_map = self._last_map
         result = super().reflow(parent, size)

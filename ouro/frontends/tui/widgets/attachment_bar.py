@@ -68,8 +68,9 @@ class AttachmentBar(Widget):
         return Content("\n").join(self._rows(self.size.width))
 
     def _rows(self, width: int) -> list[Content]:
-        """The rows of chips, as many in each as fit; the last one counts those that do not. If an
-        attachment with a problem would not be seen, those with problems come first.
+        """The rows of chips. Each row has as many chips as fit, and the last row counts the chips
+        that have no room. If a chip with a problem has no room, the chips with problems are put
+        first.
         """
         rows, hidden = self._fill_rows(self.chips, width)
         if any(chip.problem for chip in hidden):

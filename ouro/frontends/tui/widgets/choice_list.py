@@ -42,10 +42,11 @@ class ChoiceList(Widget):
         self.ticked = self.ticked ^ {number}
 
     def render(self) -> Text:
-        """The wrapped choices with their details; the marked one has a sign.
+        """The wrapped choices with their details; the marked choice has a sign.
 
-        If not all lines fit, those from the marked choice on are shown. The second column of the
-        first and the last of them then has an arrow for the hidden lines above and below.
+        If not all lines fit, the lines from the marked choice on are shown. An arrow in the second
+        column of the first line tells that lines above are hidden, and one in the last line that
+        lines below are.
         """
         lines: list[Text] = []
         for choice_lines in self._render_choices(self.size.width):
@@ -61,8 +62,8 @@ class ChoiceList(Widget):
         return Text("\n").join(lines[first : last + 1])
 
     def _first_line(self) -> int:
-        """The first line that is shown: that of the marked choice, or an earlier one if the lines
-        from there on do not fill the widget.
+        """The number of the first line that is shown. It is the first line of the marked choice, or
+        an earlier one if the lines after it would not fill the widget.
         """
         counts = [len(lines) for lines in self._render_choices(self.size.width)]
         first_of_marked = sum(counts[: self.place])

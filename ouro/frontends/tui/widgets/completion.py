@@ -90,8 +90,8 @@ class Completion(PickList):
 
 
 def _word_to_complete(before: str) -> str:
-    """The word at the end of this text if it is a command (`/…`, the whole text) or a file (`@…`);
-    else empty.
+    """The word at the end of the text, if it is a command (`/…`, which must be the whole text) or a
+    file (`@…`). Otherwise empty.
     """
     if "\n" not in before and _COMMAND_WORD.fullmatch(before):
         return before

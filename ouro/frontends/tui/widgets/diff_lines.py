@@ -129,8 +129,8 @@ class DiffLines(LineScroll, can_focus=True):
         self.move(line - self.line)
 
     async def _draw(self, top: int) -> None:
-        """Draw the page with `top` as its first line before it is seen; near the end, the last page. A
-        thread does it, so that other keys and frames are handled meanwhile.
+        """Draw the page that begins at the line `top`, before it is seen. Near the end it is the
+        last page. A thread draws it, so that other keys and frames are handled in the meantime.
         """
         if self._layout is None:
             return
@@ -147,19 +147,19 @@ class DiffLines(LineScroll, can_focus=True):
         await self._draw(max(0, top - height))
 
     async def action_move(self, by: int) -> None:
-        """Move the mark by so many lines, after drawing the page that is shown then."""
+        """Move the mark by `by` lines, after drawing the page that is shown then."""
         await self._draw(self._top_with(self._line_after(by)))
         self.move(by)
 
     def _line_after(self, by: int) -> int:
-        """The line that is so many lines below the mark, or above it if `by` is negative. It is the
-        last or the first one if there are fewer.
+        """The number of the line that is `by` lines below the mark, or above it if `by` is
+        negative. Beyond the first or the last line, it is that line.
         """
         count = len(self._layout.lines) if self._layout is not None else 0
         return max(0, min(count - 1, self.line + by))
 
     def move(self, by: int) -> None:
-        """Move the mark by so many lines, and paint only the two lines that change."""
+        """Move the mark by `by` lines, and paint only the two lines that change."""
         old_line, new_line = self.line, self._line_after(by)
         if new_line == old_line:
             return
@@ -170,7 +170,7 @@ class DiffLines(LineScroll, can_focus=True):
         self.post_message(self.Marked())
 
     async def action_page(self, by: int) -> None:
-        """Scroll by a page, up for -1, and move the mark by as many lines."""
+        """Scroll by a page, up for -1, and move the mark by the same number of lines."""
         lines = by * max(1, self.size.height - 1)
         await self._draw(max(0, self.scroll_offset.y + lines))
         self.step(lines)

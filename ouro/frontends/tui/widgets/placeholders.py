@@ -53,12 +53,14 @@ class Placeholders:
         return placeholder
 
     def expand(self, text: str) -> Draft:
-        """The message to send: pastes in full, and the images whose placeholders are still there."""
+        """The message to send. Pastes are written in full. Images are attached if their
+        placeholders are still in the text.
+        """
         text = self.expand_text(text).strip()
         return Draft(text, tuple(image for name, image in self._images.items() if name in text))
 
     def expand_text(self, text: str) -> str:
-        """The text with the pastes instead of their placeholders; those of images stay."""
+        """The text with the pastes instead of their placeholders. Placeholders of images stay."""
         for name, pasted in self._pastes.items():
             text = text.replace(name, pasted)
         return text

@@ -61,9 +61,9 @@ class PlanQuestion(QuestionPanel):
         return super().answer_of(key, action, character)
 
     def choose(self, number: int) -> None:
-        """Choose the line at this index. The lines are: the choices of the question without its
-        last, edit the plan, comment on its lines, and the last choice, which opens the field. In
-        the open field, send its text; an empty one sends the last choice.
+        """Choose the line at this index. The lines are: the choices of the question except its last
+        one, edit the plan, comment on its lines, and the last choice, which opens the field. While
+        the field is open, its text is sent; without a text, the last choice is.
         """
         *first_choices, keep_planning = self._choices
         edit_line = len(first_choices)

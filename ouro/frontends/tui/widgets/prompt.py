@@ -104,7 +104,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._vim: VimKeys | None = None
 
     def use_editing(self, editing: str) -> None:
-        """Edit with the keys of `vim`, or with those of `emacs`, which are the keys of the keymap."""
+        """Edit with the keys of `vim`, or with the keys of the keymap, which are like those of
+        `emacs`.
+        """
         self._vim = None
         if editing == "vim":
             recalls = {"previous": self.action_previous, "next": self.action_next}
@@ -229,9 +231,10 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._palette = self.app.screen if action == "palette" else None
 
     def _pass_to_palette(self, event: events.Key) -> bool:
-        """Pass a key to the palette that a key before it has opened; returns whether it did so.
+        """Pass a key to the palette, if the palette was opened by an earlier key. Returns whether
+        it was passed.
 
-        On a busy machine the prompt receives keys that were pressed after Ctrl+P.
+        On a busy machine the prompt still receives keys that were pressed after Ctrl+P.
         """
         if self._palette is None or self._palette is not self.app.screen:
             return False
@@ -239,8 +242,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         return True
 
     def _insert_pasted(self, event: events.Key) -> bool:
-        """Insert a key that came so soon after a paste that it belongs to it, because the terminal
-        sends some of the text as keys; returns whether it did so. Enter is a line break then.
+        """Insert a key as text if it came so soon after a paste that it belongs to the paste: the
+        terminal sends some of a pasted text as keys. Enter then is a line break. Returns whether
+        the key was inserted.
         """
         if event.time - self._pasted_at >= PASTE_GAP:
             return False
@@ -384,8 +388,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.put("\n")
 
     def action_previous(self) -> None:
-        """Go up: in the text, and from its first line to the message before in the history. On empty
-        input, first move the mark of the panel above; without one, edit the newest queued message.
+        """Go up in the text. In its first line, go to the previous message in the history. On empty
+        input, first move the mark of the panel above. If it cannot move, edit the newest queued
+        message.
         """
         if not self.text:
             if self._move_beside(-1):
@@ -411,8 +416,9 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.action_cursor_down()
 
     def _recall(self, by: int) -> None:
-        """Show the message that is so many places later in the history; negative is earlier. At its
-        ends nothing happens. A text that is not of the history is the start of a new walk.
+        """Show the message that is `by` places later in the history, or earlier if `by` is
+        negative. Beyond the ends of the history, nothing happens. If the text in the prompt is not
+        from the history, a new walk begins at the newest message.
         """
         if self._walk is None or not self._walk.shows(self.text):
             self._walk = HistoryWalk(self._history.entries(), self.text)

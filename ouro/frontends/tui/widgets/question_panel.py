@@ -179,8 +179,8 @@ class QuestionPanel(Vertical, can_focus=True):
         self.post_message(self.Stray(paste))
 
     def _handle_answer(self, event: events.Key) -> None:
-        """Pass the key to the prompt if it belongs to a message; else answer with it. A key that
-        comes too soon after the question appeared does not answer.
+        """Pass the key to the prompt if it belongs to a message; otherwise answer with it. A key
+        that comes too soon after the question appeared does not answer.
         """
         answer = self.answer_of(event.key, self._actions.get(event.key, ""), event.character or "")
         is_message = self._follow_writing(event, is_answer=answer is not None)
@@ -250,7 +250,8 @@ class QuestionPanel(Vertical, can_focus=True):
 
     def _key_in_field(self, event: events.Key) -> None:
         """Handle the keys of the field that are not text: Enter sends it, the arrows move the mark,
-        and the others return to the choices. A field with text, or without choices, stays visible.
+        and Esc and Tab return to the choices. The field stays visible if it has text, or if there
+        are no choices.
         """
         if event.key not in ("enter", "escape", "tab", "shift+tab", "up", "down"):
             return

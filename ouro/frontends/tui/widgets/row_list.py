@@ -147,8 +147,8 @@ Cell = tuple[str, str]
 
 
 def code_cells(text: str, room: int, style: str, *, fills: bool = False) -> Iterable[Cell]:
-    """Yield the text as cells that together have at most `room` columns; with `fills` blanks after
-    the text make them exactly as many. Text between backticks gets the style `code`, and the
+    """Yield the text as cells. Together they have at most `room` columns, or with `fills` exactly
+    `room`, because blanks are added. Text between backticks gets the style `code`, and the
     backticks are left out.
     """
     pieces = list(split_at_code(text))
@@ -235,7 +235,9 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         return default
 
     def action_move(self, by: int) -> None:
-        """Move the mark by so many rows; negative: up. It stops at the first and the last row."""
+        """Move the mark down by `by` rows, or up if `by` is negative. It stops at the first and the
+        last row.
+        """
         place = max(0, min(len(self.rows) - 1, self.place + by))
         if place != self.place:
             self.place = place
@@ -331,7 +333,9 @@ class PickList(RowList["Choice"], can_focus=False):
         return row.value
 
     def fill(self, choices: Sequence[Choice], nothing: str) -> None:
-        """Show choices that were not there at first; `nothing` is shown if none matches."""
+        """Show choices in a list that was made without them. `nothing` is shown if no choice
+        matches.
+        """
         self._nothing = nothing
         self.change(choices)
 

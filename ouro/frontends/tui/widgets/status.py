@@ -146,8 +146,9 @@ class StatusLine(Widget):
         return line.truncate(width, ellipsis=True)
 
     def _with_script(self, texts: dict[str, str]) -> Content:
-        """The items that the user's status command cannot know or must not hide, then the line that
-        it printed. `texts` has the text of each item; that of an item with nothing to show is empty.
+        """The line if the user's status command has printed something: the items that the command
+        cannot know or must not hide, then what it printed. `texts` has the text of each item, which
+        is empty if there is nothing to show.
         """
         items = [item for item in self._items if item in ITEMS_WITH_SCRIPT and texts[item]]
         item_texts = [Content.styled(texts[item], _item_style(item, texts[item])) for item in items]
@@ -183,7 +184,9 @@ def _ansi_content(line: str) -> Content:
 
 
 def _item_style(item: str, text: str) -> str:
-    """The style of an item: that of the mode, or of a warning; empty for any other."""
+    """The style of an item: a mode has its own, and a warning the one of warnings. Empty for any
+    other item.
+    """
     if item == "mode":
         return _WORD_STYLES[text]
     warns = item == "saved" or text.startswith("! ")  # `saved` is shown only if nothing is saved
@@ -267,7 +270,7 @@ class ResumePanel(Widget):
         return [row.truncate(max(1, width), ellipsis=True) for row in rows]
 
     def _choice_rows(self, width: int) -> list[Content]:
-        """The choices, as many in a row as fit."""
+        """The choices in rows. Each row has as many choices as fit."""
         rows = [Content()]
         for place, (_part, label) in enumerate(self._choices):
             choice = Content(f"  {label}")

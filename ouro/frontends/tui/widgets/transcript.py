@@ -458,8 +458,8 @@ class TranscriptView(LineScroll):
         return hint_strip.crop_extend(0, self.size.width, palette.user_bar)
 
     def _queued_in_sight(self) -> Sequence[StyledLine]:
-        """The lines of the queued messages that are drawn over the transcript, because their own
-        place at its end is out of sight. If there are too many, the last line counts the others.
+        """The lines of queued messages that are drawn over the transcript while the end, where they
+        are, is not visible. If there are too many, the last line says how many are left out.
         """
         if self.following or not self._queue_rows or self.screen.has_class("-reading"):
             return ()

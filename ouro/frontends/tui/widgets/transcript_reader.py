@@ -162,8 +162,8 @@ class TranscriptReader(Horizontal, can_focus=True):
         self.run_worker(self._go_to_match(by), exclusive=True)
 
     async def _show_outside(self, show: Callable[[App[Any], str], Awaitable[None]]) -> None:
-        """Give the whole transcript, also what is not read from disk yet, to `show`, which uses the
-        terminal meanwhile.
+        """Read the whole transcript from disk, and pass it to `show`, which uses the terminal until
+        it ends. An error is shown in the last line.
         """
         while await self._show_earlier():
             pass

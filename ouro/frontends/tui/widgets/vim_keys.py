@@ -63,11 +63,11 @@ class VimKeys:
         self._editor.begin_insert()
 
     def handle(self, event: events.Key) -> bool:
-        """Handle a key as Vim does; returns False if it keeps its usual meaning.
+        """Handle a key as Vim does. Returns False if the key keeps its usual meaning.
 
-        In the insert mode every key but Esc keeps it. In the others, these keep it: a key that Vim does
-        not know, an Esc that ends nothing, and on empty input a key that begins a command. In the first
-        and the last line, `k` and `j` go to the history.
+        In the insert mode every key but Esc keeps its usual meaning. In the other modes, these keep
+        it: a key that Vim does not know, an Esc that ends nothing, and on empty input a key that
+        begins a command. In the first line `k`, and in the last line `j`, goes to the history.
         """
         editor = self._editor
         if editor.mode == "insert":
@@ -92,11 +92,11 @@ class VimKeys:
         return True
 
     def _take_over_changes(self) -> None:
-        """If the prompt was changed since the last key, such as by the mouse or the history, give its
-        text and cursor to the editor.
+        """Give the text and the cursor of the prompt to the editor, if the prompt was changed since
+        the last key, such as by the mouse or the history.
 
-        This must not be done without a change: a selection ends behind the cursor of Vim, so that the
-        cursor of the prompt is not that of the editor.
+        Without a change this must not be done: a selection of the prompt ends behind Vim's cursor,
+        so the cursor of the prompt then differs from that of the editor.
         """
         editor, area = self._editor, self._area
         if (area.text, area.selection) != (editor.text, self._shown):
