@@ -120,8 +120,9 @@ class Compactor(msgspec.Struct, eq=False):
         )
 
     def plan(self, trigger: CompactionTrigger = "manual") -> CompactionPlan | None:
-        """What a compaction would do now; None if there is nothing to compact. One that the user
-        asks for keeps only the last round unchanged, others also some messages before it.
+        """What a compaction would do now; None if there is nothing to compact. If the user asks for
+        the compaction, only the last round stays unchanged; otherwise also some messages before it.
+        All limits are shares of the window of the model, in tokens.
         """
         window, transcript = self._usable_window(self.window, trigger), self.memory.transcript
         return plan_compaction(
@@ -249,11 +250,12 @@ class Compactor(msgspec.Struct, eq=False):
         record = None
         try:
             model = models[0].spec
+            window = model.window
             is_answering_model = model.name == self.models()[0].spec.name
-            window = (
-                self._usable_window(model.window, trigger) if is_answering_model else model.window
-            )
+            if is_answering_model:  # a refusal of a request may have shown that it is smaller
+                window = self._usable_window(window, trigger)
             await summariser.run(self.memory.context(), self._request_size(trigger), window)
+            # None if the request would not get smaller: then the user is not asked for a review.
             fitting_record = await self._summary_record(plan, trigger, focus, summariser)
             if fitting_record is not None:
                 written_summary = summariser.text
@@ -275,7 +277,7 @@ class Compactor(msgspec.Struct, eq=False):
             )
             return False
         await self.save(record, emit)
-        if lost_numbers := plan.lost(self.memory.context()):
+        if lost_numbers := plan.find_lost(self.memory.context()):
             numbers = ", ".join(map(str, lost_numbers))
             emit(Notice(f"Message {numbers} should still be sent verbatim, but is not.", "error"))
         return True
@@ -399,14 +401,15 @@ def compaction_record(memory: MemoryManager, trigger: CompactionTrigger) -> Comp
 
 
 def compaction_event(record: CompactionRecord) -> Event:
-    """The event that shows a compaction, when it is made and when the session is shown again. For
-    one that left messages out without a summary it is a notice.
+    """The event that shows a compaction, when it is made and when the session is shown again. If no
+    model wrote a summary, because the messages were only left out, the event is a notice.
     """
     (before, after), kept = record.tokens, len(record.kept)
     covered = record.messages
-    if not covered and record.summary:  # they were not counted
+    if not covered and record.summary:  # earlier versions did not save the count
         covered = record.covers[1] - record.covers[0] + 1
-    if record.summary and not record.model:  # no model has written the text
+    is_left_out = bool(record.summary) and not record.model  # the text is ouro's own
+    if is_left_out:
         return Notice(
             f"{before:,} → {after:,} tokens: {covered} earlier messages are not sent any more. "
             "The session keeps them, and they can be searched."

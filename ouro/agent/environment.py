@@ -65,6 +65,7 @@ class Environment:
         self._more = more
         self._git_changes = git_changes or GitChanges(cwd)
         self._sent: Mapping[str, str] = {}
+        """The facts that were sent last, by name."""
 
     async def changes(self) -> str:
         """A text for the model about what has changed since the last call; empty if nothing has."""
@@ -178,12 +179,14 @@ class GitChanges:
         self._cwd = cwd
         self._begun_at = time.monotonic()
         self._begun: asyncio.Future[str] | None = None
+        """The count that was begun here; None: none was, or it was used."""
         if is_needed_soon and git_branch(cwd):
             self._begun = asyncio.ensure_future(asyncio.to_thread(_count_git_changes, cwd))
 
     async def describe(self) -> str:
         """A text for the model with the number of changed files, which follows the name of the
-        branch. What git has begun to count is used once, if it is not older than _MAX_AGE_SECONDS.
+        branch. The first call uses the count that the constructor began, if that is not older than
+        _MAX_AGE_SECONDS.
         """
         begun, self._begun = self._begun, None
         if begun is not None and time.monotonic() < self._begun_at + _MAX_AGE_SECONDS:
@@ -229,4 +232,5 @@ def _count_git_changes(cwd: Path) -> str:
         status = Git(cwd, GIT_TIMEOUT).read("status", "--short")
     except GitError as error:
         return _refusal_reason(str(error))
-    return f"\nGit status: {plural(status.count(chr(10)), 'changed file')}"
+    file_count = status.count("\n")
+    return f"\nGit status: {plural(file_count, 'changed file')}"

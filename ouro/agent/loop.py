@@ -221,12 +221,12 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
 
     async def confirm_long_message(self, prompt: Prompt, emit: Emit) -> None:
         """Called before a message is sent. If it is so long that it would cause a compaction, the
-        user is asked what to do, and the answer is carried out. Raises PromptRefused if it must not
-        be sent.
+        user is asked what to do, and the answer is carried out. Raises PromptRefused if the user
+        does not want to send it.
         """
         message = user(prompt.text, prompt.images, prompt.context)
         size, window = self.compactor.size_with(message), self.compactor.window
-        if not size:
+        if not size:  # it would not cause a compaction
             return
         text = (
             f"With this message the request has about {size:,} tokens, and the window {window:,}."
@@ -498,8 +498,11 @@ _REFUSAL_STATUSES = (400, 422)
 
 
 def _explain_refusal(error: ModelError, entries: Sequence[MessageRecord]) -> str:
-    """The text of an error for the user. If the provider has refused the request because of one of
-    its messages, the text also names the message, as far as it is known, and what to do.
+    """The text of an error for the user. If the provider refused the request because of one of its
+    messages, the text also says what the user can do, and names the message if it was found.
+
+    A refusal is about a message if its text has the id of a call in that message, or a position in
+    the request.
 
     Args:
         entries: the messages that were sent.

@@ -9,7 +9,9 @@ import msgspec
 from ouro.utils.late_pattern import late_pattern
 
 _AT_WORD = late_pattern(r'(?<![\w@/.])@("[^"\n\0]+"[^\s\0]*|[^\s\0"]+)')
-_LINE_RANGE = late_pattern(r"(?::(\d+)(?:-(\d+))?|#L(\d+)(?:-L?(\d+))?)$")
+_LINE_RANGE = late_pattern(
+    r"(?::(?P<first>\d+)(?:-(?P<last>\d+))?|#L(?P<url_first>\d+)(?:-L?(?P<url_last>\d+))?)$"
+)
 _QUOTED_NAME = late_pattern(r'"([^"]+)"(.*)')
 _SENTENCE_ENDS = ".,;:!?)]}>'`"
 _PREFIXES = ("note", "session")
@@ -35,9 +37,11 @@ class Mention(msgspec.Struct, frozen=True):
     @property
     def shown(self) -> str:
         """The mention as the user would write it, without the `@`."""
-        if not self.first:
+        if not self.first:  # the whole file
             return self.name
-        return f"{self.name}:{self.first}" + (f"-{self.last}" if self.last != self.first else "")
+        if self.last == self.first:
+            return f"{self.name}:{self.first}"
+        return f"{self.name}:{self.first}-{self.last}"
 
 
 def find_mentions(text: str, exists: Callable[[str], bool]) -> list[Mention]:
@@ -70,8 +74,8 @@ def _readings_of(word: str) -> Iterator[Mention]:
 
 
 def _split_line_range(name: str, rest: str) -> Mention:
-    """The mention of a name, with the lines that its end names: `:10-40`, `#L10`. Without such an
-    end, the mention of the whole file.
+    """The mention of a name. If the name ends with lines, such as `:10-40` or `#L10`, these lines
+    are mentioned, else the whole file.
 
     Args:
         rest: what follows a name in quotes.
@@ -82,6 +86,6 @@ def _split_line_range(name: str, rest: str) -> Mention:
     path = (name + rest)[: match.start()]
     if path in _PREFIXES:  # `note:12` is an id, not a line
         return Mention(name)
-    first = int(match[1] or match[3])
-    last = int(match[2] or match[4] or first)
+    first = int(match["first"] or match["url_first"])
+    last = int(match["last"] or match["url_last"] or first)
     return Mention(path, first, max(first, last))

@@ -41,8 +41,9 @@ class ProgressWatch:
         self._seen_lines: set[int] = set()
         """The hashes of all lines of output so far."""
         self._seen_keys: set[str] = set()
-        """The changes, read files and plans so far, as `_note_key` has them."""
+        """The changes, read files and plans so far, as keys of `_add_key`."""
         self._times_of_call: Counter[str] = Counter()
+        """How often each call was made since the last change of a file."""
         self._newest: int | None = None
         """What `_newest_change` returned last; None before the first look."""
         self.was_checked = False
@@ -52,7 +53,7 @@ class ProgressWatch:
         """Count the calls of one answer."""
         for call, result in zip(calls, results, strict=True):
             self.failures = self.failures + 1 if result.failed else 0
-            if self._note_call(call, result):
+            if self._add_call(call, result):
                 self.restart_idle()
             else:
                 self.idle += 1
@@ -77,32 +78,36 @@ class ProgressWatch:
         """Count calls without progress from zero."""
         self.idle, self.was_checked = 0, False
 
-    def _note_call(self, call: ToolCall, result: ToolReply) -> bool:
-        """Remember a call and its output; returns whether it is progress.
+    def _add_call(self, call: ToolCall, result: ToolReply) -> bool:
+        """Store a call and the lines of its output; returns whether the call is progress.
 
-        A failed call is none, except a command, whose output may have something new. A change of a
+        A failed call is not, except a command, whose output may have something new. A change of a
         file, the reading of a file and a plan are progress if the same was not done before. Any
-        other call is progress if its output has a new line, but the same call only _MAX_SAME_CALL
-        times.
+        other call is progress if its output has a new line; the same call counts at most
+        _MAX_SAME_CALL times.
         """
-        has_new_lines = self._note_lines(call, result)
+        has_new_lines = self._add_lines(call, result)
         arguments = " ".join(json.dumps(dict(call.arguments), default=str).split())
         if result.failed and call.name != "shell":
             return False
         if call.name in _EDIT_TOOLS:
-            return self._note_key(call.name, arguments, is_change=True)
+            return self._add_key(call.name, arguments, is_change=True)
         if call.name == _READ_TOOL:
             path = os.path.normpath(str(call.arguments.get("path", "")).strip())
-            return self._note_key(_READ_TOOL, path) or has_new_lines
+            return self._add_key(_READ_TOOL, path) or has_new_lines
         if call.name == _TODO_TOOL:
-            return self._note_key(_TODO_TOOL, _without_numbers(arguments))
+            return self._add_key(_TODO_TOOL, _without_numbers(arguments))
         call_key = f"{call.name} {arguments}"
         self._times_of_call[call_key] += 1
         return has_new_lines and self._times_of_call[call_key] <= _MAX_SAME_CALL
 
-    def _note_key(self, name: str, subject: str, is_change: bool = False) -> bool:
-        """Remember what a tool was called with; returns whether that is new. After a new change of
-        a file the outputs of repeated calls count as new again.
+    def _add_key(self, name: str, subject: str, is_change: bool = False) -> bool:
+        """Store that a tool was called with a subject, such as a path. Returns whether that is the
+        first time.
+
+        Args:
+            is_change: whether the call changes a file. After such a call the same command may have
+                another output: calls are counted from 0 again.
         """
         key = f"{name} {subject}"
         if key in self._seen_keys:
@@ -112,9 +117,9 @@ class ProgressWatch:
             self._times_of_call.clear()
         return True
 
-    def _note_lines(self, call: ToolCall, result: ToolReply) -> bool:
-        """Remember the lines of an output; returns whether any of them is new. Lines that differ
-        only in numbers are the same, but not those of a file that was read.
+    def _add_lines(self, call: ToolCall, result: ToolReply) -> bool:
+        """Store the lines of an output; returns whether any of them is new. Lines that differ only
+        in numbers count as the same line; in a file that was read they are different lines.
         """
         is_content = call.name == _READ_TOOL
         text = result.text if is_content else _without_numbers(result.text)

@@ -108,6 +108,7 @@ class _Child:
     ) -> None:
         self.id, self.spec, self.args, self.call_id = child_id, spec, args, ctx.call_id
         self.emit = emit
+        """Emits its events: those of a background subagent go to the session, not to the turn."""
         self.state: SubagentState = "running"
         self.activity = ""
         """What it does now; when it has ended, why."""
@@ -119,6 +120,7 @@ class _Child:
         self.counted = Usage()
         """The usage that is recorded in the session already."""
         self.timeout = asyncio.timeout(None)
+        """The time limit of its turn."""
         self.worktree: Worktree | None = None
         self.changes = ""
         """A text about what it has changed in its worktree, when it has ended."""
@@ -385,7 +387,9 @@ class Subagents:
         max_calls = child.spec.max_turns or settings.max_turns
 
         async def before_call(calls_made: int) -> str:
-            """Raise LimitReached if the subagent has used up its calls or its money."""
+            """Raise LimitReached if the subagent has used up its calls or its money. Returns what
+            the budget of the session has to say: a warning, or an empty text.
+            """
             if calls_made >= max_calls:
                 calls = plural(calls_made, "model call")
                 raise LimitReached(f"Stopped after {calls}.", "That is its limit (max_turns).")
@@ -407,7 +411,8 @@ class Subagents:
 
     async def _run_agent(self, child: _Child, child_agent: ChildAgent) -> TurnFinished:
         """Run the turn of a subagent; returns how it ended. At its time limit it is interrupted,
-        and the outcome is `limit`.
+        and the outcome is `limit`. `child.timeout` is stored because the time stands still while a
+        question of the subagent waits for the user.
         """
         prompt = Prompt(child.args.prompt, context=await child_agent.context(child.args.prompt))
         seconds = self._settings.max_seconds
@@ -511,9 +516,9 @@ class Subagents:
         self._services.on_report()
 
     def _make_result(self, child: _Child) -> ToolResult:
-        """The result of the tool call of a subagent that has ended. The model gets the report, or
-        why it did not finish; its changes; and its figures. The user sees the report and the
-        changes, with the figures in the summary.
+        """The result of the tool call of a subagent that has ended. The text for the model has the
+        report, or why the subagent did not finish; the changes in its worktree; and its figures.
+        The user sees the report and the changes, with the figures in the summary.
         """
         report, failed = child.report(), child.state != "done"
         report_text = report or "(no text)"
@@ -528,5 +533,8 @@ class Subagents:
         text = "\n\n".join(filter(None, (report_text, changes, how_to_resume)))
         shown = "\n\n".join(filter(None, (report, changes)))
         body = Plain(shown, "markdown") if shown else None
-        ending = f"{child.activity.partition(chr(10))[0].rstrip('.')} · " if failed else ""
-        return ToolResult(text, Display(f"{ending}{figures}", body), failed)
+        summary = figures
+        if failed:
+            reason = child.activity.partition("\n")[0].rstrip(".")
+            summary = f"{reason} · {figures}"
+        return ToolResult(text, Display(summary, body), failed)

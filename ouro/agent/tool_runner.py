@@ -148,8 +148,8 @@ class ToolRunner(msgspec.Struct, frozen=True):
         return tool.title(args)
 
     def correct_calls(self, answer: Message) -> Message:
-        """The answer of a model, with its calls in the form that the tools require. A call that has
-        no single reading stays as it is.
+        """The answer of a model, with its calls in the form that the tools require. A call that can
+        be understood in several ways stays as it is.
         """
         if not answer.tool_calls:
             return answer
@@ -238,6 +238,7 @@ class ToolBatch:
         self._question_lock = asyncio.Lock()
         """One question at a time: "always" to the first may answer the second."""
         self._after_tool_lock = asyncio.Lock()
+        """`after_tool` of the runner is called for one call at a time."""
 
     def results(self) -> tuple[ToolReply, ...]:
         """One result for each call, in order; for an unfinished call its output so far."""
@@ -408,10 +409,12 @@ class ToolBatch:
         if isinstance(decision, Deny):
             raise RefusedError(decision.reason)
         self._runner.permissions.admit(tool.effect, tool.targets(args))
-        # An approved question of a hook does not remove the limits of the sandbox.
-        decision_of_rules = self._decide(tool, args, HookOutcome()) if hooked.verdict else decision
-        limits = decision_of_rules.limits if isinstance(decision_of_rules, Allow) else "off"
-        return Permitted(limits, comment)
+        decision_of_rules: Decision = decision
+        if hooked.verdict:  # a hook has decided: the limits of the sandbox are those of the rules
+            decision_of_rules = self._decide(tool, args, HookOutcome())
+        if isinstance(decision_of_rules, Allow):
+            return Permitted(decision_of_rules.limits, comment)
+        return Permitted("off", comment)  # a question about it was answered with yes
 
     async def _judge(
         self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome, ask: Ask
@@ -459,9 +462,12 @@ class ToolBatch:
     async def _ask_permission(
         self, call: ToolCall, tool: AnyTool, args: Any, ask: Ask, verdict: JudgeVerdict | None
     ) -> str:
-        """Ask the user whether a call may run. If they also allow the same in future, the rule is
-        added, for this session or for all. Returns their comment, which may be empty. Raises
-        RefusedError if they refuse.
+        """Ask the user whether a call may run. If the user also allows the same in future, the rule
+        is added, for this session or for all. Returns the comment of the user, which may be empty.
+
+        Raises:
+            RefusedError: the user refuses the call.
+            StopError: the user stops the turn.
         """
         display = await tool.preview(args)
         edits = tool.effect is Effect.WRITE and self._runner.permissions.edits_by_mode(

@@ -64,7 +64,8 @@ class Worktree(msgspec.Struct, frozen=True):
     def changes(self) -> WorktreeChanges:
         """How the worktree differs from its base. Raises GitError."""
         git = Git(self.folder, GIT_TIMEOUT)
-        status = [line[3:] for line in git.read("status", "--porcelain").splitlines()]
+        status_lines = git.read("status", "--porcelain").splitlines()
+        status = [line[3:] for line in status_lines]  # two letters and a space precede the path
         committed = git.read("diff", "--name-only", self.base, "HEAD").splitlines()
         count = git.read("rev-list", "--count", f"{self.base}..HEAD").strip()
         files = tuple(dict.fromkeys((*committed, *status)))

@@ -43,7 +43,9 @@ _ADDED_BY_PROGRAM = re.compile(
     r"|\s*# AGENTS\.md instructions|\s*<skill>|\s*</?image\b[^>]*>\s*\Z"
 )
 """Matches a text that the program added before the user's text, about its own sandbox and tools."""
-_SHELL_LINE = re.compile(r"\s*<user_shell_command>\s*<command>(.*?)</command>(.*)\Z", re.DOTALL)
+_SHELL_LINE = re.compile(
+    r"\s*<user_shell_command>\s*<command>(?P<line>.*?)</command>(?P<output>.*)\Z", re.DOTALL
+)
 """Matches a line that the user ran in a shell, with its output."""
 _ITEM_TYPES = {
     "message",
@@ -123,9 +125,12 @@ class _LineReader:
         """The number of records before this line."""
 
     def take(self, line: dict[str, Any]) -> None:
-        """Take one line: an item of the model, or an event of the program."""
+        """Add what one line of the file has to the session: an item of the model, an event of the
+        program, or the header. A line of an unknown kind is only counted.
+        """
         builder = self.builder
-        # The oldest layout has no times: one millisecond between messages keeps their order.
+        # The lines of the oldest layout have no times. After a line that added a message the time
+        # advances by one millisecond, which keeps the order.
         has_added_record = len(builder.records) > self._records_before
         pause = 1 if has_added_record else 0
         self._at = parse_time(line.get("timestamp")) or add_milliseconds(self._at, pause)
@@ -137,7 +142,8 @@ class _LineReader:
             self._take_payload(kind, payload)
         elif "id" in line and "timestamp" in line and "type" not in line:
             self._take_header(line)  # of the oldest layout
-        elif "record_type" not in line:  # the oldest layout also saves the state of the program
+        elif "record_type" not in line:
+            # The oldest layout saves the state of the program in lines with a `record_type`.
             builder.left_out["lines of an unknown kind"] += 1
 
     def _take_payload(self, kind: Any, payload: dict[str, Any]) -> None:
@@ -231,8 +237,8 @@ class _LineReader:
         prompt: list[Part] = []
         for part in parts:
             if isinstance(part, Text) and (match := _SHELL_LINE.match(part.text)):
-                line = match[1].strip()
-                output = re.sub(r"</?(?:result|user_shell_command)>", "", match[2]).strip()
+                line = match["line"].strip()
+                output = re.sub(r"</?(?:result|user_shell_command)>", "", match["output"]).strip()
                 prompt.append(Text(f"I ran this in a shell:\n\n$ {line}\n{output}".strip()))
             else:
                 prompt.append(part)

@@ -94,8 +94,9 @@ def parse_time(value: Any, otherwise: str = "") -> str:
 
 
 def add_milliseconds(at: str, milliseconds: int) -> str:
-    """The time `milliseconds` after `at`, for messages without a time of their own. Both times are in the
-    format of records; an empty `at` is the start of 1970.
+    """The time `milliseconds` after `at`, for messages without a time of their own. Both times are
+    in the format of records; an empty `at` is the start of 1970. Returns `at` if the new time would
+    be outside of the years that records can have.
     """
     start = datetime.fromisoformat(at or _EARLIEST).timestamp()
     return parse_time(start + milliseconds / 1000, at)

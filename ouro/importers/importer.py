@@ -423,9 +423,10 @@ class _Additions:
         self._titles = [record.title for _, record in saved if isinstance(record, TitleRecord)]
         messages = {key for key, record in saved if isinstance(record, MessageRecord)}
         self.has_parted = bool(messages - {key for key, _ in self._source_records})
-        """Whether the imported session has additions, too."""
+        """Whether the imported session has messages that are not in the source."""
         self._saved_changes = {key[:2] for key in self._saved_records}
-        """The kind and the time of each saved record."""
+        """The kind and the time of each record in the imported session; its key begins with them.
+        """
         self._numbers = {0: 0}
         """The number of a message in the source -> its number in the imported session."""
         self._number_before = 0
@@ -463,12 +464,14 @@ class _Additions:
         if isinstance(saved, MessageRecord):
             is_complete = len(saved.message.parts) == len(record.message.parts)
             if is_complete or self.has_parted:
-                self._number_before = self._numbers[record.number] = saved.number
+                self._numbers[record.number] = saved.number
+                self._number_before = saved.number
                 return
         if saved:  # incomplete
             self._new_records.append(RewindRecord(self._number_before, record.at))
         self._last_number += 1
-        self._number_before = self._numbers[record.number] = self._last_number
+        self._numbers[record.number] = self._last_number
+        self._number_before = self._last_number
         self._new_records.append(replace(record, number=self._last_number))
 
     def _add_change(self, record: Record) -> None:
@@ -480,6 +483,7 @@ class _Additions:
             case RewindRecord(to):
                 self._new_records.append(replace(record, to=numbers.get(to, 0)))
             case CompactionRecord(covers=(first, last)):
+                # A message that was not found: everything from the start, or up to the end, counts.
                 covers = (numbers.get(first, 1), numbers.get(last, self._last_number))
                 kept = tuple(numbers[item] for item in record.kept if item in numbers)
                 self._last_number += 1
@@ -502,11 +506,12 @@ def _first_call_id(message: Message) -> str:
 
 
 def _add_keys(records: Iterable[Record]) -> Iterator[tuple[_RecordKey, Record]]:
-    """Yield each record with a key that stays the same in later imports: kind, time, and a count of
-    those with both. The kind of a message is its role with the id of its first call.
+    """Yield each record with a key that stays the same in later imports. The key has three parts:
+    the kind, the time, and the number of the record among those of the same kind and time, from 1.
+    The kind of a message is its role with the id of its first call.
 
-    A rewind and a more complete version of a message follow the first version; the new version has
-    the key of the first.
+    An import may replace an incomplete message: then a rewind and the complete message follow it.
+    The complete message has the key of the incomplete one.
     """
     counts: Counter[tuple[str, str]] = Counter()
     last_numbers: dict[tuple[str, str], int] = {}

@@ -61,9 +61,9 @@ def session_id_for(program: Program, original: str) -> str:
     """
     if is_session_id(original.lower()):
         return original.lower()
-    return str(
-        uuid.uuid5(_ID_NAMESPACE, f"{program}:{original}".encode("utf-8", "replace").decode())
-    )
+    # uuid5 accepts no surrogates, which a damaged id may have.
+    name = f"{program}:{original}".encode("utf-8", "replace").decode()
+    return str(uuid.uuid5(_ID_NAMESPACE, name))
 
 
 _TODO_STATES: Mapping[str, TodoState] = {
@@ -110,7 +110,7 @@ class TranscriptBuilder:
                 self._first_model = message.model  # it is in the header of the session
             elif self.records:
                 self.records.append(ModelRecord(message.model, self._time(at)))
-        self._note_calls(message.parts)
+        self._add_calls(message.parts)
         number = next(self._numbers)
         self._record_index[number] = len(self.records)
         self.records.append(MessageRecord(number, self._time(at), message))
@@ -136,7 +136,7 @@ class TranscriptBuilder:
     def extend(self, number: int, parts: Sequence[Part]) -> None:
         """Add parts to the message with this number."""
         message = self.message(number)
-        self._note_calls(parts)
+        self._add_calls(parts)
         self.replace_message(number, replace(message, parts=(*message.parts, *parts)))
 
     def make_reply(
@@ -194,9 +194,10 @@ class TranscriptBuilder:
         """The session, with its title as the last record. Without a title it gets one from the
         first text of the user.
 
-        `original`: its id in the other program.
+        `original`: the id of the session in the other program.
         """
-        created = self.created or next((record.at for record in self.records), "") or parse_time(0)
+        time_of_first = self.records[0].at if self.records else ""
+        created = self.created or time_of_first or parse_time(0)
         origin = {"from": program, "id": short_text(original), "file": str(path)}
         if self.git_branch:
             origin["branch"] = self.git_branch
@@ -226,7 +227,7 @@ class TranscriptBuilder:
             first_title = first_title or title
         return first_title
 
-    def _note_calls(self, parts: Sequence[Part]) -> None:
+    def _add_calls(self, parts: Sequence[Part]) -> None:
         self.calls.update({part.id: part for part in parts if isinstance(part, ToolCall)})
 
     def _time(self, at: str) -> str:

@@ -69,6 +69,7 @@ class AdaptiveModel(ABC):
         self._version = self.facts.version
         """The version of the facts that are in use."""
         self._accepted = PerMessage(self._form_accepted)
+        """Returns a message in the form that the server accepts; each is computed once."""
         self._endpoint = endpoint
         self._effort = effort
         self._model = spec.name.partition("/")[2] or spec.name
@@ -144,14 +145,19 @@ class AdaptiveModel(ABC):
         is_last: bool,
     ) -> str:
         """Change the next requests as a refusal asks. Returns a notice for the user; empty if the
-        change makes no difference for them.
+        user does not see a difference.
+
+        If nothing can be changed, the changes that are on trial are undone, and the error is
+        raised. An error without an answer of the server, a wrong key and a rate limit are no
+        reasons for a change.
 
         Args:
             body, messages: those of the refused request.
-            is_last: change nothing more, and raise the error.
+            is_last: whether no further attempt is allowed: then nothing is changed.
 
         Raises:
-            ModelError: there is nothing to change: the error, or ContextTooLong if it means that.
+            ModelError: nothing can be changed. This is `error`, or a ContextTooLong if the refusal
+                means that the request is too long.
             ToolsRefused: the tools have to be described in the prompt.
             WireRefused: the model has to be reached by another wire.
         """
@@ -191,8 +197,8 @@ class AdaptiveModel(ABC):
         images: Sequence[set[int]],
         share: float,
     ) -> str | None:
-        """Change what the refusal is about, the surest sign first. Returns a notice for the user,
-        which may be empty; None if it is not known what to change.
+        """Change what the refusal is about. The rules with the most certain signs are tried first.
+        Returns a notice for the user, which may be empty; None if it is not known what to change.
 
         Args:
             images: the hashes of the images that are sent, for each message that has any.
@@ -207,7 +213,8 @@ class AdaptiveModel(ABC):
             return ""
         if refusals.refuses_calls(refused) and self._describe_calls(refused, messages):
             return calls_refused
-        # Too long: only the rules of size can help. None is all rules.
+        # A request that is too long can only be helped by the rules of size. None stands for all
+        # rules.
         rules = refusals.RULES_OF_SIZE if isinstance(error, ContextTooLong) else None
         changes = refusals.find_changes(refused, rules)
         if changes:
@@ -222,7 +229,7 @@ class AdaptiveModel(ABC):
 
     def _adapt_request(self, changes: Mapping[str, str], error: ModelError) -> str:
         """Use these changes in the next requests, on trial. Returns a notice for the user; empty if
-        they make no difference for them.
+        the user does not see a difference.
 
         Raises:
             ToolsRefused: the tools have to be described in the prompt.
@@ -239,8 +246,8 @@ class AdaptiveModel(ABC):
         return CHANGED.format(self._endpoint.address, change, self.spec.name) if change else ""
 
     def _describe_calls(self, refused: Refused, messages: Sequence[Message]) -> bool:
-        """Send the calls that the server refused as text in the next requests, on trial. Returns
-        whether there are any.
+        """Replace the calls that the server refused by texts in the next requests, on trial.
+        Returns whether there are such calls.
         """
         from ouro.llm.calls_as_text import find_calls_to_describe
 
@@ -249,9 +256,10 @@ class AdaptiveModel(ABC):
         return bool(calls)
 
     def _hide_images(self, refused: Refused, images: Sequence[set[int]], share: float) -> bool:
-        """Leave the images that the server refused out of the next requests, on trial: those of the
-        newest message, or all if it does not say which. Returns whether there are any; False also
-        if the refusal is about something else.
+        """Leave images out of the next requests, on trial. If the refusal is about one image or
+        about the number of bytes, these are the images of the newest message; if it does not say
+        what is wrong, all images. Returns False, and leaves nothing out, if there are no images or
+        if the refusal is certainly about something else.
         """
         from ouro.llm.overflow import NEAR_THE_WINDOW, is_too_long
         from ouro.llm.refusals import refuses_one_picture
@@ -270,7 +278,7 @@ class AdaptiveModel(ABC):
         return True
 
     def _form_accepted(self, message: Message) -> Message:
-        """The message without the images and calls that this server refused."""
+        """The message with texts instead of the images and calls that this server refused."""
         if self.facts.described_calls:
             from ouro.llm.calls_as_text import calls_as_text
 

@@ -134,7 +134,7 @@ class AnthropicChunks(ChunkReader):
         """Yield the usage so far, from a report in an event; nothing if the event has none. The
         figures of a later report replace those of the same name.
 
-        The usage is None if a figure is not a number of tokens.
+        If a figure is not a number of tokens, the usage in the chunk is None: it is not known.
         """
         if not usage:
             return
@@ -245,8 +245,9 @@ class AnthropicWire(Wire):
         return ModelRequest(path, headers, body)
 
     def _thinking_fields(self, messages: Sequence[Message]) -> dict[str, Any]:
-        """The fields that ask for thinking in the first of the remaining styles. Empty if the model
-        is not to think, or if the server would refuse a budget for these messages.
+        """The fields that ask for thinking, in the first style that the server has not refused:
+        `adaptive` sends the effort, `budget` a maximum of tokens, `none` nothing. Empty if the
+        model is not to think, or if the server would refuse a budget for these messages.
         """
         style = self._remaining_thinking_styles()[0]
         if style == "adaptive":
@@ -261,8 +262,8 @@ class AnthropicWire(Wire):
         return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
     def _has_open_calls_without_thinking(self, messages: Sequence[Message]) -> bool:
-        """Whether the running turn is at results of calls before which no thinking is sent: the API
-        then refuses a budget until the next message of the user.
+        """Whether the last answer has calls, and no thinking is sent before them. The API then
+        refuses a budget until the next message of the user.
         """
         newest = next(
             (message for message in reversed(messages) if message.role in ("assistant", "user")),

@@ -56,8 +56,8 @@ def _names_any(refusal: str, call_ids: Iterable[str]) -> bool:
 
 
 def _sent_names(call_id: str) -> list[str]:
-    """The forms in which an id may have been sent, without those that are too short to be told from
-    other words of a refusal.
+    """The forms in which an id may have been sent. Forms that are so short that they could be
+    another word of a refusal are left out.
     """
     plain = call_id.partition(SEAL)[0]
     names = [plain, *(portable_id(plain, length) for length in ID_LENGTHS)]

@@ -59,7 +59,7 @@ class Catalog:
         project: str = "",
         facts: FactStore | None = None,
     ) -> None:
-        """Ask nobody yet: keys and servers are looked up when they are needed.
+        """Store the arguments; keys and servers are looked up when they are needed.
 
         Args:
             file: the user's models.yaml; None: there is none.
@@ -152,9 +152,10 @@ class Catalog:
         return tuple((provider.title, base_url(provider, self._environ)) for provider in silent)
 
     def resolve(self, name: str) -> str:
-        """The full name of the model that `name` means: a full name such as
-        `anthropic/claude-sonnet-5` itself; for a part of one, such as `sonnet`, the model with it
-        that is configured, else one of a local server or of the built-in table.
+        """The full name of the model that `name` means. A full name, such as
+        `anthropic/claude-sonnet-5`, is returned unchanged. A part of a name, such as `sonnet`, is
+        looked for among the configured models, then among those of local servers and of the
+        built-in table.
 
         Raises:
             NoModelError: no model matches; the message names the nearest. Or several match.
@@ -301,7 +302,8 @@ class Catalog:
         return LiteLLMModel(spec, endpoint, effort=effort, facts=self._server_facts(name))
 
     def _make_openai(self, spec: ModelSpec, endpoint: Endpoint, effort: Effort) -> Model:
-        """A model that speaks the protocol of OpenAI that models.yaml names, or both, the likely one
+        """A model that uses OpenAI's protocols. If models.yaml names one of the two, only this one
+        is used; otherwise both may be used, and the one that the address probably has is tried
         first. A server of the user is also asked about the abilities of the model.
         """
         from ouro.llm.openai_model import OpenAIModel, WireChoice
@@ -388,9 +390,12 @@ class Catalog:
         return self._file.models.get(name, ModelEntry()).merge_over(common)
 
     def _wire_of(self, name: str) -> WireName:
-        """The wire of a model: that of its provider, unless models.yaml says `via: litellm`. A model
-        of another provider is reached by litellm; but by OpenAI's protocol if it has a server of its
-        own (`api_base`) and models.yaml says `via: direct`, or litellm does not know its provider.
+        """The wire of a model. It is litellm if models.yaml says `via: litellm` for the model, else
+        the wire of its provider.
+
+        If ouro does not know the provider, it is litellm, too, with one exception: a model with its
+        own server (`api_base`) is reached by OpenAI's protocol if models.yaml says `via: direct`,
+        or if litellm does not know the provider either.
         """
         entry, provider = self._entry_of(name), provider_of(name)
         if entry.via == "litellm":

@@ -40,8 +40,8 @@ def translate_http_errors(endpoint: Endpoint) -> Iterator[None]:
 
 
 def failure_of(error: Exception) -> Failure | None:
-    """What failed, if it is an error of `http1` or of httpx, or a request that cannot be made; None
-    for any other error.
+    """What failed, if the error is one of `http1`, of httpx or of time, or says that a request
+    cannot be made; None for any other error.
     """
     if isinstance(error, HttpFailure):
         return error.kind

@@ -75,7 +75,9 @@ class LiteLLMModel(AdaptiveModel):
                 yield chunk
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
-        """The request in the format of chat completions; path and headers are litellm's business."""
+        """The request in the format of chat completions. Path and headers are empty, because
+        litellm sets them.
+        """
         body: JsonObject = {
             "messages": join_all_surrogates(self._format_messages(messages)),
             "max_tokens": self.spec.max_output,
@@ -100,15 +102,18 @@ class LiteLLMModel(AdaptiveModel):
             # The model requires its thinking with the signatures in later requests.
             blocks = signed_thinking(message, self.spec.name) if sends_thinking else []
             thinking = {"thinking_blocks": blocks} if blocks else {}
-            formatted += [{**part, **thinking} for part in self._format.messages([message])]
+            formatted += [{**item, **thinking} for item in self._format.messages([message])]
         for index in _indexes_to_mark([message["role"] for message in formatted]):
             formatted[index] = _mark_message(formatted[index])
         return formatted
 
 
 def _indexes_to_mark(roles: Sequence[str]) -> list[int]:
-    """The indexes of the messages that get a cache mark: the last one of the system, and the last
-    ones that the model answers.
+    """The indexes of the messages that get a cache mark: the last system message, and the last
+    MARKED_MESSAGES messages of the user or of a tool.
+
+    Args:
+        roles: the roles of all messages, in their order.
     """
     system = [index for index, role in enumerate(roles) if role == "system"]
     answered = [index for index, role in enumerate(roles) if role in ("user", "tool")]
@@ -167,10 +172,12 @@ def _call_arguments(model: str, endpoint: Endpoint) -> JsonObject:
 
 
 def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError:
-    """The error for a failure that the process reported, without the key.
+    """The error for a failure that the worker process reported. Its message is without the key.
 
     Args:
-        error: the fields of `_error_fields` in the worker, and whether the answer had begun.
+        error: what the worker reported. `kind` is the name of litellm's exception. `status` and
+            `headers` are those of the HTTP answer; the status is None if no answer came. `begun`
+            is whether a part of the answer had come before the failure.
     """
     text = error["message"]
     # `litellm.BadRequestError: OpenAIException - the message of the provider`
@@ -218,7 +225,9 @@ class _LiteLLMChunks(OpenAIChunks):
 
 
 def _mark_message(message: JsonObject) -> JsonObject:
-    """A message with a cache mark at its end."""
+    """A message with a cache mark at its end. A tool result has the mark itself; in other messages
+    it is in the last part of the content.
+    """
     if message["role"] == "tool":
         return mark_for_cache([message])[0]
     content = message["content"]

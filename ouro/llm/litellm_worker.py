@@ -27,13 +27,11 @@ DELTA_KEYS = {"content", "reasoning_content", "thinking_blocks", "tool_calls", "
 
 
 def load_litellm() -> Any:
-    """Import litellm so that it looks nothing up, follows no redirects, and calls nothing back.
-
-    The price map is the packaged one. Without LITELLM_MODE, a `.env` above litellm's folder would
-    be read.
+    """Import litellm so that it does nothing beside its requests: it fetches no price map, reads no
+    `.env` file, follows no redirects, and sends no telemetry.
     """
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-    os.environ["LITELLM_MODE"] = "PRODUCTION"
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # the packaged price map
+    os.environ["LITELLM_MODE"] = "PRODUCTION"  # else a `.env` above litellm's folder is read
     _forbid_redirects()
     import litellm
 
@@ -85,11 +83,12 @@ def _set_timeout(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _to_event(chunk: Any, stream: Any) -> dict[str, Any]:
-    """A chunk as plain data. litellm ends each stream with a finish reason: one that the provider did
-    not send is left out.
+    """A chunk as plain data. litellm ends each stream with a finish reason, even if the provider
+    sent none: then the reason is left out.
     """
     data = chunk.model_dump(exclude_none=True)
-    # These attributes are not public: if a version does not have them, the reason counts as sent.
+    # These attributes are not public. In a version without them each reason counts as one that the
+    # provider sent.
     is_ended_by_provider = bool(
         getattr(stream, "received_finish_reason", "stop")
         or getattr(stream, "intermittent_finish_reason", None)

@@ -106,7 +106,8 @@ class LocalModel:
     async def stream(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of an answer. If the request does not fit into the window, a notice
+        """Yield the chunks of an answer. Before that, the server is asked for the window of the
+        model, for at most PATIENCE seconds. If the request does not fit into the window, a notice
         comes first.
         """
         await self._chat.warm()

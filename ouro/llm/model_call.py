@@ -61,6 +61,7 @@ class ModelCall:
         self._patience = patience
         """Seconds to wait for a server that cannot be reached."""
         self._taken = frozenset(taken)
+        """The ids of calls that are in the transcript: the calls of the answer get others."""
         self._sleep = sleep
         self._builder = ReplyBuilder(models[0].spec.name, self._taken)
 
@@ -94,7 +95,8 @@ class ModelCall:
                 attempt += 1
                 if failure is not None:
                     if on_retry:
-                        reason = f"{failure.message.partition(chr(10))[0]} {failure.hint}".rstrip()
+                        first_line, _, _ = failure.message.partition("\n")
+                        reason = f"{first_line} {failure.hint}".rstrip()
                         await on_retry(Retrying(reason, attempt, wait, model.spec.name))
                     self._builder = ReplyBuilder(model.spec.name, self._taken)
                 if attempt > 1:
@@ -108,7 +110,7 @@ class ModelCall:
                     break
                 waited += wait
                 if isinstance(failure, ServerUnreachable) and waited < self._patience:
-                    attempts = attempt + 1  # a server that is starting is waited for
+                    attempts = attempt + 1  # the server may be starting: the call waits for it
                 else:
                     attempts = min(attempts, _max_attempts(failure))
         assert failure is not None, "no model was given"

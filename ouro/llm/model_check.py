@@ -87,9 +87,9 @@ async def check_model(
     seconds: int = CHECK_SECONDS,
     patience: float = 0,
 ) -> CheckedModel:
-    """Ask the model up to six times. A failure is a result, not an error.
+    """Check with up to six requests what a model can do. A failure is a result, not an error.
 
-    A server that is still loading the model is waited for; `say` tells the user so.
+    If the server is still loading the model, the check waits for it; `say` tells the user so.
 
     Args:
         seconds: the limit of one request, with the wait for a model that is loaded.
@@ -120,6 +120,7 @@ class ModelCheck:
         """Whether the user knows that the server is waited for."""
         self._is_loading = False
         """Whether the last answer said that the server is loading the model."""
+        # So long that providers, which do not cache short prompts, cache it.
         self._system_prompt = [system(f"{RULE}\n\n" + "\n".join([PADDING] * REPEATS))]
         self._pieces = 0
         """The pieces of text in the last answer."""
@@ -141,8 +142,8 @@ class ModelCheck:
         await self._check_cache()
 
     async def _check_answer(self) -> bool:
-        """Check that it answers, streams, and reports its usage; returns False if it does not
-        answer at all.
+        """Check that the model answers, that the answer is streamed, and that the usage is
+        reported. Returns False if the model does not answer at all.
         """
         reply = await self._ask_for(
             "answer", [user("Write the numbers from one to twenty as words.")]
@@ -158,8 +159,8 @@ class ModelCheck:
         return True
 
     async def _check_call(self) -> list[Message]:
-        """Check that it calls a tool with the right argument. Returns the question and the answer
-        with the call; empty if there was no call.
+        """Check that the model calls a tool with the right argument. Returns the question and the
+        answer with the call; empty if there was no call.
         """
         if not self._model.spec.tools:
             self.checks.append(AbilityCheck("call", "off", "`tools: false`"))
@@ -174,9 +175,9 @@ class ModelCheck:
         return [question, reply] if calls else []
 
     async def _check_result(self, question_and_call: Sequence[Message]) -> None:
-        """Check that it uses the result of its call. For a model that thinks, this shows that its
-        thinking before the call is accepted when it is sent back. Nothing is checked if
-        `question_and_call` is empty, because there was no call.
+        """Check that the model uses the result of its call. For a model that thinks, this shows
+        that the server accepts the thinking before the call when it is sent back. Nothing is
+        checked if `question_and_call` is empty, because there was no call.
         """
         if not question_and_call:
             return
@@ -195,7 +196,9 @@ class ModelCheck:
         self._add_check(name, NUMBER in reply.text, shorten(reply.text))
 
     async def _check_parallel_calls(self) -> None:
-        """Check that it makes two calls in one answer."""
+        """Check that the model makes two calls in one answer. Nothing is checked if it has no
+        tools.
+        """
         if not self._model.spec.tools:
             return
         question = "Use look_up for the red and for the blue drawer, both calls at once."
@@ -204,7 +207,7 @@ class ModelCheck:
             self._add_check("parallel calls", len(reply.tool_calls) > 1, describe_calls(reply))
 
     async def _check_picture(self) -> None:
-        """Check that it sees the color of an image, if it is known to see images."""
+        """Check that the model sees the color of an image, if its spec says that it sees images."""
         if not self._model.spec.images:
             self.checks.append(AbilityCheck("picture", "off", "`images` is not set for it"))
             return
@@ -268,7 +271,7 @@ class ModelCheck:
         patience = self._patience if self.requests == 1 else 0
         call = ModelCall([self._model], messages, tools, attempts=ATTEMPTS, patience=patience)
         try:
-            return await call.run(self._note_chunk, self._say_retry if patience else None)
+            return await call.run(self._observe_chunk, self._say_retry if patience else None)
         except ModelUnavailable as error:
             if error.answer is None or error.answer.status != LOADING:
                 raise
@@ -288,9 +291,9 @@ class ModelCheck:
             limit = f"Waiting for it, for at most {self._seconds} s (`--seconds` changes that)."
             self._say(f"{reason} {limit}")
 
-    def _note_chunk(self, chunk: Chunk) -> None:
-        """Count the pieces of an answer, and record what the server taught."""
-        self._is_loading = False
+    def _observe_chunk(self, chunk: Chunk) -> None:
+        """Count the pieces of text in an answer, and store its notices."""
+        self._is_loading = False  # a server that answers has loaded the model
         if isinstance(chunk, TextChunk):
             self._pieces += 1
         elif isinstance(chunk, NoticeChunk):

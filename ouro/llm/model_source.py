@@ -36,9 +36,12 @@ class FavoriteModels:
         self.names = names
 
     def after(self, name: str, step: int) -> Iterator[str]:
-        """Yield each favorite once, around in the order of the list: the one after the model first,
-        and the model last. If `step` is -1, backwards, with the one before it first. For a model
-        that is no favorite, begin at the first one, or at the last.
+        """Yield each favorite once, in the order of the list. The first one is the favorite after
+        the model `name`; after the last of the list comes the first, and the model itself is last.
+        If the model is no favorite, the first of the list comes first.
+
+        Args:
+            step: 1; or -1 for the opposite order, with the favorite before the model first.
         """
         count = len(self.names)
         start = -1 if step > 0 else 0  # the step from there leads to the first or the last one
@@ -103,9 +106,9 @@ class ModelSource:
         return self.role(role)[0].spec
 
     def role(self, role: Role) -> Sequence[Model]:
-        """The models of a role, made at first use; the session closes them. If none is named or
-        usable, they are those of the session; but for `classify` those of `compact`, if there are
-        any, and for `retrieve` none.
+        """The models of a role, made at first use; the session closes them. If the settings name
+        none that can be used, these are the models of the session, with two exceptions: for
+        `classify` the models of the role `compact`, if there are any; for `retrieve` no models.
 
         Raises:
             LimitReached: the budget allows no further call.

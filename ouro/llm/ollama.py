@@ -151,7 +151,9 @@ class OllamaWire(Wire):
         self._format = OllamaFormat(self.spec)
 
     def with_schema(self, schema: Mapping[str, Any]) -> OllamaWire:
-        """The same model, on the same connection, at temperature 0, with `format`."""
+        """The same model on the same connection, at temperature 0, with answers that fit the
+        schema, which is sent as `format`. An empty schema means free text.
+        """
         constrained = copy.copy(self)
         constrained._schema = schema
         return constrained

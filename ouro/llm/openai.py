@@ -62,8 +62,8 @@ class OpenAIFormat:
         return list(chain.from_iterable(self._formatted(messages)))
 
     def _format_message(self, message: Message) -> Iterator[dict[str, Any]]:
-        """Yield the message in this format. A message of tool results becomes several; an answer
-        without text and calls none.
+        """Yield the message in this format. A message of tool results becomes several messages. For
+        an answer without text and calls nothing is yielded.
         """
         match message.role:
             case "system":
@@ -214,14 +214,15 @@ class OpenAIChunks(ChunkReader):
             yield from self._read_delta(delta)
             reason = choice.get("finish_reason")
             if reason:
-                self._note_end(str(reason))
+                self._record_end(str(reason))
         usage = event.get("usage")
         if usage:
-            # The usage alone comes last, also from servers that name no reason.
-            self.is_done = not event.get("choices") and self._implied_reason() is not None
+            # An event with only the usage is the last one, also from servers that name no reason.
+            has_only_usage = not event.get("choices")
+            self.is_done = has_only_usage and self._implied_reason() is not None
             yield UsageChunk(parse_usage(usage, self._spec) if isinstance(usage, dict) else None)
 
-    def _note_end(self, reason: str) -> None:
+    def _record_end(self, reason: str) -> None:
         """Record why the answer ended. Relays and providers have their own words for an early end."""
         if _FAILURE_REASON.search(reason):
             self.has_failed = True
@@ -316,8 +317,9 @@ class OpenAIWire(Wire):
         self._format = OpenAIFormat(self.spec, returns_thinking=returns_thinking)
 
     def with_schema(self, schema: Mapping[str, Any]) -> OpenAIWire:
-        """The same model, on the same connection, at temperature 0, with `response_format`, unless
-        the server refuses it.
+        """The same model on the same connection, at temperature 0, with answers that fit the
+        schema. It is sent as `response_format`. If the server refuses that field, it is left out,
+        and the answers are free text.
         """
         constrained = copy.copy(self)
         constrained._schema, constrained._is_exact = schema, True

@@ -46,10 +46,11 @@ class OpenAIModel:
         service_tier: str = "",
         facts: ServerFacts | None = None,
     ) -> None:
-        """Choose the wire for the first request; nothing is sent before that.
+        """Choose the wire for the first request. Nothing is sent here.
 
-        `wires`: those that may be used, the likely one first. If there is only one, it is used
-        whatever refusals have taught.
+        Args:
+            wires: the wires that may be used; the one that the server probably has is first. If
+                there is only one, it is used even if a server has refused it.
         """
         self._configured_spec = spec
         self._endpoint = endpoint
@@ -59,8 +60,8 @@ class OpenAIModel:
         self._facts = facts or ServerFacts()
         is_fixed = len(wires) == 1
         remembered = "" if is_fixed else self._facts.get("wire")
-        # Remembered Responses are not settled: a server that has lost their address is asked by
-        # chat again.
+        # If Responses are remembered, chat may still be tried: the server may not offer Responses
+        # any more.
         self._is_settled = is_fixed or remembered == "chat"
         """Whether both wires were tried, or one has answered."""
         self._has_left_chat = False
@@ -100,9 +101,12 @@ class OpenAIModel:
                     raise
 
     def _change_wire(self, refusal: RequestRefused) -> bool:
-        """Change to the other wire if the refusal says that this may help: chat completions that name
-        Responses, or Responses whose address is missing. Responses that were tried after chat
-        completions lead back to them, which is final. Returns whether the wire was changed.
+        """Change to the other wire if the refusal says that this may help. Returns whether the wire
+        was changed.
+
+        Chat completions are left if their refusal names Responses. Responses are left if the server
+        does not have their address, or if they were only tried because chat completions were
+        refused: then chat completions are final.
         """
         refused_wire = self.wire
         if isinstance(refused_wire, OpenAIWire):
@@ -120,8 +124,8 @@ class OpenAIModel:
         return True
 
     def _make_wire(self, name: str) -> Wire:
-        """The wire of this name, `responses` or `chat`. Only for chat completions, while nothing is
-        settled, a refusal may name the other wire.
+        """The wire of this name, `responses` or `chat`. A wire for chat completions knows the other
+        one until the choice is settled: then a refusal that names Responses raises WireRefused.
         """
         if name == "responses":
             return self._make_responses()

@@ -128,8 +128,10 @@ def _speaks_of_length(text: str) -> bool:
     numbers = [int(re.sub(r"[,_]", "", digits)) for digits in _WHOLE_NUMBER.findall(about_request)]
     sizes = [number for number in numbers if number not in STATUSES]
     limits = [int(digits) for digits in _SMALL_LIMIT.findall(about_request)]
-    # No window is so small: then the numbers are about something else.
-    has_small_limit = bool(sizes) and min(max(sizes), *limits, MIN_WINDOW) < MIN_WINDOW
+    # No window is below MIN_WINDOW: then the numbers are about something else.
+    has_small_limit = False
+    if sizes:
+        has_small_limit = max(sizes) < MIN_WINDOW or any(limit < MIN_WINDOW for limit in limits)
     if has_small_limit or _OTHER_LIMIT.search(text):
         return False
     has_measure = _MEASURE_WORDS.search(about_request) is not None

@@ -44,8 +44,12 @@ Rows = dict[str, msgspec.Raw]
 
 
 def find_listed_spec(name: str) -> ModelSpec | None:
-    """The facts of the table about a model, by its litellm name; None if the table does not have
-    it, or if it is not a model for chat.
+    """The facts of the table about a model; None if the table does not have it, or if it is not a
+    model for chat.
+
+    Args:
+        name: the name that litellm uses, as `PROVIDER/MODEL`. Most rows have it in lower case; of
+            some providers the table has only `MODEL`.
     """
     rows = _load_rows()
     row = _decode_row(rows, name.lower()) or _decode_row(rows, name)
@@ -149,7 +153,7 @@ def _row_as_spec(name: str, row: dict[str, Any]) -> ModelSpec:
 
 
 def _row_prices(row: dict[str, Any]) -> Prices | None:
-    """The prices of a row; None if it does not have both of them."""
+    """The prices of a row; None if the price of the input or of the output is missing."""
     input_price = _price_per_million(row, "input_cost_per_token")
     output_price = _price_per_million(row, "output_cost_per_token")
     if input_price is None or output_price is None:
@@ -158,7 +162,8 @@ def _row_prices(row: dict[str, Any]) -> Prices | None:
         input=input_price,
         output=output_price,
         cached=_price_per_million(row, "cache_read_input_token_cost"),
-        # A price of 0 means there that nothing is charged beside the input.
+        # In the table 0 means: writing to the cache costs the same as other input, which is None
+        # here.
         cache_written=_price_per_million(row, "cache_creation_input_token_cost") or None,
     )
 

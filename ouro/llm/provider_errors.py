@@ -149,8 +149,9 @@ def _list_texts(value: Any) -> Iterator[str]:
 def _classify_status(
     status: int, meant_status: int, body: str, headers: Mapping[str, str], endpoint: Endpoint
 ) -> ModelError:
-    """The error for an HTTP answer, without its `answer`: the status decides, but for a limit of size
-    or of money the words of the body.
+    """The error for an HTTP answer, without its `answer`. Usually the status decides which error it
+    is. A request that is too large and an account without money are recognized by the words of the
+    body, because servers answer them with different statuses.
 
     Args:
         status: the status of the answer, for the message.
@@ -191,8 +192,9 @@ def _key_error(message: str, endpoint: Endpoint) -> AuthenticationFailed:
 def _other_error(
     status: int, message: str, headers: Mapping[str, str], endpoint: Endpoint
 ) -> ModelError:
-    """The error for a status whose number says everything: `retry_after` is what the provider asks
-    for; a status that another attempt does not change is RequestRefused.
+    """The error for a status that needs no look at the words of the body. A status that another
+    attempt does not change is RequestRefused. The others have the wait that the provider asks for
+    (`retry_after`).
     """
     if status == 429:
         return RateLimited(message, retry_after=wait_seconds(headers))
@@ -208,8 +210,8 @@ def _other_error(
 
 
 def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
-    """The error for one that came inside of a stream, which began with status 200. Its `answer` is
-    what the provider said.
+    """The error to raise for an error that a server sent inside of a stream, which began with
+    status 200. Its `answer` is what the provider said.
     """
     model_error = _classify_stream_error(error, endpoint)
     _, code = _parse_error(json.dumps({"error": error}))
@@ -222,8 +224,9 @@ def error_from_stream(error: Any, endpoint: Endpoint) -> ModelError:
 
 
 def _classify_stream_error(error: Any, endpoint: Endpoint) -> ModelError:
-    """The error for one inside of a stream, without its `answer`, by its code and text. If nothing is
-    known about it, it is ModelUnavailable: another attempt may help.
+    """The error to raise for an error that a server sent inside of a stream, without its `answer`.
+    The code and the text decide which one it is. If they say nothing known, it is ModelUnavailable:
+    another attempt may help.
     """
     text, code = _parse_error(json.dumps({"error": error}))
     reason = _clean_message(text, endpoint) or "it gives no reason."
@@ -308,8 +311,9 @@ def wait_seconds(headers: Mapping[str, str]) -> float | None:
 
 
 def _parse_error(body: str) -> tuple[str, str]:
-    """The message and the code (also a type or status) in the body of an error, which may be JSON, text
-    or a web page. Each is empty if there is none.
+    """The message and the code in the body of an error, which may be JSON, text or a web page. If
+    there is no field for the code, a type or a status takes its place. Each is empty if there is
+    none.
     """
     try:
         data = json.loads(body)

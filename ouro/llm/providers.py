@@ -167,11 +167,11 @@ def find_local_servers(
 
 
 def list_models_at(address: str, key: str = "") -> ServerModels:
-    """The models (`openai/…`) of the OpenAI-compatible server at an address, as users type it; the
-    problem if there are none. Blocks.
+    """The models (`openai/…`) of the OpenAI-compatible server at an address that a user typed. If
+    the server lists none, the result has the problem. Blocks.
 
-    A missing `http://` or `https://` is added. The address is tried with and without `/v1`; first
-    as it is, if it has a path.
+    A missing `http://` or `https://` is added. The address is tried with and without `/v1`. If it
+    has a path, it is first tried as it is, else first with `/v1`.
     """
     url = _add_scheme(address.strip().rstrip("/"))
     has_path = "/" in url.partition("://")[2]
@@ -185,8 +185,8 @@ def list_models_at(address: str, key: str = "") -> ServerModels:
         problem = problem or "the answer is not a list of models"
         needs_key = problem in ("HTTP 401", "HTTP 403")
         failures.append(ServerModels(candidate, problem=problem, needs_key=needs_key))
-        is_unreachable = not problem.startswith(("HTTP", "the answer"))
-        if needs_key or is_unreachable:  # the other form would fail in the same way
+        has_answered = problem.startswith(("HTTP", "the answer"))
+        if needs_key or not has_answered:  # the other form would fail in the same way
             break
     for failure in failures:
         if failure.needs_key:
@@ -212,7 +212,8 @@ def _add_scheme(address: str) -> str:
 
 def _local_url(value: str, provider: Provider) -> str:
     """A whole URL from the possible forms of OLLAMA_HOST: `0.0.0.0`, `:11500`, `gpu-box:11434`, or a
-    URL. What is missing is that of the provider. A value that is no address stays as it is.
+    URL. A missing host is this machine; a missing port is the provider's usual port; a missing path
+    is `/v1`. A value that is no address is returned unchanged.
     """
     try:
         parts = urlsplit(value if "://" in value else f"http://{value}")
@@ -238,7 +239,10 @@ class _JsonAnswer(NamedTuple):
 
 
 def _fetch_json(url: str, timeout: float, key: str = "") -> _JsonAnswer:
-    """Fetch the JSON value at `url`. Proxies are not used. Blocks."""
+    """Fetch the JSON value at `url`. Returns the value, or why there is none. An answer that is not
+    JSON, or not HTTP, is returned without a value and without a problem. Proxies are not used.
+    Blocks.
+    """
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
     if not is_address(url):
@@ -306,8 +310,8 @@ _LOADED_MODELS_API = {
 def _with_loaded_windows(
     models: Mapping[str, int | None], provider: Provider, url: str, timeout: float
 ) -> dict[str, int | None]:
-    """The models; those that are loaded have the window with which they are loaded, if the server
-    says it.
+    """The models with their windows. A model that is loaded gets the window with which it was
+    loaded, if the server reports it. If the server does not answer, nothing changes.
     """
     api = _LOADED_MODELS_API[provider.name]
     windows = dict(models)

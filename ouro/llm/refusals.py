@@ -73,8 +73,9 @@ class Refused(NamedTuple):
         return next((value for value in values if isinstance(value, int)), 0)
 
     def names(self, field: str) -> bool:
-        """Whether the refusal names a field of the request: as its parameter, or in its words. A field
-        whose name is also an ordinary word must have quotes, a colon or a label there.
+        """Whether the refusal names a field of the request: in its `param`, or in its words. If the
+        name of the field is also an ordinary word, it only counts in the words if it is in quotes,
+        before a colon, or after a label such as `field`.
         """
         as_word = rf"(?<!\w){re.escape(field)}(?!\w)"
         param = self.answer.param.lower()
@@ -154,40 +155,44 @@ def speaks_of_calls(refused: Refused) -> bool:
 
 
 def refuses_calls(refused: Refused) -> bool:
-    """Whether a refusal is about calls and results in the messages that do not belong together.
-
-    Without it each later message of the session is refused, too: the calls are in the history.
+    """Whether a refusal is about calls and results in the messages that do not belong together. If
+    it is not recognized, each later request is refused, too, because it has the same calls.
     """
     words = refused.words
-    is_other = any(pattern.search(words) for pattern in _OTHER_THAN_CALLS)
-    if refused.answer.status not in (400, 404, 422) or is_other or "support" in words:
+    is_about_support = "support" in words  # "tools are not supported" is not about these calls
+    is_other = is_about_support or any(pattern.search(words) for pattern in _OTHER_THAN_CALLS)
+    if refused.answer.status not in (400, 404, 422) or is_other:
         return False
     names_calls = refusal_words.ABOUT_CALL_OR_RESULT.search(words) is not None
     return names_calls and refusal_words.SAYS_UNPAIRED.search(words) is not None
 
 
 def refuses_one_picture(refused: Refused) -> bool:
-    """Whether a refusal is about the data of an image, such as its size, not about images as such."""
+    """Whether a refusal is about one image, such as its size or format. False if the server accepts
+    no images at all.
+    """
     words = refused.words
     if not refused.has_images or not refusal_words.ABOUT_IMAGES.search(words):
         return False
     if re.search(r"content[ _]?type|unknown variant|not support|n't support|token", words):
-        return False  # about images as such, or about the size of the request
+        return False  # about all images, or about the size of the request
     return refusal_words.SAYS_BAD_IMAGE.search(words) is not None
 
 
 def _find_wire(refused: Refused) -> Changes:
-    """Use another protocol, for a model that does not work with this one.
+    """Returns the change to the other wire of a model that does not work with this one; no change
+    if there is no other wire.
 
-    Without it each turn with tools fails for OpenAI's current models on chat completions.
+    Without this rule each turn with tools fails for OpenAI's current models on chat completions.
     """
     return {"wire": refused.other_wire} if refused.other_wire else {}
 
 
 def _find_effort(refused: Refused) -> Changes:
-    """Send the nearest effort that the refusal names, or leave the field out.
+    """Returns the change to the nearest effort that the refusal names; if it names none, the change
+    leaves the field out. No change if the refusal is not about the effort.
 
-    Without it a model with other levels than ours does not answer at all.
+    Without this rule a model with other levels than ours does not answer at all.
     """
     words = refused.words
     (owner, field), sent = _find_sent_effort(refused.body)
@@ -202,7 +207,7 @@ def _find_effort(refused: Refused) -> Changes:
     if efforts:
         nearest = min(efforts, key=lambda effort: _effort_distance(effort, sent))
         return {f"effort.{sent}": nearest}
-    # Without `output_config` the style of thinking changes: another rule does that.
+    # To leave out `output_config` is a change of the thinking style, which is another rule.
     if owner == "output_config" or not refusal_words.SAYS_UNSUPPORTED.search(words):
         return {}
     if is_value_named:
@@ -211,8 +216,8 @@ def _find_effort(refused: Refused) -> Changes:
 
 
 def _find_sent_effort(body: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
-    """The path of the effort in the body (see EFFORT_FIELDS), and the effort. Without one, it is the
-    first path and an empty text.
+    """The path of the effort in the body (see EFFORT_FIELDS), and the effort. If the body has no
+    effort, the first path and an empty text.
     """
     for owner, field in EFFORT_FIELDS:
         values = dictionary(body.get(owner)) if owner else body
@@ -228,8 +233,9 @@ def _list_efforts(words: str) -> list[str]:
     """
     effort_names = {*SCALE, "default"}
     quoted = [word for word in refusal_words.QUOTED_WORD.findall(words) if word in effort_names]
-    # One alone may be the refused one, but not in `set it to 'none'`.
-    if len(quoted) > 1 or (quoted and "to" in words):
+    # A single quoted effort may be the refused one. After `to` it is not: `set it to 'none'`.
+    is_list_or_advice = len(quoted) > 1 or (quoted and "to" in words)
+    if is_list_or_advice:
         return list(dict.fromkeys(quoted))
     values = refusal_words.LIST_OF_VALUES.search(words)
     listed_words = re.findall(r"[a-z]+", values[1]) if values else []
@@ -257,27 +263,29 @@ def _next_effort(sent: str) -> str:
 
 
 def _find_room(refused: Refused) -> Changes:
-    """Use the window that the refusal names, and an answer that takes what the messages leave of it.
+    """Returns the change to the window that the refusal names, and to an answer that takes the rest
+    of it which the messages leave. No change if the refusal does not name the numbers for that: the
+    window, the size of the messages, and either the limit of the answer that was sent or the sum of
+    this limit and the size.
 
-    The refusal must name the window, the size of the messages, and the limit that was sent or the
-    sum of both. Which number is which is found by trying all pairs, the largest window first.
+    Which number is which is found by trying all pairs, the largest window first. In the right pair
+    the rest is smaller than the limit that was sent, which is why it was refused, but not tiny.
     """
     limit = refused.limit
     numbers = {number for number in refused.numbers if number > 99}
     for window, size in itertools.permutations(sorted(numbers, reverse=True), 2):
         rest = window - size
         names_limit_or_sum = limit in numbers or size + limit in numbers
-        if names_limit_or_sum and limit * MIN_ROOM <= rest < limit:
+        is_plausible_rest = limit * MIN_ROOM <= rest < limit
+        if names_limit_or_sum and is_plausible_rest:
             return {"window": str(window), "max_output": str(rest)}
     return {}
 
 
 def _find_max_output(refused: Refused) -> Changes:
-    """Use a smaller limit of an answer: the largest number in the refusal below the one that was
-    sent.
-
-    The refusal must name the number that was sent, or not speak of the input: the sum of both is a
-    question of the window.
+    """Returns the change to a smaller limit of an answer: the largest number in the refusal that is
+    below the limit that was sent. No change if there is no such number, or if the refusal speaks of
+    the input without naming the limit: then it is about the window, which must hold both.
     """
     limit, numbers = refused.limit, refused.numbers
     smaller = [number for number in numbers if MIN_LIMIT <= number < limit]
@@ -301,7 +309,9 @@ def _without_misleading_names(words: str) -> str:
 
 
 def _find_output_limit(refused: Refused) -> Changes:
-    """Use the other name of the limit. Servers that know one of the two names refuse the other one."""
+    """Returns the change to the other name of the limit of an answer, because some servers know
+    only one of the two names. No change if the refusal is not about that name.
+    """
     sent_names = refused.body.keys() & set(refused.limit_names)
     other_names = sorted(set(refused.limit_names) - sent_names)
     if not sent_names or not other_names:
@@ -314,9 +324,11 @@ def _find_output_limit(refused: Refused) -> Changes:
 
 
 def _find_images(refused: Refused) -> Changes:
-    """Send descriptions instead of images.
+    """Returns the change to descriptions instead of images; no change if the refusal is about
+    something else, or about one image only.
 
-    Without it each later message of the session is refused, too: the image is in the history.
+    Without this rule each later request of the session is refused, too, because it has the same
+    image.
     """
     if not refused.has_images or refuses_one_picture(refused):
         return {}
@@ -328,9 +340,12 @@ def _find_images(refused: Refused) -> Changes:
 
 
 def _find_thinking_back(refused: Refused) -> Changes:
-    """Send thinking back with calls, then with each answer; or not any more.
+    """Returns the next change in how thinking is sent back: at the first refusal with calls only,
+    at the second with each answer. If the server does not accept thinking that was sent, none is
+    sent. No change if the refusal does not ask for thinking.
 
-    Without it the first request after a call is refused by the thinking models of some vendors.
+    Without this rule the first request after a call is refused by the thinking models of some
+    vendors.
     """
     current = refused.facts.get("thinking_back")
     if current in ("yes", "all") and refusal_words.SAYS_NOT_ACCEPTED.search(refused.words):
@@ -344,7 +359,9 @@ def _find_thinking_back(refused: Refused) -> Changes:
 
 
 def _find_style(refused: Refused) -> Changes:
-    """Use the next way to ask for thinking."""
+    """Returns the change to the next style of asking for thinking; no change if thinking was not
+    asked for, or no other style is left.
+    """
     is_asked = "thinking" in refused.body or "output_config" in refused.body
     if not is_asked or len(refused.thinking_styles) < 2:
         return {}
@@ -352,9 +369,9 @@ def _find_style(refused: Refused) -> Changes:
 
 
 def _find_system_role(refused: Refused) -> Changes:
-    """Send the system prompt as a message of the user, or join messages.
-
-    Templates of local models know only two roles that alternate.
+    """Returns the change to another role of the system prompt, or to joined messages if the roles
+    must alternate: templates of some local models know only `user` and `assistant`, in turns. No
+    change if the refusal does not name the role.
     """
     current = refused.facts.get("system_role") or "system"
     if refusal_words.MUST_ALTERNATE.search(refused.words):
@@ -366,9 +383,10 @@ def _find_system_role(refused: Refused) -> Changes:
 
 
 def _find_tool_schema(refused: Refused) -> Changes:
-    """Leave out of schemas what only some servers understand.
+    """Returns the change to simple schemas of tools, without what only some servers understand. No
+    change if there were no tools, or if the refusal is about the schema of the answer.
 
-    Without it one schema, also of an MCP server, makes each request fail.
+    Without this rule one schema, for example of an MCP server, makes each request fail.
     """
     is_about_format = "response_format" in refused.body and refused.names("response_format")
     if is_about_format or not refused.body.get("tools"):
@@ -377,9 +395,10 @@ def _find_tool_schema(refused: Refused) -> Changes:
 
 
 def _find_tools(refused: Refused) -> Changes:
-    """Describe the tools in the prompt.
+    """Returns the change to tools that are described in the prompt. No change if there were no
+    tools, or if the refusal is about a part of a message or about earlier calls.
 
-    Without it models of local servers that have no template for tools cannot be used.
+    Without this rule local models that have no template for tools cannot be used.
     """
     if not refused.body.get("tools"):
         return {}
@@ -389,8 +408,8 @@ def _find_tools(refused: Refused) -> Changes:
 
 
 def _find_call_ids(refused: Refused) -> Changes:
-    """Use ids of calls with the length that the refusal names: another model has made the ids
-    before.
+    """Returns the change to ids of calls with the length that the refusal names; no change if it
+    names none. The ids of earlier calls may come from another model, with another length.
     """
     lengths = [int(digits) for digits in refusal_words.NAMED_LENGTH.findall(refused.words)]
     fitting = [length for length in lengths if 6 <= length <= 64]
@@ -398,7 +417,9 @@ def _find_call_ids(refused: Refused) -> Changes:
 
 
 def _find_result_names(refused: Refused) -> Changes:
-    """Send results with the name of their tool: Gemini's format, and relays to it, need it."""
+    """Returns the change to send each tool result with the name of its tool, which Gemini's format
+    needs; no change if all results in the refused request have it.
+    """
     messages = refused.body.get("messages") or ()
     is_unnamed = any(
         message.get("role") == "tool" and "name" not in message
@@ -408,18 +429,21 @@ def _find_result_names(refused: Refused) -> Changes:
 
 
 def _find_empty_content(refused: Refused) -> Changes:
-    """Send an empty text for a message that only has calls: some servers refuse null."""
+    """Returns the change to an empty text in messages that only have calls, because some servers
+    refuse null there; no change if no message has null.
+    """
     messages = refused.body.get("messages") or ()
     has_null = any(dictionary(message).get("content", "") is None for message in messages)
     return {"empty_content": "yes"} if has_null else {}
 
 
 def _find_field(refused: Refused) -> Changes:
-    """Leave out an optional field that the refusal names: the one that it reports as its parameter,
-    else the first in its words. A part of a field is surer than a field, a field surer than one
-    that contains a named part.
+    """Returns the change to leave out an optional field that the refusal names: the one in its
+    `param`, else the first in its words. No change if it names none.
 
-    It needs no list of fields: a field of a later version of ouro is left out in the same way.
+    A path to a part of a field counts most, then the name of a field, then a field that contains a
+    named part. The fields are those of the request, not of a list: a field of a later version of
+    ouro is left out in the same way.
     """
     optional = refused.body.keys() - ESSENTIAL
     containing = _find_containing_fields(refused)
@@ -438,8 +462,9 @@ def _find_field(refused: Refused) -> Changes:
 
 def _find_containing_fields(refused: Refused) -> list[str]:
     """The optional fields that contain a part which the refusal names, such as `stream_options` for
-    `include_usage`. If it names the part together with its field, the path of the part:
-    `reasoning.summary`. Parts are the keys of an object, or the texts of a list.
+    `include_usage`. If the refusal names the part together with its field, the path of the part is
+    returned instead, such as `reasoning.summary`. Parts are the keys of an object, or the texts of
+    a list.
     """
     paths: list[str] = []
     for name in refused.body.keys() - ESSENTIAL:
@@ -449,6 +474,7 @@ def _find_containing_fields(refused: Refused) -> list[str]:
             if not isinstance(part, str):
                 continue
             last_word = re.escape(part.rpartition(".")[2])
+            # Such as `reasoning.summary` or `reasoning 'summaries`: the end of the word may differ.
             if re.search(rf"{name}.{{0,3}}{last_word[:6]}", refused.words):
                 paths.append(f"{name}.{part}")
             elif "_" in part and re.search(last_word.replace("_", "[_ ]"), refused.words):

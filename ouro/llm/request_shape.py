@@ -45,7 +45,7 @@ def shape_request(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
 
 def _rename_limit(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
     """The body with the limit of an answer under the name that the server wants; the order of the
-    fields stays.
+    fields stays. Only the two names of chat completions are changed.
     """
     wanted_name = facts.get("output_limit")
     if not wanted_name:
@@ -55,15 +55,16 @@ def _rename_limit(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
 
 
 def _replace_effort(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
-    """The body with the effort that the server accepts instead of the one in it; without one if the
-    server accepts none.
+    """The body with the effort that the server accepts instead of the one in it. If the server
+    accepts none, the body has no effort.
     """
     for owner, field in EFFORT_FIELDS:
         values = dictionary(body.get(owner)) if owner else body
         effort = values.get(field) or _UNSET
         accepted = _accepted_effort(effort, facts)
-        # Where no effort was sent, one is only added to the body itself.
-        if accepted == effort or (effort == _UNSET and owner):
+        if accepted == effort:
+            continue
+        if effort == _UNSET and owner:  # a new effort is only added at the top level of the body
             continue
         changed = {**values, field: accepted}
         if not accepted:

@@ -272,21 +272,26 @@ class ResponsesChunks(ChunkReader):
                 yield CallChunk(index, arguments=text_or_json(event.get("delta")))
 
     def _find_index(self, event: dict[str, Any]) -> int:
-        """The index of an event's item in the output. Some servers name only its id, or nothing."""
+        """The index in the output of the item that an event belongs to; stores it for later events.
+        If the event has no index, it belongs to the item with its id, else to the item of the event
+        before it.
+        """
         item_id = string(dictionary(event.get("item")).get("id") or event.get("item_id"))
         index = count(event.get("output_index"))
-        if index is None:
+        is_new_item = event.get("type") == "response.output_item.added"
+        if index is None and is_new_item:
+            index = len(self._items)
+        elif index is None:
             index = self._index_of_id.get(item_id, self._last_index)
-            if event.get("type") == "response.output_item.added":
-                index = len(self._items)
         if item_id:
             self._index_of_id[item_id] = index
         self._last_index = index
         return index
 
     def _begin_item(self, index: int, item: Item) -> Iterator[Chunk]:
-        """Yield the chunks that begin an item: the id and name of a call, or what comes before a text.
-        Nothing if the item has begun.
+        """Yield the chunks at the beginning of an item. For a call: its id and name. For a text:
+        its phase, which the server wants back; or an empty line if the item before it is a text,
+        too. Nothing if the item began earlier.
         """
         streamed = self._items.setdefault(index, _StreamedItem())
         if streamed.kind:
@@ -302,7 +307,7 @@ class ResponsesChunks(ChunkReader):
                 sealed = seal_item({"type": "message", "phase": phase}, self._endpoint.address)
                 yield ThinkingChunk("", sealed)
             elif previous is not None and previous.kind == "message":
-                yield from self._text_chunks(None, "\n\n")  # two texts become one
+                yield from self._text_chunks(None, "\n\n")
 
     def _complete_item(self, index: int, item: Item) -> Iterator[Chunk]:
         """Yield the rest of an item: all of it if no piece was streamed."""
@@ -401,8 +406,9 @@ class ResponsesWire(Wire):
         self._format.returns_reasoning = not self.facts.refuses_signatures
 
     def with_schema(self, schema: Mapping[str, Any]) -> ResponsesWire:
-        """The same model, on the same connection, at temperature 0, with `text.format`, unless the
-        server refuses it.
+        """The same model on the same connection, at temperature 0, with answers that fit the
+        schema. It is sent as `text.format`. If the server refuses that field, it is left out, and
+        the answers are free text.
         """
         constrained = copy.copy(self)
         constrained._schema = schema

@@ -67,10 +67,13 @@ class ServedModel(msgspec.Struct, frozen=True):
     tools: bool | None = None
 
     def changes(self, spec: ModelSpec, fixed: Collection[str]) -> dict[str, Any]:
-        """The fields of the spec that the server knows better, with their values.
+        """The fields of the spec that must change because of what the server says, with their new
+        values.
 
-        `fixed` are the fields that the user has set: they are not among them. But the window and
-        the maximum of an answer are made smaller if the server has a smaller window.
+        Args:
+            fixed: the names of the fields that the user has set. They do not change, with one
+                exception: the window and the maximum of an answer become smaller if the server has
+                a smaller window.
         """
         changes: dict[str, Any] = {"images": self.images, "thinking": self.thinking}
         if self.tools is False and spec.text_tools == "auto":
@@ -90,7 +93,8 @@ class ServedModel(msgspec.Struct, frozen=True):
 
     def _window(self, spec: ModelSpec, *, is_fixed: bool) -> int | None:
         """The window to use; None if it is not known. Ollama loads a model with the window that a
-        request asks for; other servers have loaded it with a fixed one.
+        request asks for, up to the longest one of the model. Other servers have loaded the model
+        with a window of their own, and the user can only set a smaller one.
 
         Args:
             is_fixed: whether the user has set the window in the spec.

@@ -242,7 +242,7 @@ class FactStore:
         }
 
     def find(self, model: str) -> dict[str, Mapping[str, Fact]]:
-        """The facts about a model by server, for each server where something was learned that holds."""
+        """The valid facts about a model by server. Servers without any are left out."""
         found: dict[str, Mapping[str, Fact]] = {}
         for server in self._read_all():
             if server.partition(" ")[2] != model:  # see `server_key`
@@ -282,8 +282,11 @@ class FactStore:
 
 
 def notice_about(changes: Mapping[str, str]) -> str:
-    """What the user should know about changes: of the first that makes a difference for them. Empty if
+    """A text for the user about the first change that makes a difference for the user; empty if
     none does.
+
+    Args:
+        changes: what a refusal has taught: the keys and values of new facts.
     """
     for key, value in changes.items():
         kind, _, name = key.partition(".")

@@ -103,6 +103,10 @@ def next_step(
 ) -> ToolCall | StepRequest | None:
     """The next step of the turn: a call that needs no model, or a separate request. None: the model
     must be asked for the next tool.
+
+    A failed command leads to a list of the files, that to the question which file has the fault,
+    that to a `read` of the file, that to the question for its new text, and the change to another
+    run of the command. The id of a call shows which of these steps it was.
     """
     turn = _Turn.of(messages)
     has_needed_tools = {tool.name for tool in tools} >= _NEEDED_TOOLS
@@ -137,8 +141,9 @@ def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[
 
 
 def begin_change(call: ToolCall, messages: Sequence[Message]) -> ToolCall:
-    """The call to run for the call that the model chose. For a change, and for a `write` over a file
-    that was read in this turn, it is the `read` that begins a change; else the call itself.
+    """The call that is run instead of the call that the model chose. A change, and a `write` over a
+    file that was read in this turn, begins with a `read` of the file. Any other call is returned
+    unchanged.
     """
     turn, path = _Turn.of(messages), call.arguments.get("path")
     overwrites = call.name == "write" and turn is not None and path in turn.files_read
@@ -364,8 +369,9 @@ def _make_change(path: str, old: list[str], answer: str) -> ToolCall | None:
 
 
 def _find_change(old: list[str], new: list[str]) -> tuple[str, str]:
-    """The old and the new lines from the first that differs to the last, with as many lines around
-    them as `edit` needs to find the old ones once.
+    """The old and the new lines from the first that differs to the last. More lines around them are
+    added, one on each side at a time, until `edit` can use them: the old lines must occur only once
+    in the file, and the new lines must not be empty. At the latest these are all lines.
     """
     shorter = min(len(old), len(new))
     same_at_start = 0

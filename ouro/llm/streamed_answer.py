@@ -60,12 +60,14 @@ class StreamedAnswer:
         self.is_shown = False
         """Whether a part of it was shown as an answer, so that it holds no calls."""
         self._is_described = is_described
+        """Whether the tools are described in the prompt, so that calls come as text."""
         self._gate = CallGate()
         self._reader = AnswerReader()
 
     def add(self, piece: str) -> str:
-        """Add a piece; returns the text to show now: what is certainly no call, or the new part of the
-        text of a call of `answer`. Raises ModelError if the answer is too long.
+        """Add a piece; returns the text to show now. A small model answers by a call of the tool
+        `answer`: of such a call, the new part of its text is shown. Otherwise what is certainly no
+        call is shown. Raises ModelError if the answer is too long.
         """
         self.text += piece
         if len(self.text) > MAX_CHARACTERS:
@@ -129,7 +131,7 @@ class AnswerReader:
                 return None
             self._end = opener.end()
         piece = _JSON_STRING_PIECE.match(text, self._end)
-        assert piece is not None, "the pattern matches nothing, too"
+        assert piece is not None, "the pattern also matches an empty text"
         self._end = piece.end()
         new: str = json.loads(f'"{piece[0]}"', strict=False)
         return new
@@ -146,8 +148,8 @@ class CallGate:
         self._is_line_start = True
 
     def feed(self, text: str) -> str:
-        """The text that can be shown now: all lines, also of earlier pieces, before one that begins a
-        call or may do so.
+        """Add a piece of the answer. Returns the text that can be shown now: all lines that were
+        not returned before, up to the first line that begins a call or may begin one.
         """
         if len(self._undecided) >= _MAX_CALL_START:  # it is a call
             self._rest.append(text)
@@ -168,11 +170,13 @@ class CallGate:
 
 
 def _cut_repetition(text: str, *, may_be_call: bool) -> str | None:
-    """The text up to the end of the first of the copies with which it ends; None if it does not end
-    with _MIN_COPIES copies of a text.
+    """If a text ends with at least _MIN_COPIES copies of the same piece, returns the text up to the
+    end of the first copy, or up to the last sentence that ends there. Otherwise None.
 
-    A small model at temperature 0 repeats two sentences until `max_output`. In a call that has a
-    file in it this is allowed.
+    A small model at temperature 0 repeats two sentences until `max_output`.
+
+    Args:
+        may_be_call: whether the text may be a call: the content of a file in it may repeat itself.
     """
     if may_be_call and text[:_MAX_CALL_START].lstrip().startswith("{"):
         return None
@@ -183,12 +187,14 @@ def _cut_repetition(text: str, *, may_be_call: bool) -> str | None:
     period = len(text) - _MIN_REPEATED - earlier_tail  # the characters of one copy
     if not text.endswith(text[-period:] * _MIN_COPIES):
         return None
-    start = len(text) - period  # of the copies: go back as long as the text repeats itself
-    while start > 0 and text[start - 1] == text[start - 1 + period]:
-        start -= 1
-    without_further_copies = text[: start + period + 1]
-    end_of_sentence = max(map(without_further_copies.rfind, ".!?")) + 1
-    return without_further_copies[:end_of_sentence] or without_further_copies
+    first_copy = len(text) - period
+    while first_copy > 0 and text[first_copy - 1] == text[first_copy - 1 + period]:
+        first_copy -= 1
+    without_further_copies = text[: first_copy + period + 1]
+    end_of_sentence = max(without_further_copies.rfind(mark) for mark in ".!?") + 1
+    if not end_of_sentence:
+        return without_further_copies
+    return without_further_copies[:end_of_sentence]
 
 
 def _may_begin_call(text: str) -> bool:

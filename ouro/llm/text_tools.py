@@ -134,7 +134,9 @@ class TextToolsModel:
     async def _stream_with_tools(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the answer of a model that is sent the tools in the request."""
+        """Yield the answer of a model that gets the tools in a field of the request. Tool calls
+        that it writes as text become calls, too.
+        """
         source = self._model.stream(messages, tools)
         async with aclosing(source), aclosing(self._with_calls(source, messages, tools)) as chunks:
             async for chunk in chunks:
@@ -143,9 +145,9 @@ class TextToolsModel:
     async def _stream_with_described_tools(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the answer of a model that is given the tools in its prompt: the call of the next
-        step, if there is one, else what the model chooses. If it chooses a forbidden call, it is
-        asked once more.
+        """Yield the answer of a model that gets the tools in its prompt. If the next step is known,
+        the answer is the call of this step. Otherwise the model chooses; if it chooses a call that
+        a line of memory forbids, it is asked once more.
         """
         from ouro.llm.remembered_lines import ask_again  # imported late: few answers need it
         from ouro.llm.small_steps import small_tools  # imported late: few answers need it
@@ -161,7 +163,7 @@ class TextToolsModel:
         async with aclosing(source), aclosing(answer) as chunks:
             async for chunk in chunks:
                 yield chunk
-        if self._forbidden is None:
+        if self._forbidden is None:  # `_with_calls` sets it at a forbidden call
             return
         self._added_messages = ask_again(*self._forbidden)
         source = self._ask_small(messages, offered)
@@ -490,10 +492,10 @@ def _without_spaces(text: str) -> str:
 
 
 def _with_answer_tool(tools: Sequence[ToolSpec]) -> Iterator[ToolSpec]:
-    """Yield the tools and `answer`, without optional arguments, unless a tool has no other: small
-    models fill them in even if that is wrong.
+    """Yield the tools, then `answer`, without their optional arguments: small models fill them in
+    even if that is wrong. A tool that has only optional arguments keeps them.
 
-    The shell can do what these arguments do, such as `offset` of `read` for a long file.
+    What these arguments do, such as `offset` of `read` for a long file, the shell can do, too.
     """
     for tool in (*tools, ANSWER):
         fields = tool.parameters.get("properties", {})

@@ -43,8 +43,8 @@ class ThinkTags:
         self._size = 0
         """Its characters."""
         self._state: Literal["start", "inside", "undecided", "answer"] = "start"
-        """`start`: a tag may follow; `inside`: of tags; `undecided`: a closing tag may show that the
-        text was thinking; `answer`: all further text is the answer.
+        """`start`: a tag may follow. `inside`: the text is after an opening tag. `undecided`: a
+        closing tag may show that the text was thinking. `answer`: all further text is the answer.
         """
         self._has_thought = False
         """Whether thinking has ended."""
@@ -105,7 +105,7 @@ class ThinkTags:
         if closing:
             end = closing.start()
         elif not is_end:
-            end -= _tag_at_end(self._undecided)
+            end -= _length_of_begun_tag(self._undecided)
         thought = self._undecided[:end]
         if thought:
             self._thinking.append(thought)
@@ -135,7 +135,7 @@ class ThinkTags:
         if closing and is_cut_here:
             undecided = len(text) - closing.start()
         elif not is_end:
-            undecided = _tag_at_end(self._undecided)
+            undecided = _length_of_begun_tag(self._undecided)
         certain = self._undecided[: len(self._undecided) - undecided]
         self._undecided = self._undecided[len(self._undecided) - undecided :]
         self._possible_answer.append(certain)
@@ -147,7 +147,7 @@ class ThinkTags:
             self._possible_answer.clear()
 
 
-def _tag_at_end(text: str) -> int:
+def _length_of_begun_tag(text: str) -> int:
     """The number of characters at the end that may be the beginning of a tag; 0 if none may."""
     start = text.rfind("<", -MAX_TAG)
     if start < 0 or ">" in text[start:]:

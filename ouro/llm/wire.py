@@ -125,7 +125,8 @@ class ChunkReader(ABC):
         thinking = self._thinking.end()
         if thinking:
             yield ThinkingChunk(thinking)
-        # Thinking whose end is missing is the answer only if the answer ended, without calls.
+        # Thinking whose closing tag is missing becomes the answer, if the answer is complete and
+        # has no calls: a server may leave out the tag.
         is_answer = self.reason == "stop" or (self.reason is None and self.is_complete)
         tags = self._tags.end(is_answer=is_answer and not self._calls)
         for chunk in (*self._tags.feed(self._text.end()), *tags):
@@ -283,7 +284,9 @@ class Wire(AdaptiveModel):
         events = self._post(*request, reader)
         async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
             async for chunk in chunks:
-                if isinstance(chunk, NoticeChunk):  # each answer of this server ends like this one
+                if isinstance(chunk, NoticeChunk):
+                    # It says that the answer ended without a sign of its end. All answers of this
+                    # server do so: the notice is shown once.
                     if self.facts.ends_silently:
                         continue
                     self.facts.ends_silently = True
@@ -419,8 +422,8 @@ class Wire(AdaptiveModel):
                 yield piece
 
     async def _require_stream(self, response: HttpAnswer | httpx.Response) -> None:
-        """Raises ModelError if the answer is a web page or a JSON object instead of a stream, with
-        any status.
+        """Raises ModelError if the answer is a web page or a JSON object instead of a stream, even
+        if its status says success. If the object is an error, that error is raised.
         """
         content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type in STREAM_TYPES or not content_type:
@@ -432,7 +435,8 @@ class Wire(AdaptiveModel):
             with suppress(msgspec.DecodeError, KeyError, TypeError):
                 raise error_from_stream(msgspec.json.decode(body)["error"], self._endpoint)
         hint = f"Is {self._endpoint.base_url} the address of a model server?"
-        error_class = RequestRefused if body.strip() else ModelUnavailable  # may answer later
+        # A server that sends an empty body may answer later: the request is tried again.
+        error_class = RequestRefused if body.strip() else ModelUnavailable
         raise error_class(
             f"{self._endpoint.address} answered with {content_type} instead of a stream.", hint
         )

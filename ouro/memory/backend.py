@@ -403,9 +403,9 @@ class MemoryStore(ABC):
         is_wanted: Callable[[str], bool],  # noqa: ARG002
         count: int,  # noqa: ARG002
     ) -> list[SessionInfo]:
-        """Returns the first `count` sessions whose project folder is wanted, pinned ones first,
-        then those used last; at once, however many sessions there are. Some may be missing; empty
-        if it would take long.
+        """Returns the first `count` sessions whose project folder is wanted: pinned ones first,
+        then the most recently used. It takes the same short time for any number of sessions;
+        therefore some may be missing, and the list is empty if it would take long.
         """
         return []
 
@@ -458,9 +458,10 @@ class MemoryStore(ABC):
         offset: int,  # noqa: ARG002
         count: int,  # noqa: ARG002
     ) -> tuple[tuple[Record, ...], int]:
-        """Returns the last `count` messages of the transcript before an offset, with what is shown
-        between them; and the offset where they begin, which is 0 if nothing precedes them. Nothing
-        in a store that always loads a whole session. Raises SessionDamaged.
+        """Returns the last `count` messages of the transcript before an offset, with the records
+        that are shown between them, oldest first. The second value is the offset where they begin;
+        0 if nothing precedes them. A store that always loads a whole session returns no records and
+        0. Raises SessionDamaged.
         """
         return (), 0
 

@@ -31,7 +31,8 @@ def compaction_limit(settings: CompactionSettings, window: int) -> int:
     """Returns the maximum number of tokens of a request; before a larger one a compaction runs.
     `window` is the context window of the model in tokens.
     """
-    return int(min(settings.at * window, window - min(settings.reserve, window // 4)))
+    reserve = min(settings.reserve, window // 4)  # a small window must not be all reserve
+    return int(min(settings.at * window, window - reserve))
 
 
 class CompactionPlan(msgspec.Struct, frozen=True):
@@ -48,7 +49,7 @@ class CompactionPlan(msgspec.Struct, frozen=True):
     tail: tuple[MessageRecord, ...]
     """The entries that stay unchanged."""
 
-    def lost(self, sent: Sequence[Message]) -> tuple[int, ...]:
+    def find_lost(self, sent: Sequence[Message]) -> tuple[int, ...]:
         """Returns the numbers of the messages that should stay word for word but are not in `sent`:
         a check after the compaction.
         """
@@ -82,10 +83,11 @@ def plan_compaction(
         pins: the numbers of the messages that the user pinned.
         words: the maximum tokens of the messages that are kept word for word.
         tail: the maximum tokens at the end that stay unchanged.
-        last: the last round stays unchanged even if it is larger than `tail`, up to so many tokens.
+        last: the maximum tokens of the last round: up to this size it stays unchanged even if it is
+            larger than `tail`.
     """
     begin = _begin_of_tail(sent, tail, last)
-    if sent and is_own_words(sent[-1].message):  # a question that is not answered yet is never cut
+    if sent and is_own_words(sent[-1].message):  # the user's message has no answer yet: it stays
         begin = min(begin, len(sent) - 1)
     covered = sent[:begin]
     last_covered_before = before.covers[1] if before else 0
@@ -133,8 +135,12 @@ def format_files(lines: Iterable[str]) -> str:
     """Returns a section of a summary about files, with the last _MAX_LISTED of these lines in their
     order; of equal lines only the last. Empty without lines.
     """
-    newest = list(dict.fromkeys(reversed(list(lines))))[:_MAX_LISTED]
-    return "\n".join([FILES_HEADING, *reversed(newest)]) if newest else ""
+    newest_first = reversed(list(lines))
+    different_lines = list(dict.fromkeys(newest_first))
+    if not different_lines:
+        return ""
+    listed = reversed(different_lines[:_MAX_LISTED])
+    return "\n".join([FILES_HEADING, *listed])
 
 
 def format_pictures(plan: CompactionPlan) -> str:
@@ -232,7 +238,9 @@ def _choose_verbatim(
         if size <= room:
             kept_numbers.append(entry.number)
             room -= size
-        elif size > quoted_tokens and quoted_tokens <= room:
+        elif (
+            size > quoted_tokens and quoted_tokens <= room
+        ):  # a quotation would be shorter, and fits
             quoted.append(entry)
             room -= quoted_tokens
     return tuple(sorted(kept_numbers)), tuple(sorted(quoted, key=lambda entry: entry.number))
@@ -307,19 +315,21 @@ def is_summary(text: str) -> bool:
 
 
 def cut_summary(text: str, max_characters: int) -> str:
-    """Returns a summary of at most `max_characters`, cut at the end of a line; then with a note
-    that it was longer.
+    """Returns a summary. If it is longer than `max_characters`, it is cut there, at the end of a
+    line if it has several, and a note says so.
     """
     text = text.strip()
     if len(text) <= max_characters:
         return text
     cut_text = text[:max_characters]
-    return (cut_text.rpartition("\n")[0] or cut_text) + "\n[the summary was longer and is cut here]"
+    whole_lines, _newline, _cut_line = cut_text.rpartition("\n")
+    return (whole_lines or cut_text) + "\n[the summary was longer and is cut here]"
 
 
 def split_messages(messages: Sequence[Message], characters: int) -> list[str]:
     """Returns messages as lines of JSON, in parts of at most so many characters. A longer line is
-    cut. Of more than MAX_STEPS parts those after the second are left out, with a note.
+    cut. If there are more than MAX_STEPS parts, the ones after the first two are left out, so many
+    that MAX_STEPS remain; the third part says so.
     """
     parts: list[str] = []
     for line in _json_lines(messages):
@@ -363,10 +373,11 @@ def ask_for_part(
 
 
 def word_limit(tokens: int) -> int:
-    """Returns the maximum words of a summary of so many tokens, rounded down to fifty; at least
-    100.
+    """Returns the maximum words of a summary of so many tokens: two words for three tokens, rounded
+    down to a multiple of 50; at least 100.
     """
-    return max(100, tokens * 2 // 3 // 50 * 50)
+    words = tokens * 2 // 3
+    return max(100, words // 50 * 50)
 
 
 def part_limit(tokens: int) -> int:

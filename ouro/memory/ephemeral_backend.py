@@ -182,17 +182,17 @@ def _require_closed(session: _StoredSession) -> None:
 
 
 def _info(session: _StoredSession) -> SessionInfo:
-    """Returns the list entry of a session."""
+    """Returns the list entry of a session. It has no folder and no size, because there is no file."""
     tally = SessionTally("")
     tally.take_header(session.header)
     for record in session.records:
         tally.take(record)
-    return tally.info(0)
+    return tally.info(size=0)
 
 
 def _outputs_of(session_id: str) -> Path:
-    """Returns the folder for the outputs of a session, in that for temporary files."""
-    # Other users can create folders there too, but they cannot predict a random name.
+    """Returns the folder for the outputs of a session, below the folder for temporary files."""
+    # Other users can create folders there too, but they cannot predict the random id in the name.
     import tempfile  # imported late: it imports random
 
     return Path(tempfile.gettempdir()) / f"ouro-{session_id}"

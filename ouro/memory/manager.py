@@ -232,9 +232,12 @@ class MemoryManager:
 
     async def record(self, change: ChangeRecord) -> None:
         """Append a record that is not a message (a compaction, a rewind, a title …). It is on disk
-        when this returns. Raises as `add`.
+        when this returns. After a compaction with a summary, messages that are no longer sent are
+        removed from memory; they can be read again.
 
-        If a rewind cannot be saved, it changes nothing, and is not saved later.
+        Raises:
+            SaveFailed: it is not on disk. It stays in memory, and is saved with the next record.
+                A rewind is not made and not saved later.
         """
         await self.pager.finish_loading()
         if isinstance(change, RewindRecord):
@@ -366,7 +369,9 @@ class MemoryManager:
         self._queue_record(record)
 
     def _queue_record(self, record: Record) -> None:
-        """Add a record to the queue of what is saved next."""
+        """Add a record to the queue of what is saved next. Records that are added to a read-only
+        session are never saved: they are stored for a transcript that is built again.
+        """
         self._unsaved.append(record)
         if self.read_only:
             self._added_read_only.append(record)
@@ -378,7 +383,9 @@ class MemoryManager:
         await asyncio.shield(self._start_save(self._write_queue))
 
     def _has_messages(self) -> bool:
-        """Whether the session is in the store, or a message in the queue will create it there."""
+        """Whether the session has a message. Then it is in the store, or a message in the queue
+        creates it there.
+        """
         return self._is_created or any(
             isinstance(record, MessageRecord) for record in self._unsaved
         )
@@ -430,8 +437,8 @@ class MemoryManager:
             await self._store.save_memory(self.session_id, record)
 
     async def _count_costs(self) -> None:
-        """Count the costs of the queued records outside of the sessions, and remove the records
-        that have one from the queue.
+        """Save the costs of the records that wait to be saved, but not the records: the costs are
+        saved outside of the sessions. Records with a cost are removed from the queue.
         """
         for record in tuple(self._unsaved):
             match record:
@@ -463,8 +470,8 @@ class MemoryManager:
 
 
 def _state_records(transcript: Transcript, at: str) -> Iterator[Record]:
-    """Yield records that set what is set in a session now: pins, title, model, mode and labels.
-    `at` is their time.
+    """Yield records that give another session the pins, title, model, mode and labels that this
+    transcript has now. `at` is the time of the records.
     """
     for number in sorted(transcript.pins):
         yield PinRecord(number, at)

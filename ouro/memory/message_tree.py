@@ -166,6 +166,7 @@ class MessageTree:
         precedes them.
         """
         number_before = 0 if is_whole else _NOT_LOADED
+        # The loaded item whose predecessor was not loaded: from now on it is the last new item.
         first_loaded = next(
             (number for number, node in self._nodes.items() if node.before == _NOT_LOADED), None
         )
@@ -198,8 +199,8 @@ class MessageTree:
         self._nodes = kept_nodes
 
     def insert_answers(self, answers: Mapping[int, MessageRecord]) -> None:
-        """Insert tool results that are not in the session file, each after the message whose number
-        is its key and which it has itself.
+        """Insert tool results that are not in the session file. Each is inserted after the message
+        whose number is its key; the result has the same number.
         """
         items: list[NumberedRecord] = []
         for item in self.items:
@@ -243,8 +244,8 @@ class MessageTree:
         return 0 if are_all_loaded else number
 
     def entries_to(self, number: int) -> tuple[MessageRecord, ...]:
-        """Returns the messages, oldest first, that `go_to` that number would add to the current
-        branch.
+        """Returns the messages, oldest first, that would be added to the current branch by a call
+        of `go_to` with this number.
         """
         path, _branch_point = self._path(number, self._positions)
         return tuple(item for item in path if isinstance(item, MessageRecord))
@@ -274,11 +275,11 @@ class MessageTree:
         self._positions = {item.number: position for position, item in enumerate(items)}
 
     def _path(self, number: int, until: Collection[int]) -> tuple[list[NumberedRecord], int]:
-        """Follow the items back from that number, up to one in `until`.
+        """Follow the items back from the item `number`, until one in `until` is reached.
 
-        Returns the items before that one, oldest first, and the number where the path ended: that
-        in `until`, 0 at the start, or that of an item that is not loaded (`_NOT_LOADED` if
-        unknown).
+        Returns the items on the way, oldest first, without the one in `until`; and the number where
+        the path ended. This is a number in `until`, 0 at the start of the session, or the number of
+        an item that is not loaded (`_NOT_LOADED` if it is not known).
         """
         path: list[NumberedRecord] = []
         while number in self._nodes and number not in until:

@@ -53,7 +53,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
     @property
     def has_hidden(self) -> bool:
         """Whether there is something before the shown items, in memory or not."""
-        if self._shown_from == 0:
+        if self._shown_from == 0:  # everything is shown
             return False
         return self.has_earlier or self._index_of_first_shown(self.transcript().shown_items()) > 0
 
@@ -72,14 +72,14 @@ class TranscriptPager(msgspec.Struct, eq=False):
             (item for item in shown_items if isinstance(item, MessageRecord)), None
         )
         if first_message is not None and not transcript.is_whole:
-            # The message that was the first may not be in memory any more.
+            # The message at which the screen began may have been removed from memory.
             self._shown_from = first_message.number
         return tuple(shown_items)
 
     async def show_more(self, count: int) -> tuple[ShownItem, ...]:
-        """Returns the items before the shown ones, with about `count` messages, which are shown
-        from now on. They are loaded if needed. Empty if nothing is hidden. Raises as
-        `load_earlier`.
+        """Returns the items before the shown ones, with `count` messages or a few more: tool
+        results are shown with their tool calls. From now on these items count as shown. They are
+        loaded if needed. Empty if nothing is hidden. Raises SessionError.
         """
         await self.finish_loading()
         if not self._shown_from:
@@ -87,8 +87,9 @@ class TranscriptPager(msgspec.Struct, eq=False):
         items = await self._load_hidden(count)
         begin = end = self._index_of_first_shown(items)
         while begin and (count > 0 or _is_tool(items[begin])):
-            begin -= 1  # tool results are shown with their tool calls
-            count -= isinstance(items[begin], MessageRecord)
+            begin -= 1
+            if isinstance(items[begin], MessageRecord):
+                count -= 1
         first_message = next(
             (item for item in items[begin:end] if isinstance(item, MessageRecord)), None
         )
@@ -144,8 +145,9 @@ class TranscriptPager(msgspec.Struct, eq=False):
             self._offset = offset
 
     def hide_before(self, number: int) -> bool:
-        """Note that the screen now begins with that message, if it may drop what it shows before
-        it. Returns whether it may: what is shown first is not in memory any more.
+        """Let the screen begin with the message `number`, if what it shows before that message may
+        be removed from it. Returns whether that is so: the first shown message is not in memory any
+        more, but can be loaded again.
         """
         items = self.transcript().shown_items()
         is_in_memory = any(

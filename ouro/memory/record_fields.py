@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from itertools import takewhile
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -147,8 +146,12 @@ def _path_in(problem: str) -> Path:
     """
     match = _ERROR_PATH.search(problem)
     steps = _PATH_STEP.findall(match[1]) if match else []
-    named_steps = takewhile(lambda step: step[1] != "...", steps)
-    return tuple(key or int(position) for key, position in named_steps)
+    path: list[str | int] = []
+    for key, position in steps:  # one of the two is empty
+        if position == "...":
+            break
+        path.append(key or int(position))
+    return tuple(path)
 
 
 def _find_impossible(value: Any, path: Path = ()) -> Path | None:
@@ -171,8 +174,13 @@ def _find_impossible(value: Any, path: Path = ()) -> Path | None:
 
 
 def _is_lost_count(fields: Any, path: Path, problem: str) -> bool:
-    """Whether the value at `path` is a count of usage (not a cost) that cannot be converted.
-    `fields` are those of the record, `problem` is the message about the value.
+    """Whether the value at `path` is a count of tokens or calls in a usage that cannot be
+    converted. A cost is not a count.
+
+    Args:
+        fields: the fields of the record.
+        path: the keys that lead to the value.
+        problem: the message about the value.
     """
     key: Any = path[0]
     if key not in ("usage", "spent") or not isinstance(fields[key], dict):

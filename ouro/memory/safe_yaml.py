@@ -164,9 +164,12 @@ def _string_lines(text: str, pad: str) -> list[str]:
 
 
 def _block_mark(text: str) -> str:
-    """Returns the mark before the literal block of a text: `|`; then `2`, the indentation, if the
-    text itself begins with white space; then how it ends: `-` without a newline, nothing with one,
-    `+` with several.
+    """Returns the mark before a text that is written as a literal block. It has three parts:
+
+    - `|`;
+    - `2`, the indentation of the block, if the text begins with white space: then a reader cannot
+      find the indentation itself;
+    - `-` if the text has no newline at its end, nothing if it has one, `+` if it has several.
     """
     indentation = "2" if text[0] in " \t\n" else ""
     body = text.rstrip("\n")

@@ -101,6 +101,7 @@ def header_from(data: Any) -> SessionHeader:
         raise BadRecordError(
             f"format {str(session['format'])[:20]!r} is unknown: was it written by a newer ouro?"
         )
+    # Project and model may be missing, and are empty then.
     fields = {"project": "", "model": "", **data, **session}
     header, _repaired = read_fields(fields, SessionHeader, numbers=())
     return header
@@ -117,7 +118,8 @@ def record_data(record: Record, mask: Mask, keep: Keep, *, inline: bool = False)
 
 
 def record_from(data: Any, fetch: Fetch) -> ReadRecord:
-    """Returns the record from its plain data, and what was not as expected.
+    """Returns the record from its plain data, with the names of unknown fields, and of fields whose
+    values were corrected.
 
     Args:
         fetch: returns the bytes of a saved image or output.
@@ -292,8 +294,8 @@ def _read_reply(data: ReplyFields, fetch: Fetch) -> ToolReply:
 
 
 def _read_text(text: str, file: str, fetch: Fetch) -> str:
-    """Returns the content of `file`, or `text` if there is no file name; a note if the file is
-    missing.
+    """Returns the content of `file`, or `text` if `file` is empty. If the file cannot be read, the
+    result is a text that says so.
     """
     if not file:
         return text
@@ -330,8 +332,11 @@ class _Writer(msgspec.Struct, frozen=True):
     inline: bool
 
     def message(self, record: MessageRecord) -> dict[str, Any]:
-        """Returns the fields of a message record. Parts in the order of the fields are written by
-        kind, others one by one, as a list of `parts`.
+        """Returns the fields of a message record.
+
+        Usually each kind of part has a field of its own, such as `text` or `calls`. From these the
+        order of the parts can be restored only if they are in the order of `_PARTS_IN_ORDER`, with
+        one text. Other messages have the field `parts`, a list of all parts in their order.
         """
         message = record.message
         assert message.role != "system"  # ouro saves no system messages
@@ -373,8 +378,8 @@ class _Writer(msgspec.Struct, frozen=True):
                 return "context", self.mask(text)
             case Thinking(text, signature):
                 masked = self.mask(text)
-                # The signature may hold the text, and belongs to the text as it was: without a
-                # masked text only.
+                # A signature belongs to the unchanged text, and may contain it: it is only saved
+                # if nothing in the text was masked.
                 is_unchanged = masked == replace_surrogates(text)
                 kept_signature = replace_surrogates(signature) if is_unchanged else ""
                 return "thinking", replace(part, text=masked, signature=kept_signature)
@@ -386,7 +391,7 @@ class _Writer(msgspec.Struct, frozen=True):
                 return "reply", self._reply(part)
 
     def _image(self, image: Image) -> ImageFields:
-        """Returns the fields of an image, whose bytes are stored by `keep`."""
+        """Store the bytes of an image with `keep`; returns the fields that name them."""
         subtype = image.media_type.rpartition("/")[2].lower()  # `png` of `image/png`
         ending = re.sub(r"[^a-z0-9]", "", subtype)[:8] or "bin"
         name = self._store_output(image.data, ending)
@@ -445,9 +450,9 @@ class _Writer(msgspec.Struct, frozen=True):
                 )
 
     def _shown_fields(self, text: str, output: str) -> dict[str, Any]:
-        """Returns the fields for the text of a body. So that no output is saved twice, they are
-        empty if it is the `output` of the result, and a number of lines if it is the beginning of
-        that.
+        """Returns the fields for a text that is shown to the user. An output is not saved twice: if
+        the text is the same as `output`, the text of the tool result, there are no fields; if the
+        text is the beginning of `output`, the only field is the number of its lines.
         """
         masked = self.mask(text)
         if masked == output:
@@ -469,7 +474,7 @@ class _Writer(msgspec.Struct, frozen=True):
         return {"file": self._store_output(replace_surrogates(text).encode(), "txt"), "bytes": size}
 
     def _store_output(self, data: bytes, ending: str) -> str:
-        """Store bytes by `keep` under a name that is made from their hash; returns that name, a
+        """Store bytes with `keep`, under a name that is made from their hash. Returns the name: a
         path below the folder of the session.
         """
         name = f"{OUTPUTS}/{hashlib.sha256(data).hexdigest()[:32]}.{ending}"
@@ -519,4 +524,6 @@ def _is_writable(value: Any, depth: int = 0) -> bool:
         return depth < 32 and all(_is_writable(item, depth + 1) for item in value)
     if isinstance(value, float):
         return math.isfinite(value)
-    return not isinstance(value, int) or abs(value) < 1 << 63
+    if isinstance(value, int):
+        return abs(value) < 1 << 63
+    return True

@@ -40,8 +40,9 @@ class RemoteRecords(msgspec.Struct, frozen=True):
         return b"".join(self.chunks)
 
     def has_only(self, here: bytes) -> bool:
-        """Whether each chunk is contained in `here`, the records on this machine, so that nothing
-        is lost if these replace it. Compared by chunk: a missing one may leave half a record.
+        """Whether `here`, the records on this machine, contain each chunk: then nothing is lost if
+        they replace the chunks. Chunks are compared instead of records, because a record may be
+        split between two chunks, of which one is missing.
         """
         return all(chunk in here for chunk in self.chunks)
 
@@ -50,10 +51,11 @@ def choose_step(here: bytes, there: RemoteRecords, *, is_edited_here: bool) -> S
     """Returns what a sync does with a session.
 
     Args:
-        here: its records on this machine.
-        there: its records at the remote.
-        is_edited_here: whether it changed only here since the last sync: then the user has edited
-            what differs, and it replaces the records at the remote.
+        here: the records of the session on this machine.
+        there: the records of the session at the remote.
+        is_edited_here: whether the session has changed on this machine since the last sync, and not
+            at the remote. Then each difference was made by the user here, and the records of this
+            machine replace those at the remote.
     """
     body = there.body
     if there.is_damaged:
@@ -74,8 +76,9 @@ def _step_for_new_records(here: bytes, new_data: bytes) -> SyncStep:
     """Returns the step if the remote has all records of `here`, and after these the records
     `new_data`.
 
-    These are taken if all are new. A record that is here already and comes again is a replay: if
-    all are such records, they are replaced; if some are, the session is left.
+    They are taken if all of them are new. Records of `here` that come again are a replay: another
+    program has changed the remote (S22). If all of them are such records, the remote gets the
+    records of this machine; if only some are, the session is left.
     """
     records_here = set(_numbered_records(here))
     is_repeated = [record in records_here for record in _numbered_records(new_data)]

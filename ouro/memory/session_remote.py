@@ -180,7 +180,8 @@ class SessionRemote:
                 write_private(self._key_file, f"{key}\n")
             self._key = self._read_key()
         self._files, self._state = {}, _BranchState()
-        self.notices = (_EMPTIED,) if self._load_newest().tip else ()
+        had_branch = bool(self._load_newest().tip)  # at the last synchronization
+        self.notices = (_EMPTIED,) if had_branch else ()
 
     def remember(self) -> None:
         """Record the state of the branch as the newest one. Call it after a whole synchronization:
@@ -257,9 +258,11 @@ class SessionRemote:
         }
 
     def read_chunks(self, blobs: Mapping[str, str]) -> list[bytes | None]:
-        """Returns the decrypted content of each chunk, in the order of `blobs`, their ids by path.
-        It is None for a chunk that another program changed or moved. Raises SessionError if they
-        are too large.
+        """Returns the decrypted content of each chunk, in the order of `blobs`; None for a chunk
+        that another program changed or moved. Raises SessionError if the chunks are too large.
+
+        Args:
+            blobs: the path of each chunk on the branch -> the id of its blob in git.
         """
         self._require_small(blobs)
         contents = self.repository.objects(list(blobs.values()))
@@ -426,8 +429,9 @@ class SessionRemote:
 
     def _must_seal(self, *, encrypt: bool, plain: bool) -> bool:
         """Whether nothing may be sent unsealed: the user wants that, or this machine has a key, or
-        has ever used a sealed remote. Which one does not matter, because an address can be spelled
-        in many ways (S24). With `plain` only this address counts.
+        has ever used any sealed remote. The address of that remote is not compared with this one,
+        because an address can be spelled in many ways (S24). With `plain` it is compared, and the
+        other reasons do not count.
         """
         last_sealed = self.repository.read_record(_SEALED_RECORD)
         if plain:
@@ -471,8 +475,8 @@ def chunk_name(number: int, data: bytes) -> str:
 
 
 def _bound_path(path: str) -> bytes:
-    """Returns the path that a blob is bound to. Of a chunk it is without the hash in its name,
-    which is made from the sealed bytes.
+    """Returns the path that is sealed with a blob, so that nobody can move the blob to another
+    path. The name of a chunk has a hash of the sealed bytes: the path is without this hash.
     """
     return path.rpartition("-")[0].encode() if "/chunks/" in path else path.encode()
 

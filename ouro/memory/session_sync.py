@@ -268,7 +268,8 @@ class SessionSync:
 
     def _merge_session(self, local: _LocalSession, other: _RemoteSession) -> Iterator[_Outgoing]:
         """Yield what is to be sent of a session, also what the remote has lost; or take what was
-        added there. `other` is the session at the remote, empty if it is not there.
+        added there. `other` is the session at the remote, empty if it is not there. Without its
+        header it cannot be used: all of the session is sent.
         """
         base = self._state.sessions.get(local.id)
         is_changed_here = base is None or base.mark != local.mark
@@ -321,7 +322,7 @@ class SessionSync:
 
         Args:
             other: the session at the remote; empty if it is not there.
-            body: its records here.
+            body: the records of the session here.
             sent: how many bytes of `body` the remote has already; None: the header and all records
                 are sent, and replace the chunks there.
         """
@@ -334,7 +335,8 @@ class SessionSync:
             changes = dict.fromkeys(other.chunks)
             header = _portable_header(local)
             changes[f"{prefix}/header"] = self._remote.seal(f"{prefix}/header", header)
-        for number, begin in enumerate(range(sent or 0, len(body), CHUNK), len(names)):
+        for begin in range(sent or 0, len(body), CHUNK):
+            number = len(names)  # of the new chunk, from 0
             data = self._remote.seal(f"{prefix}/chunks/{number:06d}-", body[begin : begin + CHUNK])
             names.append(chunk_name(number, data))
             changes[f"{prefix}/chunks/{names[-1]}"] = data
@@ -413,8 +415,8 @@ class SessionSync:
         be among them, or be copied into a fork. Raises SessionInUse if the session is open or has
         just changed.
         """
-        # Read before the lock is taken, to be quick between the check and the write: a disk
-        # without locks does not keep a message from being saved there.
+        # Read before the check, because this takes long. On a disk without locks a message may be
+        # saved between the check and the write, so that time must be short.
         outputs = self._remote.read(other.outputs)
         with closing(SessionLock(local.folder)):
             if _read_mark(local.folder) != local.mark:
@@ -456,7 +458,7 @@ class SessionSync:
         return final
 
     def _record_as_synced(self, other: _RemoteSession, folder: Path, parent: str) -> None:
-        """Note that the session in `folder` has now the same records as at the remote."""
+        """Record that the session in `folder` now has the same records as at the remote."""
         local = self._here[other.id] = _read_session_here(folder, parent)
         synced = SyncedSession(other.names, local.mark, tuple(other.outputs))
         self._state.sessions[other.id] = synced
@@ -466,12 +468,13 @@ class SessionSync:
         they are damaged. Raises SessionError if they are too large.
         """
         chunks_in_order = {path: other.chunks[path] for path in sorted(other.chunks)}
-        opened_chunks = self._remote.read_chunks(chunks_in_order)  # None: it cannot be opened
+        opened_chunks = self._remote.read_chunks(chunks_in_order)
         chunks = tuple(chunk for chunk in opened_chunks if chunk is not None)
+        is_missing_some = len(chunks) < len(opened_chunks) or not other.is_complete
         has_repeated = len(set(opened_chunks)) < len(opened_chunks)
-        is_damaged = has_repeated or None in opened_chunks or not other.is_complete
-        ends_in_a_record = bool(chunks) and not chunks[-1].endswith(END[1:])
-        return RemoteRecords(chunks, is_damaged or ends_in_a_record)
+        end_mark_line = END.removeprefix(b"\n")
+        is_cut = bool(chunks) and not chunks[-1].endswith(end_mark_line)
+        return RemoteRecords(chunks, is_missing_some or has_repeated or is_cut)
 
     def _list_local(self) -> dict[str, _LocalSession]:
         """Returns the sessions here that can be synchronized, and those of their subagents, by
@@ -512,8 +515,9 @@ class SessionSync:
 
 
 def _portable_header(local: _LocalSession) -> bytes:
-    """Returns the header of a session as JSON, with the address of its repository and its folder in
-    that, because the path of the repository is another one on each machine.
+    """Returns the header of a session as JSON for other machines. It also has the address of the
+    remote of the project's repository, and the path of the project in the repository: by these
+    another machine, where the repository has another path, finds the project.
     """
     header = read_header(local.folder)
     root = find_root(text_path(header.project))

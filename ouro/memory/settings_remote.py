@@ -88,6 +88,8 @@ class SettingsRemote:
                     lost_push = lost
                     continue
                 after = _merge_settings(settings_here, theirs, sent)
+                # The base of a received setting stays as it was until the caller has decided
+                # whether the received value is used.
                 agreed = {name: value for name, value in after.items() if name not in received}
                 undecided = {name: value for name, value in state.base.items() if name in received}
                 state.base = agreed | undecided
@@ -148,7 +150,7 @@ class SettingsRemote:
         if fast_import.returncode:
             raise MemoryUnusable(f"Settings are not sent: {last_line(fast_import.stderr)}")
         commit = fast_import.stdout.decode().split()[0]
-        self._repository.run("update-ref", "-d", ref)
+        self._repository.run("update-ref", "-d", ref)  # it was only needed for the import
         target = ("--quiet", "--no-verify", "--", self._address, f"{commit}:{BRANCH}")
         on_wait = wait_for_remote(self._address, self._progress)
         push = self._repository.run_remote("push", *target, on_wait=on_wait)

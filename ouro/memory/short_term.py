@@ -52,6 +52,7 @@ def replace_by_summary(
     """
     if not summary:
         return list(following)
+    # The summary must not close the tag that is around it in the template.
     text = SUMMARY_TEMPLATE.format(
         summary=summary.replace("</earlier_conversation", "< /earlier_conversation")
     )
@@ -119,12 +120,15 @@ class SendableMessages:
         """The ids of the calls in these."""
 
     def __call__(self, messages: Sequence[Message]) -> list[Message]:
-        """Returns the same as `make_sendable`."""
+        """Returns the same as `make_sendable`. Only the messages from the last known answer on are
+        converted: those before it are taken from the last call.
+        """
         begin = max(0, len(self._known) - 1)  # the position of the last known answer
-        if len(messages) <= begin or any(map(is_not, self._known, messages)):
-            # Not the same messages as before: all are converted again.
-            begin, self._sent, self._used = 0, [], set()
-        last_answer = None  # not a cut one, which may be retried and is then left out
+        has_other_messages = any(map(is_not, self._known, messages))
+        if len(messages) <= begin or has_other_messages:
+            begin, self._sent, self._used = 0, [], set()  # all are converted again
+        # A cut answer does not count: if it is retried, it is left out.
+        last_answer = None
         for index in range(begin, len(messages)):
             if messages[index].role == "assistant" and not messages[index].cut:
                 last_answer = index
@@ -162,9 +166,11 @@ def _append_sendable(
 def _without_retried_answers(
     messages: Sequence[Message], *, followed_by_reply: bool
 ) -> list[Message]:
-    """Returns the messages without the cut answers that were retried: another answer of the
-    assistant follows, with no message but tool results between. `followed_by_reply` is whether one
-    follows the last message.
+    """Returns the messages without the cut answers that were retried. An answer was retried if the
+    next message that is not a tool result is another answer of the assistant.
+
+    Args:
+        followed_by_reply: whether an answer of the assistant follows the last message.
     """
     remaining: list[Message] = []
     next_role = "assistant" if followed_by_reply else ""
@@ -213,13 +219,16 @@ def remove_outputs(messages: Sequence[Message], dropped: Set[str]) -> list[Messa
 
 
 def remove_notes(message: Message, notes: Set[str]) -> Message:
-    """Returns the message without the texts of the recalled notes with these ids. The marks around
-    them stay, so that they are not sent again.
+    """Returns the message without the texts of recalled notes.
+
+    Args:
+        notes: the ids of these notes.
     """
     if not notes:
         return message
     ids = "|".join(map(re.escape, notes))
-    # A line `- [id] text`, and the lines after it that begin alike and are not another note.
+    # A note is a line `- [id] text`, and the following lines that begin with the same mark but have
+    # no id.
     lines = re.compile(rf"^(\W+)\[(?:{ids})\] .*\n(?:\1(?!\[mem_).*\n)*", re.MULTILINE)
 
     def short(part: Part) -> Part:
@@ -229,11 +238,13 @@ def remove_notes(message: Message, notes: Set[str]) -> Message:
 
 
 def _group_by_answer(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Message]]]:
-    """Yield each assistant message with the messages after it, up to the next one. The messages
-    before the first are yielded alone, each with an empty list.
+    """Yield each assistant message with the messages after it, up to the next assistant message. A
+    message before the first assistant message is yielded with an empty list.
     """
     starts = [index for index, message in enumerate(messages) if message.role == "assistant"]
-    yield from ((message, []) for message in messages[: starts[0] if starts else None])
+    first_start = starts[0] if starts else len(messages)
+    for message in messages[:first_start]:
+        yield message, []
     for start, end in pairwise([*starts, len(messages)]):
         yield messages[start], list(messages[start + 1 : end])
 

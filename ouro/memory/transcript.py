@@ -167,8 +167,9 @@ class Transcript(MessageTree):
         one.
         """
         numbered = (record for record in loaded.records if isinstance(record, NumberedRecord))
-        above = max((0, *(item.number for item in (*numbered, *loaded.kept))))
-        transcript = cls(loaded.kept, is_whole=loaded.offset == 0, above=above)
+        highest = max((item.number for item in (*numbered, *loaded.kept)), default=0)
+        # New numbers are above all that were read, also on branches that a rewind left.
+        transcript = cls(loaded.kept, is_whole=loaded.offset == 0, above=max(0, highest))
         transcript.lacks_branches |= loaded.is_gapped
         transcript.last_at = loaded.header.created_at
         for record in loaded.records:
@@ -196,15 +197,15 @@ class Transcript(MessageTree):
         compaction = self.compaction
         if self.is_whole or compaction is None:
             return self.is_whole
-        items, last = self.items, compaction.covers[1]
+        items, last_covered = self.items, compaction.covers[1]
         before = items[: items.index(compaction)]
-        # The messages between the last covered one and the compaction are sent too. All of them are
-        # loaded if there are none, or if a covered message before them is loaded.
-        covers_all = last >= compaction.number - 1
-        has_uncovered = covers_all or any(item.number <= last for item in before)
-        return has_uncovered and all(
-            self._message_entry(number) is not None for number in compaction.kept
-        )
+        # The messages between the last covered one and the compaction are sent, too. They are all
+        # loaded if a covered message is loaded, which is before them; or if there are none.
+        are_none_between = last_covered >= compaction.number - 1
+        has_covered = any(item.number <= last_covered for item in before)
+        if not are_none_between and not has_covered:
+            return False
+        return all(self._message_entry(number) is not None for number in compaction.kept)
 
     def sent_entries(self) -> list[MessageRecord]:
         """Returns the messages that are sent, oldest first: those that the compaction keeps, and
@@ -258,8 +259,8 @@ class Transcript(MessageTree):
     def _tail(
         self, following: Sequence[MessageRecord], compaction: CompactionRecord | None
     ) -> list[Message]:
-        """Returns the messages that the compaction does not cover. Those from before it come
-        without their reasoning.
+        """Returns the messages that the compaction does not cover. Those that are older than the
+        compaction come without their reasoning, which belongs to a request that is no longer sent.
         """
         first_new = compaction.number if compaction else 0
         old_messages = [entry.message for entry in following if entry.number < first_new]
@@ -288,8 +289,8 @@ class Transcript(MessageTree):
         shown: list[ShownItem] = list(self._marks_after(0)) if self.is_whole else []
         for position, item in enumerate(items):
             shown.append(item)
-            next_items = items[position + 1 : position + 2]
-            if next_items and next_items[0].number == item.number:
+            has_next = position + 1 < len(items)
+            if has_next and items[position + 1].number == item.number:
                 continue  # an inserted tool result with the same number belongs to this item
             if receipt := self.recalled.get(item.number):
                 shown.append(receipt)
@@ -298,8 +299,8 @@ class Transcript(MessageTree):
 
     def count_tokens(self, constant: int) -> int:
         """Returns the number of tokens of the next request: the last figure that the provider
-        reported for the current model, plus an estimate of the messages since. Without a figure all
-        is estimated.
+        reported for the current model, plus an estimate of the messages after it. If there is no
+        such figure, all messages are estimated.
 
         Args:
             constant: the tokens that every request has besides the messages. A figure of the
@@ -340,8 +341,8 @@ class Transcript(MessageTree):
         return entries[position] if position else None
 
     def release_before(self, first: MessageRecord) -> None:
-        """Remove the messages before that one from memory, except those that the compaction
-        keeps.
+        """Remove the messages before `first` from memory, except those that the compaction keeps.
+        Marks, receipts of recall and branches of the removed messages are removed, too.
         """
         kept, _ = self._kept_and_following()
         position = self.items.index(first)
@@ -417,6 +418,7 @@ class Transcript(MessageTree):
                 case MessageRecord() | CompactionRecord() | DropRecord():
                     items.append(self._with_unused_number(record, numbers))
                     numbers.add(items[-1].number)
+                # Before the first item a mark is only shown at the start of the session.
                 case ModelRecord() | RewindRecord() if items or is_whole:
                     self._marks.setdefault(items[-1].number if items else 0, []).append(
                         _Mark(record)
@@ -449,8 +451,8 @@ class Transcript(MessageTree):
         """Go to the message that a rewind names. If it does not exist, nothing changes but for a
         notice.
 
-        `undone` gets the number that was the last one before, for a redo; a rewind to the last such
-        number is that redo, and removes it.
+        The number that was the last one before the rewind is added to `undone`, so that a redo can
+        return to it. A redo is a rewind to the last number in `undone`, and removes it there.
         """
         if not 0 <= record.to < self.next_number:
             self.notices.append(
@@ -485,6 +487,7 @@ class Transcript(MessageTree):
         if compaction is None:
             return [], list(self.entries)
         _first_covered, last_covered = compaction.covers
+        # The messages between the last covered one and the compaction stay unchanged, too.
         begin = items.index(compaction)
         while begin and items[begin - 1].number > last_covered:
             begin -= 1
@@ -499,7 +502,8 @@ class Transcript(MessageTree):
 
     def _shortener(self, following: Sequence[MessageRecord]) -> Callable[[Message], Message]:
         """Returns a function that removes from a message what the user dropped: outputs of tool
-        calls, and notes that were sent with it.
+        calls, and notes that were sent with it. A dropped note is named by the number of its
+        message and its id, such as `12:mem_…`.
 
         Args:
             following: the messages whose notes may have been dropped.
@@ -521,16 +525,18 @@ class Transcript(MessageTree):
         return shorten
 
     def _marks_after(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
-        """Returns the changes of the model and the rewinds that are shown after the item with this
-        number. Of several rewinds to it only the last one is shown.
+        """Returns the changes of the model, and the last rewind, that are shown after the item with
+        this number. A rewind is not shown while the number that it left is on the branch again.
         """
-        marks = [
-            mark
-            for mark in self._marks.get(number, ())
-            if not mark.left or mark.left not in self._positions
-        ]
-        rewinds = [mark for mark in marks if mark.left]
-        return (mark.record for mark in marks if not mark.left or mark is rewinds[-1])
+        marks = self._marks.get(number, ())
+        rewinds = [mark for mark in marks if mark.left and mark.left not in self._positions]
+        shown_marks: list[_Mark] = []
+        for mark in marks:
+            is_model_change = not mark.left
+            is_last_rewind = bool(rewinds) and mark is rewinds[-1]
+            if is_model_change or is_last_rewind:
+                shown_marks.append(mark)
+        return [mark.record for mark in shown_marks]
 
     def _message_entry(self, number: int) -> MessageRecord | None:
         """Returns the message with this number, on any branch or kept by the compaction; None if it

@@ -88,6 +88,7 @@ class YamlFileMemoryStore(MemoryStore):
         """Sessions that had no folder when they were looked for: each look lists all sessions."""
 
     async def create_session(self, header: SessionHeader) -> None:
+        # If a step fails, `failure` closes what was opened, and removes the session file.
         with _convert_to_save_failed(self._root), ExitStack() as failure:
             await self._sweep()
             folder = await asyncio.to_thread(self._folders.make, header)
@@ -98,12 +99,12 @@ class YamlFileMemoryStore(MemoryStore):
             )
             await self._bring_to_disk(open_file, header)
             self._open[header.id] = open_file
-            failure.pop_all()
+            failure.pop_all()  # no step has failed: everything stays open
 
     async def _bring_to_disk(self, open_file: OpenFile, header: SessionHeader) -> None:
-        """Write the header of a new session, its names in the folders above, and the notes by which
-        lists find it. All at the same time, because the disk takes as long for all of it as for
-        one.
+        """Bring a new session to the disk: its header, the entries of its file and of its folder,
+        and the notes by which lists find the session. All this is done at the same time, because
+        the disk takes as long for all of it as for one part.
         """
         # Imported late: a list of sessions does not need them.
         from ouro.memory.sessions.index_journal import note_opened
@@ -152,11 +153,14 @@ class YamlFileMemoryStore(MemoryStore):
     async def write_again(self, header: SessionHeader, records: Sequence[Record]) -> str:
         open_file = self._open_file(header.id)
         with _convert_to_save_failed(open_file.folder):
+            # Another file may stand in the place of the session's file: it is saved, too.
             saved_path = await asyncio.to_thread(
                 self._replace_open_file, open_file, header, records
             )
-        note_about_other = f" What was there is in {saved_path}." if saved_path else ""
-        return f"The session was written again to {open_file.folder / FILE_NAME}.{note_about_other}"
+        notice = f"The session was written again to {open_file.folder / FILE_NAME}."
+        if saved_path:
+            notice += f" What was there is in {saved_path}."
+        return notice
 
     async def load_session(
         self, session_id: str, *, read_only: bool = False, reach: Reach = "whole"
@@ -363,7 +367,9 @@ class YamlFileMemoryStore(MemoryStore):
             write_output(open_file.folder, name, data)
 
         def encode() -> Iterator[bytes]:
-            """Yield the bytes of the record. Runs on when these are written."""
+            """Yield the bytes of the record. After they were written, stores the offset of a
+            message.
+            """
             data = self._encode(record, keep, open_file.offsets, open_file.end)
             yield data
             if isinstance(record, MessageRecord):

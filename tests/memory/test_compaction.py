@@ -260,5 +260,5 @@ def test_lost_reports_kept_messages_that_would_not_be_sent():
     sent = entries(user("Never push."), assistant("Fine."), user("Use tabs."), assistant("end"))
     found = plan(sent)
     messages = found.will_be_sent("…", frozenset())
-    assert found.lost(messages) == ()
-    assert found.lost(messages[1:]) == (1,)
+    assert found.find_lost(messages) == ()
+    assert found.find_lost(messages[1:]) == (1,)

@@ -86,7 +86,9 @@ class Lookup:
         self._update_lock = asyncio.Lock()
         self._is_update_requested = False
         self._has_turns = False
+        """Whether a turn has ended, so that there may be new notes."""
         self._made_at = time.time()
+        """Notes that were written before this time are not new."""
         self._known_times: dict[Path, tuple[int, ...]] = {}
         """The times of the folders of memory, and of their core files, when they were indexed."""
 
@@ -100,8 +102,8 @@ class Lookup:
         return await asyncio.to_thread(lambda: self.search().find(query, k, wanted))
 
     def mark_turn_done(self) -> None:
-        """Note that a turn has ended, so that `close` makes the vectors of notes that the
-        background has not made.
+        """Record that a turn has ended: then `close` makes the vectors of notes that the background
+        has not made.
         """
         self._has_turns = True
 
@@ -173,7 +175,8 @@ class Lookup:
 
     def fill_few_notes(self, max_notes: int) -> None:
         """Make the vectors of the notes that have none, if these are at most `max_notes`. If there
-        are more, a process makes them. Blocks; errors as for `Vectors.fill_all`.
+        are more, nothing is done: the process for vectors makes them later. Blocks; errors as for
+        `Vectors.fill_all`.
         """
         vectors = self.search().vectors
         if vectors is None:
@@ -209,7 +212,10 @@ class Lookup:
         The local model makes them in a process that is not waited for; a remote one makes at most
         CLOSE_NOTES in CLOSE_SECONDS. A failure is logged.
         """
-        if not self._has_turns or not (self._search or self._has_new_notes()):
+        if not self._has_turns:
+            return
+        was_index_used = self._search is not None
+        if not was_index_used and not self._has_new_notes():
             return
         from ouro.memory.index.embeddings import LocalEmbedder  # imported late: few answers need it
 

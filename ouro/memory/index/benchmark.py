@@ -102,8 +102,8 @@ def answer_questions(
 
 
 def _index_documents(index: Index, documents: Sequence[Document]) -> dict[int, str]:
-    """Write the documents into an empty index; returns the id of the document by that of each
-    passage.
+    """Write the documents into an empty index. Returns the ids of the documents by the ids of their
+    passages.
     """
     document_ids: dict[int, str] = {}
     sessions: dict[str, IndexedSession] = {}
@@ -208,6 +208,7 @@ def ask_own_notes(
     texts: dict[str, str] = {}
     for note, text, session, turn, project, branch, path in notes:
         file_text = Path(path).read_text(errors="replace")
+        # A note that the user wrote with a command does not come from the words of a turn.
         is_of_turn = parse_note(Path(path).name, file_text).note.trigger != "user"
         if is_of_turn and (question := _words_of_turn(search, session, turn)):
             started = time.perf_counter()

@@ -156,7 +156,9 @@ class RemoteEmbedder:
         self._model = model
         self._budget = budget
         self._failure: ModelError | None = None
+        """Why the last request failed; None: it did not."""
         self._asked_again_at = 0.0
+        """After a failure: the time of the clock `time.monotonic` of the next request."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         if self._failure is not None and time.monotonic() < self._asked_again_at:
@@ -197,9 +199,9 @@ class RemoteEmbedder:
 def make_embedder(
     name: str, catalog: Catalog, budget: EmbeddingBudget | None = None
 ) -> Embedder | None:
-    """Returns the embedder with the model of that name; without a name that of the role `embed` in
-    models.yaml; without one the local embedder, or None if that is not installed. Raises
-    NoModelError if the model cannot be used.
+    """Returns the embedder with the model of that name. If `name` is empty, the model of the role
+    `embed` in models.yaml is used. If that is not set either, the local embedder is returned; None
+    if it is not installed. Raises NoModelError if the model cannot be used.
     """
     resolved = catalog.resolve(name) if name else catalog.role("embed")
     if resolved:

@@ -133,7 +133,8 @@ class Graph:
 
     def mentioning(self, words: Collection[str], project: str) -> list[tuple[str, str]]:
         """Returns the ids and the texts of the notes whose text contains one of these words, newest
-        first. They are of this repository or the user's own, and not archived.
+        first; at most `_MAX_MENTIONING`. They are of this repository or the user's own, and not
+        archived.
         """
         question = (
             "SELECT DISTINCT note, text FROM notes JOIN json_each(?) AS word ON instr(text, word.value)"
@@ -152,8 +153,8 @@ class Graph:
         return [note for (note,) in self._ask(question, (category, project))]
 
     def naming(self, entities: Collection[str]) -> dict[str, float]:
-        """Returns the notes that name any of the entities, by id, each with a weight: the sum over
-        these entities, of which one that many notes name counts little.
+        """Returns the notes that name any of the entities, by id, each with a weight. An entity
+        gives each of the N notes that name it the weight 1/N; the weights of a note are summed.
         """
         weights: dict[str, float] = {}
         with self._index.reading() as database:

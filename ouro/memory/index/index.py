@@ -106,6 +106,7 @@ class Index:
         self._reading = threading.RLock()
         self._writing = threading.RLock()
         self._inode = 0
+        """The inode of the file that is open: another one means that the file was replaced."""
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -247,8 +248,9 @@ class Index:
     def close(self) -> None:
         """Close both connections. The next use opens them again."""
         with self._reading, self._writing:
-            for connection in {self._reader, self._writer} - {None}:
-                connection.close()  # type: ignore[union-attr]
+            for connection in (self._reader, self._writer):
+                if connection is not None:
+                    connection.close()
             self._reader = self._writer = None
 
     def _update_files(self, sources: Sources, progress: Progress | None) -> int:

@@ -146,7 +146,8 @@ def _index_portion(database: sqlite3.Connection, folder: str, descriptor: int) -
     ).fetchone()
     session = IndexedSession(*row) if row else None
     if session is not None and not _was_only_appended_to(descriptor, status.st_size, session):
-        if remove_session(database, folder):
+        is_more_to_remove = remove_session(database, folder)
+        if is_more_to_remove:  # the next call continues
             return True
         session = None
     begin = session.read if session else 0
@@ -304,8 +305,11 @@ class MemoryFolder(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, store: GitMemoryStore, loaded: LoadedScope | None = None) -> MemoryFolder:
-        """Returns the folder of a store. `loaded` has its files if they were listed just now; then
-        its state is known.
+        """Returns the folder of a store.
+
+        Args:
+            loaded: the files of the store, if they were listed just now. They give the state of the
+                folder; without them the state is empty, which means that it is not known.
         """
         core_files = tuple(f"{name}.md" for name in store.core)
         return cls(
@@ -338,8 +342,8 @@ def mark_fully_indexed(database: sqlite3.Connection, folder: MemoryFolder) -> No
 
 
 def _fact_name(folder: MemoryFolder) -> str:
-    """Returns the name in the table `facts` under which it is recorded in which state a folder was
-    indexed.
+    """Returns the name of a folder's fact in the table `facts`. The fact is the state that the
+    folder had when it was indexed.
     """
     return f"followed {path_text(folder.path)}"
 
@@ -510,17 +514,17 @@ def _insert_note(
 
 
 def _insert_links(database: sqlite3.Connection, path: str, note: Note, root: str) -> None:
-    """Index what a note points to: other notes, files, and relations of entities. `root` is that of
-    its repository.
+    """Index what a note points to: other notes, files, and relations of entities. A relation of
+    which an end cannot be normalized is left out. `root` is the root of the repository of the note.
     """
     edges = [(note.id, edge.relationship, edge.id, path) for edge in note.related]
     database.executemany("INSERT INTO edges VALUES (?, ?, ?, ?)", edges)
     anchors = [(note.id, anchor.path, anchor.blob, path) for anchor in note.anchors]
     database.executemany("INSERT INTO anchors VALUES (?, ?, ?, ?)", anchors)
-    relations = [
-        (source, relation.rel, target, path)
-        for relation in note.relations
-        if (source := normalize_entity(relation.source, root))
-        and (target := normalize_entity(relation.target, root))
-    ]
+    relations: list[tuple[str, str, str, str]] = []
+    for relation in note.relations:
+        source = normalize_entity(relation.source, root)
+        target = normalize_entity(relation.target, root)
+        if source and target:
+            relations.append((source, relation.rel, target, path))
     database.executemany("INSERT INTO relations VALUES (?, ?, ?, ?)", relations)

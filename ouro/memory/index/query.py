@@ -269,8 +269,9 @@ def words_in(text: str) -> list[str]:
 
 
 def word_starts(text: str) -> set[str]:
-    """Returns the first five letters of each word of a text with at least three letters, to compare
-    it with another text; of a language without spaces its groups of characters.
+    """Returns what a text is compared by with another text: the first five letters of each word
+    that has at least three. In a text of a language without spaces, each group of characters counts
+    as a word.
     """
     has_spaces = not _CHARACTER_WITHOUT_SPACES.search(text)
     words = re.findall(r"\w{3,}", text.casefold()) if has_spaces else words_in(text)
@@ -374,11 +375,12 @@ _SAID_AS_A_MONTH = late_pattern(
 """Matches `may` and `march` as months, not verbs."""
 _YEAR = late_pattern(r"\b(?:in|of|during|since) ((?:19|20)\d\d)\b")
 _TIME_AGO = late_pattern(
-    r"\b(\d{1,3}|an?|two|three|four|five|six|a few|a couple of) (day|week|month|year)s? ago\b"
+    r"\b(?P<number>\d{1,3}|an?|two|three|four|five|six|a few|a couple of)"
+    r" (?P<period>day|week|month|year)s? ago\b"
 )
 _RECENT_PERIOD = late_pattern(r"\b(?:(today|yesterday)|(last|this) (week|month|year))\b")
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_WEEKDAY = late_pattern(rf"\b(?:on|last|since) ({'|'.join(_WEEKDAYS)})\b")
+_WEEKDAY = late_pattern(rf"\b(?:on|last|since) (?P<day>{'|'.join(_WEEKDAYS)})\b")
 _NUMBER_WORDS = {
     "a": 1,
     "an": 1,
@@ -415,9 +417,10 @@ def parse_query(
     """Parse a query.
 
     Args:
-        speakers: the names of those who may have said what is searched for.
-        today: the day to which partial and relative dates refer: they mean the last such days
-            before it. None: such dates are ignored.
+        speakers: the names of those who may have said what is searched for. Their names are not
+            among the words of the query.
+        today: the day from which relative dates (`yesterday`) and dates without a year (`in May`)
+            are counted back. None: such dates are ignored.
     """
     speaker = _only_speaker(text, speakers)
     names: set[str] = set()
@@ -462,8 +465,12 @@ def _only_speaker(text: str, speakers: Sequence[str]) -> str:
 
 def _span_in_words(match: re.Match[str], today: date | None) -> Sequence[tuple[date, date]]:
     """Returns the span of a day or month that is named in words, as a sequence of at most one.
-    Without a year it is the last one before `today`; empty if that is None, or there is no such
-    day.
+    Without a year it is the last such day or month before `today`. Empty if `today` is needed and
+    None, or if there is no such day.
+
+    Args:
+        match: of `_DATE_IN_WORDS`. The day is in the group `day` or `first`: after or before the
+            month.
     """
     month_starts = [name[:3] for name in _MONTHS]
     month = month_starts.index(match["month"][:3]) + 1
@@ -479,14 +486,16 @@ def _span_in_words(match: re.Match[str], today: date | None) -> Sequence[tuple[d
 
 def _spans_of_days(text: str, today: date | None) -> tuple[tuple[tuple[str, str], ...], str]:
     """Returns the spans of days that a text names, each as its first and last day; and the text in
-    lower case without the dates.
+    lower case without the dates. A year alone counts if there is no other date. Without `today`,
+    relative dates such as `yesterday` are not read.
     """
     lowered = text.lower()
     spans: list[tuple[date, date]] = []
     for match in _ISO_DATE.finditer(lowered):
         spans += _calendar_span(int(match[1]), int(match[2]), int(match[3] or 0))
     for match in _DATE_IN_WORDS.finditer(lowered):
-        if match["month"] not in ("may", "march") or _SAID_AS_A_MONTH.search(lowered):
+        is_often_a_verb = match["month"] in ("may", "march")
+        if not is_often_a_verb or _SAID_AS_A_MONTH.search(lowered):
             spans += _span_in_words(match, today)
     if not spans and (year := _YEAR.search(lowered)):
         spans += _calendar_span(int(year[1]), 0, 0)
@@ -518,15 +527,16 @@ def _relative_spans(text: str, today: date) -> list[tuple[date, date]]:
     """
     spans: list[tuple[date, date]] = []
     for match in _TIME_AGO.finditer(text):
-        period_days = _DAYS_OF_PERIOD[match[2]]
-        days_ago = period_days * (_NUMBER_WORDS.get(match[1]) or int(match[1]))
+        period_days = _DAYS_OF_PERIOD[match["period"]]
+        number = _NUMBER_WORDS.get(match["number"]) or int(match["number"])
+        days_ago = period_days * number
         margin = period_days // 2
         first = today - timedelta(days=days_ago + margin)
         last = today - timedelta(days=days_ago - margin)
         spans.append((first, last))
     for match in _WEEKDAY.finditer(text):
         # The last such day before today: 1 to 7 days ago.
-        days_ago = (today.weekday() - _WEEKDAYS.index(match[1]) - 1) % 7 + 1
+        days_ago = (today.weekday() - _WEEKDAYS.index(match["day"]) - 1) % 7 + 1
         day = today - timedelta(days=days_ago)
         spans.append((day, day))
     return [*spans, *(_recent_span(match, today) for match in _RECENT_PERIOD.finditer(text))]

@@ -116,8 +116,8 @@ _SCHEMA = (
 
 def make_tables(database: sqlite3.Connection) -> None:
     """Replace all tables by empty ones, except those with vectors, which took long to compute."""
-    # The word indexes first: with them their inner tables are removed, which the next pattern
-    # would find.
+    # The word indexes come first. SQLite removes the inner tables of a word index with it; the
+    # next pattern would find these, but they cannot be removed alone.
     for pattern in ("%!_words", "%"):
         old_tables = database.execute(
             "SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') AND name LIKE ?"

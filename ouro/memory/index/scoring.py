@@ -141,8 +141,9 @@ def word_scores(
     *,
     has_neighbours: bool,
 ) -> dict[int, float]:
-    """Returns the share of the words, weighted by their rarity, in each passage of a table that has
-    one, by id: 1.0 means that it has all. A word that no passage has counts in the total too.
+    """Returns the share of the words that each passage has, by the id of the passage; passages with
+    none of the words are left out. Words are weighted by their rarity; 1.0 means all words. A word
+    that no passage has counts as a missing one.
 
     Args:
         words: each word as a sequence of its forms.
@@ -150,8 +151,8 @@ def word_scores(
         has_neighbours: whether a word also counts for the passages around it, as NEARNESS says;
             these may be outside of the limits.
     """
-    # `paint` and `painting` count as one word, with the forms of the first: in reverse order the
-    # first of a stem is written last.
+    # `paint` and `painting` have one stem, and count as one word with the forms of the first. In
+    # reverse order the first word of a stem replaces the others in the dictionary.
     stems = find_stems(forms[0] for forms in words)
     forms_by_stem = dict(zip(reversed(stems), reversed(words), strict=True))
     weighted_matches = [
@@ -202,8 +203,8 @@ def _passages_with_word(
         (match_expression, MAX_PLACES),
     )
     ids, count = [row[0] for row in rows], max(limits.count, MIN_COUNT)
-    frequency = float(len(ids))
-    # For a common word the number is estimated from its rate in the newest passages.
+    frequency = float(len(ids))  # the number of passages that have the word
+    # For a common word it is estimated from the share of the newest passages that have it.
     if len(ids) == MAX_PLACES:
         bounds_query = f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})"
         first, last = database.execute(bounds_query).fetchone()

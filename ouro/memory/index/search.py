@@ -191,8 +191,8 @@ class Search:
     def find(
         self, query: str, k: int = 5, wanted: SearchFilter | None = None, today: date | None = None
     ) -> list[MemoryHit]:
-        """Returns the `k` best hits, best first, each text once. Words alone decide if the
-        embedding model does not answer.
+        """Returns the `k` best hits, best first, each text once. If the embedding model does not
+        answer, only words are compared.
 
         Args:
             wanted: the limits of the search; None: no limits.
@@ -201,7 +201,7 @@ class Search:
         wanted = wanted or SearchFilter()
         question = parse_query(query, self._speakers, today or datetime.now(UTC).date())
         kinds = set(wanted.kinds)
-        if wanted.scope or wanted.category:
+        if wanted.scope or wanted.category:  # only notes and core lines have these
             kinds -= {"message", "output"}
         vectors, vector = self._vectors_for(question.spoken, kinds)
         hits: list[MemoryHit] = []
@@ -390,7 +390,8 @@ def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
 
 def _limit_messages(request: _Request, table: Literal["messages", "outputs"]) -> PassageRange:
     """Returns which messages or outputs pass the filter: those of the wanted sessions, in each from
-    the first one after `since`. If these are not all, their ranges are written into `temp.allowed`.
+    the first one after `since` to the end. If the filter limits anything, one range of ids for each
+    session is written into `temp.allowed`.
     """
     database, wanted = request.database, request.wanted
     column = "passages" if table == "messages" else "outputs"
@@ -420,7 +421,9 @@ def _limit_messages(request: _Request, table: Literal["messages", "outputs"]) ->
 
 def _messages_of_days(request: _Request, limits: PassageRange) -> list[int]:
     """Returns the ids of passages from the days that the query names: for each span of days at most
-    `_MESSAGE_CANDIDATES`, from its newest sessions.
+    `_MESSAGE_CANDIDATES`, from the newest sessions of these days.
+
+    The ids of the passages of a session are a range that begins at its `seq << POSITION_BITS`.
     """
     session_condition = EVERY_PASSAGE if limits.is_all else f"seq IN ({_ALLOWED_SESSIONS})"
     ids: list[int] = []
@@ -428,8 +431,8 @@ def _messages_of_days(request: _Request, limits: PassageRange) -> list[int]:
         until = (date.fromisoformat(last) + timedelta(days=1)).isoformat()
         rows = request.database.execute(
             "SELECT messages.id AS passage FROM (SELECT seq FROM sessions WHERE updated_at >= ?"
-            f" AND created_at < ? AND {session_condition} ORDER BY seq DESC LIMIT ?) AS those JOIN messages"
-            " ON messages.id BETWEEN those.seq << ? AND (those.seq + 1) << ? WHERE messages.at >="
+            f" AND created_at < ? AND {session_condition} ORDER BY seq DESC LIMIT ?) AS newest JOIN messages"
+            " ON messages.id BETWEEN newest.seq << ? AND (newest.seq + 1) << ? WHERE messages.at >="
             f" ? AND messages.at < ? AND {limits.condition} LIMIT ?",
             (
                 first,
@@ -546,7 +549,8 @@ def _sessions_with_passage(
 def _sessions_with_summary(
     database: sqlite3.Connection, words: Sequence[str]
 ) -> Iterator[SessionHit]:
-    """Yield the sessions with all words in their summary, those used last first."""
+    """Yield the sessions with all words in their summary, the most recently used first."""
+    # In a pattern of LIKE, `_` stands for any character. `%` cannot be in a word.
     patterns = [f"%{word.replace('_', '!_')}%" for word in words]
     has_all_words = " AND ".join(["summary LIKE ? ESCAPE '!'"] * len(patterns))
     summaries = database.execute(

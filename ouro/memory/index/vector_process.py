@@ -32,7 +32,8 @@ main(*sys.argv[1:3])
 
 def start_vector_process(index: Path, sources: Sources) -> bool:
     """Start a process that indexes these sources and makes all missing vectors. Returns whether it
-    was started: it is not if one runs already, which does it for all sessions, or if it cannot be.
+    was started. False if such a process of any session runs already, because it makes the vectors
+    for all sessions; or if the process cannot be started.
     """
     if _is_locked(lock_path(index)):
         return False

@@ -81,6 +81,7 @@ class Vectors:
         self._index = index
         self._signs_by_table: dict[str, _VectorSigns] = {}
         self._questions: OrderedDict[str, Floats] = OrderedDict()
+        """The vectors of the last questions, by their text."""
         self._length = 0
         """The length of the model's last vector; 0 before the first one."""
         self._lock = threading.RLock()
@@ -196,7 +197,7 @@ class Vectors:
         The limits of the search were measured with the local model. If the vectors of another model
         are usually closer to each other (e5: 0.8), its cosines are rescaled.
         """
-        model = self._model_row(database, len(question))[0]
+        model, _last_used = self._model_row(database, len(question))
         rows = database.execute(
             f"SELECT passage.id, vectors.vector FROM {table} AS passage JOIN vectors ON"
             " vectors.hash = passage.hash AND vectors.model = ? WHERE passage.id IN (SELECT value"
@@ -233,26 +234,26 @@ class Vectors:
         return self._usual_cosines[model]
 
     def choose_model(self) -> None:
-        """Set the stamps for the vectors of this model if they are for another one, which another
-        process may use. Record that this model was used today, and delete the vectors of models
-        that were not used for KEPT_DAYS.
+        """Make this model the one that the stamps of rows are for: another process may have set
+        them for another model. Record that this model was used today, and delete the vectors of
+        models that were not used for KEPT_DAYS.
         """
         today = datetime.now(UTC).date()
         with self._index.reading() as database:
-            model = self._model_row(database, self._length)
-            if self._has_stamps_of(database, model[0]) and model[1] == str(today):
+            model_id, last_used = self._model_row(database, self._length)
+            if self._has_stamps_of(database, model_id) and last_used == str(today):
                 return
         with self._index.writing() as database:
-            model = self._model_row(database, self._length)
-            if self._length and not model[0]:
+            model_id, _last_used = self._model_row(database, self._length)
+            if self._length and not model_id:
                 new_row = (self.embedder.name, self._length, str(today))
                 database.execute(
                     "INSERT INTO models (name, length, used) VALUES (?, ?, ?)", new_row
                 )
-                model = self._model_row(database, self._length)
-            database.execute("UPDATE models SET used = ? WHERE id = ?", (str(today), model[0]))
-            if not self._has_stamps_of(database, model[0]):
-                _set_stamps_for(database, model[0])
+                model_id, _last_used = self._model_row(database, self._length)
+            database.execute("UPDATE models SET used = ? WHERE id = ?", (str(today), model_id))
+            if not self._has_stamps_of(database, model_id):
+                _set_stamps_for(database, model_id)
             oldest_day = (str(today - timedelta(days=KEPT_DAYS)),)
             database.execute(
                 "DELETE FROM vectors WHERE model IN (SELECT id FROM models WHERE used < ?)",
@@ -262,8 +263,12 @@ class Vectors:
 
     def _model_row(self, database: sqlite3.Connection, length: int) -> tuple[int, str]:
         """Returns the id of this model in the table `models`, and the day of its last use; (0, "")
-        if it has no vector of this length yet. With length 0 (not known) the row that was used last
-        counts.
+        if the table does not have it.
+
+        A model of one name may have several rows, one for each length of its vectors.
+
+        Args:
+            length: the length of the vectors; 0: not known, then the row that was used last counts.
         """
         row = database.execute(
             "SELECT id, used FROM models WHERE name = ? AND ? IN (0, length) ORDER BY used DESC, id"
@@ -287,8 +292,11 @@ class Vectors:
         return rows
 
     def _choose_model_if_changed(self, length: int) -> None:
-        """Set the stamps for this model, whose vectors have this length, if another process has set
-        them for another one. A search calls this first; a failure is logged.
+        """Set the stamps for this model, if another process has set them for another model. Called
+        before a search, because only rows with a stamp are searched. A failure is logged.
+
+        Args:
+            length: the length of this model's vectors.
         """
         try:
             with self._index.reading() as database:
@@ -300,8 +308,9 @@ class Vectors:
             log.warning("some vectors are not looked at: %s", error)
 
     def _fill_table(self, table: str, max_rows: int) -> int:
-        """Make up to `max_rows` missing vectors of a table, the newest rows first, and give the
-        rows their stamps. Returns the number of rows that got one.
+        """Make up to `max_rows` missing vectors of a table, the newest rows first. Each row whose
+        vector exists gets a stamp, a number that only grows: by it other processes find new
+        vectors. Returns the number of rows that got a stamp.
         """
         with self._index.reading() as database:
             rows = database.execute(
@@ -350,16 +359,19 @@ class Vectors:
         return updated.rowcount
 
     def load_all_signs(self) -> None:
-        """Load the signs of all vectors, so that the first search does not wait for them."""
+        """Load the signs (one bit for each number) of all vectors, so that the first search does
+        not wait for them.
+        """
         for table in TABLES:
             with self._index.reading() as database, self._lock:
                 self._load_signs(database, table, self._length)
 
     def _load_signs(self, database: sqlite3.Connection, table: str, length: int) -> _VectorSigns:
         """Returns the signs of all vectors of this model in a table. Those that were loaded before
-        stay in memory; only rows with a new stamp are read.
+        stay in memory; only rows with a new stamp are read. If the index was made again, or the
+        stamps were set for another model, all rows are read again.
         """
-        model, _ = self._model_row(database, length)
+        model, _last_used = self._model_row(database, length)
         facts = database.execute(
             "SELECT value FROM facts WHERE name IN ('made', 'stamped') ORDER BY name"
         )
@@ -392,8 +404,9 @@ class Vectors:
 
 
 def _set_stamps_for(database: sqlite3.Connection, model: int) -> None:
-    """Set the stamps for a model, so that only rows with a vector of it have one. A row that has
-    one already keeps it; the others get new, higher ones.
+    """Set the stamps of all rows for a model: a row has a stamp if this model has made a vector of
+    it, else NULL. A row that keeps its vector keeps its stamp; other rows with a vector get new
+    stamps, which are higher than all before.
     """
     facts = [("model", str(model)), ("stamped", os.urandom(8).hex())]
     database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
@@ -422,7 +435,7 @@ def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
     dimensions in each number. Missing dimensions at the end are 0.
     """
     packed = np.packbits(vectors > 0, axis=1)
-    missing_bytes = -packed.shape[1] % 8
+    missing_bytes = -packed.shape[1] % 8  # to the next multiple of 8, the bytes of a number
     padded = np.pad(packed, ((0, 0), (0, missing_bytes)))
     return np.ascontiguousarray(padded.view(np.uint64).T)
 

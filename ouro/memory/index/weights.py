@@ -167,8 +167,8 @@ def _read_8_bits(path: Path) -> ModelWeights:
     """Returns the weights in an ONNX file, which has each matrix as `NAME_q`, of 8 bits, and
     `NAME_scale`.
 
-    Only embeddings and biases have names that say what they are. The other matrices are in the
-    order in which they run.
+    Only embeddings and biases have names that say what they are. The other matrices have numbers as
+    names, and are in the order in which the model uses them.
     """
     tensors = _read_onnx(path)
     unnamed = (name for name in tensors if not name.startswith("embeddings."))

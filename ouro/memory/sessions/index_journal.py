@@ -21,8 +21,8 @@ _MAX_NOTES_BYTES = 64 << 10
 
 
 def note_opened(root: Path, folder: str) -> None:
-    """Note that the session in `folder` may change from now on, so that the index is old for it. A
-    failure is ignored; without an index nothing is noted. Blocks.
+    """Write a note that the session in `folder` may change from now on: readers of the index then
+    read this session again. A failure is ignored. Without an index nothing is written. Blocks.
     """
     if not (root / INDEX_NAME).exists():
         return
@@ -36,9 +36,10 @@ def note_opened(root: Path, folder: str) -> None:
 
 
 def opened_sessions(root: Path, last_bytes: int) -> tuple[list[str], bool]:
-    """Read the last `last_bytes` bytes of the file with the notes. Returns the names of the session
-    folders in them, each once, and whether the file has no more than that. A folder may not exist
-    any more. Without the file there are no names, and no more. Raises OSError and SessionError.
+    """Read the last `last_bytes` bytes of the file with the notes. Returns two things: the names of
+    the session folders in them, each once, and whether the file was read whole. A folder may not
+    exist any more. If there is no file, there are no names, and it counts as read whole. Raises
+    OSError and SessionError.
     """
     try:
         with open_private(root, OPENED_NAME, os.O_RDONLY) as descriptor:
@@ -56,15 +57,23 @@ class OldNotes:
     """
 
     def __init__(self, root: Path) -> None:
-        """Look at the notes below `root`, before any session is read."""
-        self._root, self._size, self.are_many = root, 0, False
+        """Look at the file of notes below `root`, before any session is read. If it cannot be read,
+        it counts as empty.
+        """
+        self._root = root
+        self._size = 0
+        """The number of bytes of the old notes."""
+        self.are_many = False
+        """Whether they are so many that the index should be written again."""
         self._in_use: list[str] = []
+        """The names in these notes whose sessions are open; only if there are many notes."""
         with suppress(OSError, SessionError):
             self._size = (root / OPENED_NAME).lstat().st_size
             self.are_many = self._size > MANY_NOTES_BYTES
-            noted, _ = opened_sessions(root, self._size) if self.are_many else ([], True)
-            # A session that is open may be written after the index: its note stays.
-            self._in_use = [name for name in noted if _is_in_use(root / name)]
+            if self.are_many:
+                noted, _is_whole = opened_sessions(root, self._size)
+                # A session that is open may be written after the index: its note stays.
+                self._in_use = [name for name in noted if _is_in_use(root / name)]
 
     def drop(self) -> None:
         """Remove these notes from the file. Those of sessions that were open, and later ones,
@@ -87,8 +96,11 @@ def _replace_content(descriptor: int, text: bytes) -> None:
 
 
 def _parse_names(text: bytes, *, is_cut: bool) -> list[str]:
-    """Returns the names of folders in the text of notes, each once. What cannot be such a name is
-    left out. `is_cut`: whether the text begins in the middle of a name, which is left out too.
+    """Returns the names of session folders in a text with one name on each line, each name once. A
+    line that cannot be such a name is left out.
+
+    Args:
+        is_cut: whether the text begins in the middle of a line: then its first line is left out.
     """
     names = text.decode("utf-8", "replace").split("\n")
     if is_cut:

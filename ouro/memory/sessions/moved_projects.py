@@ -44,7 +44,7 @@ def note_folder(root: Path, project: str) -> None:
     try:
         with lock_file(root / f"{FILE_NAME}.lock", timeout=_LOCK_TIMEOUT):
             projects = _read_projects(root)
-            projects.pop(project, None)
+            projects.pop(project, None)  # so that it becomes the last one, which is the newest
             projects[project] = marks
             newest = list(projects.items())[-_MAX_FOLDERS:]
             marks_by_path = {path: sorted(project_marks) for path, project_marks in newest}

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -57,7 +56,8 @@ def newest_infos(root: Path, is_wanted: Callable[[str], bool], count: int) -> li
         entries = _newest_by_index(root, is_wanted, count)
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
         return []  # missing, broken or of another version
-    # A copy made by hand has the id of another session: the whole list tells them apart.
+    # A copy made by hand has the id of another session. Only the whole list can show which one is
+    # the copy.
     originals = [info for info in _infos_in_lists(entries) if is_named_after(info.folder, info.id)]
     return sorted(originals, key=rank, reverse=True)[:count]
 
@@ -86,9 +86,9 @@ def first_infos(
 def _first_by_index(
     root: Path, is_wanted: Callable[[str], bool], count: int
 ) -> list[SessionSurvey] | None:
-    """Returns the current entries of the first `count` wanted sessions in the index that did not
-    change since, and of all sessions that did, wanted or not. None if the index is not enough, or
-    too many sessions changed.
+    """Returns the current entries of the first `count` wanted sessions in the index whose files
+    have not changed since the index was written, and then of all sessions whose files have changed,
+    wanted or not. None if the index cannot be used, or if too many sessions have changed.
     """
     opened_names, are_all = opened_sessions(root, MANY_NOTES_BYTES)
     indexed_lines = _indexed_lines(root)
@@ -99,12 +99,18 @@ def _first_by_index(
     if len(changed) > _MAX_SURVEYED:
         return None
     decode = json_decoder(SessionSurvey).decode
-    belongs = cache(lambda project: is_wanted(json_decoder(str).decode(project)))
-    unchanged = [name for name in indexed_lines if name in names and name not in changed]
-    wanted = (name for name in unchanged if belongs(_project_in(indexed_lines[name])))
-    entries = (_current_entry(root, name, decode(indexed_lines[name])) for name in wanted)
-    shown = (entry for entry in entries if entry and _infos_in_lists([entry]))
-    page = list(islice(shown, count))
+    # Many sessions have the same project: it is looked at once.
+    is_wanted_json = cache(lambda project: is_wanted(json_decoder(str).decode(project)))
+    page: list[SessionSurvey] = []
+    for name, line in indexed_lines.items():
+        if len(page) == count:
+            break
+        is_unchanged = name in names and name not in changed
+        if not is_unchanged or not is_wanted_json(_project_in(line)):
+            continue
+        entry = _current_entry(root, name, decode(line))
+        if entry and _infos_in_lists([entry]):
+            page.append(entry)
     for name in changed:
         indexed = decode(indexed_lines[name]) if name in indexed_lines else None
         if entry := _current_entry(root, name, indexed):
@@ -113,14 +119,16 @@ def _first_by_index(
 
 
 def _indexed_lines(root: Path) -> dict[str, bytes]:
-    """Returns the lines of the index by their folders, in the order of lists. Empty if the index is
-    of another version or in another order.
+    """Returns the lines of the index by the folders of their sessions, in the order in which
+    sessions are listed. Empty if the index has another version, or its first lines another order.
     """
     text = read_file(root, INDEX_NAME)
     if not text.startswith(HEAD):
         return {}
-    # Without the bracket before the entries, and that after them with the end of its line.
-    lines = [line.rstrip(b",") for line in text[len(HEAD) :].split(b"\n")[1:-2]]
+    # One entry on each line. The first line has only a bracket, the last but one too, and the last
+    # one is empty.
+    entry_lines = text[len(HEAD) :].split(b"\n")[1:-2]
+    lines = [line.rstrip(b",") for line in entry_lines]
     folders = _FOLDER_FIELD.findall(text)
     decode = json_decoder(SessionSurvey).decode
     if len(folders) != len(lines) or not is_ordered(map(decode, lines[:_ENTRIES_COMPARED])):

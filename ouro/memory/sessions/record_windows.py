@@ -49,9 +49,11 @@ async def open_session_file(folder: Path) -> AsyncIterator[AsyncFileIO]:
 
 async def read_backward(file: AsyncFileIO, begin: int, end: int) -> AsyncIterator[RawRecord]:
     """Yield the records between the offsets `begin` and `end`, last one first. A record must begin
-    at `begin`, and one must end at `end`. Reads at most one window more than is consumed.
+    at `begin`, and one must end at `end`. The file is read backward in windows: a window is read
+    only when the records of the one before are used up.
     """
-    reach, rest = _FIRST_WINDOW, b""  # `rest`: what is read already before the yielded records
+    reach = _FIRST_WINDOW  # the size of the next window in bytes
+    rest = b""  # bytes that were read, but not yielded: the end of an incomplete record
     while end > begin:
         start = max(begin, end - reach)
         data = await read_at(file, start, end) + rest
@@ -119,7 +121,7 @@ def read_records(
         yield from records
         if records:
             start, reach = records[-1].offset + records[-1].size, window
-        elif start + reach < end and reach < 1 << 30:
+        elif start + reach < end and reach < 1 << 30:  # a record of a gigabyte is not looked for
             reach *= 8  # one record is longer than the window
         else:
             return

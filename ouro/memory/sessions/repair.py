@@ -75,7 +75,7 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
             changed_records.append(data[record.offset : record.offset + record.size])
     if not (changed_records or tail or is_new):
         return ()
-    report = _save_former(folder, changed_records, tail, repaired.count(None))
+    report = _save_originals(folder, changed_records, tail, repaired.count(None))
     if is_new:
         report.append("The header was lost. A new one was made.")
     kept_records = [
@@ -87,13 +87,15 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
     return (*report, f"Kept {plural(len(kept_records), 'record')}.")
 
 
-def _save_former(
+def _save_originals(
     folder: Path, changed_records: list[bytes], tail: bytes, unreadable_count: int
 ) -> list[str]:
-    """Save the changed records as they were, and what is after the last record, in a `.torn` file.
-    Returns what was done, as lines for the user; empty if there is nothing to save.
+    """Save what a repair removes or changes in a `.torn` file. Returns what was done, as lines for
+    the user; empty if there is nothing to save.
 
     Args:
+        changed_records: the bytes that these records had before the repair.
+        tail: the bytes after the last record, which are not a record.
         unreadable_count: how many of the changed records cannot be read, and are only moved.
     """
     if not (changed_records or tail):
@@ -191,7 +193,8 @@ def number_messages(folder: Path, records: Sequence[RawRecord], first: int) -> N
             new = _MESSAGE_LINE.sub(line, old, count=1)
         else:
             new = _START_LINE.sub(START + line + b"\n", old, count=1)
-        has_number = number_of(records_in(new)[0]) == number  # an odd record may not get it
+        # In a record of an unusual form the patterns may find nothing: it stays without a number.
+        has_number = number_of(records_in(new)[0]) == number
         if has_number:
             data = data[: record.offset] + new + data[record.offset + record.size :]
     rewrite_file(folder, FILE_NAME, data)

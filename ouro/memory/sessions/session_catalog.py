@@ -57,7 +57,7 @@ _MAX_FIRST_RECORD = 4096
 _MIN_ID_PREFIX = 8
 """An id prefix of so many characters cannot be an ordinary word."""
 _MEMORY_CHANGES = late_pattern(
-    r'<(memory-[0-9a-f]{16}) changed="[^"\n]*">\n(.*?)\n</\1>', re.DOTALL
+    r'<(?P<tag>memory-[0-9a-f]{16}) changed="[^"\n]*">\n(?P<lines>.*?)\n</(?P=tag)>', re.DOTALL
 )
 """What memory sent to the model with a message; each changed line begins with `| `."""
 
@@ -150,15 +150,19 @@ class SessionCatalog:
 
     async def first_page(self, count: int) -> list[SessionInfo]:
         """Returns the first `count` sessions of this project, pinned ones first, without waiting
-        for the whole list. They may not be complete; empty if only `sessions` knows them.
+        for the whole list. Some may be missing. Empty if they cannot be known without the whole
+        list.
         """
         return await self.store.newest_sessions(self.is_here, count)
 
     async def first(self, count: int, *, every: bool) -> list[SessionInfo]:
-        """Returns the first `count` sessions of this project (of all projects if `every`), pinned
-        ones first. Unlike `first_page` it always has all of them.
+        """Returns the first `count` sessions, pinned ones first. Unlike `first_page`, this may take
+        long, and none is missing.
+
+        Args:
+            every: whether the sessions of all projects are listed, or only those of this project.
         """
-        is_wanted = (lambda _: True) if every else self.is_here
+        is_wanted = (lambda _project: True) if every else self.is_here
         return await self.store.complete_first_page(is_wanted, count)
 
     async def here(self) -> list[SessionInfo]:
@@ -217,8 +221,8 @@ class SessionCatalog:
 
         Args:
             turn: the number of the turn on its branch, from 1; 0: the last one.
-            message: the number of a message of the turn, with which it is also found on a branch
-                that a rewind left; 0: not known. It counts more than `turn`.
+            message: the number of a message of the turn; 0: not known. If it is known, the turn is
+                found by it, also on a branch that a rewind left, and `turn` does not matter.
 
         Raises:
             UsageError: there is no such turn.
@@ -302,6 +306,7 @@ class SessionCatalog:
         """
         if self._root is None or not words.split():
             return
+        # Without an index, `changed` is None: no session was read.
         hits, changed = self._search_index(self._root, words)
         ids = {info.id for info in sessions}
         found_ids = set()
@@ -432,12 +437,13 @@ def _evidence_of(
     *,
     is_left: bool,
 ) -> TurnEvidence:
-    """Returns what a turn shows about a memory that came from it.
+    """Returns what a user may want to see of the turn from which a memory came: its texts, and what
+    the model was sent of memory.
 
     Args:
-        messages: those of the turn.
-        turn: its number.
-        is_left: whether it is on a branch that a rewind left.
+        messages: the messages of the turn.
+        turn: the number of the turn.
+        is_left: whether the turn is on a branch that a rewind left.
     """
     first = messages[0]
     recalled = (transcript.recalled.get(entry.number) for entry in messages)
@@ -471,8 +477,9 @@ def _memory_changes_in(message: Message) -> Iterator[str]:
     """
     for part in message.parts_of(Context):
         for change in _MEMORY_CHANGES.finditer(part.text):
-            lines = change[2].split("\n")
-            yield from (line[2:] for line in lines if line.startswith("| "))
+            for line in change["lines"].split("\n"):
+                if line.startswith("| "):
+                    yield line.removeprefix("| ")
 
 
 def _has_begun(session: SessionInfo) -> bool:

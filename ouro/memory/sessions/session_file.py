@@ -81,6 +81,7 @@ def split_records(data: bytes, offset: int = 0) -> tuple[list[RawRecord], bytes]
     position = 0
     for end_mark in find_marks(END_MARK, END[1:4], data):
         text, size = data[position : end_mark.start()], end_mark.end() - position
+        # Several, if the end mark of an earlier record is missing.
         records.extend(_cut_records(text, offset + position, size))
         position = end_mark.end()
     tail = data[position:]
@@ -145,13 +146,15 @@ def find_marks(
     """Yield the matches of a mark, a pattern of a whole line, from `offset` on.
 
     Args:
-        begins: the bytes with which each mark begins: with them `find` skips other lines fast.
+        begins: the bytes with which each mark begins. `find` looks for them, because it is faster
+            than the pattern.
         offset: the start of a line.
     """
     while True:
         match = mark.match(data, offset)
         if match:
             yield match
+        # The newline at the end of a mark may be the one before the next mark.
         search_from = max(offset, match.end() - 1) if match else offset
         newline = data.find(b"\n" + begins, search_from)
         if newline < 0:
@@ -342,13 +345,15 @@ class OpenFile(FileIO):
         self, folder: Path, lock: SessionLock, offsets: Mapping[int, int] = {}, *, new: bool = False
     ) -> None:
         flags = os.O_RDWR | os.O_APPEND | (os.O_CREAT | os.O_EXCL if new else 0)
-        # Readable while it is open, even if another file has its name.
+        # Opened for reading, too: `write_again` reads the bytes even if the file was deleted.
         super().__init__(open_private_file(folder, FILE_NAME, flags), "rb+")
         self.folder = folder
         self.lock = lock
         self.offsets = dict(offsets)
         self._size = 0
+        """The size of the file after the last save."""
         self._tail = b""
+        """The last bytes of the file after the last save."""
         self._one_append = Lock()
         self._remember_end(self.fileno())
 
@@ -490,6 +495,12 @@ class SessionLock:
     """
 
     def __init__(self, folder: Path) -> None:
+        """Lock the session in `folder`, and write this process and the time into the lock file.
+
+        Raises:
+            SessionOpenHere: another session of this process has it open.
+            SessionInUse: another process has it open.
+        """
         self._descriptor = open_private_file(folder, LOCK_NAME, os.O_RDWR | os.O_CREAT)
         try:
             self._lock()
@@ -498,9 +509,9 @@ class SessionLock:
             os.close(self._descriptor)
             if pid == str(os.getpid()):
                 raise SessionOpenHere from error
-            who = (
-                f"process {pid} since {local_time(since) or since}" if since else "another process"
-            )
+            who = "another process"
+            if since:
+                who = f"process {pid} since {local_time(since) or since}"
             is_waiting = pid.isdecimal() and is_suspended(int(pid))
             suspended = ", which is suspended: `fg` in its terminal continues it"
             raise SessionInUse(

@@ -93,7 +93,7 @@ class SessionFolders:
     def _create(self) -> None:
         """Make the root folder, and mark it with the version of its layout."""
         ensure_private_dir(self.root)
-        if self.root.name != SUBAGENTS:
+        if self.root.name != SUBAGENTS:  # those of subagents are below a folder with a mark
             mark_layout(self.root / MARK)
 
     def make(self, header: SessionHeader) -> Path:

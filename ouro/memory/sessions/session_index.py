@@ -156,7 +156,7 @@ class SessionTally:
         self._fields["messages"] = max(self._fields["messages"], messages)
 
     def take(self, record: Record) -> None:
-        """Count a record of any kind."""
+        """Update the entry by the next record of the session, which may be of any kind."""
         match record:
             case MessageRecord(_, at, message):
                 self.take_message(at, message.usage, message.model)
@@ -409,7 +409,8 @@ def _with_unique_ids(infos: list[SessionInfo]) -> list[SessionInfo]:
 
 def mark_as_copy(info: SessionInfo) -> SessionInfo:
     """Returns the entry of a session that is a copy made by hand. Its id is the name of its folder,
-    which its title has too, and it has no cost: that is counted with the original.
+    and its title ends with that name. It has no cost, because the cost is counted with the
+    original.
     """
     title = f"{info.title} [{info.folder}]".lstrip()
     return msgspec.structs.replace(info, id=info.folder, fork_of=info.id, title=title, spent=())

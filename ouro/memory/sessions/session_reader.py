@@ -290,7 +290,7 @@ class _SessionReader(msgspec.Struct, eq=False):
             notices=(notice,) if is_cut else (),
             kept=tuple(record for record in kept_records if isinstance(record, MessageRecord)),
             offset=context.offset,
-            is_complete=context.is_complete or is_cut,
+            is_complete=context.is_complete or is_cut,  # if it is cut, no more will be read
             is_gapped=context.is_gapped,
         )
         return await self._make_session([step.record for step in context.steps], session)
@@ -301,7 +301,8 @@ class _SessionReader(msgspec.Struct, eq=False):
         """
         if offset == self.begin:
             return (), 0
-        if not self.begin < offset <= self.end or await read_record_at(self.file, offset) is None:
+        is_in_file = self.begin < offset <= self.end
+        if not is_in_file or await read_record_at(self.file, offset) is None:
             raise SessionDamaged(
                 f"{self.path} was changed by another program.", "Resume the session again."
             )
@@ -377,8 +378,8 @@ class _SessionReader(msgspec.Struct, eq=False):
         return messages
 
     def _fetch(self, name: str) -> bytes:
-        """Returns the bytes of an output of the session. If it cannot be read, notes its name and
-        raises OSError.
+        """Returns the bytes of an output of the session. If it cannot be read, adds its name to
+        `findings.missing` and raises OSError.
         """
         try:
             return fetch_output(self.path.parent, name)
@@ -387,8 +388,8 @@ class _SessionReader(msgspec.Struct, eq=False):
             raise
 
     def _parse(self, sources: Iterable[RawRecord]) -> tuple[Record, ...]:
-        """Parse records; returns those that can be read. Notes what cannot, and the number of each
-        message. Blocks.
+        """Parse records; returns those that can be read. What cannot be read is added to
+        `findings`, and each message with its number to `messages`. Blocks.
         """
         records: list[Record] = []
         for source in sources:
@@ -435,8 +436,8 @@ class _Step(msgspec.Struct, frozen=True):
         return self.change.to if isinstance(self.change, RewindRecord) else None
 
     def is_left_by(self, target: int) -> bool:
-        """Whether this step, before a rewind to the message `target`, is on the branch that the
-        rewind left. Only the target itself is not; a step without a number cannot be the target.
+        """Whether a rewind to the message `target` left this step, which is before the rewind in
+        the file. All steps are left until the target is met; a step without a number cannot be it.
         """
         return not self.number or self.number != target
 
@@ -448,7 +449,9 @@ def _classify(record: RawRecord) -> _Step:
     kind = kind_of(record)
     if kind in ("compaction", "drop", "rewind"):
         change = parse_record(record)
-        return _Step(record, number_of(record) if change is not None else 0, change)
+        if change is None:  # it cannot be read, and means nothing
+            return _Step(record)
+        return _Step(record, number_of(record), change)
     if kind not in CHANGES and is_message(record):
         return _Step(record, number_of(record), is_message=True)
     return _Step(record, is_marker=kind in ("model", "recalled"))
@@ -474,8 +477,9 @@ class _Context(msgspec.Struct):
     """Whether the steps reach the messages that the compaction covers."""
 
     def take_compaction(self, step: _Step) -> None:
-        """Take the next older step into account: the newest compaction with a summary is used, and
-        of the steps before it, whether one of them is covered by it.
+        """Take the next older step into account. The first compaction with a summary that comes is
+        the newest one, and is used. Of later steps it is recorded whether the compaction covers
+        one of them: then all messages that it does not cover were read.
         """
         if self.compaction is not None:
             _first, last_covered = self.compaction.covers
@@ -545,7 +549,8 @@ async def _find_page(records: AsyncIterator[RawRecord], count: int) -> tuple[lis
             step = branch.target
         if step.is_shown:
             last_first.append(step.record)
-            count -= step.is_message
+            if step.is_message:
+                count -= 1
             if count <= 0:
                 return last_first[::-1], step.record.offset
     return last_first[::-1], 0
@@ -581,7 +586,7 @@ async def _skip_branch(records: AsyncIterator[RawRecord], number: int) -> _Skipp
         if number == 0 and has_messages:
             break
         if step.number:
-            markers = []  # they come after this step, which was left too
+            markers = []  # those so far belong to this step, and were left with it
         elif step.is_marker:
             markers.append(record)
     return _SkippedBranch(has_messages)

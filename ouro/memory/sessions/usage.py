@@ -45,8 +45,10 @@ def day_of(at: str) -> str:
 
 @lru_cache(maxsize=4096)
 def _local_day(minutes: str) -> str:
-    """Returns the local date at a UTC time, which is cut after the first digit of its minutes. For
-    a damaged time: its first ten characters.
+    """Returns the local date at a UTC time. For a damaged time: its first ten characters.
+
+    Args:
+        minutes: the time, cut after the first digit of its minutes, as `2026-11-21T20:3`.
     """
     try:
         return datetime.fromisoformat(f"{minutes}0:00+00:00").astimezone().date().isoformat()
@@ -157,8 +159,11 @@ def sum_periods(
 
 
 def sum_by(rows: Iterable[tuple[str, DailyUsage]]) -> tuple[ModelUse, ...]:
-    """Returns the usage summed by the first value of each pair, which is the `model` of the result;
-    the most expensive first.
+    """Returns the sums of usages that have the same name, the most expensive first. The field
+    `model` of a sum has the name, whatever it stands for.
+
+    Args:
+        rows: pairs of a name and a usage.
     """
     return _sum_by_model(msgspec.structs.replace(item, model=name) for name, item in rows)
 
