@@ -322,10 +322,11 @@ class Compactor(msgspec.Struct, eq=False):
         constant, message_tokens = self.memory.constant, estimate_messages(sent)
         limit = compaction_limit(self.settings, self._usable_window(self.window, trigger))
         goal_tokens = int(limit * DROP_TARGET)
-        # What the messages may have by our estimates, if the request is to reach the goal as the
-        # provider counts. At least one token must go.
-        max_tokens = int((constant + message_tokens) * goal_tokens / max(1, tokens)) - constant
-        dropped = outputs_to_drop(sent, min(max(0, max_tokens), message_tokens - 1))
+        # `tokens` and the goal are counted as the provider counts, the messages by our estimate:
+        # the goal is scaled to the estimate. At least one token must go.
+        goal_by_estimate = int((constant + message_tokens) * goal_tokens / max(1, tokens))
+        max_tokens = max(0, goal_by_estimate - constant)
+        dropped = outputs_to_drop(sent, min(max_tokens, message_tokens - 1))
         if not dropped:
             return
         messages_after = remove_outputs(sent, frozenset(dropped))

@@ -223,7 +223,9 @@ class OpenAIChunks(ChunkReader):
             yield UsageChunk(parse_usage(usage, self._spec) if isinstance(usage, dict) else None)
 
     def _record_end(self, reason: str) -> None:
-        """Record why the answer ended. Relays and providers have their own words for an early end."""
+        """Record why the answer ended. Relays and providers have their own words for an early end.
+        Raises ContextTooLong if the reason is that the window is full.
+        """
         if _FAILURE_REASON.search(reason):
             self.has_failed = True
             return

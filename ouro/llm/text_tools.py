@@ -267,8 +267,8 @@ class TextToolsModel:
         messages: Sequence[Message],
         usage: Usage | None,
     ) -> list[Chunk]:
-        """The last chunks of an answer: the text before the calls in it, and these calls; or, if it has
-        none, the text that was held back.
+        """The last chunks of an answer. If it has calls, these are the text before them and the
+        calls; else the text that was held back. If a line of memory forbids a call, it is refused.
         """
         if answer.is_shown:
             return [end]
