@@ -153,7 +153,7 @@ class YamlFileMemoryStore(MemoryStore):
     async def write_again(self, header: SessionHeader, records: Sequence[Record]) -> str:
         open_file = self._open_file(header.id)
         with _convert_to_save_failed(open_file.folder):
-            # Another file may stand in the place of the session's file: it is saved, too.
+            # If another file has the name of the session's file, it is saved, too.
             saved_path = await asyncio.to_thread(
                 self._replace_open_file, open_file, header, records
             )
