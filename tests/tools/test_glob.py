@@ -159,7 +159,7 @@ def test_a_file_with_the_ending_costs_few_calls(tmp_path):
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     few = _calls_of_glob(tmp_path, range(200), "*.ts")
     many = _calls_of_glob(tmp_path, range(200, 1_200), "*.ts")
-    assert (many - few) / 1_000 < 4  # its ending, its time, the list
+    assert (many - few) / 1_000 < 5  # 7 with a regular expression for each
 
 
 def _calls_of_glob(root: Path, numbers: range, pattern: str) -> int:
