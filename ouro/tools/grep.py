@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ouro.display import Display, Plain
 from ouro.safety import Effect, Workspace
-from ouro.tools.grep_search import FileMatches, FoundLine, GrepArgs, GrepSearch
+from ouro.tools.grep_search import FileMatches, FoundLine, GrepArgs, GrepSearch, SearchedFiles
 from ouro.tools.similar_names import find_existing
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 
@@ -38,6 +38,7 @@ class Grep(Tool[GrepArgs]):
         """`keeps_back`: returns whether a file in a searched folder must be skipped."""
         self._workspace = workspace
         self._keeps_back = keeps_back
+        self._with_large_files: set[SearchedFiles] = set()
 
     def resolve(self, args: GrepArgs) -> tuple[AnyTool, Any]:
         existing_path = find_existing(self._workspace, args.path)
@@ -55,7 +56,7 @@ class Grep(Tool[GrepArgs]):
         """Search, and return the result; at its end stands what was not searched. Blocks. Raises
         ToolError.
         """
-        search = GrepSearch(args, self._workspace, self._keeps_back)
+        search = GrepSearch(args, self._workspace, self._keeps_back, self._with_large_files)
         # While they are read, `search` collects its notes.
         hits = (
             FileMatches(self._workspace.shown(search.folder / hit.path), hit.lines)

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from io import BufferedReader
 from itertools import takewhile
 from pathlib import Path
-from typing import IO, Annotated, Any, Literal, NamedTuple
+from typing import IO, Annotated, Any, Literal
 
 import msgspec
 
@@ -52,13 +52,13 @@ class FileMatches(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def _run_with_limits(
-    command: Sequence[str], stdout: int | IO[bytes] = subprocess.PIPE, **options: Any
-) -> Iterator[subprocess.Popen[bytes]]:
+def _run_with_limits(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
     """In this context a program runs, with limits on time and memory. At the end it is killed if it
     still runs.
     """
-    process = subprocess.Popen([*_KILL_WITH_OURO, *_ULIMIT, *command], stdout=stdout, **options)
+    process = subprocess.Popen(
+        [*_KILL_WITH_OURO, *_ULIMIT, *command], stdout=subprocess.PIPE, **options
+    )
     timer = threading.Timer(_TIMEOUT, process.kill)
     timer.daemon = True
     timer.start()
@@ -82,14 +82,18 @@ _FILE_OPTIONS = (
     "--no-ignore-exclude",
     "--no-ignore-messages",
 )
+# One thread: to list names alone, several threads cost half as much again.
+_LIST_OPTIONS = ("--files", "--null", "--threads=1", *_FILE_OPTIONS, "--no-messages")
 _SEARCH_OPTIONS = (*_FILE_OPTIONS, "--json", "--crlf", "--engine=auto", "--binary")
-_LOG_LINE = re.compile(r"(rg: )?DEBUG\|")
-_TOO_LARGE_LINE = re.compile(r": ignoring \./(.*): \d+ bytes$")
+_SIZE_LIMIT = f"--max-filesize={MAX_BYTES}"
+_LOOK_EVERY = 0.2
+"""Seconds between two looks at how much a search has read."""
 _MAX_UNSORTED = 8_000_000
 """Up to so many bytes of results ripgrep may search in any order, on all cores; with sorting it
 uses only one.
 """
 _REPOSITORY_FOLDERS = (".git", ".hg", ".svn", ".jj")
+_READ_COUNT = re.compile(r"rchar: (\d+)")
 _PLAIN_FOLDER = re.compile(r"[\w.-]+", re.ASCII)
 _MAX_LEADING = 100
 """Characters of the folders that a glob begins with: two rules of ripgrep for each."""
@@ -115,18 +119,28 @@ def find_ripgrep() -> str | None:
     return shutil.which("rg", path=folders)
 
 
+SearchedFiles = tuple[Path, str, str]
+"""A folder, and the glob and the type of the files that are searched there."""
+
+
 class GrepSearch:
     """One search. After `files` has ended, `notes` says what was not searched.
 
     Args:
         keeps_back: returns whether a file must be skipped.
+        with_large_files: where earlier searches of the tool have found files that are too large;
+            this search adds what it finds.
 
     Raises:
         ToolError: there is no such file or folder, or no ripgrep; `files` raises it for a wrong regular expression.
     """
 
     def __init__(
-        self, args: GrepArgs, workspace: Workspace, keeps_back: Callable[[Path], bool]
+        self,
+        args: GrepArgs,
+        workspace: Workspace,
+        keeps_back: Callable[[Path], bool],
+        with_large_files: set[SearchedFiles],
     ) -> None:
         self._args = args
         self._workspace = workspace
@@ -143,16 +157,20 @@ class GrepSearch:
         self._program = program
         self._is_file = self._path.is_file()
         self.folder = self._path.parent if self._is_file else self._path
+        self._searched_files = (self.folder, args.glob, args.type)
+        self._with_large_files = with_large_files
         patterns = _path_patterns(args)
         self._tests = [name_pattern(pattern) for pattern in patterns]
         self._names = next(filter(None, map(plain_name, patterns)), "")
         """A glob that matches the name of every file to search; empty: none is known."""
         self._leading = next(filter(None, map(_leading_folders, patterns)), ())
         """The folder of every file to search, as its parts."""
-        self._searched: int | None = None
-        """How many files ripgrep searched; None until it has ended by itself."""
-        self._large: list[str] = []
-        """Files that are too large, by their paths in the folder."""
+        self._large: list[str] | None = None
+        """Files that are too large, by their paths in the folder. None: not looked for."""
+        self._process: subprocess.Popen[bytes] | None = None
+        """The search that runs."""
+        self._bytes_read: float = 0
+        """Bytes that the search has read, at the least of all its files."""
         self._binary = 0
         """Binary files that match: their lines are not shown."""
         self._unreadable = 0
@@ -201,9 +219,9 @@ class GrepSearch:
             hits = self._search_unsorted()
         except _TooManyResults:
             self._binary = 0  # counted again
-            with self._listing() as listing:
-                self._find_large_files(listing)
-            yield from self._search("--sort=path")
+            if self._large is None:
+                self._find_large_files()
+            yield from self._search("--sort=path", _SIZE_LIMIT)
             return
         # The order of `--sort=path`: folder by folder, by bytes.
         yield from sorted(
@@ -211,18 +229,52 @@ class GrepSearch:
         )
 
     def _search_unsorted(self) -> list[FileMatches]:
-        """The files with matches, in any order, and what was not searched for `notes`. Raises
-        _TooManyResults if the results have more than _MAX_UNSORTED bytes, and ToolError.
+        """The files with matches, in any order. Raises _TooManyResults if the results have more
+        than _MAX_UNSORTED bytes, and ToolError.
+
+        Few searches meet files that are too large. To ask for the size of each file takes a fifth
+        of the time of a search, and to list the files a tenth: so this is done only if a search
+        has read more than the limit in all.
         """
-        if not self._names:
-            # The log names the files that are too large.
-            return list(self._search("--debug", max_bytes=_MAX_UNSORTED))
-        # Where only files of one type are searched, the log would name each file of the others:
-        # 0.3 s. So they are listed, by a process beside the search.
-        with self._listing() as listing:
+        reads_whole_files = self._args.multiline
+        if reads_whole_files or self._searched_files in self._with_large_files:
+            self._find_large_files()
+        else:
+            hits = self._search_all_sizes()
+            if not self._large:
+                return hits
+            self._binary = self._unreadable = 0  # counted again
+        return list(self._search(_SIZE_LIMIT, max_bytes=_MAX_UNSORTED))
+
+    def _search_all_sizes(self) -> list[FileMatches]:
+        """The files with matches, whatever their size, in any order. If `_large` has files
+        afterwards, some of the others may not have been searched. Raises as `_search_unsorted`.
+        """
+        has_ended = threading.Event()
+        look = threading.Thread(target=self._end_if_files_are_large, args=(has_ended,), daemon=True)
+        look.start()
+        try:
             hits = list(self._search(max_bytes=_MAX_UNSORTED))
-            self._find_large_files(listing, self._searched)
+        finally:
+            has_ended.set()
+            look.join()
+        if self._large is None and self._bytes_read > MAX_BYTES:
+            self._find_large_files()
         return hits
+
+    def _end_if_files_are_large(self, has_ended: threading.Event) -> None:
+        """Wait for the end of the running search. As soon as it has read more than the limit, look
+        for files that are too large, and end it if there are some.
+        """
+        while not has_ended.wait(_LOOK_EVERY):
+            process = self._process
+            if process is None or _bytes_read_by(process.pid) <= MAX_BYTES:
+                continue
+            with suppress(OSError, ToolError):  # it is tried again after the search
+                self._find_large_files()
+            if self._large:
+                process.kill()
+            return
 
     def _admit(self, name: str) -> bool:
         """Returns whether a file, by its path in the folder, is to be searched: it matches all
@@ -275,65 +327,54 @@ class GrepSearch:
                 )
             else:
                 folder, descriptor = stack.enter_context(self._workspace.folder(str(self._path)))
-                command += [f"--max-filesize={MAX_BYTES}", *self._file_rules(folder), "./"]
+                command += [*self._file_rules(folder), "./"]
                 where = _path_of_folder(folder, descriptor)
                 process = stack.enter_context(
                     _run_with_limits(command, stdin=subprocess.DEVNULL, stderr=errors, cwd=where)
                 )
             assert isinstance(process.stdout, BufferedReader)
+            self._process = process
             # ripgrep prints nothing at all if it does not understand the pattern.
             has_begun = bool(process.stdout.peek(1))
             yield from self._read_hits(process.stdout, max_bytes)
+            self._bytes_read = _bytes_read_by(process.pid)
             self._is_stopped = process.wait() < 0  # ended by a signal: a limit
             errors.seek(0)
-            lines = errors.read().decode("utf-8", "replace").splitlines()
-            messages = [line for line in lines if not _LOG_LINE.match(line)]
+            messages = errors.read().decode("utf-8", "replace").splitlines()
             if has_begun:
-                self._read_log(lines)
-            elif message := "\n".join(messages).strip().removeprefix("rg: "):
-                raise ToolError(
-                    f"{self._args.pattern} is not a regular expression: {message[:2000]}"
+                self._unreadable += sum(
+                    line.removeprefix("rg: ").startswith("./") for line in messages
                 )
+            elif (message := "\n".join(messages).strip()) and not self._is_stopped:
+                reason = message.removeprefix("rg: ")[:2000]
+                raise ToolError(f"{self._args.pattern} is not a regular expression: {reason}")
 
-    def _read_log(self, lines: Sequence[str]) -> None:
-        """Record which files were too large or unreadable, by the lines that ripgrep has written to
-        stderr: its errors and its log.
+    def _find_large_files(self) -> None:
+        """Find the files that are too large, for `notes`: one ripgrep lists all files, another one
+        those up to the limit.
         """
-        for line in lines:
-            if not _LOG_LINE.match(line):
-                is_about_file = line.removeprefix("rg: ").startswith("./")
-                self._unreadable += 1 if is_about_file else 0
-            elif (match := _TOO_LARGE_LINE.search(line)) and self._admit(match[1]):
-                self._large.append(match[1])
-        self._large.sort()
-
-    def _find_large_files(self, listing: _Listing, searched: int | None = None) -> None:
-        """Find the files that were not searched because they are too large, for `notes`.
-
-        Args:
-            listing: lists all files to search, whatever their size.
-            searched: how many files a search read; if these are all, none was too large. None: unknown.
-        """
-        names = listing.wait_for_names()
-        large = _find_too_large(names, listing.folder) if len(names) != searched else []
-        self._large = sorted(filter(self._admit, large))
+        with self._listing() as listing, self._listing(_SIZE_LIMIT) as listing_of_small:
+            names, small_names = _output_of(listing), _output_of(listing_of_small)
+        if len(names) == len(small_names):
+            self._large = []
+            self._with_large_files.discard(self._searched_files)
+            return
+        small = set(small_names.split(b"\0"))
+        large = [os.fsdecode(name) for name in names.split(b"\0") if name not in small]
+        self._large = sorted(filter(self._admit, (name.removeprefix("./") for name in large)))
+        self._with_large_files.add(self._searched_files)
 
     @contextmanager
-    def _listing(self) -> Iterator[_Listing]:
-        """In this context a second ripgrep lists the files to search, whatever their size."""
+    def _listing(self, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+        """In this context ripgrep prints the names of the files to search."""
         quiet = subprocess.DEVNULL
         with ExitStack() as stack:
             folder, descriptor = stack.enter_context(self._workspace.folder(str(self._path)))
-            # A file: nobody reads a pipe while the search runs.
-            output = stack.enter_context(tempfile.TemporaryFile())
-            # One thread: to list names alone, several threads cost half as much again.
-            options = ("--files", "--null", "--threads=1", *_FILE_OPTIONS, "--no-messages")
-            command = [self._program, *options, *self._file_rules(folder), "./"]
+            command = [self._program, *_LIST_OPTIONS, *options, *self._file_rules(folder), "./"]
             where = _path_of_folder(folder, descriptor)
-            process = stack.enter_context(
-                _run_with_limits(command, output, stdin=quiet, stderr=quiet, cwd=where)
+            yield stack.enter_context(
+                _run_with_limits(command, stdin=quiet, stderr=quiet, cwd=where)
             )
-            yield _Listing(process, output, descriptor)
 
     def _file_rules(self, folder: Path) -> list[str]:
         """The options of ripgrep that say which files of a folder to search."""
@@ -352,13 +393,14 @@ class GrepSearch:
 
     def _read_hits(self, output: IO[bytes], max_bytes: float) -> Iterator[FileMatches]:
         """Read the JSON that ripgrep prints, an event in each line, and yield the files with
-        matches. Binary files that match are counted, and how many files were searched is recorded.
-        Raises _TooManyResults after `max_bytes`.
+        matches. Binary files that match are counted. Raises _TooManyResults after `max_bytes`.
         """
         lines: list[FoundLine] = []
         decoder = msgspec.json.Decoder()
         bytes_left = max_bytes
         for raw in output:
+            if not raw.endswith(b"\n"):  # ended while it wrote
+                return
             bytes_left -= len(raw)
             if bytes_left < 0:
                 raise _TooManyResults
@@ -380,8 +422,6 @@ class GrepSearch:
                         yield FileMatches(path, tuple(lines))
                     else:
                         self._binary += 1
-                case "summary":
-                    self._searched = data["stats"]["searches"]
 
     def _searched_path(self, data: dict[str, Any]) -> str | None:
         """The path of the file that an event is about, relative to the folder; None if it is not to
@@ -391,21 +431,6 @@ class GrepSearch:
             return self._path.name
         path = _ripgrep_path(data["path"]).removeprefix("./")
         return path if self._admit(path) else None
-
-
-class _Listing(NamedTuple):
-    """A process that lists files, and the file that it writes their names to."""
-
-    process: subprocess.Popen[bytes]
-    output: IO[bytes]
-    folder: int
-    """The descriptor of the folder that their paths start from."""
-
-    def wait_for_names(self) -> list[bytes]:
-        """The names of all files, when the process has ended."""
-        self.process.wait()
-        self.output.seek(0)
-        return self.output.read().split(b"\0")[:-1]
 
 
 class _TooManyResults(Exception):
@@ -443,16 +468,20 @@ def _exclude_other_folders(folders: Sequence[str]) -> Iterator[str]:
         parent += f"{name}/"
 
 
-def _find_too_large(names: Sequence[bytes], descriptor: int) -> list[str]:
-    """Those of the `names` whose files are too large, as paths relative to the open folder."""
-    large: list[str] = []
-    for name in names:
-        try:
-            if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size > MAX_BYTES:
-                large.append(os.fsdecode(name).removeprefix("./"))
-        except OSError:
-            continue
-    return large
+def _output_of(process: subprocess.Popen[bytes]) -> bytes:
+    """All that a process prints."""
+    assert process.stdout is not None
+    return process.stdout.read()
+
+
+def _bytes_read_by(pid: int) -> float:
+    """Bytes that a process has read in all; infinite where the system does not count them."""
+    try:
+        counts = Path(f"/proc/{pid}/io").read_text()
+    except OSError:
+        return math.inf
+    count = _READ_COUNT.match(counts)
+    return int(count[1]) if count else math.inf
 
 
 def _path_of_folder(folder: Path, descriptor: int) -> str:

@@ -1,6 +1,9 @@
 """X2: a path that is too deep is refused immediately; a search ends when ouro ends."""
 
+import asyncio
+import os
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -19,7 +22,7 @@ import sys, pathlib
 from ouro.safety import Workspace
 from ouro.tools import grep_search
 grep_search.find_ripgrep = lambda: sys.argv[2]
-search = grep_search.GrepSearch(grep_search.GrepArgs("x"), Workspace(pathlib.Path(sys.argv[1])), lambda path: False)
+search = grep_search.GrepSearch(grep_search.GrepArgs("x"), Workspace(pathlib.Path(sys.argv[1])), lambda path: False, set())
 list(search.files())
 """
 
@@ -60,6 +63,43 @@ async def test_x2_search_reports_files_that_are_too_large(tmp_path):
     )
     assert "No matches" in logs.text
     assert "1 file over 50 MB (big.log)" in logs.text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what a process has read is in /proc")
+async def test_x2_a_search_does_not_read_a_large_file_to_its_end(tmp_path, monkeypatch):
+    program = tmp_path / "rg"
+    pid = tmp_path / "pid"
+    program.write_text(
+        f"""#!/bin/sh
+case "$*" in
+    *--files*|*--max-filesize*) exec {shlex.quote(find_ripgrep())} "$@";;
+esac
+cat big.log > /dev/null
+echo $$ > {shlex.quote(str(pid))}.new && mv {shlex.quote(str(pid))}.new {shlex.quote(str(pid))}
+exec sleep 98722
+"""
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr("ouro.tools.grep_search.find_ripgrep", lambda: str(program))
+    monkeypatch.setattr("ouro.tools.grep_search._TIMEOUT", 600.0)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "small.log").write_text("needle\n")
+    with (folder / "big.log").open("wb") as file:
+        file.truncate(50_000_001)
+
+    searching = asyncio.create_task(Grep(Workspace(folder)).run(GrepArgs("needle"), None))
+    await until(pid.exists)
+    try:
+        await until(searching.done)
+    finally:
+        if living("98722"):
+            os.kill(int(pid.read_text()), signal.SIGKILL)
+
+    assert (await searching).text == (
+        "small.log\n1:needle\n"
+        "[Left out: 1 file over 50 MB (big.log). Name one in path to search it.]"
+    )
 
 
 async def test_x2_slow_search_is_stopped_with_a_note(tmp_path, monkeypatch):

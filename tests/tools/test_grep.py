@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from fakes.tool_benches import call
 from ouro.errors import ToolError
 from ouro.safety import Permissions, Workspace
 from ouro.tools.grep import Grep
-from ouro.tools.grep_search import GrepArgs, GrepSearch, find_ripgrep
+from ouro.tools.grep_search import GrepArgs, GrepSearch, _run_with_limits, find_ripgrep
 from ouro.tools.tool import parse_arguments
 
 TREE: dict[str, str | bytes] = {
@@ -297,9 +298,13 @@ async def test_glob_with_a_folder_searches_only_that_folder(tmp_path):
         (tmp_path / place).write_text("needle\n")
     (tmp_path / ".gitignore").write_text("out/\n/d10/\n")
 
-    def found(glob: str) -> tuple[list[str], int | None]:
-        search = GrepSearch(GrepArgs("needle", glob=glob), Workspace(tmp_path), lambda _path: False)
-        return [hit.path for hit in search.files()], search._searched
+    def found(glob: str) -> tuple[list[str], int]:
+        """The files with matches, and how many are searched."""
+        args = GrepArgs("needle", glob=glob)
+        search = GrepSearch(args, Workspace(tmp_path), lambda _path: False, set())
+        hits = [hit.path for hit in search.files()]
+        with search._listing() as listing:
+            return hits, listing.stdout.read().count(b"\0")
 
     assert found("d1/**/*.py") == (["d1/a.py", "d1/in/a.py"], 2)
     assert found("/d1/in/*.py") == (["d1/in/a.py"], 1)
@@ -309,11 +314,55 @@ async def test_glob_with_a_folder_searches_only_that_folder(tmp_path):
     assert found("{d,e1}/*.py") == (["d/a.py", "e1/a.py"], 7)
 
 
-async def test_sizes_are_read_only_if_a_file_was_not_searched(tmp_path, monkeypatch):
-    read: list[int] = []
-    monkeypatch.setattr(
-        "ouro.tools.grep_search._find_too_large", lambda names, _folder: read.append(len(names))
-    )
-    (tmp_path / "small.py").write_text("needle\n")
-    await run_grep(Grep(Workspace(tmp_path)), "needle", glob="*.py")
-    assert read == []
+@pytest.fixture
+def started(monkeypatch) -> list[list[str]]:
+    """The options of each ripgrep that a search starts."""
+    commands: list[list[str]] = []
+
+    @contextmanager
+    def run(command, **options):
+        commands.append([word for word in command if word in ("--files", "--sort=path", _LIMIT)])
+        with _run_with_limits(command, **options) as process:
+            yield process
+
+    monkeypatch.setattr("ouro.tools.grep_search._run_with_limits", run)
+    return commands
+
+
+_LIMIT = "--max-filesize=50000000"
+
+
+async def test_one_ripgrep_searches_files_that_are_not_too_large(grep, started):
+    for arguments in ({}, {"glob": "*.py"}, {"type": "ts"}, {"path": "api.py"}):
+        started.clear()
+        await run_grep(grep, "hello", **arguments)
+        assert started == [[]]
+
+
+async def test_files_are_listed_if_the_search_has_read_more_than_one_may_have(root, grep, started):
+    with (root / "big.csv").open("wb") as file:
+        file.truncate(50_000_001)
+    listings = [["--files"], ["--files", _LIMIT]]
+
+    assert "over 50 MB (big.csv)" in await run_grep(grep, "hello")
+    assert started == [[], *listings, [_LIMIT]]
+
+    started.clear()  # now the tool knows
+    assert "over 50 MB (big.csv)" in await run_grep(grep, "hello")
+    assert started == [*listings, [_LIMIT]]
+
+    started.clear()
+    assert "over 50 MB" not in await run_grep(grep, "hello", glob="*.py")
+    assert started == [[]]
+
+    (root / "big.csv").unlink()
+    for expected in ([*listings, [_LIMIT]], [[]]):
+        started.clear()
+        assert "over 50 MB" not in await run_grep(grep, "hello")
+        assert started == expected
+
+
+async def test_a_search_of_several_lines_at_once_reads_no_large_file(root, grep, started):
+    text = await run_grep(grep, "os\\n.*hello", multiline=True)
+    assert text.startswith("api.py")
+    assert [] not in started
