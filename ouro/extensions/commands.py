@@ -313,7 +313,9 @@ def _pieces(body: str, arguments: str, argument_names: Sequence[str]) -> Iterato
     is_used = False
 
     def argument_for(match: re.Match[str]) -> str:
-        """The value of a placeholder. A name without one stays: it is a variable of a shell line."""
+        """The value of a placeholder. The placeholder stays if it is a name without a value: then it is
+        a variable of a shell line. A number without a value becomes empty.
+        """
         nonlocal is_used
         name = match[1]
         if name not in values and name.isidentifier():

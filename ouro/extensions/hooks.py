@@ -378,11 +378,13 @@ def merge_outcomes(outcomes: Sequence[HookOutcome]) -> HookOutcome:
 
 
 def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
-    """Read the answer of a hook. Returns its outcome, and why the answer does not count; empty if
-    it does. An answer that does not count decides nothing, but that of a guard refuses the call.
+    """Read the answer of a hook. Returns its outcome, and why the answer does not count (empty if
+    it counts). An answer that does not count decides nothing; only if the hook is a guard, it
+    refuses the call.
 
-    The exit code 2 refuses, any other but 0 is a failure. Otherwise the JSON objects in the output
-    decide; output without any is context at some events.
+    The exit code 2 refuses, and any other code but 0 is a failure. After the code 0 the JSON
+    objects in the output decide. Output without JSON is context for the model at some events, and
+    else ignored.
     """
     if answer.is_blocked:
         reason = cut(answer.error or answer.out or "It gave no reason.", MAX_TEXT)
@@ -560,7 +562,8 @@ def _notebook_fields(
     theirs: Mapping[str, Any], edits: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The fields of Claude Code's NotebookEdit for the edits of a notebook. The sources of several
-    edits are joined; the mode is that of the first. `theirs` has the path of the file.
+    edits are joined; the mode is that of the first. The path comes from `file_path` in `theirs`,
+    the fields made so far.
     """
     path = theirs.get("file_path", "")
     sources = [str(edit["source"]) for edit in edits if edit.get("source") is not None]

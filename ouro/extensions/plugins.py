@@ -226,7 +226,9 @@ def install(name: str, folder: Path, plugin: Plugin) -> None:
 
 
 def remove(name: str) -> None:
-    """Remove a plugin and its files. Raises ConfigError: the list cannot be written."""
+    """Remove a plugin from the list of installed plugins, and delete its files. An unknown name
+    changes nothing. Raises ConfigError if the list cannot be written.
+    """
     import shutil  # imported late: few sessions need it
 
     remaining = {other: plugin for other, plugin in installed_plugins().items() if other != name}

@@ -158,7 +158,8 @@ def _extension_name(path: str, kind: str) -> str:
     slash, others by their name.
     """
     if kind == "skills":
-        return path.rpartition("/")[0].partition("/")[0] or path
+        folder, slash, _ = path.partition("/")
+        return folder if slash else path  # the folder with the skill's SKILL.md
     if kind == "tools":
         return path
     name = path.removesuffix(".md").replace("/", ":")

@@ -83,7 +83,7 @@ def replace_file(
             check()
             # `replace` would overwrite a file that another process has made since; a link fails.
             is_linked = exclusive and _link(folder, temporary, name)
-            if not is_linked:
+            if not is_linked:  # not exclusive, or a file system without hard links
                 os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         finally:
             with suppress(FileNotFoundError):

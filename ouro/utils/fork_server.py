@@ -60,10 +60,14 @@ class ForkServer:
     """
 
     def __init__(self, program: Sequence[str]) -> None:
+        """Nothing is started yet: the first process starts the server."""
         self._program = tuple(program)
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        """The server; None while there is none."""
         self._channel: socket.socket | None = None
+        """The socket to the server."""
+        # Without pidfd_open the end of a process that is no child cannot be awaited.
         self._is_usable = hasattr(os, "pidfd_open")
 
     def start(

@@ -46,7 +46,9 @@ class Launcher:
         os.kill(self._pid, signal.SIGUSR1)
 
     def _watch(self) -> None:
-        """End this process when the launcher is killed: the terminal waits for nobody then."""
+        """Wait until the launcher ends. If it was killed, end this process, because its terminal is
+        used by others from now on: first with SIGHUP, and by force `_PATIENCE` seconds later.
+        """
         try:
             os.read(self._alive, 1)
         except OSError:

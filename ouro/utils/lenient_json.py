@@ -51,8 +51,8 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_state(path: Path, kind: type[_State]) -> _State:
-    """The value of `kind` that ouro has saved as JSON. If there is no file, or it cannot be read, which
-    is logged, an empty value of `kind`.
+    """The value of `kind` that ouro has saved as JSON. Returns an empty value if there is no file,
+    or if the file cannot be read; the latter is logged.
     """
     try:
         with open_regular(path, os.O_NOFOLLOW) as file:

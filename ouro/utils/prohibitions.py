@@ -169,8 +169,8 @@ def _command_candidates(text: str) -> tuple[str, ...]:
 
 
 def line_names(line: str) -> frozenset[str]:
-    """The names of the programs and scripts that a shell line runs, without folders of the system, as a
-    text would name them. None if the line only reads.
+    """The names of the programs and scripts that a shell line runs, in the form in which a text
+    would name them: without folders of the system. Empty if the line only reads.
     """
     if only_reads(line):
         return frozenset()

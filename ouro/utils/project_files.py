@@ -165,8 +165,9 @@ def _entries_in(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _rules_above(root: Path) -> IgnoreRules:
-    """The rules of the folders above `root`, up to the repository's root. There are none if they ignore
-    `root` itself: then the user asked for ignored files.
+    """The ignore rules of the folders above `root`, up to the repository's root, or to the root of
+    the file system outside of a repository. There are none if they ignore `root` itself: then the
+    user asked for ignored files.
     """
     root = Path(os.path.abspath(root))  # noqa: PTH100 - a link shall not lead to another project's rules
     folders = [root, *root.parents]

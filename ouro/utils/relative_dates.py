@@ -187,6 +187,7 @@ def _compile_patterns(language: str) -> tuple[tuple[re.Pattern[str], DateOffset]
     """The patterns of a language, compiled once."""
     words = next(row for row in LANGUAGES if row.language == language)
     names = "|".join(words.weekdays)
+    # Chinese and Japanese are written without blanks: there is no edge between two words.
     edge = r"\b" if words.on else ""
     patterns: list[tuple[re.Pattern[str], DateOffset]] = [
         (re.compile(f"{edge}{word}{edge}", re.IGNORECASE), offset)

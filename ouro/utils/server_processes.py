@@ -83,7 +83,9 @@ async def stop_server(process: asyncio.subprocess.Process) -> None:
 
 
 async def forget_server(process: asyncio.subprocess.Process) -> None:
-    """Wait for the end of a process that was stopped, and remove its group from `groups`."""
+    """Wait for the end of a process that was stopped, at most `GRACE` seconds. Then remove its
+    group from `groups` in any case.
+    """
     with suppress(TimeoutError):
         await asyncio.wait_for(process.wait(), GRACE)
     groups.discard(process.pid)

@@ -33,8 +33,8 @@ class _Line(NamedTuple):
 
 
 def read_simple_yaml(text: str) -> YamlTable | None:
-    """The keys of a YAML text, the same as the YAML library reads; None if the text is not simple,
-    empty or wrong.
+    """The keys of a YAML text, the same as the YAML library reads. None if the text is empty or
+    wrong, or not simple.
     """
     try:
         lines = _split_lines(text)
@@ -79,8 +79,10 @@ def _read_block(lines: list[_Line], start: int, levels: int) -> tuple[Node, int]
 
 
 def _read_list(lines: list[_Line], start: int, levels: int) -> tuple[Sequence, int]:
-    """A list with one item a line, and the place of the line after it, which is indented less or has
-    no dash. An item that is a table has its first key in the line of the dash.
+    """Read a list with one item a line, from the line `start`. Returns it, and the index of the
+    next line that does not belong to it: a line that is indented less, or has no dash. A table as
+    an item has its first key in the line of the dash. `levels` is how many more levels of tables
+    are allowed.
     """
     indent = lines[start].indent
     items: list[Node] = []

@@ -229,8 +229,9 @@ def _score(text: str, language: Language) -> float:
 
 @cache
 def _letter_scores(language: Language) -> Mapping[str, float]:
-    """How likely each letter of a language is, as a logarithm. The common characters of an East Asian
-    language are equally likely; other letters are less likely the later they are listed.
+    """The natural logarithm of how likely each letter of a language is. The common characters of an
+    East Asian language are equally likely. Of another language `letters` begin with the most
+    frequent one, and each later letter is less likely.
     """
     if language.common:
         return dict.fromkeys(language.letters, _COMMON_SHARE - math.log(len(language.letters)))
@@ -321,17 +322,20 @@ def declared_in(start: bytes) -> str:
 
 def known_encoding(name: str) -> str:
     """Python's name of an encoding of text; empty if it knows none of this name."""
+    # What is called Latin-1 often has the quotation marks of cp1252. All printable characters of
+    # Latin-1 are the same in cp1252.
+    name = "cp1252" if name.lower() == "latin1" else name
     try:
-        info = codecs.lookup({"latin1": "cp1252"}.get(name.lower(), name))
-        "".encode(info.name)
+        info = codecs.lookup(name)
+        "".encode(info.name)  # fails for a codec that is not of text, such as `hex`
     except (LookupError, TypeError, UnicodeError, ValueError):
         return ""
     return info.name
 
 
 def declared_for(path: Path, start: bytes) -> list[str]:
-    """The encodings that the file itself, `.editorconfig` and git's attributes name, in this
-    order.
+    """The encodings that the file itself, `.editorconfig` and git's attributes name, in this order.
+    Names of unknown encodings are left out.
     """
     names = [declared_in(start), _in_editorconfig(path), _in_git_attributes(path)]
     return [known_name for known_name in map(known_encoding, filter(None, names)) if known_name]

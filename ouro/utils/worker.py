@@ -57,8 +57,11 @@ class WorkerProcess:
     def __init__(self, arguments: Sequence[str]) -> None:
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
+        """The numbers of the requests."""
         self._inboxes: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[JsonObject]]] = {}
+        """Where the answers of each open request go, by its number."""
         self._outbox: queue.SimpleQueue[JsonObject | None] = queue.SimpleQueue()
+        """The requests to write; None ends the thread that writes them."""
         self._ready = self._dead = False
         self._stderr: deque[str] = deque(maxlen=MAX_STDERR)
         self._process = subprocess.Popen(

@@ -336,11 +336,11 @@ def unknown_key(where: str, key: str, known: Iterable[str], path: str = "") -> C
 
 
 def convert(node: Node, to: Any, name: str, path: str) -> Any:
-    """The value of `node` as the type `to`. Raises ConfigError, which names the expected type, if it
-    has another one.
+    """Return the value of `node` as the type `to`. If `to` may be None, an empty node is None.
+    Raises ConfigError, with the expected type, if the node holds something else.
 
-    `name` is the name of the file, and `path` that of the key (`models.main`), for messages. Not
-    `msgspec.convert`: see "YAML is read in two ways" in docs/architecture.md.
+    `name` is the name of the file, and `path` that of the key (`models.main`); messages show both.
+    `msgspec.convert` is not used: see "YAML is read in two ways" in docs/architecture.md.
     """
     if to is Any:
         return json_values(node)

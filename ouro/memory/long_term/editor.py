@@ -164,7 +164,8 @@ class MemoryEditor:
         Args:
             commit: as for `Timeline.find`.
             hunk: the number of the only hunk to undo, from 1; 0: all.
-            rewind: the message to before which the session is rewound; 0: it is not.
+            rewind: the number of the message before which a rewind ends, if the undo is part of one;
+                else 0.
 
         Raises:
             UsageError: there is no such commit or hunk, or nothing of it is left to undo.

@@ -361,13 +361,14 @@ def details_of(editor: MemoryEditor, name: str, half_life_days: float) -> EntryD
 
 
 def _core_details(editor: MemoryEditor, entry: MemoryEntry) -> EntryDetails:
-    """All that is shown of a core line: its earlier versions and the notes that it is linked to, by
-    its record. Without a record only the line itself.
+    """The details of a core line. They come from its record: the earlier versions, and the links to
+    notes. A line without a record has only its text and file. Records of lines that were moved to
+    another scope are brought up to date first.
     """
     from ouro.memory.long_term.core_line_records import carry_records, core_records
 
     scope = editor.scope(entry.scope)
-    carry_records(editor.scopes)
+    carry_records(editor.scopes)  # a moved line gets its record back
     notes = note_entries(editor)
     record = core_records(scope).get(entry.text)
     path = str(scope.store.folder / entry.file)
@@ -384,8 +385,8 @@ def _core_details(editor: MemoryEditor, entry: MemoryEntry) -> EntryDetails:
         NoteLink("relates-to", note_id, texts.get(note_id, "deleted")) for note_id in record.related
     ]
     entry = replace(entry, versions=len(earlier_versions) + 1)
-    chain = (*earlier_versions, entry) if earlier_versions else ()
-    return EntryDetails(entry, path, chain, links=tuple(links), record=record)
+    all_versions = (*earlier_versions, entry) if earlier_versions else ()
+    return EntryDetails(entry, path, all_versions, links=tuple(links), record=record)
 
 
 def chain_of(entries: Sequence[MemoryEntry], entry: MemoryEntry) -> list[MemoryEntry]:

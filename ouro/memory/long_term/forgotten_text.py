@@ -62,6 +62,9 @@ class ForgottenText:
     """
 
     def __init__(self, text: str) -> None:
+        """Compile the patterns that find the text, and choose the placeholder: the first in which
+        the text is not found.
+        """
         text = text.strip()
         if len(text) < MIN_CHARACTERS or not any(character.isalnum() for character in text):
             raise UsageError(
@@ -77,12 +80,13 @@ class ForgottenText:
             (text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFD", text))
         )
         self._patterns = [re.compile("|".join(map(_pattern_of, forms)), re.IGNORECASE)]
-        in_base64: list[str] = []
+        base64_patterns: list[str] = []
         for form in forms:
-            cores = _base64_forms(form.encode("utf-8", "replace"))
-            in_base64 += [r"\s*".join(map(re.escape, core)) for core in cores]
-        if in_base64:
-            self._patterns.append(re.compile("|".join(in_base64)))
+            base64_texts = _base64_forms(form.encode("utf-8", "replace"))
+            # Base64 may be broken into lines at any character.
+            base64_patterns += [r"\s*".join(map(re.escape, text)) for text in base64_texts]
+        if base64_patterns:
+            self._patterns.append(re.compile("|".join(base64_patterns)))
         self.placeholder = next(text for text in _PLACEHOLDERS if not self.count(text))
 
     def count(self, text: str) -> int:
@@ -216,11 +220,11 @@ class ForgetReport(msgspec.Struct):
     def count(self) -> int:
         return sum(place.count for place in self.places)
 
-    def add(self, name: str, count: int) -> int:
-        """Add what was counted at a place to what was counted there before; returns `count`."""
-        counted = next((counted for counted in self.places if counted.place == name), None)
+    def add(self, place: str, count: int) -> int:
+        """Add `count` to the number for a place, which is listed even if it is 0. Returns `count`."""
+        counted = next((counted for counted in self.places if counted.place == place), None)
         if counted is None:
-            counted = PlaceCount(name, 0)
+            counted = PlaceCount(place, 0)
             self.places.append(counted)
         counted.count += count
         return count

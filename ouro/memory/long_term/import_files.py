@@ -369,9 +369,10 @@ def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
 
 
 def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
-    """Yield the list items and paragraphs of Codex's memory. Those below one top heading are about
-    the project whose folder a line of labels there names; about the user if none does, or if a
-    heading says so.
+    """Yield the list items and paragraphs of Codex's memory. A line of labels (`scope: …`) below a
+    top heading may name a folder: what follows it below this heading is about the project in that
+    folder. Everything else is about the user, and so is what a heading declares to be about the
+    user.
     """
     group = folder = ""
     for headings, block in _blocks_with_headings(body):
@@ -382,7 +383,8 @@ def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
             if folder_match := _PROJECT_FOLDER.search(block):
                 folder = folder_match[1]
             continue
-        if block == "v1" or not _HEADINGS_WITHOUT_MEMORY.isdisjoint(headings):
+        is_version = block == "v1"  # the first line of the file
+        if is_version or not _HEADINGS_WITHOUT_MEMORY.isdisjoint(headings):
             continue
         is_about_user = not folder or not _HEADINGS_ABOUT_USER.isdisjoint(headings)
         words = _TASK_REFERENCES.sub("", block)

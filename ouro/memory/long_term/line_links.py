@@ -43,6 +43,8 @@ def linked_notes(scopes: Iterable[ScopeMemory], text: str) -> dict[str, str]:
             if not record.related:
                 continue
             is_named = not entities.isdisjoint(record.entities)
-            if is_named or find_on_subject(text, [Note(id=record.id, text=line)]):
+            # `find_on_subject` compares with notes only.
+            line_as_note = Note(id=record.id, text=line)
+            if is_named or find_on_subject(text, [line_as_note]):
                 lines_by_note |= dict.fromkeys(record.related, line)
     return lines_by_note

@@ -179,6 +179,7 @@ class LongTermMemoryManager:
         """
 
         def approve() -> list[CoreChanged]:
+            """Decide about the files of each scope; there is no event to show."""
             provenance = self._provenance(messages, is_whole)
             for scope in self._scopes:
                 scope.tool_ended(provenance, at, asks=self._asks)
@@ -347,8 +348,9 @@ class LongTermMemoryManager:
             self._is_open = False
 
     def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Callable[[], Provenance]:
-        """Return a function that finds the provenance of what a turn writes, by its messages. It is
-        called only if a file has changed: it reads all messages, and most tool calls wrote nothing.
+        """Record in each scope what turns of other sessions have written by now. Returns a function
+        that finds the provenance of what this turn writes, from its messages. Call that only if a
+        file has changed: it reads all messages, and most tool calls write nothing.
         """
         for scope in self._scopes:
             scope.observe(self._marks.session)
@@ -506,8 +508,8 @@ def _was_consolidated(scope: ScopeMemory) -> bool:
 
 
 def _commit_before(store: GitMemoryStore, second: datetime, session_id: str) -> str:
-    """The id of the newest commit that a session made, or that was made before a time; empty if
-    there is none. Of a longer history than `_MAX_OWN_COMMITS` only the time counts.
+    """The id of the newest commit that the session has made or that is older than `second`; empty
+    if there is none. A commit of the session is found only among the newest `_MAX_OWN_COMMITS`.
     """
     from ouro.memory.long_term.git.history import commit_at
 

@@ -167,7 +167,9 @@ class MemoryPrompt:
         """For the model, sent with the next message."""
 
     def load_block(self) -> str:
-        """The block of the system prompt, empty if no scope is in use. Called once a session."""
+        """Make the block of the system prompt, and the receipt of what is in it. The block is empty
+        if no scope is in use. Called once a session.
+        """
         block = self._make_block()
         tokens = estimate(block)
         self._receipt = MemoryReceipt(
@@ -308,8 +310,9 @@ class MemoryPrompt:
         return "\n\n".join(filter(None, (changes, *notes)))
 
     def _quoted_changes(self, sent: Sequence[Message]) -> str:
-        """The lines that changed since the versions that the last change in the messages `sent`
-        names, else since the session began; quoted, with the versions now. Empty if no line changed.
+        """The changed lines of memory, quoted, with the present versions; empty if no line changed.
+        The lines are compared with what the model knows: the versions that the last change in the
+        messages `sent` names, else memory at the start of the session.
         """
         parts = chain.from_iterable(message.parts_of(Context) for message in sent)
         contexts = [part.text for part in parts]

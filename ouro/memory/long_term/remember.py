@@ -93,7 +93,9 @@ def find_doubtful(editor: MemoryEditor, text: str) -> MemoryEntry | None:
 
 
 def _find_with_rare_word(text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
-    """The entries that share a word with a text which at most `_MAX_WITH_RARE_WORD` of them have."""
+    """The entries that have a rare word in common with a text. A word is rare if at most
+    `_MAX_WITH_RARE_WORD` entries have it.
+    """
     words_of_text = subject_words(text)
     common_words = {entry.id: words_of_text & subject_words(entry.text) for entry in entries}
     counts: Counter[str] = Counter()
@@ -238,9 +240,9 @@ def keep_in_core(
 
 
 def _place_note_of_capture(editor: MemoryEditor, note: Note, statement: str) -> Placement:
-    """Choose the place of a note of capture: the core, unless it stays a note by the rules, because
-    it replaces, refines or contradicts another note, or by its category. `statement` is what the
-    user said.
+    """Choose where a note of capture belongs: in the core, or among the notes. It stays a note if
+    the rules of placement say so, if it replaces, refines or contradicts another note, or if the
+    core has no category for it. `statement` is what the user said.
     """
     placement = replace(place(note.text, editor.names, note.scope), said=statement)
     is_about_note = bool(note.supersedes) or any(
@@ -350,7 +352,7 @@ def write_text(
     origin: Origin = "person",
 ) -> tuple[MemoryEntry, str]:
     """Write a placed text, and remove the entries that it replaces, in one commit. Returns the new
-    entry and the id of the commit, which is empty if none was made.
+    entry and the id of the commit, which is empty if no commit was made.
 
     Args:
         replaced: core lines are removed, notes archived; a new note supersedes the first of the notes instead.
@@ -391,6 +393,7 @@ def write_text(
         at=note.updated_at if note else timestamp(),
         session=moment.session,
         turn=moment.turn,
+        # Notes and commits have different words for the user.
         source="user" if placement.is_note else "person",
     )
     return entry, event.undo if event else ""

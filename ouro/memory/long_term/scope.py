@@ -165,7 +165,8 @@ class ScopeMemory(ScopeState):
 
         Args:
             asks: the user confirms every change: none becomes trusted without them.
-            is_rest_of_user: no agent can have written the other changes: they are trusted, as between turns.
+            is_rest_of_user: no agent can have written the other changes in the files: they are trusted, as
+                changes between turns are.
         """
         from ouro.memory.long_term.git.history import end_turn, record_turn
 
@@ -274,10 +275,10 @@ class ScopeMemory(ScopeState):
         )
 
     def reject(self, proposal: Proposal, at: TurnRef) -> None:
-        """Drop a pending or foreign change. A foreign one is in the files, and is reverted there;
-        the git history keeps it. Raises as `accept`.
+        """Drop a pending or foreign change. A foreign change is in the files: it is reverted there,
+        and the git history keeps it. Raises as `accept`.
         """
-        if proposal.origin == "agent":  # it is in no file
+        if proposal.origin == "agent":  # a pending change is in no file: nothing is reverted
             group = ChangeGroup(at=at, origin="outside", edits=proposal.edits, proposal=proposal)
             self._effects.move(proposal.state, "rejected", group)
             return
@@ -429,8 +430,8 @@ class ScopeMemory(ScopeState):
         """The edits of the turn by file, and the names of the files that running turns of other
         sessions wrote.
 
-        In a core file with a foreign change only what file tools wrote counts. A note with one is
-        left out: the foreign change would become trusted too.
+        A foreign change must not become trusted with the turn. So in a core file with a foreign
+        change only the edits of file tools count, and a note with a foreign change is left out.
         """
         changed = self._without_foreign(self.store.changed_since(self.store.accepted))
         edits_by_file = edits_of_turn(

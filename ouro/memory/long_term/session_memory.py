@@ -51,8 +51,10 @@ class SessionMemory:
     """Connects a session with its long-term memory, also if memory is off.
 
     Args:
+        memory: of the messages of this session; it is told here whether long-term memory is on.
         manager: None if long-term memory is off.
         lookup: searches sessions and memory; None if memory is off.
+        recall: finds notes for each message; None if memory is off.
         capture: makes notes of the session; None if it is not interactive or capture is off.
         maintenance: summaries, merging and crystallizing; None if the session is not saved.
         half_life_days: after which the confidence in an inferred note halves.
@@ -264,7 +266,8 @@ class SessionMemory:
     async def update_index(self) -> None:
         """Index the session and what the last turn wrote into memory, once that is settled.
 
-        Without a user the next search or session indexes it: it would delay the exit.
+        A session that is not interactive does not wait for this, because it would exit later: the
+        next search or session indexes it.
         """
         if self.lookup is None:
             return

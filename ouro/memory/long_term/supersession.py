@@ -166,9 +166,10 @@ def _affirming_pairs(
 
 
 def _rank_by_change(text: str, pairs: Sequence[_Pair[_Entry]]) -> list[tuple[float, _Entry]]:
-    """The entries that a statement about a change may replace, with their ranks. Those that say
-    something else of the same aspect; if there are none, those that differ from it in one value; if
-    there are none, those that name another program of the same kind.
+    """The entries that a statement about a change may replace, with their ranks. First those are
+    looked for that say something else about the same aspect. If there are none, those are looked
+    for that differ from the statement in one value; then those that name another program of the
+    same kind.
     """
     # The clause before may be a reason: `They asked for more, the rate is 500 Hz now`.
     last_clauses: list[str] = [match[1] for match in _LAST_CLAUSE.finditer(text)]
@@ -204,9 +205,9 @@ def _choose_best(
 def _rank(
     text: str, pairs: Iterable[tuple[str, _Item]], min_share: float
 ) -> list[tuple[float, _Item]]:
-    """The items whose text shares with `text` at least the part `min_share` of the subject words of
-    the shorter one, each with its rank, the highest first. The rank is this share; of equal ones
-    that with more common words is higher.
+    """The items whose text has enough subject words in common with `text`, each with its rank, the
+    highest first. The common words must be at least the share `min_share` of the words of the
+    shorter text. The rank is this share; among equal shares more common words rank higher.
     """
     words_of_text = subject_words(text)
     ranked = []

@@ -108,11 +108,13 @@ def synchronize(
     """Merge this memory with the one at `remote`, and push. Blocks on the network.
 
     Safe to kill at any moment: what is merged stays, and the next sync continues. Foreign text in
-    the files is not sent: it stays in its file, with what was received, and keeps waiting.
+    the files is not sent: it stays in its file, with what was received, and still waits for
+    approval.
 
     Raises:
         UsageError: a file holds a secret, or nothing in this history is approved.
-        SyncFailed: the remote could not be reached, holds what is not merged, or refused the push.
+        SyncFailed: the remote could not be reached, its history could not be merged, or it refused
+            the push.
         LongTermMemoryError: the history here cannot be read or written.
     """
     if not remote or remote.startswith("-"):
@@ -194,8 +196,8 @@ def _notice_of(step: str) -> Notice:
 
 
 def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:
-    """Merge with the remote, and push. It begins again, at most `_SYNC_TRIES` times, if another
-    machine has pushed or something was approved here meanwhile. Call it under the lock of
+    """Merge with the remote, and push. Begins again, at most `_SYNC_TRIES` times, if another
+    machine has pushed or the user has approved something here meanwhile. Call it under the lock of
     synchronizations. Raises as `synchronize`.
     """
     received: dict[str, None] = {}
@@ -213,7 +215,7 @@ def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> S
         if theirs and not repo.leads_to(theirs, repo.head().commit):
             progress("merging")
             merged = _merge_theirs(store, theirs)
-            if merged is None:
+            if merged is None:  # approved meanwhile: commit that first
                 continue
             received |= dict.fromkeys(merged.texts)
             conflicts += merged.conflicts
@@ -356,8 +358,8 @@ def _merge_theirs(store: GitMemoryStore, theirs: str) -> MergedFiles | None:
 def _merge_beside(
     store: GitMemoryStore, merged: MergedFiles, waiting: Collection[str]
 ) -> dict[str, str | None]:
-    """The texts of the `waiting` files with what was received merged into them: their foreign text
-    stays. Only files that were received, too.
+    """The texts of files that were received and also hold a foreign change here (`waiting`). In
+    each the received change is merged into the text with the foreign change, which stays.
     """
     names = [name for name in merged.texts if name in waiting]
     committed_texts = store.committed_texts(names)

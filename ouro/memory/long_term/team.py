@@ -78,8 +78,9 @@ def promote(
     checked out.
 
     Args:
-        named: a note of the user, a note of one branch, or a core line of the user.
+        named: the id of a note of the user, a note of one branch, or a core line of the user.
         owner: the user to ask when it expires; by default git's `user.email`.
+        days: after so many days it expires.
 
     Raises:
         UsageError: the memory of the repository is not shared, the entry is shared already, or git refuses.

@@ -150,7 +150,9 @@ class Timeline:
         return self._diff_of(self._store_of(first.scope), first.commit.id, second.commit.id)
 
     def since(self, date: str) -> tuple[MemoryDiff, ...]:
-        """The changes from a date until now, scope by scope."""
+        """The changes from the end of `date` until now, one diff for each scope. Raises UsageError
+        if `date` is not a date.
+        """
         moment = moment_of(date)
         return self.since_commits(
             {store.scope: history.commit_at(store.repository, moment) for store in self._stores}
@@ -212,8 +214,8 @@ class Timeline:
         return tuple(files)
 
     def search_at(self, date: str, words: str) -> tuple[OldFile, ...]:
-        """The core lines and notes of that time that have any of the words; those with most of the
-        words come first.
+        """The core lines and notes as of `date` that have any of the words; those with most of the
+        words come first. Raises UsageError if `date` is not a date.
         """
         wanted_words = _words(words)
         matches: list[OldFile] = []

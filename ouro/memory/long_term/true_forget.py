@@ -286,8 +286,9 @@ class TrueForget:
         return raw if was_readable and not is_still_readable else cleaned
 
     def _search_other_file(self, path: Path, report: ForgetReport, changes: bool) -> None:
-        """Search a file that belongs to no memory or session, and remove the text if `changes`. A
-        file of settings is not changed, and one that is too large is not read: both are reported.
+        """Count the text in a file that belongs to no memory or session; with `changes` also remove
+        it there. A file of settings is never changed, and a file that is too large is not read: the
+        report says so.
         """
         size = path.stat().st_size
         if size > _MAX_BYTES:

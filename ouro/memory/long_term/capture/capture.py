@@ -306,8 +306,9 @@ class Capture(msgspec.Struct, eq=False):
     ) -> None:
         """Write or propose the note of an operation, and record that its text was captured.
 
-        It is proposed if it contradicts a core line (in the line's place), if something came from
-        outside, if the user is asked about every note, or if it is doubtful that they meant it.
+        It is proposed in four cases: it contradicts a core line, whose place it would take;
+        something came from outside; the user is asked about every note; or it is doubtful that the
+        user meant it.
         """
         core_line = excerpt.lines.get(operation.target)
         # Core lines are no notes: a note is not linked to one.

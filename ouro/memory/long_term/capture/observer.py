@@ -293,8 +293,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         self.channel.emit(Notice(f"{reason}: {text} To have it enforced: /check {argument}"))
 
     async def _ask_about_notes(self, new: Note) -> None:
-        """Ask the user whether a new note or the one that it contradicts holds, and do what they
-        choose; without an answer both stay.
+        """Ask the user which of two notes holds: the note `new`, or the older one that it
+        contradicts. Then do what the user chose. Without an answer both stay.
         """
         notebook = self._capturer.notes.notebook
         old_id = next((edge.id for edge in new.related if edge.relationship == "contradicts"), "")

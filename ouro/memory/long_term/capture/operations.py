@@ -286,8 +286,9 @@ def _related_notes(
 
 
 def _until(value: Any) -> str:
-    """The last day of a statement, as `2026-11-29`; empty if the model named none. Raises
-    _InvalidError if it holds in this session only.
+    """The last day on which a statement holds, as `2026-11-29`; empty if the model named none.
+    Raises _InvalidError for a statement that holds in this session only, because that is not
+    remembered.
     """
     word = str(value or "").strip().casefold()
     if word in ("session", "now", "this session"):

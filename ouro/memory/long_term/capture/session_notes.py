@@ -145,9 +145,9 @@ class SessionNotes:
         return [hit.id for hit in hits if hit.score >= _MIN_SIMILARITY]
 
     def propose(self, note: Note, sources: Sequence[str], certainty: Certainty = "stated") -> None:
-        """Store a new note as a pending proposal. Its reason, which the user sees, is that
-        `sources` came into the session before, else that it is doubtful or that the user wants to
-        be asked. Raises SecretInMemory.
+        """Store a new note as a pending proposal. The user sees one reason with it: text from
+        outside (`sources`) came into the session before; else the note is doubtful; else the user
+        wants to be asked. Raises SecretInMemory.
         """
         edit = FileEdit(note.file_name, None, note_text(note))
         quote = cut(note.text, _REASON_WIDTH)

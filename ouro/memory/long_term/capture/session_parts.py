@@ -272,6 +272,7 @@ async def read_whole_branch(store: MemoryStore, session_id: str) -> Transcript |
     """
 
     def take_all() -> Transcript:
+        """The transcript of all records of `whole`; in a thread, because it reads the files."""
         transcript = Transcript()
         for record in whole.records():
             transcript.take(drop_outputs(record))
@@ -341,9 +342,9 @@ async def find_backlog(
 
 
 async def _load_uncaptured(store: MemoryStore, session_id: str) -> Transcript | None:
-    """The transcript of a session that is not open: the whole of it if something in it is not
-    captured. None if it is in use, cannot be read, is a copy, or does not show what was said with
-    memory off (`records_privacy`).
+    """The transcript of a session that is not open; the whole of it if something in it is not
+    captured. None if the session is in use or cannot be read, if it is a copy from elsewhere
+    (`origin`), or if it does not record which messages were said with memory off.
     """
     loaded = await load_session_not_open(store, session_id)
     if loaded is None or loaded.header.origin:

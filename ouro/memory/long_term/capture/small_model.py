@@ -248,11 +248,12 @@ async def _is_labelled_lasting(ask: AskModel, text: str) -> bool:
     """
     messages = [system(_ASK_KIND), *_KIND_EXAMPLES, user(f"The sentence: {text}")]
     label = decode_answer(await ask(messages, schema_of(_SentenceLabel)), _SentenceLabel)
-    passing_kinds = {"problem", "status"}
-    # A sentence that begins without a verb is no order: the label "task" is wrong then.
+    kinds_of_moment = {"problem", "status"}
+    # A sentence that begins without a verb is no order: the label "task" is wrong then, and is
+    # not counted.
     if not re.match(_START_WITHOUT_VERB, text, re.IGNORECASE):
-        passing_kinds.add("task")
-    return label is not None and label.kind not in passing_kinds
+        kinds_of_moment.add("task")
+    return label is not None and label.kind not in kinds_of_moment
 
 
 async def _operation_of(

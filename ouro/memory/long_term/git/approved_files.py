@@ -31,7 +31,7 @@ from ouro.utils.ouro_paths import ensure_private_dir
 
 FileContent = tuple[str, str]
 """The name of a file, and the blob of a content (or GONE)."""
-_ACCEPTANCE_RECORD = late_pattern(r"([0-9a-f]{40})(?:\n([0-9a-f]{64}))?\n?")
+_ACCEPTANCE_RECORD = late_pattern(r"(?P<commit>[0-9a-f]{40})(?:\n(?P<digest>[0-9a-f]{64}))?\n?")
 """The id of the accepted commit, and on the next line the digest of its files."""
 
 
@@ -102,8 +102,8 @@ class ApprovedFiles:
         return accepted
 
     def _read_acceptance(self) -> tuple[str, str]:
-        """Read the accepted commit and the digest of its files; both empty if nothing is accepted.
-        An earlier version recorded no digest.
+        """Read the record of the accepted commit. Returns its id and the digest of its files. Both
+        are empty if nothing is accepted; the digest is empty in a record of an earlier version.
         """
         if not os.path.lexists(self.repository.git_dir):
             return "", ""
@@ -111,7 +111,7 @@ class ApprovedFiles:
         for name in (ACCEPTED, BEFORE):
             text = read_git_file(self.repository.own_dir / name)
             if record := _ACCEPTANCE_RECORD.fullmatch(text):
-                return record[1], record[2] or ""
+                return record["commit"], record["digest"] or ""
         return "", ""
 
     def accept(self, commit: str) -> None:

@@ -138,8 +138,8 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
 
 
 def _is_link_to_state(folder: Path, state_dir: Path) -> bool:
-    """Whether `.git` is a file of an earlier version, which names a state folder or nothing that
-    exists.
+    """Whether `.git` is a file that an earlier version of ouro wrote. Such a file names a folder
+    beside `state_dir`, or a folder that no longer exists.
     """
     target = _gitfile_target(folder)
     return target is not None and (target.parent == state_dir.parent or not target.exists())

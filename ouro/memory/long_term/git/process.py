@@ -213,9 +213,9 @@ def _execute(
 
 
 def _without_other_variables(command: list[str], variables: Mapping[str, str]) -> list[str]:
-    """The command, started by `env`, which removes all variables of ouro that are not in
-    `variables`: GitPython adds variables to those of ouro, and another git may have set some of
-    these. Unchanged if there are none to remove.
+    """The command, started by `env`, which removes all environment variables that are not in
+    `variables`. This is needed because GitPython passes all variables of ouro, also those that
+    another git has set. The command is unchanged if there are none to remove.
     """
     env_options: list[str] = []
     for name in os.environ:

@@ -202,8 +202,9 @@ class GitRepository:
         return Head(commit, ref)
 
     def tree(self, commit: str) -> Mapping[str, str]:
-        """The blob ids of the memory files in a commit, by name; empty if `commit` is. Only the
-        folder and `archive/` are read. Raises MemoryUnusable.
+        """The blob ids of the memory files in a commit, by name. Empty if `commit` is empty. Only
+        files directly in the memory folder and in `archive/` count. Raises MemoryUnusable, also if
+        `commit` is no commit id.
         """
         if not commit:
             return {}
@@ -342,10 +343,14 @@ class GitRepository:
         return not earlier or self.common(earlier, later) == earlier
 
     def advance(self, commit: str) -> None:
-        """Move the branch forward to a commit that contains its last one. Raises MemoryUnusable."""
+        """Move the branch forward to a commit that contains its last one, record it as the tip, and
+        make the index anew. Raises MemoryUnusable, also if the user's git has unfinished work here.
+        """
         head = self.head()
         demand_free(self.git_dir, head.ref)
-        self.git("update-ref", head.ref, commit, head.commit or "0" * 40)
+        # git refuses if the branch is not at `expected` any more; zeros: it must not exist yet.
+        expected = head.commit or "0" * 40
+        self.git("update-ref", head.ref, commit, expected)
         self.write_record(TIP, commit, durable=False)
         rebuild_index(self, commit)
 
@@ -520,9 +525,9 @@ class GitRepository:
         return result
 
     def drop_leftovers(self, older_than: float) -> None:
-        """Remove the files that a killed or failed git has left, if they are `older_than` so many
-        seconds: younger files may be those of a git that runs now. A report of a crash is removed
-        at any age: it is complete, and quotes the text.
+        """Remove files that a killed or failed git has left, if they are older than `older_than`
+        seconds: a younger file may belong to a git that runs now. A crash report is removed at any
+        age: it is complete, and it quotes the text.
         """
         for path in chain.from_iterable(map(self.git_dir.glob, _LEFTOVERS_OF_GIT)):
             with suppress(OSError):
@@ -546,8 +551,9 @@ class GitRepository:
         return any(lock.exists() for lock in locks)
 
     def _common_dir(self, git_dir: Path) -> Path:
-        """The folder from which git reads configuration, hooks and attributes: ouro's own, never
-        the one in `.git`.
+        """The folder from which git reads configuration, hooks and attributes. It is ouro's own,
+        never the one in `.git`; its objects and refs are links into `git_dir`. What is missing in
+        it is made once.
         """
         common_dir = self.state_dir / COMMON
         if self._common_dir_is_for != git_dir:

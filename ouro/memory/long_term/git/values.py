@@ -101,15 +101,17 @@ class DiffHunk(msgspec.Struct, frozen=True):
     after: tuple[str, ...]
 
     def other_half(self, hunks: Iterable[DiffHunk]) -> DiffHunk | None:
-        """The hunk among `hunks` that adds the file which this one removes, or the other direction:
-        a file of the same name was moved to another folder. None if there is none.
+        """The other half of a move to another folder, if this hunk is one half. One hunk removes a
+        file, and the other adds a file of the same name in another folder. None if `hunks` hold no
+        such hunk.
         """
         for hunk in hunks:
             has_same_name = hunk.name.rpartition("/")[2] == self.name.rpartition("/")[2]
             is_in_other_folder = hunk.name != self.name
             # One hunk only adds lines, the other one only removes them.
-            is_opposite = bool(hunk.before) != bool(self.before)
-            is_opposite = is_opposite and bool(hunk.after) != bool(self.after)
+            removes_differ = bool(hunk.before) != bool(self.before)
+            adds_differ = bool(hunk.after) != bool(self.after)
+            is_opposite = removes_differ and adds_differ
             if has_same_name and is_in_other_folder and is_opposite:
                 return hunk
         return None

@@ -205,7 +205,9 @@ def _last_covered_number(transcript: Transcript) -> int:
 
 
 def _is_long(transcript: Transcript) -> bool:
-    """Whether a session is long enough for a summary."""
+    """Whether a session is long enough for a summary: it has `MIN_TURNS` user messages, or was
+    compacted, which only long sessions are.
+    """
     return (
         transcript.compaction is not None
         or turns_since(transcript.entries, 0, with_private=True) >= MIN_TURNS

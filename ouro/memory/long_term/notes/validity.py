@@ -168,7 +168,9 @@ def merged_branches(root: Path, names: Iterable[str]) -> frozenset[str]:
 
 
 def _find_merged_branches(git: Git, target: str, branches: set[str]) -> set[str]:
-    """The branches of `branches` that are merged into `target`. Raises GitError."""
+    """The branches of `branches` that are merged into `target`, as `merged_branches` defines it.
+    Raises GitError.
+    """
     lines = git.ask("for-each-ref", f"--format={_BRANCH_FORMAT}", "refs/heads").splitlines()
     tips = dict(line.split() for line in lines)  # the last commit of each existing branch
     if target not in tips:
@@ -179,6 +181,7 @@ def _find_merged_branches(git: Git, target: str, branches: set[str]) -> set[str]
     names_in_merges = _find_names_in_merges(git, target)
     merged: set[str] = set()
     for name in branches.intersection(contained.split()):
+        # A new branch is contained, too, but nothing of it was merged.
         has_own_commits = _first_commit(git, name) != tips[name]
         if name in names_in_merges or has_own_commits:
             merged.add(name)
@@ -216,8 +219,8 @@ def _first_commit(git: Git, branch: str) -> str:
 
 
 def _find_checkout_commits(git: Git) -> tuple[dict[str, str], dict[str, str]]:
-    """The commits at which branches were first checked out, and those at which they were last left,
-    each by the name of the branch; also of deleted branches. By the reflog of HEAD.
+    """Read the reflog of HEAD. Returns the commits at which branches were first checked out, and
+    those at which they were last left, each by the name of the branch; also of deleted branches.
     """
     first_commits: dict[str, str] = {}
     last_commits: dict[str, str] = {}
@@ -227,6 +230,7 @@ def _find_checkout_commits(git: Git) -> tuple[dict[str, str], dict[str, str]]:
         commit, _, subject = line.partition(" ")
         if checkout := _CHECKOUT_ENTRY.match(subject):
             left_branch, entered_branch = checkout[1], checkout[2]
+            # A line has the commit after the checkout; the line before it has the one that was left.
             last_commits.setdefault(left_branch, older_line.partition(" ")[0])
             first_commits[entered_branch] = commit
     return first_commits, last_commits

@@ -233,15 +233,16 @@ def project_commands(editor: MemoryEditor) -> dict[str, CommandRecord]:
 
 
 def commands_block(records: Mapping[str, CommandRecord], mark: str) -> str:
-    """The text about these commands for the model, between tags named `mark`; the tag lists their
-    marks, by which `recalled_marks` finds what was sent.
+    """The text about these commands for the model, between tags named `mark`. The opening tag lists
+    the mark of each command, by which `recalled_marks` finds which commands were sent.
     """
     rows = (
         f"`{name}` {record.result}; {record.seconds:g} s, {record.at[:10]}"
         for name, record in records.items()
     )
     marks = " ".join(map(command_mark, records))
-    return f'<{mark} recalled="{marks}">\n{_INTRODUCTION}\n{quote_memory(chr(10).join(rows))}\n</{mark}>'
+    quoted_rows = quote_memory("\n".join(rows))
+    return f'<{mark} recalled="{marks}">\n{_INTRODUCTION}\n{quoted_rows}\n</{mark}>'
 
 
 def command_mark(name: str) -> str:
@@ -285,12 +286,14 @@ def _cd_before_command(folder: str) -> str:
 
 
 def _line_without_texts(program: str, words: Sequence[str]) -> str:
-    """A command without file names and texts; one `_OMITTED` stands for each row of words that are
-    left out. `words` begin with the program as it was written.
+    """A command without file names and texts. Each row of words that are left out becomes one
+    `_OMITTED`. `words` begin with the program as it was written.
 
-    Empty if an interpreter runs no script of the project, or the program's name could be a sentence.
+    Empty if an interpreter runs no script of the project, or if the program's name is not a plain
+    word: it could be a sentence for the model.
     """
-    name = program if words[0].startswith("/") else words[0]
+    is_absolute = words[0].startswith("/")
+    name = program if is_absolute else words[0]
     arguments = words[1:]
     is_interpreter = name in _INTERPRETERS
     runs_script = bool(arguments) and not arguments[0].startswith(_NOT_A_SCRIPT)
@@ -318,9 +321,9 @@ def _words_without_texts(words: Sequence[str], *, is_interpreter: bool) -> Itera
 
 
 def describe_command(text: str) -> str:
-    """A short name of a shell line: the normalized command, else for a line with several commands
-    their programs. Empty for another line, and if one of several commands only shows or moves
-    files: the exit code may be that one's.
+    """A short name of a shell line: the normalized command, or the programs of a line with several
+    commands. Empty for any other line. Empty, too, if one of several commands only shows or moves
+    files, because the exit code of the line may be from that command.
     """
     if name := normalize_command(text):
         return name

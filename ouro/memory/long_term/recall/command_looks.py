@@ -101,7 +101,7 @@ class CommandLooks(msgspec.Struct, eq=False):
         for look in self._looks:
             if look.first not in call_ids:
                 continue
-            for change, call_id in contents.see(look, edited_paths):
+            for change, call_id in contents.changes_at(look, edited_paths):
                 index = [step.call_id for step in all_steps].index(call_id)
                 all_steps.insert(index, EditStep(look.turn, call_id, change, is_by_command=True))
         return all_steps
@@ -123,12 +123,13 @@ class _FileContents(msgspec.Struct):
     last: dict[str, str | None] = {}
     """The contents at the last look."""
 
-    def see(self, look: CommandLook, edited_paths: set[str]) -> list[tuple[FileChange, str]]:
-        """Compare a look with the one before, without `edited_paths`. Returns each change since
-        then, with the id of the call before which it is inserted into the steps.
+    def changes_at(self, look: CommandLook, edited_paths: set[str]) -> list[tuple[FileChange, str]]:
+        """The changes between the last look and this one, except in `edited_paths`; this look is
+        the last one then. With each change comes the id of the call before which it belongs among
+        the steps.
 
-        A file of which an earlier look of the turn found a change, and this one finds none, is as
-        it was before the turn.
+        If an earlier look of the turn found a change in a file, and this one finds none, the file
+        is as it was before the turn.
         """
         if look.turn != self.turn:
             self.before = {}

@@ -222,10 +222,11 @@ class DeadEnds(msgspec.Struct, eq=False):
 
     async def _keep_note(self, dead_end: DeadEnd) -> str:
         """Write or propose a note of the dead end, and show it to the user as the settings say.
-        Returns its id; empty if the same was tried before. Raises as `Notebook`.
+        Returns its id; empty if there was a note of the same attempt already. Raises what
+        `Notebook` raises.
 
-        A note that was written is then proposed with why the commands failed added to it: that is
-        words of others, which wait for approval.
+        Why the commands failed is not in the written note: it is text of others. A second version
+        with this reason is proposed, and waits for approval.
         """
         kept = await self.manager.run_under_lock(partial(self._write_note, dead_end))
         if kept is None:
@@ -264,8 +265,9 @@ class DeadEnds(msgspec.Struct, eq=False):
             self.channel.emit(event)
 
     def _write_note(self, dead_end: DeadEnd) -> _KeptNote | None:
-        """Write a note of the dead end, or propose it if the user is asked about each note. Returns
-        None if there is a note of the same attempt: that one is then confirmed.
+        """Write a note of the dead end, or propose it if the user is asked about each note. If
+        there is a note of the same attempt, returns None; that note is confirmed, unless the user
+        is asked about each note.
         """
         from ouro.memory.long_term.notes.note import DEAD_ENDS, Note, new_id
         from ouro.memory.long_term.notes.notebook import note_event
@@ -473,9 +475,9 @@ def _quote_output(dead_end: DeadEnd) -> str:
 
 
 def _telling_output_line(dead_end: DeadEnd) -> str:
-    """One line that the first failed command with output printed: the first line that names a
-    changed file, else the last line. Lines of a traceback that only say where it was are left out.
-    Empty if no failed command printed another line.
+    """The line of output that says most about why a dead end failed. It is from the first failed
+    command that printed a line which is not only a place in a traceback: the first line that names
+    a changed file, else the last line. Empty if no failed command printed such a line.
     """
     names = [path.rpartition("/")[2] for path in dead_end.paths]
     for failure in dead_end.failures:

@@ -74,9 +74,10 @@ def _request(failures: Sequence[Failure], mark: str) -> list[Message]:
 
 
 def _read_reason(answer: str, failures: Sequence[Failure]) -> str:
-    """The sentence in a model's answer. Empty if the answer has no such form, if the sentence is
-    longer than `MAX_REASON`, and if it is not from the output: each name in it must be in a command
-    or its output, and at least one of its words.
+    """The sentence in a model's answer that says why the commands failed. Empty if the answer
+    cannot be decoded, if the sentence is longer than `MAX_REASON`, or if it is not from the output.
+    It is from the output if the failed commands or their output contain each name in it and at
+    least one of its words.
     """
     decoded = decode_answer(answer, _Answer)
     if decoded is None:

@@ -86,8 +86,9 @@ _WORDS_OF_DAYS = """
 
 
 def questions_in(text: str) -> list[str]:
-    """The texts to search for, each once: the whole message, and of several sentences those that
-    name a subject. Of more than `MAX_SENTENCES` such sentences the first and the last are used.
+    """The texts to search for, each once. The first is the whole message. If it has several
+    sentences, those that name a subject follow, at most `MAX_SENTENCES`: then the first and the
+    last of them are used.
 
     Of a long message only the end and the start are used, in this order: the question is often
     below pasted text.
@@ -115,12 +116,12 @@ def stems(text: str) -> frozenset[str]:
 
 
 def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
-    """The hits that are relevant to a question: the reason by the id of each, in the order of
-    `hits`.
+    """Find the hits that are relevant to a question. Returns the reason by the id of each hit, in
+    the order of `hits`.
 
-    A hit with a vector is relevant by the weighted sum of its features. One without is relevant by
-    its words, if no other has far more of them. A question that has no subject but a day finds what
-    was noted on that day.
+    A hit with a vector is relevant by the weighted sum of its features. A hit without a vector is
+    relevant by its words, unless another hit has far more of them. A question with no subject but a
+    day finds the hits that were noted on that day.
     """
     question_stems = stems(question)
     owned_stems = stems(" ".join(pattern_of_group("owned").findall(question)))
@@ -136,9 +137,9 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
                 reasons[hit.id] = (
                     f"says {_share(hit):.0%} of the words, {_cosine(hit):.2f} close in meaning"
                 )
-        elif _share(hit) >= NEAR_BEST * best_share and _is_relevant_by_words(
-            question_stems, owned_stems, hit
-        ):
+        elif _share(hit) < NEAR_BEST * best_share:
+            continue
+        elif _is_relevant_by_words(question_stems, owned_stems, hit):
             reasons[hit.id] = f"says {_share(hit):.0%} of the words"
     return reasons
 
@@ -257,11 +258,11 @@ def _cosine(hit: MemoryHit) -> float:
 def _is_relevant_by_words(
     question_stems: frozenset[str], owned_stems: frozenset[str], hit: MemoryHit
 ) -> bool:
-    """Whether a hit has enough of the words of a question, and one of them names a subject. The
-    fewer words they have in common, the larger share of the question they must be.
+    """Whether a hit has enough words in common with a question, and one of these words names a
+    subject. A single common word must be a larger share of the question than several.
 
-    Words of tasks name no subject, and words of code only beside others. Both do if they are in
-    `owned_stems`: the user speaks of something of their own ("my tests").
+    Words of tasks name no subject, and words of code name one only beside other words. Words in
+    `owned_stems` always name one: the user speaks of something of their own ("my tests").
     """
     common_stems = question_stems & stems(hit.text)
     subjects = common_stems - (_STEMS_OF_TASKS - owned_stems)

@@ -491,7 +491,9 @@ class TurnRecall(msgspec.Struct, eq=False):
         return "off" if self._missing or lacks_model else retrieval
 
     async def _warn_if_not_configured(self) -> None:
-        """Warn if a model that `hyde` needs is missing: recall is then off."""
+        """Warn if a model that `hyde` needs is missing. `_missing` then names its setting, and
+        recall is off.
+        """
         if self.hypotheses is None:
             self._missing = "`memory.retrieval_model`, or `retrieve` in models.yaml"
         elif (await asyncio.to_thread(self.finder.lookup.search)).vectors is None:

@@ -134,9 +134,10 @@ def edits_of_turn(
 
 
 def apply_edit(edit: FileEdit, current: str) -> str:
-    """Apply the change of `edit` to the text `current`, which others have changed, too; returns the
-    new text. Lines that it replaces are removed only if all of them are still there. Its new lines
-    come after the line that they follow in the edit, or at the end if that is gone.
+    """Apply the change of `edit` to the text `current`, which others may have changed, too. Returns
+    the new text. Replaced lines are removed only if all of them are still there. New lines are put
+    after the line that they follow in the edit; if that line is gone, before the line that follows
+    the change, or else at the end.
 
     A line that another change has added since is not added twice.
     """
@@ -151,8 +152,9 @@ def apply_edit(edit: FileEdit, current: str) -> str:
     # The last change first, so that the numbers of the lines above it stay valid.
     for start, end, new_start, new_end in reversed(list(line_changes(before, after))):
         new_lines = [line for line in after[new_start:new_end] if line not in added_since]
-        if start and start - 1 in current_numbers:
-            position = current_numbers[start - 1] + 1
+        line_above = start - 1  # -1 is never among the numbers
+        if line_above in current_numbers:
+            position = current_numbers[line_above] + 1
         else:
             position = current_numbers.get(start, len(lines))
         are_unchanged = all(
@@ -273,9 +275,9 @@ def make_proposal(
 
 
 def outside_id(scope: Scope, blobs: Mapping[str, str], edits: Iterable[FileEdit] = ()) -> str:
-    """The id of foreign changes in the files with these blobs. Of the files in `edits` it is made
-    from the changed lines, so that it stays the same while other lines of the file change; of other
-    files from their blobs.
+    """The id of the foreign changes in the files with these blobs. For a file in `edits` the id
+    depends on the changed lines alone, so that it stays the same while other lines of the file
+    change. For any other file it depends on the blob.
     """
     lines = {edit.name: "\n".join(_changed_lines(edit, named=False)) for edit in edits}
     parts = (f"{name}\0{lines.get(name, blob)}" for name, blob in blobs.items())
@@ -344,14 +346,14 @@ def _changed_lines(edit: FileEdit, *, named: bool) -> list[str]:
 
 
 def _changed_lines_of_note(old_lines: list[str], new_lines: list[str]) -> list[str]:
-    """The lines that are gone from the text of a note, with `-`, then its whole text now, with `+`,
-    then its new and changed fields in one line.
+    """The changes of a note, as lines to show: the lines that are gone from its text, with `-`; its
+    whole present text, with `+`; and in one line its new and changed fields.
     """
     old_body, new_body = _note_body(old_lines), _note_body(new_lines)
     changes = [f"- {line}" for line in old_body if line not in new_body and line.strip()]
     changes += [f"+ {line}" for line in new_body if line.strip()]
-    front_matter_end = len(new_lines) - len(new_body) - 1
-    fields = new_lines[1:front_matter_end]
+    front_matter = new_lines[: len(new_lines) - len(new_body)]
+    fields = front_matter[1:-1]  # without the lines `---`
     changed_fields = [
         line.strip() for line in fields if line not in set(old_lines) and line.strip()
     ]
@@ -424,14 +426,15 @@ def _text_only_in(lines: Sequence[str], others: Sequence[str]) -> list[str]:
 
 
 def _summarize_edit(edit: FileEdit) -> str:
-    """An edit in one line: the file, or the start of the note's id; the first new line, or if there
-    is none the first one that is gone; and how many more there are.
+    """An edit in one line: the file, or the start of the note's id; its first new line, or its
+    first removed line if it has no new one; and how many more such lines there are.
     """
     name = edit.name
     old_lines = (edit.before or "").splitlines()
     new_lines = (edit.after or "").splitlines()
     if is_note_name(name):
-        name = name.removesuffix(".md")[: name.find("mem_") + _SHOWN_ID_CHARACTERS]
+        shown_end = name.find("mem_") + _SHOWN_ID_CHARACTERS  # `archive/` before the id stays
+        name = name.removesuffix(".md")[:shown_end]
         old_lines, new_lines = _note_body(old_lines), _note_body(new_lines)
     removed, added = _text_only_in(old_lines, new_lines), _text_only_in(new_lines, old_lines)
     lines, sign = (added, "+") if added else (removed, "-")

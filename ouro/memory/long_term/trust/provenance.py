@@ -426,8 +426,9 @@ def _split_script(word: str) -> Sequence[str]:
 def _covers(
     message: Sequence[Sentence], words: frozenset[str], *, is_negative: bool | None = None
 ) -> bool:
-    """Whether the sentences of a message that have any of these words have all of them together,
-    also inflected. If `is_negative` is set, one of these sentences must negate, or none.
+    """Whether a message says all of these words, also in inflected forms. Only the sentences with
+    at least one of the words are looked at. With `is_negative` one of these sentences must negate
+    (True), or none of them (False); None does not ask for that.
     """
     sentences = [sentence for sentence in message if _have_common_word(words, sentence.words)]
     words_of_user = frozenset[str]().union(*(sentence.words for sentence in sentences))

@@ -148,8 +148,9 @@ class ScopeState:
         return [event]
 
     def observe(self, session: str) -> None:
-        """Record which unapproved contents turns of other sessions have written into the files by
-        now, because `session` may have read them: this scope is not clean then.
+        """Look at what turns of other sessions have written into the files by now. Contents that
+        are not approved are recorded, because `session` may have read them: this scope is not clean
+        then.
         """
         self._unapproved_seen |= {
             content_of(edit.name, edit.after) for edit in self._writes.of_others(session)
