@@ -193,10 +193,10 @@ def read_extension(path: Path, shorter: str = "") -> str:
 
 
 def _name_of(kind: FileKind, path: Path, folder: Path, meta: Mapping[str, Any]) -> str:
-    """The name by which an extension is called. A command has that of its file, with the folders
-    before it: `git:commit`. Others have that in their front matter, or if there is none that is
-    valid, that of their file (of a skill: of its folder). Raises ValueError if that is not valid
-    either.
+    """The name by which an extension is called. The name of a command is that of its file, with its
+    folders before it: `git:commit`. The name of another extension is the one in its front matter.
+    If there is no valid one, it is the name of the file, or for a skill of the folder. Raises
+    ValueError if that is not valid either.
     """
     if kind == "commands":
         name = ":".join(path.relative_to(folder).with_suffix("").parts)

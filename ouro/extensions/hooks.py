@@ -379,12 +379,10 @@ def merge_outcomes(outcomes: Sequence[HookOutcome]) -> HookOutcome:
 
 def read_answer(hook: Hook, answer: HookAnswer) -> tuple[HookOutcome, str]:
     """Read the answer of a hook. Returns its outcome, and why the answer does not count (empty if
-    it counts). An answer that does not count decides nothing; only if the hook is a guard, it
-    refuses the call.
+    it counts). An answer that does not count decides nothing; if the hook is a guard, it refuses.
 
-    The exit code 2 refuses, and any other code but 0 is a failure. After the code 0 the JSON
-    objects in the output decide. Output without JSON is context for the model at some events, and
-    else ignored.
+    The exit code 2 refuses; any other but 0 is a failure. After 0 the JSON objects in the output
+    decide. Output without JSON is context for the model at some events, else ignored.
     """
     if answer.is_blocked:
         reason = cut(answer.error or answer.out or "It gave no reason.", MAX_TEXT)
@@ -484,7 +482,7 @@ def _parse_outcome(hook: Hook, answer: Mapping[str, Any]) -> HookOutcome:
     """The outcome that the JSON answer of a hook describes. Raises TypeError if the changed input
     is not an object, ValueError for an unknown decision.
     """
-    # In the newer format of Claude Code, what is about this event is an object of its own.
+    # Claude Code's newer format has an object for what is about this event.
     specific: Mapping[str, Any] = answer.get("hookSpecificOutput") or {}
     verdict, explanation = _verdict_of(hook, specific, answer)
     if verdict == "allow" and hook.is_project:
@@ -562,8 +560,7 @@ def _notebook_fields(
     theirs: Mapping[str, Any], edits: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """The fields of Claude Code's NotebookEdit for the edits of a notebook. The sources of several
-    edits are joined; the mode is that of the first. The path comes from `file_path` in `theirs`,
-    the fields made so far.
+    edits are joined; the mode is that of the first. `theirs` has the path of the file.
     """
     path = theirs.get("file_path", "")
     sources = [str(edit["source"]) for edit in edits if edit.get("source") is not None]

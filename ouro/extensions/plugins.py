@@ -442,7 +442,8 @@ def _read_json(path: Path, folder: Path) -> dict[str, Any]:
     try:
         with open_regular(path) as file:
             text = file.read(_MAX_JSON).decode("utf-8", "replace")
-        table = json.loads(text.replace("${CLAUDE_PLUGIN_ROOT}", json.dumps(str(folder))[1:-1]))
+        folder_in_json = json.dumps(str(folder))[1:-1]  # escaped, without its quotes
+        table = json.loads(text.replace("${CLAUDE_PLUGIN_ROOT}", folder_in_json))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

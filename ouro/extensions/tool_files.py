@@ -236,8 +236,8 @@ def find_tool_files(root: Path, trusts: Callable[[Path], bool]) -> tuple[list[To
     """Read the tool files of the user, and those of a project that the user trusts. Returns them,
     and a line for each file that cannot be read. Blocks.
 
-    Only files directly in the folder `tools` count, and not those whose name begins with `_`: what
-    is below may be read by them.
+    Only files directly in the folder `tools` are tools, and not those whose name begins with `_`.
+    Other files are for use by the tools.
     """
     files: list[ToolFile] = []
     problems: list[str] = []

@@ -195,8 +195,9 @@ def wait_for_fork(descriptor: int) -> list[str]:
 def _fork_for_client(channel: socket.socket, request: _Request, descriptors: Sequence[int]) -> bool:
     """Fork a process for a request. Returns True in the new process, and False in the server.
 
-    The server answers the client with the id and a descriptor of the process, as soon as that has its
-    folder and its group; without a descriptor if the process could not get its folder.
+    The server answers the client with the id and a descriptor of the process as soon as the process
+    has its folder and its session. If the process could not get its folder, the answer has no
+    descriptor.
     """
     waiting, ready = os.pipe()
     pid = os.fork()
@@ -205,7 +206,8 @@ def _fork_for_client(channel: socket.socket, request: _Request, descriptors: Seq
         os.close(waiting)
         _begin(request, descriptors, ready)
         return True
-    # Before the client knows the process: a lock among them is released when the process ends.
+    # Closed before the client knows the process. If one of them holds a lock, it is then released as
+    # soon as the process ends.
     for received in descriptors:
         os.close(received)
     os.close(ready)
@@ -262,7 +264,7 @@ def _send(channel: socket.socket, content: object, descriptors: Sequence[int] = 
 
 
 def _receive(channel: socket.socket) -> _Message:
-    """The next message. Raises OSError: there is none, because the other end is gone."""
+    """The next message. Raises NoForkServer if the other end is gone."""
     head, descriptors, _, _ = socket.recv_fds(
         channel, _HEAD.size, _MAX_DESCRIPTORS, _CLOSED_ON_EXEC
     )
@@ -271,9 +273,9 @@ def _receive(channel: socket.socket) -> _Message:
     (missing,) = _HEAD.unpack(head)
     data = b""
     while missing:
-        part = channel.recv(missing)
-        if not part:
+        piece = channel.recv(missing)
+        if not piece:
             raise NoForkServer("the other end is gone")
-        data += part
-        missing -= len(part)
+        data += piece
+        missing -= len(piece)
     return _Message(msgspec.msgpack.decode(data), descriptors)

@@ -155,8 +155,8 @@ def _split_before(beginning: str, text: str) -> Iterator[str]:
 
 
 def _header_facts(head: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a file's header as name and value: (`new file mode`, `100644`), (`+++`,
-    the new path).
+    """Yield the facts in a file's header as name and value: (`new file mode`, `100644`), (`+++`,
+    the new path). A path `/dev/null` is left out: it stands for no file.
     """
     for row in head[1:]:
         if row.startswith(("--- ", "+++ ")):

@@ -200,7 +200,8 @@ def start_git(
     variables: Mapping[str, str] | None = None,
     keep: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start git in a folder, with pipes; it inherits the descriptors `keep`.
+    """Start git in a folder, with pipes; it inherits the descriptors `keep`. `places` are those of
+    `command_line`.
 
     Raises:
         OSError, ValueError: it cannot be started.

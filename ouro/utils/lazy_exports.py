@@ -24,7 +24,7 @@ def lazy_exports(package: str) -> Callable[[str], Any]:
     """The module of each name; read at first use."""
 
     def read_homes() -> None:
-        """Read the imports of `__init__` from its source."""
+        """Read the imports of `__init__` from its source into `homes`."""
         import re  # with what is imported here, `ouro --version` takes half as long again
 
         path = sys.modules[package].__file__

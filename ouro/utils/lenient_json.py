@@ -142,10 +142,8 @@ def amount(value: Any) -> float | None:
 
 def schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
     """The JSON schema of a model's answer, which allows no other fields."""
-    return {
-        **msgspec.json.schema_components([kind])[1][kind.__name__],
-        "additionalProperties": False,
-    }
+    _, schemas_by_name = msgspec.json.schema_components([kind])
+    return {**schemas_by_name[kind.__name__], "additionalProperties": False}
 
 
 def decode_answer(answer: str, kind: type[_Answer]) -> _Answer | None:

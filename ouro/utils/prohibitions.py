@@ -192,8 +192,8 @@ def runs_program(name: str, line: str) -> bool:
 
 
 def _commands_in(line: str) -> Iterator[list[str]]:
-    """Yield the words of each command of a line. For a runner such as `uv run`, also the words from the
-    next one and from the one after it on, as either may be the program that it runs.
+    """Yield the words of each command of a line. After a runner such as `uv run` the program may be
+    the second or the third word: then the words from each of these on are yielded, too.
     """
     for words in filter(None, map(_command_words, _COMMAND_SEPARATOR.split(line))):
         yield words

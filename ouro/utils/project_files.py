@@ -53,8 +53,8 @@ def stream_project_files(root: Path, *, tracked_first: bool = False) -> Iterator
     a path may come twice.
 
     Args:
-        tracked_first: begin with the files of git's index, which takes a moment in a repository of
-            any size, while a second git looks for new files.
+        tracked_first: begin with the files of git's index, which are known at once in a repository
+            of any size, while a second git looks for new files.
     """
     for text in stream_project_text(root, tracked_first=tracked_first):
         yield text.split("\0")

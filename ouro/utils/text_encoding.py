@@ -39,6 +39,7 @@ _GIT_TIMEOUT = 5
 _SCORE_OF_SYMBOL, _SCORE_OF_STRANGE_LETTER, _SCORE_OF_STRANGE, _SCORE_OF_CONTROL = map(
     math.log, (1e-2, 1e-4, 1e-5, 1e-7)
 )
+_SCORE_OF_RARE_IDEOGRAPH = _SCORE_OF_STRANGE - 3.0
 _SCORE_OF_CAPITAL = math.log(0.04)
 """Added for a capital to the score of the small letter."""
 # Added for each such letter or change of case inside of a word: see `_score_neighbours`.
@@ -257,11 +258,11 @@ def _score_of(char: str, letter_scores: Mapping[str, float], language: Language)
 
 
 def _score_of_ideograph(char: str, language: Language) -> float:
-    """How likely a character is in a language with thousands of them, as a logarithm. Those of the
-    first level of its character set are frequent.
+    """The logarithm of how likely a character is in a language with thousands of them. Frequent are
+    those in the first level of its character set; all others are rare.
     """
     code = char.encode(language.encodings[0], "replace")
-    # The range of the first byte.
+    # The first and the last value of the first byte.
     first_level = {
         "cp932": (0x88, 0x97),
         "gb18030": (0xB0, 0xD7),
@@ -272,13 +273,13 @@ def _score_of_ideograph(char: str, language: Language) -> float:
     is_second_byte_high = language.encodings[0] not in ("gb18030", "cp949") or code[-1] >= 0xA1
     if is_frequent and is_second_byte_high:
         return _OTHER_SHARE - math.log(3_000)
-    return _SCORE_OF_STRANGE - 3.0
+    return _SCORE_OF_RARE_IDEOGRAPH
 
 
 def _score_neighbours(text: str, language: Language) -> float:
-    """What is subtracted from the score, as a negative number, because of letters beside each other:
-    scripts do not mix in a word, a word does not consist of accented letters only, and no capital
-    follows a small letter.
+    """The penalty, a negative number or 0, for letters that do not stand beside each other in words
+    of the language: letters of another script, several accented letters alone, and a capital after
+    a small letter.
     """
     score = 0.0
     for word in _LETTER_RUN.findall(text):

@@ -178,8 +178,8 @@ def _read_document(
     value, or an empty one if there is no document. Raises what `refuse` returns.
 
     Args:
-        makers: by the type of an end event, the function that makes the value of a sequence or a
-            mapping from its items and its start event.
+        makers: the function that makes the value of a sequence or a mapping, by the type of its end
+            event. It gets the items and the start event.
     """
     import yaml
 

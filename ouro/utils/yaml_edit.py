@@ -21,8 +21,8 @@ def as_scalar(value: object) -> str:
 
 
 def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
-    """`text` with a value, given as YAML, at the keys of `path`; an empty value removes it. Other
-    lines stay, and so does the comment behind a value.
+    """Return `text` with a new value at the keys of `path`. The value is given as YAML; an empty
+    one removes the key. Other lines stay, and so does the comment behind the value.
 
     A new value is inserted at the beginning of its table, a new table at the end. Only tables with
     one key on each line can be changed. With other layouts the result may have another meaning, so
@@ -35,13 +35,14 @@ def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
     if text and not text.endswith("\n"):
         text += "\n"
     lines = text.splitlines(keepends=True)
-    table, heading, indent, words = _descend(table, list(path), lines)
-    begin, end = _span_of(words, table, heading, len(lines))
+    table, heading, indent, new_keys = _descend(table, list(path), lines)
+    first, last = _span_of(new_keys, table, heading, len(lines))
+    comment = _comment_of(lines[first - 1 : last], name)
     step = indent or "  "
     # A line for each key that is not there yet; the last one has the value.
-    new = [f"{indent}{step * depth}{as_scalar(word)}:" for depth, word in enumerate(words)]
-    new[-1] += f" {value}{_comment_of(lines[begin - 1 : end], name)}"
-    lines[begin - 1 : end] = [f"{line}\n" for line in new] if value else []
+    new_lines = [f"{indent}{step * depth}{as_scalar(key)}:" for depth, key in enumerate(new_keys)]
+    new_lines[-1] += f" {value}{comment}"
+    lines[first - 1 : last] = [f"{line}\n" for line in new_lines] if value else []
     return "".join(lines)
 
 

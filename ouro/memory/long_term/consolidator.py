@@ -148,15 +148,15 @@ class LongTermMemoryConsolidator:
         return shorter_texts
 
     def _shorter_files(self, answer: str, texts: Mapping[str, str]) -> dict[str, str]:
-        """The files of an answer that can be used, by category: they are shorter than in `texts`,
-        but not lost, have enough of the old words, and hold no secret.
+        """The files of an answer that can be used, by category. Each is shorter than in `texts`,
+        but not so short that most was lost, has enough of the old words, and holds no secret.
         """
         usable: dict[str, str] = {}
         for name, text in parse_sections(answer, texts).items():
             words, old_text = word_starts(text), texts[name]
             has_old_words = len(words & word_starts(old_text)) >= _MIN_OLD_WORDS * len(words)
-            is_shorter = len(old_text) * _MIN_SIZE <= len(text) < len(old_text)
-            if has_old_words and is_shorter and not self._finds_secret(text):
+            has_right_size = len(old_text) * _MIN_SIZE <= len(text) < len(old_text)
+            if has_old_words and has_right_size and not self._finds_secret(text):
                 usable[name] = f"{text}\n"
         return usable
 

@@ -396,7 +396,7 @@ def chain_of(entries: Sequence[MemoryEntry], entry: MemoryEntry) -> list[MemoryE
         version.id: version.supersedes for version in entries if version.supersedes in by_id
     }
     newer_ids = {old: new for new, old in older_ids.items()}
-    _, *older_versions = _follow_ids(entry.id, older_ids)
+    _this, *older_versions = _follow_ids(entry.id, older_ids)
     this_and_newer = _follow_ids(entry.id, newer_ids)
     return [by_id[note_id] for note_id in (*reversed(older_versions), *this_and_newer)]
 

@@ -61,7 +61,7 @@ def _search_entries(
     editor: MemoryEditor, text: str, entries: Sequence[MemoryEntry]
 ) -> list[MemoryEntry]:
     """Those of `entries` that a search for words finds, the best first; without hits that are much
-    weaker than the best. None if there is no index here, or it cannot be read.
+    weaker than the best. Returns no entries if there is no index here, or it cannot be read.
     """
     if editor.index is None:
         return []

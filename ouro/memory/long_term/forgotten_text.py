@@ -181,11 +181,14 @@ def _pattern_of_character(character: str) -> str:
 
 
 def _base64_forms(data: bytes) -> list[str]:
-    """The parts by which `data` is recognized in the base64 text of something that contains it.
-    There are three alignments; for each it is the part that depends on `data` alone.
+    """The texts by which `data` is recognized in the base64 text of something that contains it.
+    There are three, because three bytes become four characters: `data` may begin at the first,
+    second or third of such bytes. Each text has only characters that depend on `data` alone. Texts
+    that are too short are left out.
     """
     forms: list[str] = []
     for bytes_before in range(3):
+        # Two bytes after it, because its last character may depend on what follows.
         encoded = base64.b64encode(bytes(bytes_before) + data + b"\0\0").decode()
         # A character holds 6 bits: the first and the last one may hold bits of what is around.
         start = math.ceil(bytes_before * 8 / 6)

@@ -413,7 +413,8 @@ def _only_names_file(block: str, folder: Path) -> bool:
 
 def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[ImportPiece]:
     """Yield the list items and paragraphs of Markdown. A short one begins with its heading, so that
-    it can be understood alone; each one of a rule for some files begins with their patterns.
+    it can be understood alone. If the file is a rule for some files only, each one begins with the
+    patterns of these files.
     """
     patterns = _file_patterns(front)
     description = str(front.get("description") or "").strip()

@@ -95,7 +95,7 @@ class LongTermMemoryManager:
         grown. Called when the session is open.
         """
         if all(scope.is_clean for scope in self._scopes):
-            self._marks.clear()
+            self._marks.clear()  # what killed sessions wrote does not matter then
         self._is_open = True
         for text in self._warnings:
             self._channel.emit(Notice(text, "warning"))

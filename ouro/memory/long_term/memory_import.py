@@ -128,8 +128,8 @@ def plan_import(
 def _pairs_on_subject(
     plan: ImportPlan, existing: Sequence[MemoryEntry]
 ) -> Iterator[tuple[str, str]]:
-    """Yield those of the first new texts that are on the subject of a remembered one of the same
-    scope, each with that one.
+    """Yield pairs of a new text and a remembered one of the same scope on the same subject. Only
+    the first `_MAX_COMPARED_ENTRIES` new texts are compared.
     """
     in_use = [entry for entry in existing if entry.is_in_use]
     for scope_and_category, text in plan.texts[:_MAX_COMPARED_ENTRIES]:

@@ -138,7 +138,8 @@ class MemoryPrompt:
     caches stay valid. Later changes are computed against the versions in the messages already sent.
 
     Args:
-        began_with: scope -> version at the start of the session, and the source of its mark.
+        began_with: what the session records of its start: scope -> version, the day, and the text
+            from which its mark is made.
         threshold: tokens of a scope above which it is consolidated.
         price: returns the price of cached tokens, in US dollars; None if not known.
     """
@@ -358,8 +359,9 @@ class MemoryPrompt:
                 yield f'<{self._mark} scope="{scope}" file="{name}.md">\n{quote_memory(text)}\n</{self._mark}>'
 
     def _with_days(self, scope: Scope, text: str) -> str:
-        """A core text, each line with the day on which it was last confirmed when the session
-        began; so the block is the same after a resume.
+        """A core text in which each line has a day: the day on which it was last confirmed before
+        the session began. Days since then are not shown, so that the block is the same after a
+        resume.
         """
         from ouro.memory.long_term.notes.note import is_core_line, strip_list_mark
 

@@ -434,8 +434,8 @@ def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
 
 
 def make_note(editor: MemoryEditor, placement: Placement) -> Note:
-    """A new note from a placed text, with the entities that it names, and for the scope of the
-    repository the files. It is not written.
+    """Make a new note from a placed text; it is not written. It has the entities that the text
+    names. A note of the repository also has the anchors of the files among them.
     """
     entities = entities_in(placement.text)
     anchors = editor.anchors.of(entities) if editor.anchors and placement.scope == "repo" else ()
@@ -465,8 +465,8 @@ def append_lines(text: str, lines: Sequence[str]) -> str:
     return f"{text.rstrip()}\n{items}".lstrip("\n")
 
 
-def replace_line(editor: MemoryEditor, entry: MemoryEntry, text: str) -> FileEdit:
-    """The edit of its file that replaces a core line with `text`, in the same place; it is not
+def make_line_edit(editor: MemoryEditor, entry: MemoryEntry, text: str) -> FileEdit:
+    """Make the edit of a file that replaces a core line with `text`, in the same place. It is not
     written. Raises UsageError if the line has changed.
     """
     before = editor.text(entry.scope, entry.file)

@@ -240,6 +240,7 @@ class ScopeMemory(ScopeState):
             UsageError: a foreign change is no longer as it was shown.
             SecretInMemory: it holds a secret.
         """
+        # The commit names the program that proposed the change.
         at = msgspec.structs.replace(at, client=proposal.client)
         with self._changing() as accepted_before:
             if proposal.origin == "outside":

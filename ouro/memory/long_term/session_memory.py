@@ -394,12 +394,13 @@ class MemoryRewind:
     async def _undo_each(
         self, commits: Sequence[Commit], what: Literal["undone", "done again"], *, rewind: int = 0
     ) -> list[str]:
-        """Undo commits, each with all of its turn. Returns a message for each that could not be
-        undone.
+        """Undo each of these commits, with all that its turn wrote. Returns a message for each that
+        could not be undone.
 
         Args:
-            what: how the message calls it; the undo of an undo does the change again.
-            rewind: the number of the message to before which the session is rewound; 0: it is not.
+            what: the word of the message for it: to undo an undo does the change again.
+            rewind: the number of the message before which a rewind ends, if this is part of one;
+                else 0.
         """
         messages: list[str] = []
         undone_ids: set[str] = set()  # the commits of one turn are undone together

@@ -265,14 +265,15 @@ def _is_same_aspect(text: str, old: str) -> bool:
 
 
 def _is_other_aspect(text: str, old: str) -> bool:
-    """Whether two statements on one subject say different things of it, so that both may hold:
-    `Messages must name a ticket`, `Messages are in German`. It shows in the first words in which
-    they differ.
+    """Whether two statements on one subject say different things about it, so that both may hold:
+    `Messages must name a ticket`, `Messages are in German`. The first words in which they differ
+    decide this.
     """
     beginning, new_rest, old_rest = _common_beginning(text, old)
     next_words = {*new_rest[:1], *old_rest[:1]}
     common_words = (word for word in {*new_rest} & {*old_rest} if not _NUMBER.fullmatch(word))
-    if subject_words(" ".join(common_words)) and "of" not in next_words:
+    has_common_subject = bool(subject_words(" ".join(common_words)))
+    if has_common_subject and "of" not in next_words:
         return False  # the rest is about the same thing, too
     # An owner may have several things: `The app has a codename`, `The app has a changelog`.
     names_number = any(map(_NUMBER.fullmatch, next_words))
@@ -327,11 +328,11 @@ def _find_peers(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator
 
 
 def _may_change(text: str, old: str) -> bool:
-    """Whether a statement may change another one: they share enough subject words, and begin with
-    the same one, or differ in one word that is not the first. In a statement about a role (`Priya
-    owns billing`) it may be the first.
+    """Whether a statement may change another one. They must share enough subject words. They must
+    also begin with the same one, or differ in only one word, which is not the first. In a statement
+    about a role (`Priya owns billing`) it may be the first.
 
-    `The admin API listens on 9090 now` and `The API listens on 8080` do neither.
+    `The admin API listens on 9090 now` and `The API listens on 8080` fulfil neither.
     """
     words, old_words = _subject(text), _subject(old)
     if not words or not old_words:

@@ -92,8 +92,9 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergedFiles:
 
 
 def _names_to_merge(trees: Sequence[Mapping[str, str]]) -> list[str]:
-    """The sorted names of the files that are not equal in all three trees (base, ours, theirs), and
-    of the same notes in or outside of the archive.
+    """The sorted names of the files to merge. These are the files that are not equal in all three
+    trees (base, ours, theirs). If such a file is a note, its other place (in or outside of the
+    archive) is among them, too, if a tree has it.
     """
     base, ours, theirs = trees
     all_names = {*base, *ours, *theirs}

@@ -161,7 +161,9 @@ async def ask_if_own_statement(ask: AskModel, sentence: str) -> bool | None:
 
 
 def _without_quotations(sentence: str) -> str:
-    """The sentence with blanks instead of code, addresses and quotations: places stay the same."""
+    """The sentence with blanks instead of code, addresses and quotations. Each is replaced by as
+    many blanks, so that the positions of other words stay the same.
+    """
     for pattern in (_CODE_OR_ADDRESS, _QUOTATION):
         sentence = pattern.sub(lambda match: " " * len(match[0]), sentence)
     return sentence

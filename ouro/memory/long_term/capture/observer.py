@@ -106,8 +106,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         return self._capturer.question
 
     def _is_due(self) -> bool:
-        """Whether as many turns as the cadence were not captured yet, or one and the user states a
-        rule in the last turn.
+        """Whether notes are to be made now: `cadence` turns were not captured yet; or at least one,
+        and the user states a rule in the last turn.
         """
         transcript = self.memory.transcript
         turns = turns_since(transcript.entries, transcript.captured)

@@ -33,7 +33,7 @@ from ouro.memory.long_term.notes.validity import (
     merged_branches,
 )
 from ouro.memory.long_term.placement import note_category
-from ouro.memory.long_term.remember import keep_in_core, replace_line
+from ouro.memory.long_term.remember import keep_in_core, make_line_edit
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.trust.approval import ASKS, change_of
 from ouro.memory.long_term.trust.provenance import Provenance
@@ -164,7 +164,7 @@ class SessionNotes:
         contradicts. Raises SecretInMemory, and UsageError if the line is gone.
         """
         editor = self._editor(TurnRef(note.session_id, note.turn))
-        edit = replace_line(editor, find_entry(editor, line.id), note.text)
+        edit = make_line_edit(editor, find_entry(editor, line.id), note.text)
         note_in_scope = replace(note, scope=line.scope)
         reason = "it contradicts what is remembered"
         proposal_id = self._propose(note_in_scope, edit, reason, sources)
@@ -266,7 +266,7 @@ class SessionNotes:
                 for path, note in graph.notes(MemoryFolder.of(scope.store)):
                     if Path(path).parent.name != ARCHIVE:
                         notes.append(note)
-        except SearchUnavailable as error:  # all notes are not read as files for this
+        except SearchUnavailable as error:  # to read the files of all notes would take too long
             log.warning("notes are checked for age later: %s", error)
             return []
         return notes

@@ -283,6 +283,7 @@ async def _operation_of(
         operation = await _operation_that_adds(ask, dated_text, near, limits)
         return replace(operation, until=end.isoformat() if end else "")
     if has("pronoun", dated_text):
+        # The statement stands alone: no sentence comes before the one with the new value.
         completion = await complete_correction(ask, dated_text, dated_text, replaced[:1])
         if completion:
             dated_text, _ = completion
@@ -382,11 +383,12 @@ def _count_words(text: str) -> int:
 
 
 def _is_of_turn(statement: str, done: str, *, is_alone: bool) -> bool:
-    """Whether a statement is about the work of its turn, in which `done` was given to tools; if
-    that is empty, there was no work.
+    """Whether a statement is about the work of its turn only. `done` is what the turn gave to
+    tools; empty if there was no work.
 
-    It is if it was carried out, is an order about a definite thing, or is the only sentence of the
-    message (`is_alone`) and about such a thing: then it is the task itself. What recurs never is.
+    A statement is about the work if the turn carried it out, or if it is an order about a definite
+    thing. As the only sentence of the message (`is_alone`) it needs only to be about such a thing:
+    it is the task itself. A statement about what recurs never is about the work of one turn.
     """
     if not done or has("recurs", statement):
         return False

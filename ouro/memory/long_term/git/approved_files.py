@@ -56,6 +56,7 @@ class ApprovedFiles:
         """Why plain git in the folder is unsafe or shows another history; empty if it is safe."""
         self._files = MemoryFiles(folder, state_dir.with_suffix(".blobs"))
         self._verified: Mapping[str, str] | None = None
+        """The files of the accepted commit, once they were found to be those that were approved."""
         self._labelled_folder: tuple[int, Path] | None = None
         """The folder, by its inode, and the git directory that `label_folder` has labelled."""
 
@@ -208,8 +209,8 @@ class ApprovedFiles:
         return {name: blob for name, blob in changed.items() if (name, blob) not in approved}
 
     def trusted_texts(self, edits: Mapping[str, Sequence[FileEdit]]) -> dict[str, str | None]:
-        """The approved text of each file before its edits: the text before the first edit if that
-        was approved since, else the accepted text; None if there was no file.
+        """The trusted text of each file before its edits; None if there was no file. It is the text
+        before the first edit if the user has approved that, else the text in the accepted commit.
         """
         approved = self._read_approved()
         texts = self._texts_at(self.accepted, edits)

@@ -57,8 +57,9 @@ def lock_for_sync(repository: GitRepository, progress: Progress) -> Iterator[Non
 
 
 def _wait_for_stale_locks(repository: GitRepository, progress: Progress) -> None:
-    """Wait until the locks of a git that was killed a moment ago are stale, and remove them. Other
-    locks stay; git names them in its error.
+    """Remove the locks that a killed git has left, and wait for those that are not stale yet, at
+    most `_STALE_AFTER` seconds. Locks that are still used then stay; git names them in its error.
+    `progress` is called meanwhile, so that the user can end the wait.
     """
     end = time.monotonic() + _STALE_AFTER
     while _remove_stale_locks(repository) and time.monotonic() < end:
@@ -67,6 +68,6 @@ def _wait_for_stale_locks(repository: GitRepository, progress: Progress) -> None
 
 
 def _remove_stale_locks(repository: GitRepository) -> bool:
-    """Remove stale locks; returns whether other ones exist."""
+    """Remove stale locks. Returns whether there are other locks, which are not stale."""
     with repository.hold_lock():
         return repository.drop_stale_locks()

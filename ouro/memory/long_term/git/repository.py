@@ -101,7 +101,7 @@ class GitRepository:
         """
         self._folder = None if is_shared else folder
         self._trees: dict[str, Mapping[str, str]] = {}
-        self._common_dir_is_for: Path | None = None
+        self._common_dir_is_for: Path | None = None  # the git directory, if it was checked
         self._lock_descriptors: dict[tuple[str, int], int] = {}
         """The descriptors of the acquired locks, by name and thread."""
 
@@ -202,9 +202,8 @@ class GitRepository:
         return Head(commit, ref)
 
     def tree(self, commit: str) -> Mapping[str, str]:
-        """The blob ids of the memory files in a commit, by name. Empty if `commit` is empty. Only
-        files directly in the memory folder and in `archive/` count. Raises MemoryUnusable, also if
-        `commit` is no commit id.
+        """The blob ids of the memory files (in the folder and in `archive/`) in a commit, by name;
+        empty if `commit` is empty. Raises MemoryUnusable, also if `commit` is no commit id.
         """
         if not commit:
             return {}
@@ -330,7 +329,9 @@ class GitRepository:
             log.warning("memory: the history cannot be packed: %s", error)
 
     def common(self, first: str, second: str) -> str:
-        """The last commit that both contain; empty if there is none, or one of them is empty."""
+        """The last commit that both contain; empty if there is none, or one of the two is empty.
+        Raises MemoryUnusable.
+        """
         if not first or not second:
             return ""
         merge_base = self.run("merge-base", first, second)
@@ -343,13 +344,12 @@ class GitRepository:
         return not earlier or self.common(earlier, later) == earlier
 
     def advance(self, commit: str) -> None:
-        """Move the branch forward to a commit that contains its last one, record it as the tip, and
-        make the index anew. Raises MemoryUnusable, also if the user's git has unfinished work here.
+        """Move the branch forward to a commit that contains its last one, and make the index anew.
+        Raises MemoryUnusable, also if the user's git has unfinished work here.
         """
         head = self.head()
         demand_free(self.git_dir, head.ref)
-        # git refuses if the branch is not at `expected` any more; zeros: it must not exist yet.
-        expected = head.commit or "0" * 40
+        expected = head.commit or "0" * 40  # zeros: the branch must not exist yet
         self.git("update-ref", head.ref, commit, expected)
         self.write_record(TIP, commit, durable=False)
         rebuild_index(self, commit)
@@ -551,9 +551,8 @@ class GitRepository:
         return any(lock.exists() for lock in locks)
 
     def _common_dir(self, git_dir: Path) -> Path:
-        """The folder from which git reads configuration, hooks and attributes. It is ouro's own,
-        never the one in `.git`; its objects and refs are links into `git_dir`. What is missing in
-        it is made once.
+        """The folder from which git reads configuration, hooks and attributes: ouro's own, never
+        the one in `.git`. Links in it lead to the objects and refs in `git_dir`.
         """
         common_dir = self.state_dir / COMMON
         if self._common_dir_is_for != git_dir:

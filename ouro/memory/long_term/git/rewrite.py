@@ -119,8 +119,8 @@ def _refs_to_rewrite(repo: GitRepository, accepted: str) -> dict[str, str]:
     refs = {}
     ref_lines = repo.git("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)")
     for line in ref_lines.decode().splitlines():
-        words = line.split()
-        refs[words[0]] = words[-1]
+        name, *ids = line.split()
+        refs[name] = ids[-1]  # of a tag object the second id, which is that of its commit
     head = repo.head()
     if head.commit and not head.ref:
         refs["HEAD"] = head.commit
@@ -227,7 +227,7 @@ def _change_export(
         if word in (b"commit", b"reset"):
             ref = rest.replace(b"refs/", b"") or b"head"
             yield b"%s %s/%s\n" % (word, _WORKING_REFS.encode(), ref)
-        elif word == b"original-oid":
+        elif word == b"original-oid":  # not yielded: the new object has another id
             if within == b"commit":
                 commits[mark] = rest.decode()
         elif word == b"data":

@@ -275,6 +275,7 @@ def _find_with_same_words(note_id: str, texts: Mapping[str, str]) -> list[str]:
     matches = process.extract(
         words, texts, scorer=fuzz.token_set_ratio, score_cutoff=_MIN_SAME_WORDS, limit=_MAX_SIMILAR
     )
+    # The first ratio is also high if one text has all words of another, much longer one.
     return [
         other_id
         for text, _, other_id in matches

@@ -165,9 +165,9 @@ def new_id() -> str:
 
 
 def find_ids(word: str, ids: Iterable[str]) -> list[str]:
-    """The ids that begin with `word`, which may lack `mem_` (`mem_3f6c1e`, `3f6c1e`), sorted; only
-    that id if one is the whole word. None for `mem_` alone, and for a start without `mem_` of less
-    than `_MIN_ID_START` characters.
+    """The ids that begin with `word`, sorted. `word` may lack `mem_` (`mem_3f6c1e`, `3f6c1e`). If
+    one id is the whole word, only that one. Empty for `mem_` alone, and for a word without `mem_`
+    that is shorter than `_MIN_ID_START`.
     """
     digits = word.removeprefix("mem_")
     has_prefix = word != digits
@@ -247,7 +247,8 @@ def note_text(note: Note) -> str:
     for name in _ONLY_IF_SET:
         if not data[name]:
             del data[name]
-    return f"---\n{dump({**data, **extra})}---\n{_unix_lines(body).strip(chr(10))}\n"
+    body = _unix_lines(body).strip("\n")
+    return f"---\n{dump({**data, **extra})}---\n{body}\n"
 
 
 def _unix_lines(text: str) -> str:

@@ -126,8 +126,9 @@ class Notebook(msgspec.Struct, eq=False):
     def add(
         self, note: Note, origin: Origin, trailers: Trailers | None = None, change: Change = "add"
     ) -> WrittenNote:
-        """Write a new note, which has its links already; `change` says what it does to the note
-        that it supersedes or is linked to, for the subject of the commit and the event.
+        """Write a new note, which is linked already. `change` is what it does to another note,
+        which it supersedes, refines or contradicts; the subject of the commit and the event name
+        this. If it supersedes a note, the result also has the text of that one.
         """
         note = self.add_times(note)
         changes = {note.file_name: note_text(note)}

@@ -75,9 +75,12 @@ class Anchors:
         return tuple(anchor.path for anchor in anchors if self._blob(anchor.path) != anchor.blob)
 
     def is_code_gone(self, text: str, anchors: Sequence[Anchor]) -> bool:
-        """Whether the code that a note cites (a line, or a name in code marks) is not on this
-        branch. It is not if all files of the note are deleted; or if all have changed, none has any
-        of the cited names now, and one of these was there when the note was made.
+        """Whether the code that a note cites (a line, or a name in code marks) is gone from this
+        branch.
+
+        It is gone if all files of the note are deleted. It is also gone if all of them have
+        changed, none of the cited names is in them now, and at least one of the names was there
+        when the note was made.
         """
         if not anchors or len(self.changed_paths(anchors)) < len(anchors):
             return False

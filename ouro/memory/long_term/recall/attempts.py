@@ -300,9 +300,12 @@ class _FileVersions:
 
 def _is_content(present: str | None, content: str | None, change: FileChange) -> bool:
     """Whether a file with the text `present` has the `content` of a change again; None stands for
-    no file. A change of a long file has only a part of the content: that part is compared.
+    no file. `content` is the whole text, or of a long file only the part from `change.first_line`
+    on: then only this part is compared.
     """
-    if present is None or content is None or len(content) == len(present):
+    if present is None or content is None:
+        return present == content
+    if len(content) == len(present):  # the whole text
         return present == content
     is_part = change.first_line > 1 or len(present) > _SHOWN_PARTS
     if not is_part:
@@ -383,7 +386,8 @@ def _find_undone_commands(steps: Sequence[Step]) -> DeadEnd | None:
         return None
     turn_steps = [step for step in steps if step.turn == steps[-1].turn]
     commands = _commands_in(turn_steps)
-    if len(commands) < len(turn_steps):
+    has_edit = len(commands) < len(turn_steps)
+    if has_edit:  # `_FileVersions` compares what edits changed
         return None
     restores = [
         (index, _find_restored_files(step.line))

@@ -168,11 +168,11 @@ class DeadEnds(msgspec.Struct, eq=False):
     def _find_dead_ends(
         self, messages: Sequence[Message], turn: int, reason: str, *, by_user: bool
     ) -> list[DeadEnd]:
-        """Find the dead ends among the changes that were undone; each change is judged once. Reads
-        files.
+        """Find the dead ends among the changes that were undone. Reads files. What was judged is
+        recorded, so that each change is judged once.
 
-        Returns none if the branch was changed since the last look: that changes files, and undoes
-        nothing. An undo by the user counts all the same.
+        A change of the branch also changes files, but undoes nothing. So if the branch has changed
+        since the last look, there are no dead ends. Only an undo by the user counts all the same.
         """
         from ouro.memory.long_term.recall.attempts import (
             dead_end_of_commands,

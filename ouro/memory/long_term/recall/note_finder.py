@@ -132,8 +132,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return self.recall.find_about_commands(newest_ids, self.situation(sent), room)
 
     def relative(self, path: str) -> str:
-        """A path relative to the root of the repository, for one relative to the working folder;
-        links are followed. Empty if it is outside of the repository.
+        """Make a path, which is relative to the working folder or absolute, relative to the root of
+        the repository. Links are followed. Empty if the path is outside of the repository.
         """
         real_path = Path(os.path.realpath(self.cwd / path))
         real_root = self.root.resolve()

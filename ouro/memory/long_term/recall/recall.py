@@ -179,8 +179,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         return self._select(candidates, situation, "local", start)
 
     def _find_standing(self, text: str, search: Search, situation: Situation) -> list[str]:
-        """The ids of at most `MAX_STANDING` rules and preferences for such a task, nearest first;
-        empty if the message is a question.
+        """The ids of at most `MAX_STANDING` rules and preferences for the kind of task that the
+        message asks for, nearest first. Empty if the message is a question.
 
         They are searched for apart from other notes: a word of any task (`test`) is no subject
         among all notes, but names the kind of task among rules.
@@ -241,8 +241,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         return self._select(candidates, situation, "touch", start, room=room, about=_ABOUT_COMMANDS)
 
     def find_repeated(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
-        """Select which of these dead ends that were just repeated are sent: at most `room` tokens.
-        The first ids have the best scores.
+        """Select which notes of these dead ends are sent, for at most `room` tokens, after the
+        agent has repeated what they describe. The first of `note_ids` get the best scores.
         """
         start = time.perf_counter()
         candidates = [
@@ -344,9 +344,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         self, candidates: Iterable[_Candidate], situation: Situation
     ) -> list[tuple[_Candidate, NoteFile]]:
         """Each of the best candidates with the file of its latest version, best first. Several
-        versions of a note are one candidate, the best of them. Notes that are gone are left out.
-
-        A dead end comes with the tool result that repeats it, not before.
+        versions of a note are one candidate, the best of them. Notes that are gone are left out. A
+        note about a dead end is left out unless the agent has just repeated what it describes.
         """
         chosen = _select_best(candidates, 4 * self.settings.retrieval_top_k)
         latest = self.graph.latest_of(candidate.note_id for candidate in chosen)

@@ -97,8 +97,9 @@ def is_trusted_after_tool(
     Args:
         is_own: the file tools of the turn wrote it, or a git command that names the file.
     """
-    may_be_ours = is_own or not provenance.knows_all_writing
-    return may_be_ours and decide(edit, provenance, finds_secret).state == "trusted"
+    # If everything that the turn wrote is known, another process wrote the rest.
+    may_be_of_turn = is_own or not provenance.knows_all_writing
+    return may_be_of_turn and decide(edit, provenance, finds_secret).state == "trusted"
 
 
 def edits_of_turn(

@@ -181,12 +181,13 @@ class Provenance:
             _SENTENCE_END.split(message.text) for message in messages if _is_own(message)
         )
         self._messages = [list(map(_parse_sentence, sentences)) for sentences in sentences_of_user]
+        """The sentences of each message of the user."""
         turn = _last_turn(messages)
         calls = chain.from_iterable(message.tool_calls for message in turn)
         self._calls = [
             call for call in calls if call.name not in {*_READING_TOOLS, *_TOOLS_WITHOUT_FILES}
         ]
-
+        """The calls of the last turn that may have written files."""
         unknown_calls = [call for call in self._calls if not self._knows_writing(call, is_confined)]
         self.knows_all_writing = bool(turn) and not unknown_calls
         """Whether everything that the calls of this turn wrote into memory is known: file tools

@@ -68,7 +68,9 @@ class ScopeState:
         self._read_at = ""
         """The accepted commit when the files were read."""
         self._places: Mapping[str, str] = {}
-        """Fingerprints that change with most writes, as they were after the last tool call."""
+        """The fingerprints of `GitMemoryStore.places` after the last tool call. A write of another
+        process changes one of them, except for a write into an existing note.
+        """
         self._unapproved_seen: set[FileContent] = set()
         """Contents that are not approved, but that this session may have read."""
         self._writes = ToolWrites(store.repository)
