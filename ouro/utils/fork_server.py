@@ -206,8 +206,8 @@ def _fork_for_client(channel: socket.socket, request: _Request, descriptors: Seq
         os.close(waiting)
         _begin(request, descriptors, ready)
         return True
-    # Closed before the client knows the process. If one of them holds a lock, it is then released as
-    # soon as the process ends.
+    # Closed before the client knows the process. If one of them holds a lock, it is then released
+    # as soon as the process ends.
     for received in descriptors:
         os.close(received)
     os.close(ready)

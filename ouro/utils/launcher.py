@@ -84,8 +84,8 @@ def continue_in_child() -> None:
     global _launcher
     alive_reader, alive_writer = os.pipe()
     release_reader, release_writer = os.pipe()
-    # Blocked until the launcher handles it: a child may leave at once, and its signal would kill the
-    # launcher.
+    # Blocked until the launcher handles it: a child may leave at once, and its signal would kill
+    # the launcher.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
     launcher, child = os.getpid(), os.fork()
     if child:

@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from ouro.utils.files import note_written_dir, replace_file
 
+_CONTROLS = bytes([*range(1, 8), *range(14, 27), *range(28, 32), 127])
+"""Control characters that text does not have. Escape (27) is in colored output."""
 _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -178,11 +180,12 @@ def _guess_utf16(data: bytes) -> str:
 
 
 def _require_text(data: bytes) -> None:
-    """Raise NotTextError if more than one byte in fifty is a control character."""
-    controls = sum(
-        data[:65536].count(byte) for byte in (*range(1, 8), *range(14, 27), 28, 29, 30, 31, 127)
-    )
-    if controls * 50 > min(len(data), 65536):
+    """Raise NotTextError if more than one byte in fifty is a control character. Only the first 64
+    KB are looked at.
+    """
+    beginning = data[:65536]
+    control_count = sum(map(beginning.count, _CONTROLS))
+    if control_count * 50 > len(beginning):
         raise NotTextError
 
 

@@ -81,6 +81,7 @@ class ForgettingMemory:
         else:
             self._name = f"the memory of {self._folder.parent.parent}"
         self._is_in_history = False
+        """Whether `look` has found the text in the git history."""
 
     def look(self) -> bool:
         """Count the matches in files, records and the history, and report them. Returns whether

@@ -473,6 +473,7 @@ def _split_blocks(text: str) -> Iterator[str]:
             if is_fence:
                 is_fenced = not is_fenced
             continue
+        # A blank line and a line that is not indented end an item.
         follows_ended_item = is_item and block[-1] == ""
         if is_blank or heading or bullet or follows_ended_item:
             yield "\n".join(block).strip()

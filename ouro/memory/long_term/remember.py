@@ -297,6 +297,7 @@ def _settle_placement(
     core_lines = [entry for entry in (*replaced, *on_subject) if entry.kind == "core"]
     if not core_lines:
         placement = _make_note_if_full(editor, placement)
+    # A text with a last day stays a note: the core has no such day.
     elif not placement.until and (placement.is_note or core_lines[0] in replaced):
         placement = _put_in_file_of(core_lines[0], placement)
     return _SettledPlacement(placement, replaced, on_subject)

@@ -253,8 +253,9 @@ def _same_note(text: str, limits: OperationLimits) -> Note | None:
 def _scope(
     fields: Mapping[str, Any], target: Note | None, category: str, limits: OperationLimits
 ) -> Scope:
-    """The named scope. If none or an unknown one is named, that of the target, and without a target
-    the usual one of the category. Raises _InvalidError if the memory of that scope is off.
+    """The scope that an operation names. If it names none, or an unknown one, the scope of the
+    target; without a target the usual scope of the category. Raises _InvalidError if the memory of
+    that scope is off.
     """
     usual: Scope = target.scope if target is not None else limits.categories.get(category, "repo")
     named = str(fields.get("scope") or "").strip().casefold()

@@ -240,8 +240,9 @@ class ApprovedFiles:
         return {name: current_blobs.get(name, GONE) for name in changed}
 
     def edits_since(self, commit: str, names: Iterable[str] | None = None) -> tuple[FileEdit, ...]:
-        """The edits that lead from a commit (empty: from an empty folder) to the present files: of
-        all that have changed, or of those of `names`, changed or not.
+        """The edits that lead from a commit (empty: from an empty folder) to the present files.
+        Without `names` there is one for each file that has changed. With `names` there is one for
+        each of these files, also if it has not changed.
         """
         chosen_names = [*(self.changed_since(commit) if names is None else names)]
         earlier_texts = self._texts_at(commit, chosen_names)

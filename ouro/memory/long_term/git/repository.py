@@ -173,11 +173,12 @@ class GitRepository:
             target.rename(git_dir)
 
     def head(self) -> Head:
-        """Where HEAD is, read without a process. Without a history it is on the branch that the
-        first commit makes. Raises MemoryUnusable if HEAD or its branch is damaged or gone.
+        """Where HEAD is, read without a process; before the first commit on the branch `BRANCH`.
+        Raises MemoryUnusable if HEAD or its branch is damaged or gone.
         """
         git_dir, tip = self.git_dir, self.read_record(TIP)
-        is_new = not tip and not (git_dir / "HEAD").exists()  # or another thread is creating it now
+        # Without HEAD another thread may be creating it now.
+        is_new = not tip and not (git_dir / "HEAD").exists()
         if is_new or not os.path.lexists(git_dir):
             return Head("", f"refs/heads/{BRANCH}")
         demand_safe(git_dir)
@@ -329,9 +330,7 @@ class GitRepository:
             log.warning("memory: the history cannot be packed: %s", error)
 
     def common(self, first: str, second: str) -> str:
-        """The last commit that both contain; empty if there is none, or one of the two is empty.
-        Raises MemoryUnusable.
-        """
+        """The last commit in both; empty if there is none, or one is empty. Raises MemoryUnusable."""
         if not first or not second:
             return ""
         merge_base = self.run("merge-base", first, second)
@@ -526,8 +525,8 @@ class GitRepository:
 
     def drop_leftovers(self, older_than: float) -> None:
         """Remove files that a killed or failed git has left, if they are older than `older_than`
-        seconds: a younger file may belong to a git that runs now. A crash report is removed at any
-        age: it is complete, and it quotes the text.
+        seconds: a younger file may belong to a running git. A crash report is removed at any age:
+        it is complete, and quotes the text.
         """
         for path in chain.from_iterable(map(self.git_dir.glob, _LEFTOVERS_OF_GIT)):
             with suppress(OSError):

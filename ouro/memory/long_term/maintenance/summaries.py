@@ -88,7 +88,7 @@ class Summaries(msgspec.Struct, eq=False):
         """
         summary_count = 0
         for info in (await self._list_others())[:max_sessions]:
-            if info.messages < 2 * MIN_TURNS:
+            if info.messages < 2 * MIN_TURNS:  # a turn has at least two messages
                 continue
             loaded = await load_session_not_open(self.session_catalog.store, info.id)
             if loaded is None:

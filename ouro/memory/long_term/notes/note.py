@@ -148,9 +148,9 @@ class ParsedNote(msgspec.Struct, frozen=True):
 
 
 def categories_with(settings: Mapping[str, Sequence[str]]) -> dict[str, Scope]:
-    """All categories with their usual scopes: the built-in ones and those of the settings, which
-    name their scopes. Of several scopes the first counts, of none `repo`. A category `Code_Style`
-    is called `code-style`.
+    """All categories, each with its usual scope: the built-in ones and those of the settings. If
+    the settings name several scopes for a category, the first is the usual one; if none, `repo`. A
+    category `Code_Style` is called `code-style`.
     """
     categories = dict(CATEGORIES)
     for setting_name, scopes in settings.items():

@@ -233,7 +233,7 @@ def _find_checkout_commits(git: Git) -> tuple[dict[str, str], dict[str, str]]:
         commit, _, subject = line.partition(" ")
         if checkout := _CHECKOUT_ENTRY.match(subject):
             left_branch, entered_branch = checkout[1], checkout[2]
-            # A line has the commit after the checkout; the line before it has the one that was left.
+            # A line has the commit after the checkout, the older line the commit that was left.
             last_commits.setdefault(left_branch, older_line.partition(" ")[0])
             first_commits[entered_branch] = commit
     return first_commits, last_commits

@@ -85,7 +85,7 @@ class TurnRecall(msgspec.Struct, eq=False):
     """The setting that `hyde` needs and that is not set."""
 
     def start(self) -> None:
-        """Warn when `hyde` is chosen and not configured; returns at once."""
+        """Record the branch, and warn if `hyde` is chosen and not configured; returns at once."""
         if self.dead_ends:
             self.dead_ends.start()
         if self.finder.settings.retrieval == "hyde":

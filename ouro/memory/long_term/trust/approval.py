@@ -170,6 +170,7 @@ def _same_lines(before: Sequence[str], current: Sequence[str]) -> dict[int, int]
     """The indexes of the lines of `before` that are unchanged, each with its index in `current`."""
     indexes: dict[int, int] = {}
     index = current_index = 0
+    # An empty change at the end, so that the lines after the last change are read, too.
     end_of_both = (len(before), len(before), len(current), len(current))
     for start, end, new_start, new_end in [*line_changes(before, current), end_of_both]:
         # The lines between the last change and this one are the same in both.
