@@ -353,9 +353,9 @@ def _in_editorconfig(path: Path) -> str:
 
 
 def _charset_in(text: str, name: str) -> tuple[str, bool]:
-    """The charset that a text of `.editorconfig` sets for a file, and whether it is the topmost one.
-
-    The charset comes from the last section that matches the file; empty if none sets it.
+    """Read the text of an `.editorconfig` for the file `name`. Returns the charset of the last
+    section that matches the file (empty if none sets it), and whether the text says that no
+    `.editorconfig` above it counts (`root = true`).
     """
     charset, is_root, applies = "", False, False
     for line in map(str.strip, text.splitlines()):
@@ -396,15 +396,18 @@ def _in_git_attributes(path: Path) -> str:
 
 
 def neighbour_encodings(path: Path) -> list[str]:
-    """The guessed encodings of other files with the same ending in the folder of a file, of at most
-    _MAX_NEIGHBOURS. Those in UTF-8 are left out.
+    """The guessed encodings of at most _MAX_NEIGHBOURS other files in the folder of a file. Only
+    files with the same ending count; those in UTF-8 are left out. Empty for a file without an
+    ending.
     """
     encodings: list[str] = []
     try:
         entries = sorted(os.scandir(path.parent), key=lambda entry: entry.name)
     except OSError:
         return encodings
-    same = [Path(entry) for entry in entries if entry.name.endswith(path.suffix or "\0")]
+    if not path.suffix:
+        return encodings
+    same = [Path(entry) for entry in entries if entry.name.endswith(path.suffix)]
     for other in [near for near in same if near != path][:_MAX_NEIGHBOURS]:
         try:
             data = _start_of(other)

@@ -70,8 +70,9 @@ def _descend(
 
 
 def _span_of(words: list[str], table: YamlTable, heading: int, count: int) -> tuple[int, int]:
-    """The first and the last line, from 1, of the value at the keys `words` of a table. If there is none,
-    the first is the line at which to insert it, and the last is the line before that.
+    """The first and the last line, from 1, of the value at `words[0]` in a table. If the table has
+    no such key, the first is the line at which to insert it, and the last is the line before that.
+    More words than one are a new table, which is inserted at the end.
 
     Args:
         heading: the line of the key of the table; 0: the table is the document.

@@ -111,10 +111,10 @@ def forget_entries(
 def remove_replaced_entries(
     scopes: Sequence[ScopeMemory], turn: TurnRef, added_lines: frozenset[tuple[Scope, str]]
 ) -> tuple[list[CoreChanged], tuple[tuple[Scope, str], ...]]:
-    """Remove the entries that core lines which the agent added say are wrong (`no longer`), by rules.
+    """Remove entries that core lines of the agent correct (`no longer`), by rules.
 
-    Returns the events, and the added lines that do not say so, sorted: with those no entry was
-    compared.
+    Returns the events, and sorted the added lines that correct nothing by these rules: no entry was
+    compared with them yet.
 
     Args:
         added_lines: scope and text of each.

@@ -189,9 +189,10 @@ def _is_of_other_project(editor: MemoryEditor, piece: ImportPiece) -> bool:
 
 
 def _scope_of(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> Scope:
-    """The scope of a piece: the given `scope`, else the one that its file says, else `repo` if it is
-    about a project or its file is in the repository; `user` in all other cases, and if that scope
-    is not in use. Raises UsageError if the scope is not in use here.
+    """The scope in which a piece belongs. If `scope` is given, it is that one; UsageError is raised
+    if it is not in use here. Else it is the scope that the file names; else `repo` if the piece is
+    about a project or its file is in the repository; else `user`. If that scope is not in use, it
+    is `user`.
     """
     if scope is not None:
         return editor.scope(scope).name

@@ -346,8 +346,8 @@ class MemoryRewind:
         self._manager = manager
 
     async def find(self, number: int) -> Undoable | None:
-        """What can be undone of memory by a rewind to before the message `number`: the changes that
-        turns from this message on made on the current branch. None if there are none.
+        """What a rewind can undo of memory: the changes that were made on the current branch in the
+        message `number` and after it. None if there are none.
         """
         session_commits = await asyncio.to_thread(self._list_commits)
         removed_messages = {

@@ -83,6 +83,7 @@ class SessionNotes:
         self._lookup = lookup
         self._cwd = cwd
         self._has_all_vectors = False
+        """The vectors of all notes were made once."""
         stores = {scope.name: scope.store for scope in scopes}
         self.notebook = Notebook(
             stores,

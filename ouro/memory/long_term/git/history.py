@@ -291,8 +291,9 @@ def _parse_commit(fields: Sequence[str], turns: Mapping[str, Trailers]) -> Commi
 
 
 def _parse_trailers(lines: Sequence[str]) -> dict[str, str]:
-    """The trailers in the last lines of a message, by name; of two with one name the last one. They
-    end above at the first line that is none, so a line like one in the middle does not count.
+    """The trailers at the end of a message, by name. If two have the same name, the last one
+    counts. Read from the last line upwards until a line that is not a trailer, so that a line in
+    the middle of the message is never one.
     """
     trailers: dict[str, str] = {}
     for line in reversed(lines):

@@ -107,11 +107,12 @@ class GitRepository:
 
     @property
     def git_dir(self) -> Path:
-        """`.git` in the memory folder, now or after the first write, unless a host shares it.
+        """The git directory: `.git` in the memory folder, also before it exists; the state folder
+        if the host repository shares the memory.
 
-        It is the state folder in two more cases: an earlier version made it there and it was not
-        moved yet; or there is no history yet, and a `.git` that ouro did not make is in the memory
-        folder.
+        It is the state folder in two more cases: an earlier version made it there, and it was not
+        moved yet; or ouro did not make the `.git` in the memory folder, and there is no history
+        yet.
         """
         if self._folder is None or (self.state_dir / "HEAD").exists():
             return self.state_dir
@@ -174,11 +175,10 @@ class GitRepository:
 
     def head(self) -> Head:
         """Where HEAD is, read without a process; before the first commit on the branch `BRANCH`.
-        Raises MemoryUnusable if HEAD or its branch is damaged or gone.
+        Raises MemoryUnusable if HEAD or its branch is damaged.
         """
         git_dir, tip = self.git_dir, self.read_record(TIP)
-        # Without HEAD another thread may be creating it now.
-        is_new = not tip and not (git_dir / "HEAD").exists()
+        is_new = not tip and not (git_dir / "HEAD").exists()  # another thread may create it now
         if is_new or not os.path.lexists(git_dir):
             return Head("", f"refs/heads/{BRANCH}")
         demand_safe(git_dir)

@@ -240,8 +240,9 @@ def _find_checkout_commits(git: Git) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _has_work_of(git: Git, target: str, commit: str) -> bool:
-    """Whether the branch `target` has a commit, or (after a squash) the contents that all files have
-    in it which changed since the branches parted.
+    """Whether the branch `target` has the work of a commit. It has if it contains the commit. It
+    also has (after a squash) if the files that were changed since the branches parted have the same
+    contents in both.
     """
     has_commit = git.ask("rev-list", "--count", commit, "--not", target, "--").strip() == "0"
     if has_commit:

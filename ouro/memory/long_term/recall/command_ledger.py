@@ -155,6 +155,7 @@ class CommandLedger(msgspec.Struct, eq=False):
             return
         folder = self._folders.pop(event.call_id)
         body = event.display.body
+        # A call that did not fail and has no exit code has started a job, which still runs.
         if isinstance(body, CommandOutput) and (event.failed or body.exit_code == 0):
             line = f"cd -- {folder}\n{body.command}" if folder else body.command
             code = STOPPED if body.exit_code is None else body.exit_code

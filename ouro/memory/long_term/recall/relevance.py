@@ -279,7 +279,8 @@ def _stems_of(words: Sequence[str]) -> frozenset[str]:
     unsearched_words: list[str] = []
     for word in words:
         if parsed_words := parse_query(word).words:
-            searched_words.append(parsed_words[0][0])
+            word_as_searched, *_other_forms = parsed_words[0]
+            searched_words.append(word_as_searched)
         else:
             unsearched_words.append(word)
     return frozenset([*find_stems(searched_words), *unsearched_words])

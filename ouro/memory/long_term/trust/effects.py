@@ -121,6 +121,7 @@ class ChangeEffects:
         outcome = ChangeOutcome()
         if group.edits or group.contents or group.undo_target:
             for effect in TRANSITIONS[state, event].effects:
+                # At most one of the effects has an outcome.
                 outcome = self.methods[effect](group) or outcome
         return outcome
 

@@ -260,9 +260,9 @@ class ScopeState:
             )
 
     def _events(self, edits: Sequence[FileEdit], origin: Origin, base: str) -> list[CoreChanged]:
-        """The event that shows trusted edits, as a list that is empty without edits. It names the
-        commit to undo, if there is a new one since `base`, the accepted commit before the edits; an
-        undo of it goes back to `base`.
+        """The event that shows trusted edits; no event without edits. If there is a new commit
+        since `base`, the accepted commit before the edits, the event offers to undo it. That this
+        undo leads back to `base` is recorded in `undo_bases`.
         """
         if not edits:
             return []
