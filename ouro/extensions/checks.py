@@ -72,8 +72,8 @@ class Checks:
         return checks[-1]
 
     def remove(self, number: int) -> None:
-        """Remove a check. Raises UsageError if there is none of that number here; ConfigError,
-        OSError.
+        """Remove a check. Raises UsageError if no check has that number here; ConfigError or
+        OSError if the file cannot be read or written.
         """
         numbers = [check.number for check in self.here()]
         if number not in numbers:

@@ -159,8 +159,9 @@ class CommandRegistry:
         return [by_name[name] for name in sorted(by_name)]
 
     def find(self, name: str) -> CustomCommand | None:
-        """The command with this name in upper or lower case; None if there is none. A command that is
-        off is returned only if no other has the name: its prompt says why it cannot be used.
+        """The command with this name in upper or lower case; None if there is none. If an active
+        command and one that is off have the name, the active one is returned. The prompt of a
+        command that is off says why it cannot be used.
         """
         commands_off = (command for command in self._all() if command.is_off)
         for command in (*self._own(), *self.commands(), *commands_off):

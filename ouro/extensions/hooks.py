@@ -249,8 +249,8 @@ class Hooks:
         return merge_outcomes([HookOutcome(), *outcomes])
 
     async def _begin_use(self, hook: Hook, event_data: Mapping[str, Any]) -> bool:
-        """Returns whether a hook, whose matcher fits the event, runs: by its condition, and by
-        `once`. One that runs once then counts as used.
+        """Whether a hook, whose matcher fits the event, runs now: its condition holds, and a hook
+        with `once` has not run yet. A hook with `once` that runs counts as used from then on.
         """
         if hook in self._used_hooks or (hook.traits.checker and _is_checked_now.get()):
             return False

@@ -134,8 +134,8 @@ def load_file_tools(
 
 
 def _find_name_problem(tool: OwnTool, others: Mapping[str, OwnTool]) -> str:
-    """Why a tool cannot be used: its name is not valid, or one of `others` has it. Empty if it can
-    be used.
+    """Why a tool cannot be used because of its name: the name is not valid, or a tool before it has
+    the same name. Empty if it can be used.
 
     Args:
         others: the tools before it, by their names.

@@ -201,9 +201,10 @@ class Git:
             raise
 
     def own_programs(self) -> list[str]:
-        """What in the repository may run a program even when git only reads: all its settings that are not
-        known to be harmless. If there are none, a hook that git runs when it reads; without one, the
-        first of these in a nested repository. Empty if there is nothing of all that.
+        """What in the repository may run a program even when git only reads. These are its settings
+        that are not known to be harmless. If there are none, it is a hook that git runs when it
+        reads. If there is no such hook, it is the first of these in a nested repository. Empty if
+        there is nothing of all that.
 
         Raises:
             GitError: git is missing or timed out.
@@ -282,8 +283,8 @@ class Git:
 
     @cached_property
     def _settings(self) -> list[tuple[str, str, str]]:
-        """All settings that hold here, as scope, name and value. Of several with one name the last
-        counts. Raises GitError.
+        """All settings that hold here, as scope, name and value. If several have the same name, the
+        last one counts. Raises GitError.
         """
         result = self._git("config", "--list", "--show-scope", "-z")
         if result.returncode:

@@ -181,7 +181,9 @@ def _change_notes(facts: dict[str, str]) -> Iterator[str]:
 
 
 def _name_in_head(head: str) -> str:
-    """The name in `diff --git a/NAME b/NAME`, for a file of which no other line has it."""
+    """The name in `diff --git a/NAME b/NAME`. It is needed if no other line of the header has the
+    name of the file.
+    """
     # Both halves are equal, so that the middle is found although NAME may contain ` b/`.
     names = head.removeprefix("diff --git ")
     return _unquote_name(names[len(names) // 2 + 1 :], "b/")

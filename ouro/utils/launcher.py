@@ -63,7 +63,7 @@ class Launcher:
 
 
 def current_launcher() -> Launcher | None:
-    """The launcher that waits for this process; None if there is none, or not any more."""
+    """The launcher that waits for this process; None if no launcher waits, or it was told to leave."""
     return _launcher
 
 

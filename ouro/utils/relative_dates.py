@@ -132,7 +132,9 @@ def _is_end(before: str, after: str) -> bool:
 
 
 def _names_today(text: str) -> bool:
-    """Whether a text says that something is so today. A text that says from today on does not."""
+    """Whether a text says that something holds today only. A text that says `from today on` does
+    not.
+    """
     for words in LANGUAGES:
         for pattern, offset in _patterns_of(words):
             if offset != 0:

@@ -105,8 +105,9 @@ def _read_list(lines: list[_Line], start: int, levels: int) -> tuple[Sequence, i
 
 
 def _read_table(lines: list[_Line], start: int, levels: int) -> tuple[YamlTable, int]:
-    """A table with one key a line, and the place of the line after it. What a key contains may be on
-    the lines below, with a deeper indent.
+    """Read a table with one key a line, from the line `start`. Returns it, and the index of the
+    next line that does not belong to it. The value of a key may be on the lines below, with a
+    deeper indent. `levels` is how many more levels are allowed.
     """
     indent = lines[start].indent
     entries: dict[str, Node] = {}

@@ -260,8 +260,8 @@ def _count_common_lines(old: Sequence[str], new: Sequence[str]) -> int:
 
 
 def _equal_lines(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
-    """The blocks of equal lines, in their order: the start in the old and in the new text, and the
-    number of lines. Empty for texts that are too long.
+    """The blocks of equal lines in two texts, in their order. Each is the start in the old text,
+    the start in the new text, and the number of lines. Empty if the texts are too long.
     """
     pairs = len(old) * len(new)
     if pairs > _MAX_PAIRS_OF_BITS:

@@ -239,8 +239,9 @@ async def says_all(ask: Ask, text: str, other: str) -> bool:
 
 
 async def remove_repeated_lines(ask: Ask, text: str) -> str:
-    """The text of a core file without the lines of which another line says everything; of two equal
-    lines the later one stays. A model is asked about each line and the earlier ones on its subject.
+    """The text of a core file without repeated lines. A line is repeated if another line says
+    everything that it says; of two equal lines the later one stays. A model is asked about each
+    line and the earlier lines on its subject.
     """
     lines = text.splitlines()  # a removed line becomes empty
     remaining: dict[int, str] = {}
@@ -272,8 +273,8 @@ async def remove_repeated_lines(ask: Ask, text: str) -> str:
 
 
 async def find_covered_notes(ask: Ask, notes: Sequence[Note]) -> tuple[Note, list[Note]]:
-    """The note with the most words, and the notes of which it says everything, in their order; it
-    is one of them. A model is asked about each other note.
+    """The note with the most words; and, in their order, the notes whose whole content this note
+    says. It is among these itself. A model is asked about each other note.
     """
     longest = max(notes, key=lambda note: len(word_starts(note.text)))
     covered = [

@@ -206,16 +206,16 @@ def _make_records(
 
 
 def _find_earlier_record(text: str, gone: Sequence[CoreRecord]) -> CoreRecord | None:
-    """The one of the records `gone` whose line the user edited into the line `text`; None if that
-    is a new line.
+    """The record among `gone` whose line the user edited into the line `text`; None if `text` is a
+    new line.
     """
     old = _find_most_similar(text, [record.text for record in gone])
     return next((record for record in gone if record.text == old), None)
 
 
 def _find_most_similar(text: str, gone: Sequence[str]) -> str:
-    """The most similar one of the removed texts, of which a line with this text may be an edited
-    form; empty if none is similar enough.
+    """The removed text that is most similar to `text`, which may be its edited form; empty if no
+    removed text is similar enough.
     """
     if not gone:
         return ""
@@ -262,7 +262,7 @@ def _commits_of_lines(scope: ScopeMemory, names: Iterable[str]) -> dict[str, Com
 
 
 def _day_of(commit: Commit | None) -> str:
-    """The day of a commit in UTC; today without one."""
+    """The day of a commit in UTC; today if there is no commit."""
     if commit is None:
         return datetime.now(UTC).date().isoformat()
     return datetime.fromisoformat(commit.at).astimezone(UTC).date().isoformat()

@@ -181,8 +181,8 @@ def _read_triggers(scope: ScopeMemory) -> Iterator[str]:
 
 
 def _check_files(scope: ScopeMemory) -> Iterator[Problem]:
-    """Yield a problem for each file that was not loaded, and a warning for one of which invisible
-    characters were left out.
+    """Yield a problem for each file that was not loaded, and a warning for each file that has
+    invisible characters, which were left out.
     """
     for file in scope.loaded.skipped:
         what = f"{file.name}: {file.reason}"

@@ -147,8 +147,8 @@ class MemoryEditor:
         return proposal
 
     def _find_pending(self, proposal_id: str) -> tuple[ScopeMemory, Proposal]:
-        """The first pending change whose id begins so, with its scope. Raises UsageError if there is
-        none, or `proposal_id` is empty.
+        """The first pending change whose id begins with `proposal_id`, with its scope. Raises
+        UsageError if there is none, or `proposal_id` is empty.
         """
         if proposal_id:
             for scope in self.scopes:

@@ -280,7 +280,7 @@ def _is_tentative(editor: MemoryEditor, note: Note) -> bool:
 
 
 def find_entry(editor: MemoryEditor, name: str) -> MemoryEntry:
-    """The note with this id, or the only one whose id begins so; the core line with a name such as
+    """Find a note by its id or the beginning of it, or a core line by a name such as
     `user/facts.md:3`. Raises UsageError if there is none, or several.
     """
     entries = core_entries(editor) if ":" in name else note_entries(editor)
@@ -402,8 +402,8 @@ def chain_of(entries: Sequence[MemoryEntry], entry: MemoryEntry) -> list[MemoryE
 
 
 def _find_by_name(entries: Sequence[MemoryEntry], name: str) -> MemoryEntry:
-    """The entry with this id, or the only one whose id begins so; `.md` at the end is ignored.
-    Raises UsageError if there is none, or several.
+    """The entry whose id is `name`, or the only one whose id begins with it; `.md` at the end is
+    ignored. Raises UsageError if there is none, or several.
     """
     word = name.strip().removesuffix(".md")
     matching_ids = {word, *find_ids(word, (entry.id for entry in entries))}

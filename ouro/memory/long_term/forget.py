@@ -29,9 +29,9 @@ _MIN_SHARE_OF_BEST = 0.6
 
 
 def find_to_forget(editor: MemoryEditor, text: str) -> list[MemoryEntry]:
-    """The entries that a user may mean: those whose id is the text or begins so, else those with all
-    its words, else those that a search finds, at most `MAX_PROPOSED`. Raises UsageError if the text
-    has no words.
+    """The entries that a user may mean by a text: those whose id is the text or begins with it;
+    else those with all its words; else at most `MAX_PROPOSED` that a search finds. Raises
+    UsageError if the text has no words.
     """
     words = fold_words(text[:_MAX_COMPARED_CHARACTERS]).split()
     entries = all_entries(editor)

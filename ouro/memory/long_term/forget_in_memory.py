@@ -178,8 +178,8 @@ class ForgettingMemory:
         ]
 
     def _clean_file(self, data: bytes) -> bytes:
-        """The bytes of a file without the text. Of a note the fields are cleaned first, so that its
-        front matter can still be read.
+        """The bytes of a file without the text. If the file is a note, its fields are cleaned
+        first, so that its front matter can still be read.
         """
         if not self._text.count_bytes(data):
             return data

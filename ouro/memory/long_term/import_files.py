@@ -266,9 +266,9 @@ def _text_files_below(folder: Path) -> list[Path]:
 
 
 def _reason_to_refuse(path: Path, included: Path, depth: int) -> str:
-    """The reason why the file `path` may not include another; empty if it may. Only text files of
-    its repository (without one, of its folder) and in `~/.claude` are read, and `path` itself must
-    not be too many includes deep.
+    """The reason why the file `path` may not include the file `included`; empty if it may. Only
+    text files of its repository (or of its folder, if it is in none) and in `~/.claude` may be
+    included. `depth` is how many includes lead to `path`.
     """
     allowed_folders = (find_root(path.parent), (Path.home() / ".claude").resolve())
     if not any(folder in included.parents for folder in allowed_folders):
@@ -344,8 +344,9 @@ def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
 
 
 def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
-    """Yield the notes, then the core lines, of an export of ouro as Markdown; archived notes are
-    left out. There `## user` is the heading of a scope, one of another level that of a category.
+    """Yield the notes, then the core lines, of an export of ouro as Markdown. Archived notes are
+    left out. In the export a heading `## user` names a scope; a heading of another level names a
+    category.
     """
     for note_id, scope, category, archived, words in _EXPORTED_NOTE.findall(text):
         if not archived:

@@ -223,17 +223,16 @@ class LongTermMemoryManager:
             await asyncio.wait([self._settling])
 
     async def take_unchecked_lines(self) -> tuple[tuple[Scope, str], ...]:
-        """The scope and text of the core lines that the agent wrote in its last turn, and of which
-        no rule says what they replace. Each line is returned once.
-
-        `CaptureObserver` asks a model about them.
+        """The core lines that the agent wrote in its last turn and that no rule could compare with
+        the rest of memory: scope and text. Each line is returned once. `CaptureObserver` asks a
+        model about them.
         """
         await self.wait_until_settled()
         lines, self._unchecked_lines = self._unchecked_lines, ()
         return lines
 
     async def accept(self, proposal: str) -> None:
-        """Accept a pending change. Raises UsageError if there is none with that id."""
+        """Accept a pending change. Raises UsageError if no change has that id."""
 
         await self.with_editor(lambda editor: editor.accept(proposal), refreshes=False)
 
@@ -250,8 +249,8 @@ class LongTermMemoryManager:
 
     async def undo(self, commit: str, hunk: int = 0, *, rewind: int = 0) -> UndoResult:
         """Undo a commit with all of its turn, or only the hunk with the number `hunk`, from 1 (0:
-        all); later changes stay. `rewind`: the message to before which the session is rewound (0:
-        it is not). Raises as `MemoryEditor.undo`.
+        all). Later changes stay. If the undo is part of a rewind, `rewind` is the number of the
+        message before which the rewind ends; else 0. Raises as `MemoryEditor.undo`.
         """
         return await self.with_editor(lambda editor: editor.undo(commit, hunk, rewind=rewind))
 
@@ -411,9 +410,9 @@ class LongTermMemoryManager:
     def _remove_replaced_entries(
         self, texts_before: Sequence[Mapping[str, str]]
     ) -> list[CoreChanged]:
-        """The agent has added core lines in its turn: remove the entries that these lines replace by
-        rules. Undoing the turn restores them. Returns the events to show. The lines of which no rule
-        says what they replace are stored for `take_unchecked_lines`.
+        """Remove the entries that core lines of the agent's turn replace, by rules. Undoing the
+        turn restores them. Returns the events to show. Added lines that no rule could compare are
+        stored for `take_unchecked_lines`.
 
         Args:
             texts_before: the core texts of each scope before the turn.

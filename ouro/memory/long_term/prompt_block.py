@@ -347,8 +347,8 @@ class MemoryPrompt:
         return self._texts_at_start[scope.name] if texts is None else texts
 
     def _quoted_files(self, scope: Scope) -> Iterator[str]:
-        """Yield each core file of a scope that is not empty, quoted between marks. Of a long file
-        only the beginning is in it, and how many lines follow.
+        """Yield each core file of a scope that is not empty, quoted between marks. If a file is too
+        long, it yields only the beginning, and how many lines follow.
         """
         for name, (beginning, rest) in self._split_to_fit(scope).items():
             text = beginning

@@ -78,9 +78,9 @@ class RememberResult(msgspec.Struct, frozen=True):
 
 
 def find_doubtful(editor: MemoryEditor, text: str) -> MemoryEntry | None:
-    """The entry of which only the user knows whether a text replaces it: it is on the same subject,
-    or at least shares a rare word. None if there is no such entry, and if the rules decide: an
-    entry says the same, or is replaced.
+    """The entry that a text may replace, but only the user knows: it is on the same subject, or at
+    least shares a rare word. None if there is no such entry, or if the rules decide: an entry says
+    the same, or is replaced.
     """
     placement = place(clean_text(text), editor.names)
     entries = all_entries(editor)
@@ -417,8 +417,8 @@ def clean_text(text: str) -> str:
 
 
 def find_same(text: str, entries: list[MemoryEntry]) -> MemoryEntry | None:
-    """The first entry with the same words as a text; one in use before an archived one. Replaced
-    entries do not count. None if there is none, or the text has no words.
+    """The first entry with the same words as a text; an entry in use comes before an archived one.
+    Replaced entries do not count. None if there is no such entry, or the text has no words.
     """
     words = fold_words(text)
     if not words:

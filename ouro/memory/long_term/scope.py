@@ -476,7 +476,8 @@ class ScopeMemory(ScopeState):
         """Commit what is approved but not committed, because ouro was killed or no commit could be
         made. Does nothing if all is committed.
         """
-        if not self.store.repository.read_record(APPROVED):  # nothing was since the last commit
+        is_nothing_approved = not self.store.repository.read_record(APPROVED)  # since the commit
+        if is_nothing_approved:
             return
         undecided_names = {*self.store.find_unapproved(), *self._writes.names_of_others()}
         changed = self.store.changed_since(self.store.get_current_head())

@@ -169,8 +169,9 @@ def is_weak(hit: MemoryHit) -> bool:
 
 
 def source_of(hit: MemoryHit, badges: Sequence[str] = ()) -> str:
-    """The source of a hit in one line. Of a core line or a note: scope, category, day, file and
-    badges; of a message or output: session, minute, number, speaker and project.
+    """The source of a hit in one line. It has scope, category, day, file and badges if the hit is a
+    core line or a note; session, minute, number, speaker and project if it is a message or an
+    output.
     """
     scope_and_category = f"({', '.join(filter(None, (hit.scope, hit.category)))})"
     if hit.kind == "core":

@@ -367,8 +367,8 @@ class MemoryRewind:
         )
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
-        """What can be done again of memory: the changes that rewinds to before these messages have
-        undone. None if there are none, or all are done again already.
+        """What of memory can be done again after rewinds: the changes in these messages that the
+        rewinds undid. None if there are none, or all are done again already.
         """
         session_commits = await asyncio.to_thread(self._list_commits)
         undone_ids = set(chain.from_iterable(map(_undone_by, session_commits)))

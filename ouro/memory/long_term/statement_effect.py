@@ -59,8 +59,9 @@ def open_statement(
     near_ids: Sequence[str] = (),
     without: Collection[str] = (),
 ) -> OpenStatement | None:
-    """What a model is to be asked about a statement, with the entries near to it. None if the rules
-    are sure what it does to them, or there are none, and they are sure of its scope. Blocks.
+    """What a model is to be asked about a statement, with the entries near to it. None if there is
+    nothing to ask: the rules are sure of the scope of the statement, and of what it does to the
+    entries or there are none near to it. Blocks.
 
     Args:
         near_ids: entries that a search by meaning found.
@@ -126,9 +127,9 @@ def _choose_rewritten(statement: str, rewritten: str, old_text: str) -> str:
 def nearest_entries(
     text: str, entries: Sequence[MemoryEntry], near_ids: Sequence[str] = ()
 ) -> list[MemoryEntry]:
-    """At most `MAX_NEAR` entries to compare a text with. First those of `near_ids` and those with
-    several words in common, sorted by the number of these; then others while there is room: they
-    may say it in another language, or with other words.
+    """At most `MAX_NEAR` entries to compare a text with. First come those of `near_ids` and those
+    with several words in common, most words first. While there is room, other entries follow: they
+    may say the same in another language or with other words.
     """
     words = word_starts(text)
     common_count = {entry.id: len(words & word_starts(entry.text)) for entry in entries}

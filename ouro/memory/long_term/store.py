@@ -116,9 +116,9 @@ class GitMemoryStore(ApprovedFiles):
             self.plain_git = GuardedMemory(self.folder, repo.state_dir).find_tampering()
 
     def load_all(self) -> LoadedScope:
-        """Load the texts of the core and the names of the notes. Lists the files that were skipped,
-        with the reason, and those of which invisible characters were left out. Starts no process,
-        writes nothing.
+        """Load the texts of the core and the names of the notes. The files that were skipped are
+        listed with the reason; files with invisible characters, which are left out, are listed,
+        too. Starts no process, writes nothing.
         """
         listing = self._files.look()
         refused = listing.refused
@@ -438,8 +438,8 @@ def repo_store(
 def memory_stores(
     settings: MemorySettings, root: Path | None, finds_secret: FindsSecret
 ) -> list[GitMemoryStore]:
-    """The stores of the scopes that the settings allow, user before repo. `root` is that of a
-    repository which the user trusts (R1); None: there is none, and no memory of it.
+    """The stores of the scopes that the settings allow, user before repo. `root` is the root of a
+    repository that the user trusts (R1); None if there is none: then there is no repo scope.
     """
     histories, core_files = get_history_dir(), settings.core
     stores = [user_store(get_memory_dir(), histories, finds_secret, settings.remote, core_files)]

@@ -115,13 +115,13 @@ def find_on_subject(text: str, entries: Sequence[_Entry]) -> list[_Entry]:
 
 
 def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[_Entry]:
-    """The entry that a statement replaces, with its copies, best first; none if it corrects
-    nothing, or it is unclear what.
+    """The entry that a statement replaces, with its copies, best first. Empty if the statement
+    corrects nothing, or it is unclear what it corrects.
 
-    Three ways are tried in turn: the statement names what it replaces; it announces a change, and
-    an entry says the changed thing; it has the same words as an entry, and one of them negates.
-
-    `said` are the original words with their introduction; empty: the same as `text`.
+    Three ways are tried, one after the other: the statement names what it replaces; it announces a
+    change, and an entry says the changed thing; it has the same words as an entry, and one of the
+    two negates them. `said` are the original words with their introduction; empty if they are the
+    same as `text`.
     """
     said = said or text
     without_reason = pattern_of_group("reason").sub
@@ -155,8 +155,8 @@ def _replaced_names(text: str) -> frozenset[str]:
 def _affirming_pairs(
     text: str, pairs: Sequence[_Pair[_Entry]], names: frozenset[str]
 ) -> list[_Pair[_Entry]]:
-    """The pairs whose text affirms one of `names`, which the statement `text` replaces, and is about
-    the same use of it.
+    """The pairs whose text affirms one of `names`, and is about the same use of it as the statement
+    `text`, which replaces the named thing.
     """
     return [
         (old, entry)
@@ -190,8 +190,8 @@ def _rank_by_change(text: str, pairs: Sequence[_Pair[_Entry]]) -> list[tuple[flo
 def _choose_best(
     ranked: Sequence[tuple[float, _Entry]], pairs: Sequence[_Pair[_Entry]]
 ) -> list[_Entry]:
-    """The first of the ranked entries with its copies among them; none if an entry that is no copy
-    has the same rank: then it is unclear which one is meant.
+    """The first of the ranked entries, with those of its copies that are ranked. No entry if
+    another one, which is no copy, has the same rank: then it is unclear which one is meant.
     """
     best_rank: float = ranked[0][0]
     best: _Entry = ranked[0][1]
@@ -225,8 +225,8 @@ def _rank(
 
 
 def _preselect(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[tuple[str, _Item]]:
-    """Yield the pairs whose text may have one of the words, because it has its first four letters: a
-    fast selection before words are compared, as only few of 10,000 notes have one.
+    """Yield the pairs whose text may have one of the words: it has the first four letters of one.
+    This is fast, and leaves few of 10,000 notes for the comparison of whole words.
     """
     starts = {word[:4] for word in words}
     for item_text, item in pairs:
@@ -311,8 +311,8 @@ def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:
 
 
 def _find_peers(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator[_Item]:
-    """Yield the items whose text has the same words, but affirms another program of the same kind
-    (`_ONE_OF`): `Use npm here` for the words of `Use pnpm`.
+    """Yield the items that differ from a statement only in the program: they have the same words,
+    and affirm another program of the same kind (`_ONE_OF`). `Use npm here` is a peer of `Use pnpm`.
     """
     kinds = [kind for kind in _PEERS if words & kind]
     if not kinds:

@@ -256,7 +256,7 @@ def merge_lines(base: str, ours: str, theirs: str) -> str:
     that was only moved stays. If both sides changed a line, both versions stay.
 
     The order is that of `ours`. A line that only `theirs` has comes after the line that it follows
-    in `theirs`. Of several blank lines one stays.
+    in `theirs`. Several blank lines become one.
     """
     our_lines, their_lines = ours.splitlines(), theirs.splitlines()
     removed = {

@@ -144,7 +144,8 @@ def _make_shared_note(
 
 async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> None:
     """Ask the user about their shared notes whose last day has passed, and keep or archive them as
-    the user answers. Each is asked about once, and at most `_MAX_ASKED` after one start.
+    the user answers. The user is asked once about each note, and about at most `_MAX_ASKED` after
+    one start.
     """
     shared = [store for store in manager.stores if store.scope == "repo" and store.is_shared]
     if not shared:
@@ -169,8 +170,8 @@ async def ask_owner(manager: LongTermMemoryManager, channel: SessionChannel) -> 
 
 
 def _expired_notes_of_user(editor: MemoryEditor, cwd: Path, record: Path) -> list[Note]:
-    """The shared notes whose owner is the user, and whose last day has passed, without those that
-    the file `record` lists: they were asked about.
+    """The shared notes of the user (the owner) whose last day has passed. Notes in the file
+    `record` are left out: the user was asked about them.
     """
     asked_marks = _read_lines(record)
     owner = Git(cwd, _GIT_TIMEOUT).ask("config", "user.email").strip()
@@ -208,14 +209,14 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _in_days(days: int) -> str:
-    """The day in so many days, as `2026-11-29`."""
+    """The day after so many days from now, as `2026-11-29`."""
     return (datetime.now(UTC) + timedelta(days=days)).date().isoformat()
 
 
 def _commit(git: Git, note: Note, root: Path, folder: str, branch: str) -> str:
     """Commit the file of a note on a new branch, without a working tree: what is checked out stays
-    as it is. The branch begins at the default branch, if it can be found as at the remote, else at
-    HEAD. Returns the id of the commit. Raises GitError.
+    as it is. The branch begins at the default branch of the remote; if there is none here, at the
+    local default branch, else at HEAD. Returns the id of the commit. Raises GitError.
     """
     target_branch = default_branch(root)
     base = ""

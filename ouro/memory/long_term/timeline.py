@@ -110,8 +110,8 @@ class Timeline:
         return tuple(timeline[:limit])
 
     def find(self, commit: str) -> TimelineEntry:
-        """The commit with this id, or the only one whose id begins so; `last`, `HEAD` and an empty
-        text stand for the newest of all. Raises UsageError.
+        """The only commit whose id is or begins with `commit`; for `last`, `HEAD` and an empty text
+        the newest of all. Raises UsageError if there is none, or there are several.
         """
         if commit in ("", "last", "HEAD"):
             latest = self.log(1)
@@ -180,7 +180,7 @@ class Timeline:
 
     def origin_of(self, file: str, line: BlamedLine) -> Commit:
         """The commit that a line came from. If an undo restored the line, it is the newest other
-        commit after which the file had the line; the undo itself if there is none.
+        commit after which the file had the line. If there is no such commit, it is the undo itself.
         """
         store, name = self._find_file(file)
         # An empty line is in every file: it has no origin but the commit that blame names.
@@ -256,7 +256,7 @@ class Timeline:
         return next(store for store in self._stores if store.scope == scope)
 
     def _find_file(self, file: str) -> tuple[GitMemoryStore, str]:
-        """The store and the name of the only file of the last commits that is called so. Raises
+        """The store and the name of the only file with this name in the last commits. Raises
         UsageError if there is none, or one in each scope.
         """
         matches = []

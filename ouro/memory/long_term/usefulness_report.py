@@ -55,8 +55,8 @@ class UsefulnessReport(msgspec.Struct, frozen=True):
     rows: tuple[ReportRow, ...]
 
     def share(self, problem: str) -> float:
-        """The share of entries with this problem, from 0 to 1; for `junk` of those that are junk. 0
-        without entries.
+        """The share of entries with this problem, from 0 to 1; 0 if there are no entries. `junk` is
+        no problem by itself: its share is that of the entries that count as junk (`is_junk`).
         """
         if not self.rows:
             return 0.0
@@ -96,7 +96,9 @@ def _make_row(
     *,
     is_duplicate: bool,
 ) -> ReportRow:
-    """The row of an entry that is `days` old. `record` is that of a core line; None for a note."""
+    """The row of an entry that is `days` old. `record` is the record of a core line; None for a
+    note.
+    """
     # The id of a core line is its place; the recall log counts by the record, which stays the same.
     log_id = record.id if record else entry.id
     # A check of an anchored file counts half. The report has whole turns, rounded down.

@@ -121,9 +121,9 @@ class _SentenceKind(msgspec.Struct):
 
 
 def is_in_doubt(sentence: str, after: str) -> bool:
-    """Whether signs of writing show that a sentence may not be the user's own statement: much of it
-    is a quotation, it breaks off with `…`, it has a colon, or it or the next sentence, `after`, is
-    a question. `after` is empty if there is none.
+    """Whether a sentence may not be the user's own statement, by signs of writing: much of it is a
+    quotation, it breaks off with `…`, or it has a colon; or it is a question, or the next sentence
+    `after` is one. `after` is empty if there is no next sentence.
     """
     plain = _CODE_OR_ADDRESS.sub("", sentence)
     introduction = pattern_of_group("introduction").match(plain)
@@ -144,7 +144,7 @@ async def ask_if_own_statement(ask: AskModel, sentence: str) -> bool | None:
     """Whether a model says that a sentence is the user's own statement; None without a usable
     answer. Raises ModelError.
 
-    Of a sentence with a colon only the words before it are asked about. With the whole message, or
+    If the sentence has a colon, the model gets only the words before it. With the whole message, or
     with what follows, a model of 1.5 billion parameters calls every such sentence a text to write.
     """
     colon = _COLON_IN_TEXT.search(_without_quotations(sentence))

@@ -252,8 +252,8 @@ class Capture(msgspec.Struct, eq=False):
     def _apply_all(
         self, operations: Sequence[Operation], excerpt: _Excerpt, captured: Captured
     ) -> None:
-        """Carry out operations, and add what became of each to `captured`. One that fails is
-        refused, and the others are carried out all the same.
+        """Carry out operations, and add what became of each to `captured`. An operation that fails
+        counts as refused, and the next one is carried out.
         """
         for operation in operations:
             try:
@@ -365,7 +365,8 @@ class Capture(msgspec.Struct, eq=False):
 
     def _make_note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
         """Make the note of an operation. Returns it with the message from which it was made: the
-        one that has the most words in common with it, of equal ones one of the user.
+        one that has the most words in common with it; if several have as many, a message of the
+        user.
         """
         in_repo = operation.scope == "repo"
         words = word_starts(operation.text)

@@ -67,9 +67,9 @@ class _CompletedNote(msgspec.Struct):
 
 
 def is_incomplete(sentence: str, before: str) -> bool:
-    """Whether a sentence is a correction that says `it` for what it is about. The correction may
-    be announced by the sentence `before` it (`That is wrong. It is 8417.`), which is empty if
-    there is none.
+    """Whether a sentence is a correction that says only `it`, and not what it is about. The
+    sentence `before` it may announce the correction (`That is wrong. It is 8417.`); `before` is
+    empty if there is no such sentence.
     """
     # `No, that is wrong: use tabs` names what it is about after its introduction.
     introduction = pattern_of_group("introduction").match(sentence)

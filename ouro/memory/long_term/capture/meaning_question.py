@@ -125,8 +125,9 @@ class MeaningQuestion(msgspec.Struct, eq=False):
     async def read(
         self, spoken: Sequence[Spoken], own: Sequence[Spoken], limits: OperationLimits
     ) -> tuple[tuple[Operation, ...], tuple[RefusedOperation, ...]]:
-        """The operations that what was said does to memory, and those that were refused. A large
-        model reads `spoken`, a small one only the user's `own` words. Raises ModelError.
+        """What must be done to memory because of what was said: the valid operations, and the
+        refused ones. A large model reads `spoken`, a small one only the user's `own` words. Raises
+        ModelError.
         """
         if self.is_small():
             return await find_operations(self.ask, own, limits), ()

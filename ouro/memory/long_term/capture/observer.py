@@ -322,7 +322,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
 
     async def _ask_about_doubt(self, old: Note, new: Note) -> None:
         """Ask the user whether the statement `new`, which is written already, replaces the core
-        line `old`, and remove the line if it does; without an answer both stay.
+        line `old`. If so, remove the line. Without an answer both stay.
         """
         choice = await self._ask_which_holds(
             f"memory-doubt:{old.id}", new, old, (KEEP_BOTH, REPLACE)

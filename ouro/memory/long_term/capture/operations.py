@@ -196,8 +196,8 @@ def _verb(fields: Mapping[str, Any]) -> str:
 
 
 def _first_text(fields: Mapping[str, Any], *names: str) -> str:
-    """The value of the first of the fields `names` that is a text, because models name a field
-    differently; empty if none is.
+    """The first text among the fields `names`, because models give a field different names. Empty
+    if no such field is a text.
     """
     for name in names:
         if isinstance(fields.get(name), str):
@@ -321,8 +321,9 @@ def _shown_note(name: Any, limits: OperationLimits) -> Note | None:
 
 
 def _category(fields: Mapping[str, Any], target: Note | None, limits: OperationLimits) -> str:
-    """The named category, also if it is misspelt; that of the target if none is named. Raises
-    _InvalidError if there is no such category, or none is named and there is no target.
+    """The category that an operation names, also if it is misspelt. If it names none, the category
+    of the target. Raises _InvalidError if there is no such category, or if it names none and has no
+    target.
     """
     name = str(fields.get("category") or "").strip().casefold().replace("_", "-").replace(" ", "-")
     if not name and target is not None:

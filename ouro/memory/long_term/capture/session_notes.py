@@ -181,7 +181,7 @@ class SessionNotes:
         return scope.propose([edit], reason, sources, TurnRef(note.session_id, note.turn)).id
 
     def core_lines(self) -> list[Note]:
-        """The lines of the core as notes, whose ids are those of the lines."""
+        """The lines of the core as notes. The id of such a note is the id of the line."""
         return [
             Note(
                 id=line.id,
@@ -205,7 +205,7 @@ class SessionNotes:
         self, note: Note, statement: str, message: int, corrected: str, *, is_sure: bool
     ) -> WrittenNote | None:
         """Write a statement into the core if it belongs there. Returns None, and writes nothing, if
-        it does not, or if the core has unapproved changes.
+        it does not belong there, or if the core has unapproved changes.
 
         Args:
             note: the statement as a model wrote it.
@@ -302,7 +302,7 @@ class SessionNotes:
             return None
 
     def _updated_search(self) -> Search:
-        """The search, its index up to date with the notes. Raises SearchUnavailable."""
+        """The search, after its index was updated with the notes. Raises SearchUnavailable."""
         search = self._lookup.search()
         search.index.update(Sources.of_notes(scope.store for scope in self._scopes.values()))
         return search

@@ -156,7 +156,9 @@ class SessionPart(msgspec.Struct, frozen=True):
 
 
 def _last_branch(message: Message) -> str:
-    """The git branch that the last context of a message with one names; empty if none does."""
+    """The git branch that a message names in its last context with a branch; empty if no context
+    names one.
+    """
     for part in reversed(list(message.parts_of(Context))):
         if branch := branch_in_note(part.text):
             return branch
@@ -181,10 +183,10 @@ def _with_tool_texts(spoken: Sequence[Spoken], tool_texts: str) -> list[Spoken]:
 def split_uncaptured(
     entries: Sequence[MessageRecord], captured: int, turn: int = 0
 ) -> Iterator[SessionPart]:
-    """Yield the parts of what was said after the message `captured`, oldest first; none if the user
-    has said nothing since. A part ends at a message of the user, once it is long enough.
+    """Yield the parts of what was said after the message `captured`, oldest first; no part if the
+    user has said nothing since. A part ends before a message of the user, once it is long enough.
 
-    What was said with memory off is left out. Earlier messages are read for their turns and
+    What was said with memory off is left out. Earlier messages are read only for their turns and
     branches; `turn` is the number of the last turn before all `entries`.
     """
     if not turns_since(entries, captured):
@@ -267,8 +269,8 @@ async def save_to_session_not_open(
 
 async def read_whole_branch(store: MemoryStore, session_id: str) -> Transcript | None:
     """The whole current branch of a session, without tool outputs. None if it cannot be read, or
-    does not show what was said with memory off (`records_privacy`); a copy is returned all the
-    same.
+    does not record which messages were said with memory off (`records_privacy`). A copy from
+    elsewhere has no such record, and is returned.
     """
 
     def take_all() -> Transcript:

@@ -196,8 +196,9 @@ class MemoryFiles:
         return None
 
     def blobs(self, names: Iterable[str] | None = None) -> dict[str, str]:
-        """Name -> blob id of all files, or of those of `names` that exist; UNREADABLE for a file
-        that may not be read or is not text. Of all files, only those that changed are read.
+        """The blob ids of all files, or of those in `names` that exist, by name. UNREADABLE stands
+        for a file that may not be read or is not text. Without `names` only files that have changed
+        are read.
         """
         if names is not None:
             return {name: _blob_of_text(data) for name, data in self._read_existing(names)}

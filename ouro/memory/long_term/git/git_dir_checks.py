@@ -59,8 +59,8 @@ def demand_safe(git_dir: Path) -> None:
 
 
 def demand_free(git_dir: Path, ref: str) -> None:
-    """Raise MemoryUnusable if HEAD is on no branch (`ref` is empty), or a merge, rebase or the like
-    of the user's git is not finished.
+    """Raise MemoryUnusable if HEAD is on no branch (`ref` is empty), or if the user's git has not
+    finished a merge, a rebase or other work.
     """
     if not ref:
         raise unusable_history(

@@ -74,16 +74,14 @@ def log(
 
 
 def commit_of(repo: GitRepository, commit: str) -> Commit:
-    """The commit with this id, or whose id begins so. Raises MemoryUnusable if there is none, or
-    several ids begin so.
+    """The commit whose id is or begins with `commit`. Raises MemoryUnusable if there is none, or
+    there are several.
     """
     return _read_log(repo, ["--max-count=1", "--end-of-options", f"{commit}^{{commit}}"])[0]
 
 
 def find_commit(repo: GitRepository, commit: str) -> Commit | None:
-    """The commit with this id, or whose id begins so; None if there is none, or several ids begin
-    so.
-    """
+    """The commit whose id is or begins with `commit`; None if there is none, or there are several."""
     if not _COMMIT_ID.fullmatch(commit):
         return None
     try:
@@ -231,8 +229,9 @@ def _read_recorded_turns(repo: GitRepository) -> dict[str, Trailers]:
 
 
 def _turn_trailers(words: list[str]) -> Trailers:
-    """The trailers for the words of a recorded line after the commit: `_SYNC_MARK`, or the session,
-    turn and message of a turn of the agent, of which 0 stands for an unknown number.
+    """The trailers that a line of the record stands for. `words` are the words after the commit:
+    either `_SYNC_MARK`, or the session, turn and message of a turn of the agent. The number 0 is an
+    unknown one, and is left out.
     """
     if words == [_SYNC_MARK]:
         return {ORIGIN: _SYNC_MARK}
@@ -402,8 +401,8 @@ def _hunk_with_other_half(
 
 
 def describe_commits(commits: Sequence[Commit]) -> str:
-    """The subjects of commits, oldest first; `commits` are of one turn, latest first. Of several
-    the text says how many, and of which turn.
+    """The subjects of commits of one turn, oldest first; `commits` are latest first. If there are
+    several, the text begins with their number and their turn.
     """
     subjects = "; ".join(commit.subject for commit in reversed(commits))
     if len(commits) < 2:

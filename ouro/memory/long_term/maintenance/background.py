@@ -83,9 +83,9 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             self.channel.start("last time", self._show_last_time())
 
     async def carry_over(self) -> str:
-        """The summary of the last session, to send with the first message of a new one. Empty for
-        other messages, if the settings do not want it, if there is none, or on an error, which is
-        logged.
+        """The summary of the last session, to send with the first message of a new one. Empty if
+        this is another message, if the settings switch it off, if there is no summary, or on an
+        error, which is logged.
         """
         if not (self.carries_over and self.is_new and self.summaries):
             return ""

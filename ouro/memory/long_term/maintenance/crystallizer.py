@@ -203,6 +203,8 @@ def _unread_parts(transcript: Transcript, progress: _Progress) -> list[SessionPa
 
 
 def _stamp(days: int = 0) -> str:
-    """The time so many days ago, as in records of sessions, whose order as texts is that of time."""
+    """The time before so many days, in the form of the records of sessions: texts in this form sort
+    by time.
+    """
     then = datetime.now(UTC) - timedelta(days=days)
     return then.isoformat(timespec="milliseconds").replace("+00:00", "Z")

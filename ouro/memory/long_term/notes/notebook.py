@@ -165,12 +165,13 @@ class Notebook(msgspec.Struct, eq=False):
         *,
         is_checked: bool = False,
     ) -> WrittenNote:
-        """Record that a note still holds, which raises the confidence in it; an archived one is
-        restored. If the user confirms it (`origin` is `person`), it is this version of the note,
-        else its last one.
+        """Record that a note still holds. This raises the confidence in it, and restores an
+        archived one. The user (`origin` is `person`) confirms this version of the note; else its
+        last version is confirmed.
 
         A note that the user confirms counts as said by the user, its anchors are renewed, and it is
-        no longer tentative. Nor is one of which a check of its files has passed (`is_checked`).
+        no longer tentative. It is no longer tentative, too, if a check of its files has passed
+        (`is_checked`).
         """
         file = self.find(note_id if origin == "person" else self.latest(note_id))
         note = replace(file.note, confirmed_at=timestamp())

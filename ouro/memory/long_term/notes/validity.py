@@ -38,8 +38,8 @@ _CITED_NAME = late_pattern(r"`(?:[\w.]{0,80}\.)?([A-Za-z_]\w{2,60})(?:\(\))?`")
 _CITED_LINE = late_pattern(r"\w\.\w{1,8}:\d{1,6}\b")
 _BRANCH_FORMAT = "%(refname:short) %(objectname)"
 _MERGE_SUBJECT = late_pattern(
-    r"Merge (?:remote-tracking )?branch '(?:origin/)?([^']+)'|Merge pull request #\d+ from"
-    r" [^/\s]+/(\S+)"
+    r"Merge (?:remote-tracking )?branch '(?:origin/)?(?P<by_git>[^']+)'"
+    r"|Merge pull request #\d+ from [^/\s]+/(?P<by_host>\S+)"
 )
 
 
@@ -135,7 +135,7 @@ def _find_absent(names: set[str], text: str) -> set[str]:
 
 
 def default_branch(root: Path) -> str:
-    """The branch that work is merged into: that of the remote's HEAD, else the first of
+    """The branch into which work is merged: the one of the remote's HEAD, else the first of
     `_DEFAULT_BRANCHES` that exists. Empty if there is none, or no git. Blocks.
     """
     try:
@@ -199,12 +199,12 @@ def _find_names_in_merges(git: Git, target: str) -> set[str]:
     """The names of the branches that the subjects of the latest merge commits in `target` name."""
     log_of_merges = ("log", "--merges", "--format=%s", "-n", str(_MAX_MERGES), target, "--")
     matches = map(_MERGE_SUBJECT.match, git.ask(*log_of_merges).splitlines())
-    return {match[1] or match[2] for match in matches if match}
+    return {match["by_git"] or match["by_host"] for match in matches if match}
 
 
 def _find_deleted_merged_branches(git: Git, target: str, deleted: set[str]) -> set[str]:
-    """The names in `deleted` of branches whose last commit, or what they changed, is in `target`;
-    without branches that had no commits of their own. The reflog of HEAD says which commits.
+    """The deleted branches whose work is in `target`. The reflog of HEAD shows their commits.
+    Branches that are not in it, or had no commits of their own, are left out.
     """
     first_commits, tips = _find_checkout_commits(git)
     merged = set()
@@ -255,8 +255,8 @@ def _has_work_of(git: Git, target: str, commit: str) -> bool:
 
 
 def is_visible(note: Note, branch: str) -> bool:
-    """Whether a note may be recalled while `branch` is checked out (empty: none is): it belongs to
-    that branch, or to none.
+    """Whether a note may be recalled while `branch` is checked out: it belongs to that branch, or
+    to no branch. `branch` is empty if no branch is checked out.
     """
     return not note.branch or note.branch == branch
 

@@ -119,7 +119,7 @@ class Undone(msgspec.Struct):
 
     def judge(self, steps: Sequence[Step], reason: str = "") -> DeadEnd | None:
         """The dead end that these changes were: a command failed while they were in force, or the
-        user gave a `reason` for the undo. None if neither is so.
+        user gave a `reason` for the undo. None if there was neither a failure nor a reason.
         """
         if self.commands is not None:
             return self.commands  # it was judged when it was found
@@ -317,8 +317,9 @@ def _is_content(present: str | None, content: str | None, change: FileChange) ->
 
 
 def _merge_overlapping(undone: Sequence[Undone]) -> list[Undone]:
-    """Merge changes of several files if one began before the other was undone, so that each group
-    is judged as one. Returns the groups in the order of their first steps.
+    """Join undone changes of several files into one group if one began before the other was undone,
+    so that they are judged together. Returns the groups in the order of their first steps. The
+    first change of a group is changed itself.
     """
     groups: list[Undone] = []
     for change in sorted(undone, key=lambda change: change.first):
@@ -334,8 +335,9 @@ def _merge_overlapping(undone: Sequence[Undone]) -> list[Undone]:
 
 
 def _end_of_attempt(undone: Undone, steps: Sequence[Step]) -> int:
-    """The index of the first step after these edits that is another edit, or a command that may
-    have restored their files; `undone.end` if there is none. Later failures are not due to them.
+    """The index of the step with which the attempt ends: the first step after these edits that is
+    another edit, or a command that may have restored their files; `undone.end` if there is none.
+    Failures from there on are not due to the edits.
     """
     edit_ids = {id(step) for step in undone.edits}
     last_edit = max(index for index, step in enumerate(steps) if id(step) in edit_ids)
@@ -363,8 +365,8 @@ def _restores(line: str, paths: Sequence[str]) -> bool:
 
 
 def _find_failures(steps: Sequence[Step]) -> tuple[Failure, ...]:
-    """The commands whose last run among the steps failed. A command that `describe_command` does
-    not name does not count, such as one that only looks at files.
+    """The commands that failed in their last run among the steps. Only commands that
+    `describe_command` names count: not, for example, one that only looks at files.
     """
     last_runs: dict[str, CommandStep] = {}
     for step in steps:
@@ -443,8 +445,8 @@ def _find_restored_files(line: str) -> set[str]:
 
 
 def _find_words_of_change(line: str) -> set[str]:
-    """The words of a shell line that may change files, among them the files that it names; none if
-    it changes nothing.
+    """The words of a shell line, with the files that it names, if the line may change files; else
+    no words.
     """
     from ouro.safety import parse_line
 

@@ -196,8 +196,8 @@ class CommandLedger(msgspec.Struct, eq=False):
         return read_state(self.path, dict[str, CommandRecord])
 
     def find_relevant(self, text: str) -> dict[str, CommandRecord]:
-        """At most `MAX_SENT` commands that a message is about and this session did not run: those
-        that passed most often first, of equal ones the newest.
+        """At most `MAX_SENT` commands that a message is about and this session did not run. Those
+        that passed most often come first; among equal counts, the newest.
         """
         records = self.records()
         if not records:  # most projects: nothing is imported
@@ -338,8 +338,8 @@ def describe_command(text: str) -> str:
 
 
 def name_programs(text: str) -> str:
-    """The programs of a line without their arguments, as `make … && pytest …`. Left out are those
-    whose failure says nothing about the project, and names that could be a sentence.
+    """The programs of a line without their arguments, as `make … && pytest …`. Programs whose
+    failure says nothing about the project, and names that could be a sentence, are left out.
     """
     from ouro.safety import parse_line
 

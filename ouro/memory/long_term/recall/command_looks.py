@@ -150,7 +150,7 @@ class _FileContents(msgspec.Struct):
 
 
 def _is_failure(step: CommandStep) -> bool:
-    """Whether a command failed whose exit code says something about the project."""
+    """Whether a command failed, and its exit code says something about the project."""
     from ouro.memory.long_term.recall.command_ledger import describe_command
 
     return step.failed and bool(describe_command(step.line))

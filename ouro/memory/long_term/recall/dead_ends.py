@@ -380,8 +380,8 @@ class DeadEnds(msgspec.Struct, eq=False):
     # What repeats it
 
     def find_repeated(self, room: int) -> Recalled | None:
-        """The notes of the dead ends that the last tool calls repeated, for at most `room` tokens;
-        each is sent once in a session. None if there is none. Blocks.
+        """The notes of the dead ends that the last tool calls repeated, for at most `room` tokens.
+        Each is sent once in a session. None if no dead end was repeated. Blocks.
         """
         if not self.repo.loaded.notes:
             return None

@@ -251,7 +251,9 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
     @property
     def _project(self) -> str:
-        """The repository whose notes are found; one that does not exist if its memory is off."""
+        """The repository whose notes are found. If its memory is off, a repository that does not
+        exist, so that none are found.
+        """
         from ouro.memory.index import project_of
 
         projects = (project_of(scope.store.folder) for scope in self.scopes if scope.name == "repo")

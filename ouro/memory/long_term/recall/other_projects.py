@@ -94,8 +94,8 @@ class OtherProjects(msgspec.Struct, eq=False):
     """The texts that were shown already."""
 
     def take_question(self) -> str:
-        """The message about which other projects are asked; empty if there is none, and at each
-        further call.
+        """The message about which other projects are asked. It is returned once; empty at further
+        calls, or if there is none.
         """
         text, self.asked = self.asked, ""
         return text
@@ -110,13 +110,16 @@ class OtherProjects(msgspec.Struct, eq=False):
         return offered
 
     def take_note_to_send(self) -> OtherProjectNote | None:
-        """The note that the user chose to send; None if there is none, and at each further call."""
+        """The note that the user chose to send. It is returned once; None at further calls, or if
+        there is none.
+        """
         note, self._chosen = self._chosen, None
         return note
 
     def find(self, text: str) -> OtherProjectNote | None:
         """The best note or core line of another project about a message. None if there is none that
-        is strong, still in use there, in no core of this session, and not shown before.
+        is strong and still in use there, that no core of this session has, and that was not shown
+        before.
         """
         projects = self._projects()
         if not projects or not text.strip():

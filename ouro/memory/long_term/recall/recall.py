@@ -379,8 +379,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         return _reason_to_skip_file(file, situation, merged, is_decayed=is_decayed)
 
     def _reason_to_skip_citation(self, note: Note, changed_files: Sequence[str]) -> str:
-        """Why a note is not sent whose files changed: the code that it cites is gone. Empty if that
-        code is there, or no file changed.
+        """Why a note is not sent: its files have changed, and the code that it cites is gone. Empty
+        if the code is there, or no file has changed.
         """
         if not changed_files or self.anchors is None:
             return ""
@@ -429,8 +429,8 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         return versions
 
     def _read_trusted(self, note_id: str, situation: Situation) -> NoteFile | None:
-        """The note of that id; None if there is none, or its file has unapproved changes: no
-        planted note is quoted as a version of another.
+        """The note with this id. None if there is none, or if its file has unapproved changes: a
+        planted note must not be quoted as a version of another note.
         """
         file = self._read_note(note_id)
         if file is None or (file.scope, file.name) in situation.untrusted:

@@ -369,8 +369,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         self.channel.emit(NotesRecalled((item,), ELSEWHERE))
 
     def _take_note_chosen_by_user(self) -> Recalled | None:
-        """The note of another project that the user chose to send; None if there is none, and at
-        each further call.
+        """The note of another project that the user chose to send. It is returned once; None at
+        further calls, or if there is none.
         """
         note = self.other_projects.take_note_to_send() if self.other_projects else None
         if note is None:

@@ -332,8 +332,8 @@ def changed_rows(proposal: Proposal) -> tuple[str, ...]:
 
 
 def _changed_lines(edit: FileEdit, *, named: bool) -> list[str]:
-    """The lines that an edit removes, with `-`, then those that it adds, with `+`. Of a note they
-    are those of `_changed_lines_of_note`. If `named`, the file's name comes first.
+    """The changes of a file, as lines to show: the removed lines with `-`, then the added ones with
+    `+`; for a note as `_changed_lines_of_note` makes them. If `named`, the file's name comes first.
     """
     old_lines = (edit.before or "").splitlines()
     new_lines = (edit.after or "").splitlines()
@@ -381,8 +381,8 @@ def change_of(
     proposal: str = "",
     files: int = 0,
 ) -> CoreChanged:
-    """The event that shows the edits, of many the first `MAX_SHOWN`, with invisible characters
-    written out. Of a note only the text is shown.
+    """The event that shows the edits; only the first `MAX_SHOWN` if there are more. Invisible
+    characters are written out. Of a note's file only the text is shown.
 
     Args:
         undo: the commit to undo; empty if there is none.

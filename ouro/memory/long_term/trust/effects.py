@@ -171,11 +171,10 @@ class ChangeEffects:
         self._store.write_beside_others(files)
 
     def _commit_lines(self, group: ChangeGroup) -> ChangeOutcome:
-        """Approve and commit the lines, and nothing that others wrote: a file as it is if only these
-        changes are in it, else the accepted text with these changes.
-
-        A file of which another program has committed a change is left out: both changes are foreign
-        then.
+        """Approve and commit the lines, and nothing that others wrote. A file that has only these
+        changes is committed as it is; of another file the accepted text with these changes is
+        committed. A file in which another program has committed a change is left out: then both
+        changes are foreign.
         """
         committed_texts = self._store.committed_texts(group.lines)
         accepted_texts = self._store.accepted_texts(group.lines)
@@ -258,8 +257,8 @@ class ChangeEffects:
 
 
 def apply_edits(edits: Edits, text: str | None) -> str | None:
-    """The text of a file with the edits applied, one after the other; changes of others stay. None
-    stands for no file: `text` if there is none yet, and the result if the edits remove it.
+    """The text of a file with the edits applied, one after the other; changes of others stay.
+    `text` is None if there is no file yet; the result is None if the edits remove the file.
     """
     for edit in edits:
         if text == edit.before:

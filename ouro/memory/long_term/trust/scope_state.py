@@ -188,9 +188,9 @@ class ScopeState:
 
     @contextmanager
     def _changing(self) -> Iterator[str]:
-        """A context in which this memory is changed while no other ouro does; yields the accepted
-        commit. At its end everything is read again, and a commit of others whose files are all
-        approved is accepted.
+        """A context in which this memory is changed while no other ouro changes it; yields the
+        accepted commit. At its end everything is read again. If others have made a commit and all
+        its files are approved, that commit is accepted.
 
         After an exception inside nothing is read.
         """
