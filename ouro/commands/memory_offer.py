@@ -48,7 +48,7 @@ async def find_offer(session: Session) -> AgentMemory | None:
 async def note_offer(session: Session) -> None:
     """Record that the offer was shown, because it is made only once in a folder."""
     offers = long_term.ImportOffers(get_import_offers_path())
-    await asyncio.to_thread(offers.note, find_root(session.cwd))
+    await asyncio.to_thread(offers.record, find_root(session.cwd))
 
 
 def import_lines(session: Session, paths: Sequence[Path]) -> list[str]:

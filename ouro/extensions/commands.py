@@ -180,9 +180,9 @@ class CommandRegistry:
         return (command, (call[2] or "").strip()) if command else None
 
     async def find_connected(self, text: str) -> tuple[CustomCommand, str] | None:
-        """What `called_by` returns; but if no command has the name, and it begins with the name of
-        an MCP server, this waits until the server is connected: it may offer the command. Raises
-        OuroError if the server cannot be used.
+        """What `called_by` returns. If no command has the typed name, but the name begins with that
+        of an MCP server, this waits until the server is connected, because the server may offer the
+        command. Raises OuroError if the server cannot be used.
         """
         called = self.called_by(text)
         call = _COMMAND_CALL.match(text)

@@ -26,7 +26,9 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 def is_on_internet(address: str) -> bool:
-    """Whether an address is public: not of this machine, of a local network, or special."""
+    """Whether an address is public: no address of this machine or of a local network, and no
+    special one.
+    """
     ip = ipaddress.ip_address(address.partition("%")[0])  # `fe80::1%eth0` names an interface
     if ip in _NAT64:
         ip = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)

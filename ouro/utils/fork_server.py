@@ -42,8 +42,8 @@ class ForkedProcess:
         self._server = server
 
     def wait(self) -> None:
-        """Block until the process has ended, then release its id, which no other process gets
-        before. Call it once.
+        """Block until the process has ended, then release its id; until then no other process gets
+        this id. Call it once.
         """
         poller = select.poll()
         poller.register(self._descriptor, select.POLLIN)

@@ -68,8 +68,9 @@ def _is_item(line: _Line) -> bool:
 
 
 def _read_block(lines: list[_Line], start: int, levels: int) -> tuple[Node, int]:
-    """The table or list that starts at `lines[start]`, and the place of the line after it, which is
-    indented less. `levels`: how many blocks may be in one another.
+    """Read the table or list that starts at `lines[start]`. Returns it, and the index of the next
+    line that does not belong to it, which is indented less. `levels` is how many levels of tables
+    and lists may still follow, with this one.
     """
     if levels <= 0:
         raise _NotSimpleError

@@ -98,7 +98,9 @@ def _asian(encodings: Sequence[str], letters: str) -> Language:
 
 @cache
 def _languages() -> Mapping[str, Language]:
-    """The languages, each by the language code of a locale."""
+    """The languages, each by the language code of a locale: its letters, the most frequent one first,
+    its frequent words, and how much more likely a text is in it than in others (`prior`).
+    """
     return {
         "fr": _latin(_WEST, "éàèêçùôîâûëïœüæÿ", "le la les des et une pour dans est que", 2.0),
         "de": _latin(_WEST, "üäößé", "der die das und ist nicht mit ein für auf", 2.0),

@@ -268,9 +268,10 @@ class _Field(NamedTuple):
 
 
 def read_section(table: YamlTable, section: type[T], name: str, path: str = "") -> T:
-    """A settings section or a struct from the keys of `table`; missing keys keep their default.
+    """A settings section or a struct from the keys of `table`. A field without a key has its
+    default.
 
-    Raises ConfigError for an unknown key, a wrong type, or a key that is missing.
+    Raises ConfigError for an unknown key, a wrong type, or if a required key is missing.
     """
     values = read_fields(table, section, name, path)
     for key, field in _fields_by_key(cast("Any", section)).items():

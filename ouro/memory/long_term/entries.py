@@ -190,7 +190,9 @@ def _commits_of_lines(scope: ScopeMemory, name: str) -> dict[str, Commit]:
 
 
 def with_sources(editor: MemoryEditor, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
-    """The same entries, with the sources of core lines, without which they were read."""
+    """The same entries; the core lines among them get the time, session and author of their
+    commits. Call it for entries that were read without these.
+    """
     if all(entry.kind == "note" for entry in entries):
         return list(entries)
     lines_by_id = {line.id: line for line in core_entries(editor)}

@@ -94,7 +94,7 @@ class ForgottenText:
         return sum(len(pattern.findall(text)) for pattern in self._patterns)
 
     def remove_from(self, text: str) -> str:
-        """The other text with a placeholder instead of the forgotten one."""
+        """Return `text` with the placeholder instead of each occurrence of the text to forget."""
         for pattern in self._patterns:
             text = pattern.sub(lambda _match: self.placeholder, text)
         return text

@@ -59,7 +59,9 @@ def _named_entities(files: Iterable[NoteFile]) -> list[tuple[str, str]]:
 
 
 def _group_by_category(notes: Iterable[MemoryEntry]) -> list[list[MemoryEntry]]:
-    """The notes of each category, the categories in their order; in each sorted by id."""
+    """The notes of each category, sorted by id, as a list for each category; the lists are sorted
+    by category. Notes without a category are together.
+    """
     groups: dict[str, list[MemoryEntry]] = {}
     for note in sorted(notes, key=lambda note: (note.category, note.id)):
         groups.setdefault(note.category or "none", []).append(note)

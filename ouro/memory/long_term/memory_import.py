@@ -218,7 +218,9 @@ def _place_piece(
 
 
 def _make_note(editor: MemoryEditor, piece: ImportPiece, placement: Placement) -> Note:
-    """The note of a piece, with its origin; a complete one keeps its fields."""
+    """Make the note of a piece, with its origin. If the piece is a complete note, its fields stay,
+    except its scope.
+    """
     category = placement.category
     if category in editor.core:
         category = note_category(placement.text, category, placement.scope)

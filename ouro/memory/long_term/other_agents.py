@@ -56,8 +56,8 @@ class AgentMemory(msgspec.Struct, frozen=True):
 def find_agent_memory(
     editor: MemoryEditor, root: Path, instructions: Collection[Path]
 ) -> AgentMemory:
-    """What other agents know about the project with this root, and an import would add. Writes
-    nothing, and blocks.
+    """Find what other agents know about the project with this root and what memory does not have
+    yet: an import would add it. Writes nothing, and blocks.
 
     Args:
         instructions: the files that are in each prompt already: these are listed, and not imported.
@@ -110,7 +110,7 @@ class ImportOffers(msgspec.Struct, frozen=True):
         """Whether an import was offered in this project."""
         return path_text(root.resolve()) in self._roots()
 
-    def note(self, root: Path) -> None:
+    def record(self, root: Path) -> None:
         """Record that an import was offered in this project, so that it is offered once. An error is
         logged.
         """

@@ -204,9 +204,9 @@ def keep_in_core(
     """Write a note that capture made from the user's statement into the core, which is in each
     request. If a core line has the same words, it is confirmed.
 
-    Returns None, and writes nothing, if it belongs into a note: it is long, names a file, is about
-    another note or of a category of the settings, and no core line is on its subject; or the core
-    is full. Raises as `remember_text`.
+    Returns None, and writes nothing, if the statement stays a note: the rules of
+    `_place_note_of_capture` say so, and no core line is on its subject; or the core is full. Raises
+    as `remember_text`.
 
     Args:
         statement: the words of the user.

@@ -476,8 +476,8 @@ class ScopeMemory(ScopeState):
         """Commit what is approved but not committed, because ouro was killed or no commit could be
         made. Does nothing if all is committed.
         """
-        is_nothing_approved = not self.store.repository.read_record(APPROVED)  # since the commit
-        if is_nothing_approved:
+        # The record has what was approved since the last commit.
+        if not self.store.repository.read_record(APPROVED):
             return
         undecided_names = {*self.store.find_unapproved(), *self._writes.names_of_others()}
         changed = self.store.changed_since(self.store.get_current_head())

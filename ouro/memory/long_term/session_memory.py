@@ -51,7 +51,7 @@ class SessionMemory:
     """Connects a session with its long-term memory, also if memory is off.
 
     Args:
-        memory: of the messages of this session; it is told here whether long-term memory is on.
+        memory: of the messages of this session; it learns here whether long-term memory is on.
         manager: None if long-term memory is off.
         lookup: searches sessions and memory; None if memory is off.
         recall: finds notes for each message; None if memory is off.

@@ -92,6 +92,7 @@ def strip_introduction(text: str) -> str:
     introduction = pattern_of_group("introduction").match(text)
     rest = text[introduction.end() :].strip() if introduction else ""
     rest = rest.removeprefix("that ").strip()
+    # In scripts without blanks a statement is one long word.
     is_statement = len(rest.split()) > 1 or (not rest.isascii() and len(rest) > 3)
     return rest[0].upper() + rest[1:] if is_statement else text
 
@@ -357,7 +358,8 @@ def _subject(text: str) -> list[str]:
     """The stems of the words of a statement, in order, without introduction and cues such as
     `always` or `use`.
     """
-    stems = find_stems(forms[0] for forms in parse_query(strip_introduction(text)).words)
+    forms_by_word = parse_query(strip_introduction(text)).words
+    stems = find_stems(forms[0] for forms in forms_by_word)  # the first is the word itself
     return [word for word in stems if word not in _CUE_STEMS]
 
 

@@ -121,8 +121,9 @@ def promote(
 def _make_shared_note(
     entry: MemoryEntry, branch_note: Note | None, note_id: str, root: Path
 ) -> Note:
-    """The note that the team gets of an entry, with the id `note_id`. `branch_note` is the note of
-    the entry; None for a core line. A note of the repo scope is superseded.
+    """Make the note that the team gets from an entry, with the id `note_id`. `branch_note` is the
+    note of the entry; None for a core line. If the entry is a note of the repository, the new note
+    supersedes it.
     """
     at = timestamp()
     entities = entities_in(entry.text)

@@ -92,6 +92,7 @@ class Timeline:
         self, stores: Sequence[GitMemoryStore], bases: Mapping[str, str] | None = None
     ) -> None:
         self._bases = bases or {}
+        """For a commit that ends a group of commits: the commit before the group."""
         self.stores = tuple(stores)
         """The stores of all scopes in use, also of those without a history."""
         self._stores = tuple(store for store in stores if store.repository.exists)

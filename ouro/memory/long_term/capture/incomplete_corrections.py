@@ -104,7 +104,7 @@ async def complete_correction(
 
 def _is_usable(text: str, before: str, sentence: str) -> bool:
     """Whether the new text of a note may be used. It must differ from the text `before`, have
-    enough words of that, and all values that are new in the correcting `sentence`.
+    enough of its words, and have all values that are new in the correcting `sentence`.
     """
     if fold_words(text) == fold_words(before):
         return False

@@ -172,11 +172,12 @@ def _read_objects(answer: str) -> Iterator[dict[str, Any]]:
 
 
 def _inner_operations(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the operations among the values of an object, and in lists among its values; their keys
-    are in lower case.
+    """Yield the operations in an object: those that are its values, and those in lists that are its
+    values. Their keys are in lower case.
     """
-    for part in value.values():
-        for item in part if isinstance(part, list) else [part]:
+    for inner_value in value.values():
+        items = inner_value if isinstance(inner_value, list) else [inner_value]
+        for item in items:
             fields = _lower_keys(item) if isinstance(item, dict) else {}
             if _verb(fields):
                 yield fields

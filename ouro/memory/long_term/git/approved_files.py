@@ -268,8 +268,8 @@ class ApprovedFiles:
     def committed_texts(self, names: Collection[str]) -> dict[str, str | None]:
         """The text of each file in the last commit; None if it does not have the file.
 
-        If the history is unreadable, the texts of the accepted commit: nothing is then known of
-        what others committed, and the files are handled as if they committed nothing.
+        If the history is unreadable, the texts of the accepted commit are returned. What others
+        committed is not known then, and the files are handled as if they committed nothing.
         """
         try:
             return self._texts_at(self.repository.head().commit, names)

@@ -103,7 +103,9 @@ class MemoryFiles:
         self._cache = cache
         self._listing = FolderListing()
         self._seen: _CachedBlobs | None = None
+        """The blobs that were read, for the listing at that time."""
         self._is_listing_fixed = False
+        """Whether `look` returns the last listing without listing again (`at_one_moment`)."""
         self._lock = RLock()
         """Without it, a thread that lists while another thread holds a listing would miss changes.
         """
@@ -262,8 +264,8 @@ class MemoryFiles:
         """Yield the descriptor of the folder in which the file `name` is (empty: of the memory
         folder), and close it at the end. With `create`, missing folders are made.
 
-        Raises FileNotFoundError if there is no such folder, FileRefused if `name` is none of a
-        memory file, MemoryUnusable if the folder is a link or belongs to another user.
+        Raises FileNotFoundError if there is no such folder, FileRefused if a memory file cannot have
+        this name, MemoryUnusable if the folder is a link or belongs to another user.
         """
         subfolder, _, base = name.rpartition("/")
         if base and not is_memory_name(name):
@@ -363,10 +365,10 @@ def fingerprint(status: os.stat_result) -> str:
 
 def _find_same_on_some_disks(names: Mapping[str, str], unusual: Iterable[str]) -> dict[str, str]:
     """Find the names that are the same file as another name on disks that ignore case or the form
-    of Unicode. Returns for each the reason why it is not read.
+    of Unicode. Returns the reason why it is not read for each name except one.
 
-    Of such names the one that ouro would choose is read, else the first. Only the `unusual` ones of
-    `names` are compared: a usual name is its own portable name.
+    The exception is the name that ouro itself would choose; if it is not there, the first. Only the
+    `unusual` ones of `names` are compared: a usual name is its own portable name.
     """
     chosen_names: dict[str, str] = {}
     reasons: dict[str, str] = {}

@@ -340,7 +340,8 @@ def plan_undo(
     Args:
         read: returns a file as it is now; None if it does not exist.
         hunk: the number of the only hunk to undo, from 1; if it moves a file, its other half is undone too. 0: all.
-        base: the commit before a group of commits that `commit` ends and that is not a turn; empty for no group.
+        base: if `commit` is the last of a group of commits that is no turn, the commit before the group;
+            else empty.
 
     Raises:
         UsageError: there is no such hunk.

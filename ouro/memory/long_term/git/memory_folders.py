@@ -50,8 +50,9 @@ _LINES_THAT_EXCLUDE = {
 
 
 def repo_folder(project: Path) -> Path:
-    """The memory folder of a project: in its folder, or for a worktree in that of its repository.
-    `project` is the root of a repository or worktree, or a folder without git.
+    """The memory folder of a project. It is in the project's folder; for a worktree it is in the
+    main worktree, or in the bare repository. `project` is the root of a repository or worktree, or
+    a folder without git.
     """
     project = Path(os.path.realpath(project))
     git_dir, common_dir = git_dirs(project)

@@ -321,8 +321,8 @@ class GitRepository:
         raise unusable_history(self.git_dir, failure, hint)
 
     def _pack_if_many(self, file_count: int) -> None:
-        """Pack loose objects, once in some hundred commits. With more than 1,000 files more often:
-        with 10,000 notes ten times, because each commit has a tree of 670 KB. A failure is logged.
+        """Pack loose objects, once in some hundred commits. With more than 1,000 files sooner,
+        because each commit has a tree of them: 670 KB for 10,000 notes. A failure is logged.
         """
         try:
             self.pack(MAX_LOOSE_OBJECTS * 1_000 // max(file_count, 1_000))
@@ -343,7 +343,7 @@ class GitRepository:
         return not earlier or self.common(earlier, later) == earlier
 
     def advance(self, commit: str) -> None:
-        """Move the branch forward to a commit that contains its last one, and make the index anew.
+        """Move the branch forward to a commit that contains its last one, and rebuild the index.
         Raises MemoryUnusable, also if the user's git has unfinished work here.
         """
         head = self.head()
@@ -551,7 +551,7 @@ class GitRepository:
 
     def _common_dir(self, git_dir: Path) -> Path:
         """The folder from which git reads configuration, hooks and attributes: ouro's own, never
-        the one in `.git`. Links in it lead to the objects and refs in `git_dir`.
+        the one in `.git`. Its objects and refs are links into `git_dir`.
         """
         common_dir = self.state_dir / COMMON
         if self._common_dir_is_for != git_dir:

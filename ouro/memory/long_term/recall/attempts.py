@@ -136,8 +136,8 @@ class Undone(msgspec.Struct):
         )
 
     def _commands_before(self, steps: Sequence[Step]) -> list[CommandStep]:
-        """The commands that may have made the change: those of its turn, until it was seen. If none
-        of these changes files, the commands from then until the undo.
+        """The commands that may have made the change. They are those of its turn before it was
+        seen. If none of these changes files, they are the commands from then on until the undo.
         """
         turn = self.edits[0].turn
         earlier_commands = [step for step in _commands_in(steps[: self.first]) if step.turn == turn]

@@ -305,10 +305,10 @@ def _line_without_texts(program: str, words: Sequence[str]) -> str:
 
 
 def _words_without_texts(words: Sequence[str], *, is_interpreter: bool) -> Iterator[str]:
-    """Yield each argument of a command, or `_OMITTED` for it.
+    """Yield each argument of a command, or `_OMITTED` instead of it.
 
-    Options are kept, and the first `_MAX_OPERANDS` other words if they are no file names; the first
-    of an interpreter is its script, and kept. A word that could be a sentence is never kept.
+    Options stay, and so do the first `_MAX_OPERANDS` other words, except for file names. The first
+    word after an interpreter is its script, and stays. A word that could be a sentence never stays.
     """
     operands = 0
     for word in words:

@@ -66,11 +66,11 @@ async def ask_reason(ask: AskModel, dead_end: DeadEnd, mark: str) -> str:
 
 def _request(failures: Sequence[Failure], mark: str) -> list[Message]:
     """The request for the reason, with what the commands printed."""
-    parts: list[str] = []
+    quotations: list[str] = []
     for failure in failures:
         printed = quote_memory(cut_middle(clean(failure.output), _MAX_OUTPUT))
-        parts.append(f"`{failure.name}` printed:\n<{mark}>\n{printed}\n</{mark}>")
-    return [system(_INSTRUCTIONS), user("\n\n".join(parts))]
+        quotations.append(f"`{failure.name}` printed:\n<{mark}>\n{printed}\n</{mark}>")
+    return [system(_INSTRUCTIONS), user("\n\n".join(quotations))]
 
 
 def _read_reason(answer: str, failures: Sequence[Failure]) -> str:

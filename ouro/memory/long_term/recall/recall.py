@@ -143,11 +143,12 @@ class Recall(msgspec.Struct, eq=False, dict=True):
 
     def find(self, text: str, situation: Situation, *, by_words: bool = False) -> Recalled:
         """Find the notes that are relevant to a message: by words and vectors (only by words if
-        `by_words`), by the entities that it names, and standing rules for such a task. Then add
-        notes that are linked to them, and to core lines which the message is about.
+        `by_words`), by the entities that it names, and the rules and preferences for the kind of
+        task that it asks for. Then add notes that are linked to these, or to core lines on the
+        subject of the message.
 
-        Each sentence of the message is searched for separately. A note has a score for its best
-        rank among the relevant ones, plus one for its rank among those that name an entity.
+        Each sentence of the message is searched for separately. The score of a note is that of its
+        best rank among the relevant notes, plus that of its rank among those that name an entity.
         """
         start = time.perf_counter()
         limit = 3 * self.settings.retrieval_top_k

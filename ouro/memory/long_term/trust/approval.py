@@ -126,7 +126,7 @@ def edits_of_turn(
         before = edits[-1].after if edits else edit.before
         if edit.after is None:
             removed_texts.add(before)
-        # What file tools wrote of it has been decided by their own events.
+        # If file tools wrote into it, their edits were decided about one by one.
         is_approved = edit.name in approved and not edits
         is_moved = has_moved(edit.name) and (edit.after is None or edit.after in removed_texts)
         if is_moved or is_approved:
