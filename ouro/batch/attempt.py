@@ -195,6 +195,7 @@ class Attempt:
         try:
             tree = left_tree or TaskTree.make(task, folder / "tree", f"ouro/{self._name}/{task.id}")
             if not left_tree:
+                # These are of a tree that is gone.
                 (folder / _ANSWER).unlink(missing_ok=True)
                 (folder / _FILES).unlink(missing_ok=True)
                 save_tree(folder, tree)

@@ -390,13 +390,16 @@ class LanguageServers:
         """The changes of files for which there is a server."""
         relevant: list[TextChange] = []
         for change in changes:
+            # Neither text may be too large.
             longer_text = max(change.before or "", change.after or "", key=len)
             if self._are_for(change.path, longer_text):
                 relevant.append(change)
         return relevant
 
     def _start_for(self, path: Path) -> list[LanguageServer]:
-        """The servers for a file; they are started if they do not run."""
+        """The servers for a file. Those that do not run are started; one that has failed too often
+        is left out.
+        """
         return [
             server
             for server in self._servers or ()

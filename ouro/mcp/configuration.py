@@ -122,8 +122,8 @@ def find_servers(
 
 
 def _entries_of(source: Any) -> Any:
-    """The entries of a source of servers: of a path `mcpServers` in this file, of anything else
-    itself. Raises ConfigError if the file cannot be read.
+    """The entries of a source of servers. A path is a file that has them as `mcpServers`; anything
+    else is the entries itself. Raises ConfigError if the file cannot be read.
     """
     return read_json(source).get("mcpServers", {}) if isinstance(source, Path) else source
 

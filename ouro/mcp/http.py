@@ -158,6 +158,7 @@ class _LoginRedirect:
     def __init__(self, emit: Callable[[JsonObject], None], scope: str) -> None:
         self._emit = emit
         self._scope = scope
+        """The rights that an earlier call lacked, separated by blanks; empty: none."""
         self._result: asyncio.Future[AuthorizationCodeResult] = (
             asyncio.get_running_loop().create_future()
         )

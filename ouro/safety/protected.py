@@ -286,7 +286,8 @@ def _area_names_in(folder: str, areas: Collection[str]) -> Collection[str]:
     except OSError:  # perhaps its files can be opened nevertheless
         return areas
     names = frozenset(name.casefold() for name in all_names).intersection(areas)
-    if time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns) > _MTIME_MARGIN:
+    last_change = max(status.st_mtime_ns, status.st_ctime_ns)
+    if time.time_ns() - last_change > _MTIME_MARGIN:  # else a further change may not be seen
         _names_by_folder[folder] = (state, names)
     return names
 

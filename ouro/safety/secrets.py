@@ -406,8 +406,8 @@ class SecretMask:
         return next(new_kinds, "a secret")
 
     def kind_in_memory(self, text: str) -> str:
-        """Returns the name of the first rule that finds a secret in `text`, or the kind of a secret
-        that a sentence tells; empty if there is none. For texts that memory would save.
+        """Returns what kind of secret is in `text`, which memory would save; empty if there is
+        none. It is the name of the first rule that finds one, or such as "password in a sentence".
         """
         from ouro.safety.spoken_secrets import spoken_secret  # rarely needed
 

@@ -67,7 +67,7 @@ def builtin_tools(
         ),
     )
     for tool in tools:
-        tool.spec()
+        tool.spec()  # adds it to the cache
     schemas.save()
     return tools
 

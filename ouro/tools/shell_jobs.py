@@ -62,7 +62,9 @@ class Job:
         self.command = command
         self.process = process
         self._reported_bytes = 0
+        """How much of the output the model has got."""
         self._changed = changed
+        """Set by each output of the command."""
         self._at_end = at_end
         self._watch_lines = watch
         self._is_end_known = False

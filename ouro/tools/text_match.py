@@ -92,14 +92,15 @@ def _convert_indent(indent: str, units: tuple[str, str]) -> str:
 
 
 def _indent_units(indents: dict[str, str]) -> tuple[str, str]:
-    """One step of indentation as the model writes it, and as the file has it; both are empty if
+    """One step of indentation as the model writes it, and as the file has it. Both are empty if
     they are not known to differ.
 
     Args:
-        indents: indentations of the file, by those of the model for the same lines.
+        indents: an indentation of the model -> the indentation of the same line in the file.
     """
-    pairs = sorted(indents.items(), key=lambda pair: _width(pair[0]))
-    for (model, in_file), (deeper, deeper_in_file) in zip([("", ""), *pairs], pairs, strict=False):
+    by_depth = sorted(indents.items(), key=lambda pair: _width(pair[0]))
+    from_left_margin = [("", ""), *by_depth]
+    for (model, in_file), (deeper, deeper_in_file) in pairwise(from_left_margin):
         if _is_deeper(deeper, model) and _is_deeper(deeper_in_file, in_file):
             added, added_in_file = deeper[len(model) :], deeper_in_file[len(in_file) :]
             # Both are the same number of steps. If one is in tabs, each of them is a step.

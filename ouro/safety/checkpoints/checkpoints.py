@@ -111,8 +111,9 @@ class Checkpoints:
         """Whether an undo is written down that this process carries out."""
 
     def take(self, number: int, moment: Moment) -> ChangedFiles:
-        """Keep the files as they are `before` the turn that begins with message `number`; or,
-        `after` it, what it changed. Returns what the turn changed: nothing `before` it.
+        """Make the checkpoint `before` or `after` the turn that begins with message `number`. The
+        one before stores all files, the one after what the turn changed. Returns what the turn
+        changed; of the checkpoint before, nothing.
 
         Raises:
             CheckpointError: git is missing or failed.

@@ -76,7 +76,7 @@ class CheckpointIndex:
         for chunk in _chunks([name for name in examined if name not in deleted]):
             self._update_index("--remove", chunk)
             late |= self._find_late(chunk)  # a command may have changed them while git read them
-        unknown = {name for name in late if letters[name] == _OTHER}
+        unknown = {name for name in late if letters[name] == _OTHER}  # the index had nothing of it
         return FilesNow(
             self._tree_of_index(), frozenset(left_out | unknown), frozenset(late - unknown)
         )

@@ -125,6 +125,7 @@ def _share(path: Path, link: Path) -> None:
     A hard link keeps the content of a file that is removed or replaced, but not of one that is
     changed in place. `link` is its path; the copy is beside it.
     """
+    # The time of this mark says when the copy or link was needed last.
     link.with_name(link.name + _SEEN_SUFFIX).touch(mode=0o600)
     copy = link.with_name(link.name + _COPY_SUFFIX)
     if copy.exists() or link.exists() or _clone(path, copy):

@@ -126,8 +126,8 @@ class TurnJournal:
         self.record.take(line)
 
     def _watch(self) -> None:
-        """Start a shell that writes a file at the moment when this process is killed: its time is
-        that moment.
+        """Start a shell that writes a file when this process is killed. The time of that file is
+        the moment of the kill.
         """
         with suppress(OSError):
             self._watcher = subprocess.Popen(
@@ -142,8 +142,8 @@ class TurnJournal:
             )
 
     def close(self, *, is_done: bool) -> None:
-        """Unlock the journal and end its watcher. It is deleted first if the changes of the turn
-        are kept (`is_done`); otherwise another process keeps them.
+        """End the watcher, and unlock the journal. If the changes of the turn are recorded
+        (`is_done`), the journal is deleted; otherwise it stays, and another process records them.
         """
         if is_done:
             self._path.unlink(missing_ok=True)

@@ -86,7 +86,8 @@ def _depends_on_process(path: str) -> bool:
     """Whether the path by which a socket was bound leads elsewhere in another process: it is
     relative, or goes through `/proc/self`, as programs write a path that is too long.
     """
-    return path[0] not in "/@" or path.startswith(_PROCESS_FOLDER)
+    is_relative = path[0] not in "/@"  # `@` begins an abstract one, which is not a file
+    return is_relative or path.startswith(_PROCESS_FOLDER)
 
 
 def is_below(path: str, folders: Iterable[str]) -> bool:

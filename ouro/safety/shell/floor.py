@@ -470,8 +470,9 @@ def _writes_memory(redirect: Redirect, places: Places) -> bool:
 
 
 def _commands_on_memory(commands: Sequence[Command], places: Places) -> Sequence[Command]:
-    """Returns the commands that may do something with memory: those that name it, and those that
-    get input from a pipe after that. All, if the line changes to a folder in or above memory.
+    """Returns the commands that may do something with memory: those that name it, and later ones
+    that get their input from a pipe. If the line changes to a folder in or above memory, returns
+    all commands.
     """
     if any(_is_near(folder, places.workspace) for folder in places.folders[1:]):
         return commands

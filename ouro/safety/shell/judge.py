@@ -218,9 +218,9 @@ def _ask_to_write_elsewhere(case: LineCase) -> Decision | None:
 
 
 def _allow_in_the_sandbox(case: LineCase) -> Decision | None:
-    """Allow every line in the mode `auto` if it runs confined, with the narrowest limits that it
-    needs. A line that needs more than rules allow may change the workspace; `.git` only if that is
-    all it needs.
+    """Allow every line in the mode `auto` if it runs confined. A line that needs no more than rules
+    and the mode allow gets the narrowest limits that it needs. Any other line may change the
+    workspace without `.git`; if it only needs to change `.git`, it may do that too.
     """
     if not _is_confined_auto(case.policy):
         return None
@@ -351,7 +351,8 @@ def _find_rule_for_paths(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[
     text. None if there is none.
     """
     policy = case.policy
-    # Without rules about paths these need not be computed, which takes long.
+    # Without rules about paths these need not be computed, which takes long. `bool` accepts each
+    # rule.
     has_rules = any(
         policy.find_rule(kind, effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE)
     )

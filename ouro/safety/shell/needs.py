@@ -53,8 +53,8 @@ def find_needs(line: ShellLine, places: Places) -> Iterator[Need]:
 
 
 def only_sees_processes(line: ShellLine) -> bool:
-    """Whether a line has a command that shows processes or sockets of the machine, and otherwise
-    only filters, and writes no file.
+    """Whether a line only shows processes or sockets of the machine: at least one command does
+    that, all others are filters, and no file is written.
     """
     others = [command for command in line.commands if command.program not in _PROCESS_VIEWERS]
     has_no_viewer = len(others) == len(line.commands)

@@ -143,9 +143,13 @@ class _Lexer(WordReader):
     def __init__(self, text: str, line: ShellLine, depth: int = 0) -> None:
         super().__init__(text, line, depth)
         self._words: list[Word] = []
+        """The words of the command that is being read. The next three fields are about it, too."""
         self._stdin: str | None = None
+        """The text of its here-document; None: it has none."""
         self._piped = False
+        """Whether it gets the output of another command."""
         self._source: Command | None = None
+        """The command whose output it gets; None if there is none, or it is not a simple one."""
         self._loops: list[_Loop] = []
         self._after_heredocs = 0
         """The position after the here-documents of this line, where the text continues."""

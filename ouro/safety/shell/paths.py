@@ -45,6 +45,7 @@ class Places:
         self.workspace = workspace
         self.home = workspace.resolve("~")
         self.folders = [workspace.root]
+        """The folders in which commands of the line may run: the first, and those after `cd`."""
         self._paths_by_word: dict[Word, tuple[Path, ...]] = {}
         self.lost = ""
         """Why the folder in which commands run is not known; empty if it is known."""

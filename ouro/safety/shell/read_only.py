@@ -92,6 +92,7 @@ def _split_operands(
     """
     operands, values = options.operands, options.values
     lists_files = any(word.text == "--files" for word in command.arguments)  # as `rg --files`
+    # Then no operand is the pattern: an option has given it, or none is needed.
     has_no_pattern = lists_files or bool({"e", "f", "regexp", "file"} & values.keys())
     scripts = [*values.get("e", []), *values.get("expression", [])]
     if row.operands == "text":
@@ -246,9 +247,9 @@ def _long_option(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
 
 
 def _short_options(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
-    """Read a word such as `-la`. Returns the first letter that takes a value, with what is attached
-    to it; otherwise the last letter. It counts as listed if all letters before it are, and it is
-    too.
+    """Read a word such as `-la`, and note its letters in `found.given`. Returns the first letter
+    that takes a value, with the value if it is attached; if there is no such letter, the last one.
+    The option counts as listed only if all letters before it are listed as well.
     """
     name, is_listed = "", True
     for at, name in enumerate(word.text[1:], 2):  # `at` is the position after the letter

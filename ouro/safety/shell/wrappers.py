@@ -241,7 +241,8 @@ def _find_lister(command: Command | None) -> Command | None:
 
 def _prints_lines_unchanged(command: Command) -> bool:
     """Whether a filter reads nothing but its input, and has no option that changes the lines."""
-    if files_read(command) != ():
+    reads_only_input = files_read(command) == ()
+    if not reads_only_input:
         return False
     options = [word.text for word in command.arguments if word.text[:1] == "-"]
     return all(re.fullmatch(_NAME_FILTERS[command.program], option) for option in options)
