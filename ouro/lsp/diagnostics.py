@@ -45,7 +45,8 @@ class FileErrors:
     def __init__(self) -> None:
         self.errors: list[JsonObject] = []
         self.known: Counter[ErrorKey] | None = None
-        """The errors from before a change, or that were reported; None: nothing was published then.
+        """The errors that are not new: they were there before a change, or were reported. None:
+        none of the file were marked as known yet.
         """
         self.version: int | None = None
         """The version of the text for which they were published; None if the server names none."""
@@ -77,8 +78,9 @@ class Diagnostics:
         return self._number
 
     def publish(self, params: Any) -> None:
-        """Record a `textDocument/publishDiagnostics`, which replaces the errors of its file. A message
-        that is not valid, or about a file in another folder, is only counted in `ignored`.
+        """Record a `textDocument/publishDiagnostics`, which replaces the errors of its file. A
+        message that is not valid, or about a file in another folder, is only counted in `ignored`.
+        After MAX_FILES files, those of further files are dropped.
         """
         uri = params.get("uri") if isinstance(params, dict) else None
         path = path_of(uri) if isinstance(uri, str) else None

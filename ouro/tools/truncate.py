@@ -159,14 +159,13 @@ class OutputCapture:
             target=self._write_file, args=(descriptor,), name="spool", daemon=True
         )
         self._writer.start()
-        self._queue_for_file(bytes(self._head))  # the whole output so far
+        self._queue_for_file(bytes(self._head))  # all of it so far
 
     def _queue_for_file(self, data: bytes) -> None:
-        """Queue a piece for the writer. What exceeds the maximum size of the file is dropped."""
-        fitting = data[: self._room]
-        if fitting:
-            self._room -= len(fitting)
-            self._queue.put(fitting)
+        """Queue a piece for the writer; only as much of it as there is room in the file."""
+        if data := data[: self._room]:
+            self._room -= len(data)
+            self._queue.put(data)
 
     def _write_file(self, descriptor: int) -> None:
         """Write the queued pieces to the file, without secrets, until an empty piece comes. Runs in

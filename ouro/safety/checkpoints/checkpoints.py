@@ -170,10 +170,11 @@ class Checkpoints:
         return changes
 
     def keep(self, number: int, path: Path) -> bool:
-        """Keep the content of a file that a tool is about to change. Returns False if it cannot be
-        kept, because it is not a regular file or there is no room for it.
+        """Store the content of a file that a tool is about to change. Returns False if it cannot be
+        stored, because it is not a regular file or there is no room for it.
 
-        A file that is kept already for this turn, or that checkpoints do not have, needs nothing.
+        Returns True without storing anything if the content is stored already for this turn, or if
+        checkpoints do not have the file.
         """
         name = self._name_in_workspace(path)
         if not name or path.is_dir():
@@ -477,7 +478,7 @@ class Checkpoints:
             if key_now(self.root / name):
                 changes.lost[name] = f"it is over {limit} now"
         if record.began <= _BEGAN_UNKNOWN:
-            return
+            return  # no time to compare with
         for name in before.left_out - set(large) - now.left_out:
             with suppress(OSError):
                 if (self.root / name).lstat().st_ctime_ns > record.began:

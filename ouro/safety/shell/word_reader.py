@@ -101,8 +101,9 @@ class WordReader(ABC):
         return is_file and bool(_SIMPLE_SUBSTITUTION.match(self._text, self._at))
 
     def _read_substituted_file(self) -> Word:
-        """Read `<(command)`, which bash replaces by the path of a file with the output; returns it
-        as a word.
+        """Read `<(command)`, which bash replaces by the path of a file with the output of the
+        command. Returns a word that names no file of the workspace: the command is judged by
+        itself.
         """
         draft = _Draft()
         self._read_inner_script(draft)
