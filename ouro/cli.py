@@ -38,7 +38,7 @@ def run() -> int:
     for name in ("stdin", "stdout", "stderr"):
         # Closed, as by `>&-`: a file that is opened later would get this descriptor.
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115, PTH123
+            setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # if the locale lacks characters, replace them
             stream.reconfigure(errors="replace")
@@ -107,7 +107,7 @@ def _deleted_folder() -> OuroError | None:
     from ouro.errors import OuroError
 
     try:
-        os.getcwd()  # noqa: PTH109 - it raises
+        os.getcwd()
     except FileNotFoundError:
         name = os.environ.get("PWD", "")
         return OuroError(
@@ -406,15 +406,18 @@ def _start_full_screen(args: SimpleNamespace) -> int:
     """Run the front end that fills the terminal; returns the exit code."""
     from functools import partial
 
-    from ouro.settings_sources import save_setting
+    def save_theme(theme: str) -> None:
+        from ouro.settings_sources import save_setting  # not before the first frame
+
+        save_setting("tui.theme", theme)
 
     return run_full_screen(
-        screen_settings_in(_folder(args)),
+        screen_settings_in(_folder_name(args)),
         partial(_opener, args, interactive=True),
         partial(_request, args),
         args.message,
-        partial(save_setting, "tui.theme"),
-        partial(_open_catalog, _folder(args)),
+        save_theme,
+        lambda: _open_catalog(_folder(args)),
         may_leave=partial(_may_leave, args),
     )
 
@@ -487,7 +490,7 @@ def run_full_screen(
     )
 
 
-def screen_settings_in(folder: Path) -> ScreenSettings:
+def screen_settings_in(folder: Path | str) -> ScreenSettings:
     """The settings of the screen for a session in a folder; they come from the user's settings. A
     theme that is not one of ouro's is read from its file.
     """
@@ -579,7 +582,12 @@ def _catalog(folder: Path) -> SessionCatalog:
 def _folder(args: SimpleNamespace) -> Path:
     from pathlib import Path
 
-    return Path(args.cd or ".").expanduser().resolve()
+    return Path(_folder_name(args))
+
+
+def _folder_name(args: SimpleNamespace) -> str:
+    """The absolute path of the folder to work in, without symbolic links."""
+    return os.path.realpath(os.path.expanduser(args.cd or "."))
 
 
 def _absolute(folders: Sequence[str]) -> tuple[Path, ...]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from ouro.utils.text import LineChange, line_changes, line_hunks
+from ouro.utils.line_changes import LineChange, line_changes, line_hunks
 
 NO_FILE = "/dev/null"
 CONTEXT = 3

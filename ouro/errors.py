@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
-from pathlib import Path
-from typing import NamedTuple
+
+from ouro.utils.sections import section
+
+TYPE_CHECKING = False  # without `typing`, which no first frame needs
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
 
 
 class OuroError(Exception):
@@ -196,7 +200,8 @@ class SearchUnavailable(OuroError):
     """The index cannot be read or written just now. It is derived from the files: nothing is lost."""
 
 
-class ProviderAnswer(NamedTuple):
+@section
+class ProviderAnswer:
     """What a provider answered instead of a message; keys are hidden."""
 
     status: int

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
 
-from ouro.utils.ouro_paths import get_history_path, get_memory_dir, tilde
+from ouro.utils.ouro_paths import get_memory_dir, history_name, tilde
 
+TYPE_CHECKING = False  # without `typing`, which the first frame does not need
 if TYPE_CHECKING:
     from ouro.session import Session
 
@@ -26,7 +27,7 @@ _NO_MEMORY = """
 
 def is_first_start() -> bool:
     """Whether the user has never sent a message."""
-    return not get_history_path().exists()
+    return not os.path.exists(history_name())
 
 
 def welcome(session: Session) -> str:

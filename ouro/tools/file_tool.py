@@ -15,7 +15,8 @@ from ouro.safety import Access, Effect
 from ouro.tools.code_checks import format_errors
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.tool import A, AnyTool, Tool, ToolContext, ToolResult
-from ouro.utils.text import LineChange, line_changes, one_line, plural
+from ouro.utils.line_changes import LineChange, line_changes
+from ouro.utils.text import one_line, plural
 
 _MAX_SHOWN_ERROR = 100
 """Characters of the error that the user sees in the card of the change."""

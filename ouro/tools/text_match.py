@@ -13,7 +13,7 @@ from itertools import accumulate, islice, pairwise
 import msgspec
 
 from ouro.errors import ToolError
-from ouro.utils.text import line_changes
+from ouro.utils.line_changes import line_changes
 from ouro.utils.text_files import Span
 
 Reindent = Callable[[str], str]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any, AnyStr, cast
+TYPE_CHECKING = False  # without `typing`, which no first frame needs
+if TYPE_CHECKING:
+    import re
+    from typing import Any, AnyStr
 
 
 def late_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """A pattern that is compiled at its first use. It is used like the result of `re.compile`.
 
-    A start defines 150 patterns and uses few; to compile all of them took 20 ms.
+    A start defines 150 patterns and uses few; to compile all of them took 20 ms. The first frame
+    uses none: until then `re` is not even imported.
     """
-    return cast("re.Pattern[AnyStr]", _LatePattern(pattern, flags))
+    return _LatePattern(pattern, flags)  # type: ignore[return-value]  # it has the same methods
 
 
 class _LatePattern:
@@ -24,6 +27,8 @@ class _LatePattern:
         """Compile the pattern, and make its methods attributes: Python calls this only for an
         attribute that is missing, so once.
         """
+        import re  # not before the first frame
+
         compiled = re.compile(*self._pattern_and_flags)
         for method in (
             "search",

@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from pathlib import Path
 
 from ouro.errors import ConfigError
 from ouro.utils.text import readable_bytes
 
+TYPE_CHECKING = False  # without `typing` and `pathlib`, 5 ms that the first frame can do without
+if TYPE_CHECKING:
+    from pathlib import Path
 
-def get_home() -> Path:
-    """`~/.ouro`, or OURO_HOME. Creates nothing.
+
+def home_name() -> str:
+    """The absolute path of `~/.ouro`, or OURO_HOME. Creates nothing.
 
     Raises:
         ConfigError: the home folder (of the named or the present user) is not known.
     """
-    named = os.environ.get("OURO_HOME")
-    try:
-        return Path(named).expanduser().absolute() if named else Path.home() / ".ouro"
-    except RuntimeError as error:
-        raise ConfigError(
-            f"There is no home folder for {named or '~/.ouro'}.", "Set OURO_HOME to a folder."
-        ) from error
+    named = os.environ.get("OURO_HOME") or "~/.ouro"
+    path = os.path.expanduser(named)
+    if path.startswith("~") and named.startswith("~"):  # Python leaves it so if it knows no home
+        raise ConfigError(f"There is no home folder for {named}.", "Set OURO_HOME to a folder.")
+    return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+
+
+def get_home() -> Path:
+    """The same as a path. Raises ConfigError as `home_name` does."""
+    from pathlib import Path
+
+    return Path(home_name())
+
+
+def config_name() -> str:
+    return os.path.join(home_name(), "config.yaml")
 
 
 def get_config_path() -> Path:
-    return get_home() / "config.yaml"
+    from pathlib import Path
+
+    return Path(config_name())
 
 
 def get_models_path() -> Path:
@@ -95,12 +108,21 @@ def get_worktrees_dir() -> Path:
     """The folder of subagents' git worktrees. It is outside of `~/.ouro`, where each write would
     need a question.
     """
+    from pathlib import Path
+
     named = os.environ.get("XDG_CACHE_HOME")
     return (Path(named) if named else Path.home() / ".cache") / "ouro" / "worktrees"
 
 
+def history_name() -> str:
+    """The file of the messages that the user has sent."""
+    return os.path.join(home_name(), "history")
+
+
 def get_history_path() -> Path:
-    return get_home() / "history"
+    from pathlib import Path
+
+    return Path(history_name())
 
 
 def get_drafts_dir() -> Path:
@@ -155,12 +177,12 @@ def get_written_dirs(project: Path) -> list[Path]:
     return [*home_folders, *history_and_checkpoints, *memories, project / ".ouro"]
 
 
-def tilde(path: Path) -> str:
+def tilde(path: Path | str) -> str:
     """`path` with `~` for the home folder."""
-    try:
-        return readable_bytes(f"~/{path.relative_to(Path.home())}".removesuffix("/."))
-    except (ValueError, RuntimeError):  # the path is outside of home, or there is no home
-        return readable_bytes(str(path))
+    name, home = str(path), os.path.expanduser("~").rstrip("/")
+    if home != "~" and (name == home or name.startswith(f"{home}/")):
+        name = f"~{name[len(home) :]}"
+    return readable_bytes(name)
 
 
 def ensure_private_dir(folder: Path) -> Path:
@@ -183,6 +205,8 @@ def home_secret() -> bytes:
     """32 secret bytes of this home, which are made and saved at first use. If they cannot be saved
     or read, each call returns different ones.
     """
+    from contextlib import suppress
+
     path, fresh = get_home() / "mark.key", os.urandom(32)
     with suppress(OSError):
         ensure_private_dir(path.parent)

@@ -6,25 +6,46 @@ code for each class 0.5 ms.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, dataclass_transform
+TYPE_CHECKING = False  # without `typing`: the first frame needs sections, but no types
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar, dataclass_transform
 
-T = TypeVar("T")
+    T = TypeVar("T")
+else:
+
+    def dataclass_transform(**_told: object) -> Callable[[T], T]:
+        """Changes nothing: its arguments are for type checkers."""
+        return lambda decorator: decorator
 
 
-class SectionField(NamedTuple):
+class SectionField:
     """A field of a section. `make_default` makes its default for each section; None: it is
     `default`.
     """
 
-    name: str
-    default: Any = None
-    make_default: Callable[[], Any] | None = None
-    is_required: bool = False
+    __slots__ = ("default", "is_required", "make_default", "name")
+
+    def __init__(
+        self,
+        name: str,
+        default: Any = None,
+        make_default: Callable[[], Any] | None = None,
+        is_required: bool = False,
+    ) -> None:
+        self.name = name
+        self.default = default
+        self.make_default = make_default
+        self.is_required = is_required
 
 
-class _DefaultFactory(NamedTuple):
-    make: Callable[[], Any]
+class _DefaultFactory:
+    """What `field` returns."""
+
+    __slots__ = ("make",)
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self.make = make
 
 
 def field(*, default_factory: Callable[[], Any]) -> Any:

@@ -1,26 +1,23 @@
-"""Text: cleaned for a terminal, cut to a width, counted; two texts compared by lines."""
+"""Text: cleaned for a terminal, cut to a width, counted."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
 
 from ouro.utils.late_pattern import late_pattern
 
+TYPE_CHECKING = False  # without `typing`, which no first frame needs
 if TYPE_CHECKING:
+    import re
+    from collections.abc import Collection
     from datetime import date
 
 _ESCAPE_SEQUENCE = (
     r"(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f]).*?(?:\x07|\x1b\\|\x9c|\Z)"
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|\x1b[ -/]*[0-~]?"
 )
-_ESCAPE_SEQUENCES = late_pattern(_ESCAPE_SEQUENCE, re.DOTALL)
-_UNFINISHED_END = late_pattern(
-    rf"(?<![^\x00-\x7f])(?>{_ESCAPE_SEQUENCE}|[^\x00-\x7f])*\Z", re.DOTALL
-)
+_ESCAPE_SEQUENCES = late_pattern(f"(?s){_ESCAPE_SEQUENCE}")
+_UNFINISHED_END = late_pattern(rf"(?s)(?<![^\x00-\x7f])(?>{_ESCAPE_SEQUENCE}|[^\x00-\x7f])*\Z")
 """The end of a text: sequences, and characters that are not ASCII, because a joiner may join them.
 """
 MAX_UNFINISHED = 4_096
@@ -35,23 +32,6 @@ _RAW_BYTES = late_pattern("[\udc80-\udcff]")
 """A byte of a path that is not UTF-8, as Python holds it."""
 _INVISIBLE_PRINTABLE = late_pattern("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")
 """Characters that are invisible, although Python counts them as printable."""
-_MAX_EQUAL_PAIRS = 200_000
-"""Maximum pairs of equal lines for difflib: with 1,900 equal lines in each text it took 55 s."""
-_MAX_PAIRS = 4_000_000
-"""Maximum pairs of lines for difflib: 20,000 lines with every seventh changed took 12 s."""
-_MAX_PAIRS_OF_BITS = 400_000_000
-"""Maximum pairs of lines that are compared at all: they take 50 MB and 0.3 s."""
-
-
-class LineChange(NamedTuple):
-    """The lines of the old text that are replaced, and the lines of the new text that replace them:
-    from the start to before the end.
-    """
-
-    old_start: int
-    old_end: int
-    new_start: int
-    new_end: int
 
 
 def clean(text: str) -> str:
@@ -201,83 +181,3 @@ def _replacement(match: re.Match[str]) -> str:
         if len(around) == 3 and ord(around[0]) > 0x2000 and ord(around[2]) > 0x2000:
             return match[0]
     return ""
-
-
-def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
-    """The ranges of lines in which two texts differ.
-
-    Very long texts are one change, from their first difference to their last.
-    """
-    # Equal lines at the beginning and the end need no comparison.
-    head = _count_common_lines(old, new)
-    tail = _count_common_lines(old[head:][::-1], new[head:][::-1])
-    before, after = old[head : len(old) - tail], new[head : len(new) - tail]
-    changes = []
-    old_end = new_end = 0  # of the last block of equal lines
-    at_the_end = (len(before), len(after), 0)
-    for old_start, new_start, size in [*_equal_lines(before, after), at_the_end]:
-        # What is between two equal blocks has changed.
-        if (old_end, new_end) != (old_start, new_start):
-            changes.append(
-                LineChange(head + old_end, head + old_start, head + new_end, head + new_start)
-            )
-        old_end, new_end = old_start + size, new_start + size
-    return changes
-
-
-def line_hunks(
-    changes: Iterable[LineChange], old_size: int, context: int
-) -> Iterator[tuple[LineChange, list[LineChange]]]:
-    """Yield each hunk: the range of its lines, with `context` lines around the changes, and its changes.
-    Changes are in one hunk if at most twice `context` lines are between them.
-
-    `old_size`: the number of lines of the old text.
-    """
-    groups: list[list[LineChange]] = []
-    for change in changes:
-        if groups and change.old_start - groups[-1][-1].old_end <= 2 * context:
-            groups[-1].append(change)
-        else:
-            groups.append([change])
-    for group in groups:
-        first, last = group[0], group[-1]
-        before, after = min(context, first.old_start), min(context, old_size - last.old_end)
-        window = LineChange(
-            first.old_start - before,
-            last.old_end + after,
-            first.new_start - before,
-            last.new_end + after,
-        )
-        yield window, group
-
-
-def _count_common_lines(old: Sequence[str], new: Sequence[str]) -> int:
-    """The number of lines before the first difference."""
-    for number, (old_line, new_line) in enumerate(zip(old, new, strict=False)):
-        if old_line != new_line:
-            return number
-    return min(len(old), len(new))
-
-
-def _equal_lines(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
-    """The blocks of equal lines in two texts, in their order. Each is the start in the old text,
-    the start in the new text, and the number of lines. Empty if the texts are too long.
-    """
-    pairs = len(old) * len(new)
-    if pairs > _MAX_PAIRS_OF_BITS:
-        return []
-    new_counts = Counter(new)
-    if new_counts.keys().isdisjoint(old):
-        return []  # all lines are new: nothing to compare
-    equal_pairs = sum(new_counts.get(line, 0) for line in old)
-    # difflib finds the changes that read best, but its time grows with these pairs.
-    if pairs <= _MAX_PAIRS and equal_pairs <= _MAX_EQUAL_PAIRS:
-        from difflib import SequenceMatcher  # not imported at start-up
-
-        blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
-        return [(block.a, block.b, block.size) for block in blocks]
-    from rapidfuzz.distance import LCSseq  # imported late: 16 ms
-
-    return [
-        (block.a, block.b, block.size) for block in LCSseq.editops(old, new).as_matching_blocks()
-    ]

@@ -10,7 +10,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import aiohttp
 from aiohttp import web
@@ -41,7 +40,7 @@ def screen_of(
 ) -> OuroApp:
     """An app on these sessions; its questions accept keys immediately."""
     QuestionPanel.GRACE = 0.0
-    values = {"version": "0.1.0", "cwd": Path("/project"), **look}
+    values = {"version": "0.1.0", "folder": "/project", **look}
     start = SessionStart(open_session or opener(*sessions), request or OpenRequest(), first_message)
     return OuroApp(start, ScreenSettings(**values))
 

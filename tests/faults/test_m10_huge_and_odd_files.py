@@ -10,7 +10,7 @@ from ouro.memory.long_term import GitMemoryStore
 from ouro.memory.long_term.git.files import MAX_FILE_BYTES, FileRefused
 from ouro.memory.long_term.git.values import SkippedFile
 from ouro.memory.long_term.trust.approval import apply_edit, question_about
-from ouro.utils.text import line_changes
+from ouro.utils.line_changes import line_changes
 
 
 @pytest.fixture

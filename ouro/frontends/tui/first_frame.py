@@ -1,24 +1,19 @@
-"""The first frame: it is drawn without Textual, while Textual is imported. LineEditor shows what is
+"""The first frame: it is drawn without Textual, while Textual is imported. LineEditor holds what is
 typed meanwhile.
 """
 
 from __future__ import annotations
 
-import array
-import colorsys
-import contextlib
+# What is not needed to draw is imported after it: `re`, `typing`, `pathlib`, `threading` and
+# `contextlib` alone take as long as Python's own start.
+import _thread
 import fcntl
 import os
-import re
 import signal
 import sys
 import termios
-import threading
 import time
 from codecs import getincrementaldecoder
-from collections.abc import Mapping, Sequence
-from select import select
-from typing import Any
 
 from ouro.frontends.tui.screen_layout import (
     BOX_FROM_HEIGHT,
@@ -29,209 +24,28 @@ from ouro.frontends.tui.screen_layout import (
     ROOMY_FROM_HEIGHT,
     placeholder,
 )
-from ouro.frontends.tui.screen_settings import ScreenSettings
-from ouro.frontends.tui.themes import (
-    ANSI,
-    ASK_BACKGROUND,
-    BACKGROUND_ANSWER,
-    OTHER_ANSWER,
-    has_true_color,
-    theme_for,
-)
+from ouro.frontends.tui.themes import ANSI, ASK_BACKGROUND, has_true_color
 from ouro.utils.sections import replace_fields
 from ouro.utils.text import clean
 
-SECOND_CTRL_C = 2.0
-"""Seconds within which a second Ctrl+C quits."""
-PASTE_GAP = 0.05
-"""Seconds after a paste in which keys belong to it: a paste that contains the end sequence arrives
-as two parts.
-"""
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_INPUT_TOKEN = re.compile(
-    f"{BACKGROUND_ANSWER}|(?P<answer>{OTHER_ANSWER})"
-    r"|\x1b\[200~(?P<paste>.*?)\x1b\[201~|\x1b\[(?!200~)[0-?]*[ -/]*[@-~]|\x1bO.|\x1b[^\[O\]]"
-    r"|(?P<text>[^\x00-\x1f\x7f-\x9f]+)|[\x00-\x1a\x1c-\x1f\x7f-\x9f]",
-    re.DOTALL,
-)
-"""An answer of the terminal, a paste, the sequence of a key, a run of characters, or a control
-character.
-"""
-_JOINED_CHARACTERS = re.compile(
-    "[\xad\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0600-\u0605\u0610-\u061a\u064b-\u065f\u0670"
-    "\u06d6-\u06ed\u0700-\u10ff\u1100-\u11ff\u1700-\u1aff\u1dc0-\u1dff\u200b-\u200f\u2028-\u202e"
-    "\u2060-\u206f\u20d0-\u20ff\u302a-\u302f\u3099\u309a\ua66f-\ua67d\ua800-\uabff\ud7b0-\ud7ff"
-    "\ufe00-\ufe0f\ufe20-\ufe2f\ufeff\U00011000-\U00011fff\U0001f1e6-\U0001f1ff\U0001f3fb-\U0001f3ff"
-    "\U000e0000-\U000e0fff]"
-)
-"""Characters that may be one sign together with their neighbour: accents, joiners, flags, colours
-of skin, and the scripts of India and Southeast Asia.
-"""
-# The actions and keys that LineEditor knows. Textual names the keys.
-_EDITOR_ACTIONS = {"send", "newline", "clear", "leave", "help", "delete_left"}
-_EDITOR_KEYS = {"enter", "ctrl+j", "ctrl+c", "ctrl+d", "backspace", "question_mark"}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ouro.frontends.tui.screen_settings import ScreenSettings
+
 _ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
 _LEAVE_SCREEN = (
     "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[>4m\x1b[?7h"
     "\x1b[0m\x1b[?1049l\x1b[?25h"
 )
 """Also resets what Textual may have set: mouse, focus and paste reports, keyboard protocol."""
+_SIZE_OF_INT = 4
+"""Bytes of the number that `FIONREAD` gives."""
 _LFLAG, _IFLAG, _CC = 3, 0, 6
 """Places of the local flags, the input flags and the control characters in what `tcgetattr` returns.
 """
-
-
-def has_usual_keys(keys: Mapping[str, str | Sequence[str]]) -> bool:
-    """Whether the keys of LineEditor have their usual actions with the user's setting `tui.keys`. They
-    have not if the setting changes an action of the editor, or gives one of the editor's keys or a
-    character to any action.
-    """
-    if not _EDITOR_ACTIONS.isdisjoint(keys):
-        return False
-    chosen_keys: list[str] = []
-    for one_or_more in keys.values():
-        chosen_keys += [one_or_more] if isinstance(one_or_more, str) else one_or_more
-    return all(len(key) > 1 and key not in _EDITOR_KEYS for key in chosen_keys)
-
-
-def pasted_text(pasted: str) -> str:
-    """A pasted text without control characters, with `\\n` between its lines."""
-    return _CONTROL.sub("", pasted.replace("\r\n", "\n").replace("\r", "\n"))
-
-
-class LineEditor:
-    """The prompt before Textual: it understands characters, backspace, Enter, pastes, Ctrl+C and
-    Ctrl+D.
-
-    After any other key it stops editing, but still collects the keys. Textual handles all keys
-    again, from the first.
-    """
-
-    def __init__(self, *, understands: bool = True) -> None:
-        self.text = ""
-        """The text in the prompt."""
-        self.understands = understands
-        """Whether all keys so far were understood, so that `text` is what the prompt will have."""
-        self.leaves = False
-        """Whether the user has quit."""
-        self.theme = ""
-        """The theme that fits the background of the terminal; empty until it has answered."""
-        self.cleared_at = float("-inf")
-        """The time when Ctrl+C was last pressed on empty input."""
-        self._keys: list[tuple[float, str]] = []
-        """The time and the input of each key, for Textual."""
-        self.entered: list[str] = []
-        """All messages that were entered."""
-        self._messages: list[tuple[str, int]] = []
-        """The entered messages that were not taken, each with the number of keys up to its Enter."""
-        self._incomplete = ""
-        """The beginning of a token that is not complete yet."""
-        self._pasted_at = float("-inf")
-        self._has_paste = False
-        """Whether the text in the prompt has a paste."""
-
-    def feed(self, typed: str, now: float) -> None:
-        """Handle input from the terminal, which came at the time `now`."""
-        self._incomplete += typed
-        while match := _INPUT_TOKEN.match(self._incomplete):
-            self._incomplete = self._incomplete[match.end() :]
-            if match["background"] is not None:
-                self.theme = theme_for(match["background"])
-                continue
-            if match["answer"]:
-                continue
-            self._keys.append((now, match[0]))
-            self._press(match, now)
-
-    def take_message(self) -> str:
-        """Take the first entered message, and the keys that typed it; returns it.
-
-        It is empty, and nothing is taken, if there is no message, or if the first one needs Textual:
-        a command, or a file name that Enter may complete.
-        """
-        if not self._messages:
-            return ""
-        message, key_count = self._messages[0]
-        needs_textual = message.startswith(("/", "#", "!")) or "@" in message
-        if needs_textual:
-            return ""
-        del self._messages[0]
-        self._keys = self._keys[key_count:]
-        self._messages = [(text, end - key_count) for text, end in self._messages]
-        return message
-
-    def take_keys(self) -> list[tuple[float, str]]:
-        """Take all keys, and what is not complete yet; returns the time and the input of each."""
-        keys = self._keys
-        if self._incomplete:
-            keys = [*keys, (time.monotonic(), self._incomplete)]
-        self._keys, self._messages, self._incomplete = [], [], ""
-        return keys
-
-    def _press(self, match: re.Match[str], now: float) -> None:
-        """Handle one token: a key, text, or a paste. After a key that is not understood, only
-        Ctrl+C counts.
-        """
-        key, paste, text = match[0], match["paste"], match["text"]
-        belongs_to_paste = now - self._pasted_at < PASTE_GAP
-        if key == "\x03":
-            self._interrupt(now)
-        elif not self.understands:
-            pass
-        elif paste is not None or belongs_to_paste:
-            self._pasted_at, self._has_paste = now, True
-            line_break = key if key in "\r\n" else ""
-            self.text += pasted_text(paste or text or line_break)
-        elif text and (self.text or not text.startswith("?")):  # `?` alone opens the help
-            self.text += text
-        else:
-            self._press_control(key)
-
-    def _interrupt(self, now: float) -> None:
-        """Handle Ctrl+C: it empties the prompt. On an empty prompt, or one that Textual must handle,
-        the second one within SECOND_CTRL_C leaves.
-        """
-        if self.text and self.understands:
-            self.text = ""
-            return
-        if now - self.cleared_at < SECOND_CTRL_C:
-            self.leaves = True
-        self.cleared_at = now
-
-    def _press_control(self, key: str) -> None:
-        """Handle a key that is not text: Enter, Ctrl+J, Backspace or Ctrl+D. Any other is not
-        understood, and so ends the editing.
-        """
-        if key == "\r":
-            self._enter()
-        elif key == "\n":
-            self.text += "\n"
-        elif key in "\x7f\x08" and self._ends_simply:
-            self.text = self.text[:-1]
-        elif key == "\x04":
-            self.leaves = not self.text
-        else:
-            self.understands = False
-
-    @property
-    def _ends_simply(self) -> bool:
-        """Whether Backspace deletes one code point. Textual deletes a long paste, and a sign of
-        several code points, as a whole.
-        """
-        return not self._has_paste and not _JOINED_CHARACTERS.search(self.text[-2:])
-
-    def _enter(self) -> None:
-        """Enter the text as a message. A backslash at its end becomes a new line instead, and an empty
-        text stays.
-        """
-        if self.text.endswith("\\"):
-            self.text = self.text[:-1] + "\n"
-            return
-        message = self.text.strip()
-        if message:
-            self._messages.append((message, len(self._keys)))
-            self.entered.append(message)
-            self.text, self._has_paste = "", False
 
 
 class FirstFrame:
@@ -257,18 +71,21 @@ class FirstFrame:
         self._size = size
         self._rows: dict[int, str] = {}
         """The lines on the screen."""
-        self._editor = LineEditor(understands=has_usual_keys(settings.keys))
         self._decoder = getincrementaldecoder("utf-8")(errors="replace")
-        self._lock = threading.Lock()
+        self._lock = _thread.allocate_lock()
         self._is_stopped = False
         """Whether nothing is drawn any more."""
         self._readable, self._write_end = os.pipe()  # ends the thread
         _restore_at_signals(self)
         _write(_ENTER_SCREEN + (ASK_BACKGROUND if settings.theme == "auto" else ""))
-        self._draw()
-        self._thread = threading.Thread(
-            target=self._read, args=[typed], name="type-ahead", daemon=True
-        )
+        self._draw(settings, "", ())
+        # Imported now: the user sees the frame.
+        from threading import Thread
+
+        from ouro.frontends.tui.line_editor import LineEditor, has_usual_keys
+
+        self._editor = LineEditor(understands=has_usual_keys(settings.keys))
+        self._thread = Thread(target=self._read, args=[typed], name="type-ahead", daemon=True)
         self._thread.start()
 
     @property
@@ -324,13 +141,17 @@ class FirstFrame:
 
         `typed` is what came before. If the user quits, the process gets a SIGINT.
         """
+        from contextlib import suppress
+        from select import select
+
+        editor = self._editor
         while True:
             with self._lock:
-                self._editor.feed(self._decoder.decode(typed), time.monotonic())
-                if typed and self._editor.understands and not self._is_stopped:
-                    with contextlib.suppress(OSError):  # the terminal is gone; Textual notices, too
-                        self._draw()
-            if self._editor.leaves:
+                editor.feed(self._decoder.decode(typed), time.monotonic())
+                if typed and editor.understands and not self._is_stopped:
+                    with suppress(OSError):  # the terminal is gone; Textual notices, too
+                        self._draw(self.settings, editor.text, editor.entered, editor.asks_to_quit)
+            if editor.leaves:
                 self.has_left = True
                 os.kill(os.getpid(), signal.SIGINT)
                 return
@@ -344,9 +165,15 @@ class FirstFrame:
             if not typed:
                 return
 
-    def _draw(self) -> None:
-        """Draw the lines that have changed."""
-        rows = _FrameText(self.settings, *self._size).rows(self._editor)
+    def _draw(
+        self,
+        settings: ScreenSettings,
+        typed: str,
+        entered: Sequence[str],
+        asks_to_quit: bool = False,
+    ) -> None:
+        """Draw the lines that have changed; see `_FrameText.rows` for the parameters."""
+        rows = _FrameText(settings, *self._size).rows(typed, entered, asks_to_quit)
         changed = {row: text for row, text in rows.items() if self._rows.get(row) != text}
         self._rows = rows
         _write("".join(f"\x1b[{row + 1};1H{text}" for row, text in changed.items()))
@@ -391,14 +218,18 @@ def _write(text: str) -> None:
 
 
 def _restore(attributes: list[Any]) -> None:
-    with contextlib.suppress(OSError):  # the terminal is gone: nothing is left to restore
+    try:  # noqa: SIM105  # without `contextlib`
         os.write(1, _LEAVE_SCREEN.encode())
+    except OSError:  # the terminal is gone: nothing is left to restore
+        pass
     _restore_modes(attributes)
 
 
 def _restore_modes(attributes: list[Any]) -> None:
-    with contextlib.suppress(termios.error):  # the terminal is gone, as above
+    try:  # noqa: SIM105  # as above
         termios.tcsetattr(0, termios.TCSANOW, attributes)
+    except termios.error:
+        pass
 
 
 def _restore_at_signals(frame: FirstFrame) -> None:
@@ -431,9 +262,9 @@ def _make_raw(attributes: list[Any]) -> bytes:
     )
     changed[_CC][termios.VMIN], changed[_CC][termios.VTIME] = 1, 0
     termios.tcsetattr(0, termios.TCSANOW, changed)
-    waiting = array.array("i", [0])
-    fcntl.ioctl(0, termios.FIONREAD, waiting)
-    return os.read(0, waiting[0]).replace(b"\n", b"\r") if waiting[0] else b""
+    answer = fcntl.ioctl(0, termios.FIONREAD, bytes(_SIZE_OF_INT))
+    waiting = int.from_bytes(answer, sys.byteorder)
+    return os.read(0, waiting).replace(b"\n", b"\r") if waiting else b""
 
 
 class _FrameText:
@@ -447,9 +278,13 @@ class _FrameText:
         around_prompt = len("│ ❯  │") if self._has_box else len("❯ ")
         self._prompt_width = max(0, width - around_prompt)
 
-    def rows(self, editor: LineEditor) -> dict[int, str]:
-        """The text of each row of the screen, with the messages that were entered and the text that
-        is in the prompt. What has no room on a small terminal is left out.
+    def rows(self, typed: str, entered: Sequence[str], asks_to_quit: bool) -> dict[int, str]:
+        """The text of each row of the screen. What has no room on a small terminal is left out.
+
+        Args:
+            typed: the text in the prompt.
+            entered: the messages that were entered.
+            asks_to_quit: whether the status line asks for the second Ctrl+C.
         """
         width, height = self._width, self._height
         rows = dict.fromkeys(range(height), " " * width)
@@ -458,14 +293,13 @@ class _FrameText:
             header_height = 2 if height >= ROOMY_FROM_HEIGHT else 1
             rows[0] = self._header()
         if height >= 2:
-            asks_to_quit = time.monotonic() - editor.cleared_at < SECOND_CTRL_C
             rows[height - 1] = self._status(QUIT_HINT if asks_to_quit else OPENING_TEXT)
         prompt = height - (3 if self._has_box else 2)
         if width >= 8 and prompt >= 0:
             message_rows = range(header_height + 1, prompt - 1)
-            for row, message in zip(message_rows, editor.entered, strict=False):
+            for row, message in zip(message_rows, entered, strict=False):
                 rows[row] = self._message(message)
-            rows[prompt] = self._prompt(editor.text)
+            rows[prompt] = self._prompt(typed)
             if self._has_box:
                 edge = self._style("border")
                 rows[prompt - 1] = edge + "╭" + "─" * (width - 2) + "╮"
@@ -548,6 +382,8 @@ def _color_code(color: str) -> str:
     """The numbers of SGR for a colour `#rrggbb`: of the exact colour if the terminal has it, else of
     the one of its 256 colours that rich chooses, too.
     """
+    import colorsys  # terminals with all colours need it not
+
     red, green, blue = (int(color[place : place + 2], 16) for place in (1, 3, 5))
     if has_true_color():
         return f"2;{red};{green};{blue}"

@@ -7,20 +7,17 @@ variable may set something else; without it, or if it is damaged, the settings a
 
 from __future__ import annotations
 
-import binascii
 import os
-from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from ouro.errors import OuroError
 from ouro.frontends.tui.themes import THEMES
-from ouro.utils.ouro_paths import get_config_path, get_home
+from ouro.utils.ouro_paths import config_name, home_name
 from ouro.utils.sections import section
 
+TYPE_CHECKING = False  # without `typing`, which the first frame does not need
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from ouro.settings import Settings
 
@@ -71,7 +68,7 @@ def _make_stamp(version: str) -> str:
     if any(name.startswith("OURO_") and name != "OURO_HOME" for name in os.environ):
         return ""
     try:
-        file = get_config_path().stat()
+        file = os.stat(config_name())
     except FileNotFoundError:
         return f"{version} no file"
     except OSError:
@@ -79,8 +76,8 @@ def _make_stamp(version: str) -> str:
     return f"{version} {file.st_mtime_ns} {file.st_ctime_ns} {file.st_size} {file.st_ino}"
 
 
-def _copy_path() -> Path:
-    return get_home() / "cache" / "first-frame-settings"
+def _copy_name() -> str:
+    return os.path.join(home_name(), "cache", "first-frame-settings")
 
 
 def _can_be_copied(settings: FirstFrameSettings) -> bool:
@@ -94,7 +91,11 @@ def _can_be_copied(settings: FirstFrameSettings) -> bool:
 
 def _write_copy(stamp: str, settings: FirstFrameSettings) -> None:
     """Save the settings for the next start, one in each line. An error is ignored."""
-    from ouro.utils.files import write_private  # only after a change of the settings
+    # Only after a change of the settings.
+    from contextlib import suppress
+    from pathlib import Path
+
+    from ouro.utils.files import write_private
 
     lines = [
         settings.theme,
@@ -106,20 +107,23 @@ def _write_copy(stamp: str, settings: FirstFrameSettings) -> None:
     for name, keys in settings.keys.items():
         lines.append(" ".join([name, *keys]))
     with suppress(OSError, OuroError):  # without a copy the next start is slower
-        write_private(_copy_path(), _with_checksum(stamp, "\n".join(lines)))
+        write_private(Path(_copy_name()), _with_checksum(stamp, "\n".join(lines)))
 
 
 def _with_checksum(stamp: str, body: str) -> str:
     """The text of a copy: in its first line the stamp and a checksum of the body, by which a damaged
     copy is known, and below it the body.
     """
-    return f"{stamp} {binascii.crc32(body.encode())}\n{body}"
+    # A change of one byte changes it. Those of `zlib` and `hashlib` would take 1 ms to load.
+    checksum = sum(place * byte for place, byte in enumerate(body.encode(), 1))
+    return f"{stamp} {checksum}\n{body}"
 
 
 def _read_copy(stamp: str) -> FirstFrameSettings | None:
     """The settings of the copy; None if it has another stamp, is damaged, or there is none."""
     try:
-        text = _copy_path().read_text(encoding="utf-8")
+        with open(_copy_name(), encoding="utf-8") as file:
+            text = file.read()
         _first_line, _, body = text.partition("\n")
         if text != _with_checksum(stamp, body):
             return None

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from ouro.frontends.tui.themes import ANSI, THEMES, ThemeColors, has_few_colors
+from ouro.frontends.tui.themes import ANSI, THEMES, has_few_colors
 from ouro.utils.ouro_paths import tilde
 from ouro.utils.sections import field, section
 
+TYPE_CHECKING = False  # without `typing`, which the first frame does not need
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
     from ouro.frontends.tui.first_frame_settings import FirstFrameSettings
+    from ouro.frontends.tui.themes import ThemeColors
 
 
 def _standard_status() -> tuple[str, ...]:
@@ -26,7 +27,8 @@ class ScreenSettings:
 
     theme: str = "dark"
     version: str = ""
-    cwd: Path = field(default_factory=Path)
+    folder: str = ""
+    """The working folder: `~/src/app`."""
     keys: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     """`tui.keys`: the name of an action -> the key or keys instead of its own."""
     status: tuple[str, ...] = field(default_factory=_standard_status)
@@ -52,14 +54,9 @@ class ScreenSettings:
         """
         return THEMES.get(self.theme, THEMES["dark"])
 
-    @property
-    def folder(self) -> str:
-        """The working folder: `~/src/app`."""
-        return tilde(self.cwd)
-
 
 def make_screen_settings(
-    settings: FirstFrameSettings, version: str, folder: Path
+    settings: FirstFrameSettings, version: str, folder: Path | str
 ) -> ScreenSettings:
     """The settings of the screen for a session in a folder."""
     from ouro.frontends.welcome import is_first_start
@@ -67,7 +64,7 @@ def make_screen_settings(
     return ScreenSettings(
         theme=ANSI if has_few_colors() else settings.theme,
         version=version,
-        cwd=folder,
+        folder=tilde(folder),
         keys=settings.keys,
         status=tuple(settings.status),
         bell_after=settings.bell_after,

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from ouro.utils.late_pattern import late_pattern
+
+TYPE_CHECKING = False  # without `typing`, which the first frame does not need
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from textual.theme import Theme
+
+    ThemeColors = Mapping[str, str]
+    """The colours of a theme by name: `#rrggbb`, or `ansi_red` in the theme `ansi`."""
 
 ASK_BACKGROUND = "\x1b]11;?\x1b\\"
 """Asks the terminal for its background colour; some do not answer."""
@@ -21,7 +26,7 @@ OTHER_ANSWER = (
 """Answers of the terminal to another program, which come when that has ended: fish asks for its kind,
 name and keyboard protocol at each prompt. They are no keys.
 """
-_RGB_ANSWER = re.compile(r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})")
+_RGB_ANSWER = late_pattern(r"rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})")
 ANSI = "ansi"
 """The theme in the 16 colours that the user gave the terminal. Greys are not used: some terminals
 cannot show them.
@@ -42,8 +47,6 @@ _COLOR_TABLE = {
     "error": ("#ec7279", "#b3261e", "#ff8a8a", "ansi_red"),
 }
 """The values of each colour, one for each theme of `_BUILT_IN_THEMES`."""
-ThemeColors = Mapping[str, str]
-"""The colours of a theme by name: `#rrggbb`, or `ansi_red` in the theme `ansi`."""
 
 
 def _colors_of(column: int) -> ThemeColors:

@@ -24,8 +24,8 @@ from ouro.memory.long_term.trust.approval import memory_note
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
 from ouro.messages import Context, Message
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.line_changes import line_changes
 from ouro.utils.path_escapes import path_text
-from ouro.utils.text import line_changes
 
 BAR = "| "
 MAX_CHANGES = 8_000

@@ -1,6 +1,7 @@
 """The settings of the first frame, and their copy for the next start."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -86,7 +87,7 @@ def test_a_variable_wins_over_the_copy(monkeypatch):
 def test_a_damaged_copy_is_replaced(damage):
     write(CONFIG)
     load_first_frame_settings("1.0")
-    copy = first_frame_settings._copy_path()
+    copy = Path(first_frame_settings._copy_name())
     whole = copy.read_text()
     copy.write_text(whole.split("\n")[0] + "\n" + damage)
     assert load_first_frame_settings("1.0").status == ("model", "cost")

@@ -15,7 +15,7 @@ import msgspec
 
 from ouro.display import NO_FILE, Diff, FileChange
 from ouro.frontends.tui.blocks.lines import show_lines, tidy
-from ouro.utils.text import LineChange
+from ouro.utils.line_changes import LineChange
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _NO_NEWLINE = "\\"

@@ -20,9 +20,9 @@ from textual.widgets import Static, TextArea
 from ouro.frontends.clipboard import dropped_image
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
-from ouro.frontends.tui.first_frame import PASTE_GAP
 from ouro.frontends.tui.key_events import EscapedKey
 from ouro.frontends.tui.keymap import Keymap
+from ouro.frontends.tui.line_editor import PASTE_GAP
 from ouro.frontends.tui.screen_layout import placeholder
 from ouro.frontends.tui.widgets.completion import Completion
 from ouro.frontends.tui.widgets.placeholders import Placeholders

@@ -26,7 +26,8 @@ from ouro.memory.long_term.git.values import (
 )
 from ouro.utils.files import append_private, write_private
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.text import clean, line_changes
+from ouro.utils.line_changes import line_changes
+from ouro.utils.text import clean
 
 _LOG_FIELDS = ("", "%H", "%P", "%ct", "%an", "%B", "")
 """What `git log` prints of a commit: id, parents, time, author, message, and the names of the

@@ -22,8 +22,9 @@ from ouro.memory.long_term.git.values import FileEdit, Scope, TurnRef
 from ouro.memory.long_term.store import FindsSecret
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.utils.decoding import decode_json
+from ouro.utils.line_changes import line_changes
 from ouro.utils.log import log
-from ouro.utils.text import clean, cut, escape_invisible, join_names, line_changes
+from ouro.utils.text import clean, cut, escape_invisible, join_names
 from ouro.utils.yaml import split_front_matter
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from ouro.memory.long_term.git.files import MemoryFiles, is_memory_name
 from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Text, ToolCall, ToolReply
 from ouro.utils.git import branch_in_note
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.text import line_changes
+from ouro.utils.line_changes import line_changes
 
 OWN_LINE = "I ran this in a shell:"
 """Starts a message with the output of the user's shell line: those words come from a program."""

@@ -23,7 +23,8 @@ from ouro.session.session_diff import read_changes
 from ouro.tools.file_tool import display_of, file_change
 from ouro.utils.git import Git
 from ouro.utils.git_diff import parse_git_diff
-from ouro.utils.text import clean, line_changes
+from ouro.utils.line_changes import line_changes
+from ouro.utils.text import clean
 
 PALETTE = Palette({})
 BEFORE = "".join(f"line {n}\n" for n in range(1, 21))

@@ -52,7 +52,7 @@ async def viewing(repository, command="/diff", *, writes=True, size=(120, 40), a
     async def open_it(_request):
         return session
 
-    app = screen_of(open_session=open_it, cwd=repository)
+    app = screen_of(open_session=open_it, folder=str(repository))
     try:
         async with app.run_test(size=size) as pilot:
             await opened(pilot)

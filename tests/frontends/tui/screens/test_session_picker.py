@@ -3,7 +3,6 @@
 import asyncio
 import time
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 from fakes.fake_session import FakeCatalog, FakeSession
@@ -76,7 +75,7 @@ def app_on(session_catalog, open_session, request=None):
     async def open_catalog():
         return session_catalog
 
-    look = ScreenSettings(version="0.1.0", cwd=Path("/project"))
+    look = ScreenSettings(version="0.1.0", folder="/project")
     return OuroApp(
         SessionStart(open_session, request or OpenRequest(PICK)), look, open_catalog=open_catalog
     )

@@ -51,7 +51,7 @@ async def test_a_long_output_leaves_room_for_the_keys(size, count):
         await pilot.press("ctrl+b")
         await until(pilot, lambda: "❯ job_0" in screen_text(pilot.app))
         await until(pilot, lambda: "199" in screen_text(pilot.app))
-        assert "x ends it" in screen_text(pilot.app)
+        await until(pilot, lambda: "x ends it" in screen_text(pilot.app))
 
 
 async def test_running_tasks_are_first_and_x_says_that_a_task_has_ended():

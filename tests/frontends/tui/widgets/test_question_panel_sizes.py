@@ -241,5 +241,5 @@ async def test_a_low_terminal_shows_the_first_changed_line_of_an_edit():
         await pilot.press("g", "enter")
         await asked(pilot)
         await until(pilot, lambda: "- line 9" in screen_text(pilot.app))
-        assert "it changes api.py" in screen_text(pilot.app)
+        await until(pilot, lambda: "it changes api.py" in screen_text(pilot.app))
         assert "line 6" not in screen_text(pilot.app)
