@@ -9,7 +9,6 @@ import io
 import os
 import sys
 
-from ouro import __version__
 from ouro.command_line import GROUPS, HOST_FLAG, PICK, read_flags, whole_parser
 
 TYPE_CHECKING = False
@@ -323,13 +322,12 @@ def attach(_context: ShellContext, session: str, *, plain: bool = False) -> int:
     """
     from ouro.frontends.background.attach import attach_plain, attach_screen, record_to_attach
     from ouro.frontends.tui.first_frame import can_draw
+    from ouro.frontends.tui.screen_settings import screen_settings_in
 
     record = record_to_attach(session)
     if plain or not can_draw():
         return attach_plain(record)
-    from pathlib import Path
-
-    return attach_screen(record, screen_settings_in(Path(record.cwd)))
+    return attach_screen(record, screen_settings_in(record.cwd))
 
 
 def serve(context: ShellContext, **given: Any) -> int:
@@ -406,10 +404,7 @@ def _start_full_screen(args: SimpleNamespace) -> int:
     """Run the front end that fills the terminal; returns the exit code."""
     from functools import partial
 
-    def save_theme(theme: str) -> None:
-        from ouro.settings_sources import save_setting  # not before the first frame
-
-        save_setting("tui.theme", theme)
+    from ouro.frontends.tui.screen_settings import save_theme, screen_settings_in
 
     return run_full_screen(
         screen_settings_in(_folder_name(args)),
@@ -488,18 +483,6 @@ def run_full_screen(
         open_catalog=open_catalog,
         may_leave=may_leave,
     )
-
-
-def screen_settings_in(folder: Path | str) -> ScreenSettings:
-    """The settings of the screen for a session in a folder; they come from the user's settings. A
-    theme that is not one of ouro's is read from its file.
-    """
-    from ouro.frontends.tui.first_frame_settings import load_first_frame_settings
-    from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings
-
-    settings = load_first_frame_settings(__version__)
-    add_theme_in_use(settings.theme)
-    return make_screen_settings(settings, __version__, folder)
 
 
 def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:

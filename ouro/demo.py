@@ -18,7 +18,6 @@ from itertools import chain, count, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ouro import __version__
 from ouro.assemble import Opener, opener
 from ouro.cli import run_full_screen
 from ouro.events import PermissionAsked, Permit
@@ -171,7 +170,7 @@ def _users_screen_settings() -> ScreenSettings:
     """
     settings = first_frame_settings_of(load_settings())
     add_theme_in_use(settings.theme)
-    return make_screen_settings(settings, __version__, Path.cwd())
+    return make_screen_settings(settings, Path.cwd())
 
 
 def demo(context: ShellContext, plain: bool, headless: bool) -> int:

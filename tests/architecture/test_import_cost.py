@@ -142,7 +142,8 @@ def test_start_defines_no_dataclass():
 
 
 FIRST_PICTURE = (
-    "import pathlib, ouro.cli; ouro.cli.read_flags(); ouro.cli.screen_settings_in(pathlib.Path())\n"
+    "import ouro.cli; ouro.cli.read_flags()\n"
+    "import ouro.frontends.tui.screen_settings as s; s.screen_settings_in('.')\n"
     "import ouro.frontends.tui.first_frame"
 )
 

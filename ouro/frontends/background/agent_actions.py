@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ouro import __version__
 from ouro.commands.action import Answer, confirm
 from ouro.commands.render import CommandText, View, line, table
 from ouro.frontends.background.agents import AgentRow, answer_agent, find_agents, stop_agent
@@ -37,12 +36,9 @@ def _run_list() -> int:
     it runs as a program of its own; the list is shown again after that.
     """
     from ouro.frontends.tui.agents_app import AgentsApp
-    from ouro.frontends.tui.first_frame_settings import load_first_frame_settings
-    from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings
+    from ouro.frontends.tui.screen_settings import screen_settings_in
 
-    settings = load_first_frame_settings(__version__)
-    add_theme_in_use(settings.theme)
-    screen_settings = make_screen_settings(settings, __version__, Path.cwd())
+    screen_settings = screen_settings_in(Path.cwd())
     selected = ""
     while True:
         row = AgentsApp(screen_settings, selected).run()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ouro import __version__
+from ouro.frontends.tui.first_frame_settings import load_first_frame_settings
 from ouro.frontends.tui.themes import ANSI, THEMES, has_few_colors
 from ouro.utils.ouro_paths import tilde
 from ouro.utils.sections import field, section
@@ -55,15 +57,25 @@ class ScreenSettings:
         return THEMES.get(self.theme, THEMES["dark"])
 
 
-def make_screen_settings(
-    settings: FirstFrameSettings, version: str, folder: Path | str
-) -> ScreenSettings:
+def screen_settings_in(folder: Path | str) -> ScreenSettings:
+    """The settings of the screen for a session in a folder; they come from the user's settings. A
+    theme that is not one of ouro's is read from its file.
+
+    Raises:
+        ConfigError: the user's settings are not valid.
+    """
+    settings = load_first_frame_settings(__version__)
+    add_theme_in_use(settings.theme)
+    return make_screen_settings(settings, folder)
+
+
+def make_screen_settings(settings: FirstFrameSettings, folder: Path | str) -> ScreenSettings:
     """The settings of the screen for a session in a folder."""
     from ouro.frontends.welcome import is_first_start
 
     return ScreenSettings(
         theme=ANSI if has_few_colors() else settings.theme,
-        version=version,
+        version=__version__,
         folder=tilde(folder),
         keys=settings.keys,
         status=tuple(settings.status),
@@ -81,3 +93,10 @@ def add_theme_in_use(theme: str) -> None:
         from ouro.frontends.tui.own_themes import add_own_themes  # few users have one
 
         add_own_themes()  # `/theme` names the problems
+
+
+def save_theme(theme: str) -> None:
+    """Save `theme` as the setting `tui.theme` of the user."""
+    from ouro.settings_sources import save_setting  # not before the first frame
+
+    save_setting("tui.theme", theme)

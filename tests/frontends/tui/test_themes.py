@@ -10,8 +10,8 @@ from rich.color import ColorSystem
 from textual.color import Color
 from textual.widgets import Input
 
-from ouro.cli import screen_settings_in
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.screen_settings import screen_settings_in
 from ouro.frontends.tui.themes import ANSI, THEMES, theme_for
 
 MIXED_THEMES = [name for name in THEMES if name != ANSI]
