@@ -418,7 +418,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         continues. Returns if it does.
 
         Raises:
-            LimitReached: the user gave no answer, or there is none to ask.
+            LimitReached: the user gave no answer, or nobody can be asked.
             StoppedByUser: the user stopped it.
         """
         reason = await self._find_reason_to_ask(progress)
@@ -447,7 +447,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         if progress.idle < limits.max_idle_calls // 2:
             return ""
         needs_look = not progress.was_checked or progress.idle >= limits.max_idle_calls
-        if needs_look and await asyncio.to_thread(progress.note_changed_files):
+        if needs_look and await asyncio.to_thread(progress.check_files):
             progress.restart_idle()
         if progress.idle < limits.max_idle_calls:
             return ""

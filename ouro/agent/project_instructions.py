@@ -304,7 +304,7 @@ def _compile_patterns(patterns: tuple[str, ...]) -> GitIgnoreSpec:
     for pattern in patterns:
         try:  # `*.{ts,tsx}` as `*.ts` and `*.tsx`: git's patterns have no braces
             lines += expand_braces(pattern)
-        except ToolError:
+        except ToolError:  # its braces cannot be expanded: it is used as it is
             lines.append(pattern)
     return GitIgnoreSpec.from_lines(lines[:MAX_PATTERNS])
 

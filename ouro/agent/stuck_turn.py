@@ -58,7 +58,7 @@ class ProgressWatch:
             else:
                 self.idle += 1
 
-    def note_changed_files(self) -> bool:
+    def check_files(self) -> bool:
         """Look at the files, and return whether any has changed since the last look; False at the
         first look. If so, outputs of repeated calls count as new again. Blocks.
         """

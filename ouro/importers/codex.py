@@ -277,7 +277,8 @@ class _LineReader:
                 if turns and prompts:  # the last `turns` were undone; there may be fewer here
                     self._answer = 0
                     first_undone = prompts[-min(turns, len(prompts))]
-                    remaining = [n for n in self.builder.branch if n < first_undone]
+                    branch = self.builder.branch
+                    remaining = [number for number in branch if number < first_undone]
                     self.builder.rewind(max(remaining, default=0), self._at)
             case "thread_name_updated":
                 self.builder.set_title(short_text(event.get("thread_name")))

@@ -306,8 +306,8 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
 
     async def _import(self, source: ImportSource, session: ForeignSession) -> ImportResult:
         """Save a session as a new one, or add what is new to the session that was imported from it
-        before. If a session that is not this one has its id, it is saved under a new id. Raises
-        SessionError.
+        before. If another session of ouro has the same id, the imported one is saved under a new
+        id. Raises SessionError.
         """
         records, header = session.records, session.header
         count = sum(isinstance(record, MessageRecord) for record in records)

@@ -136,7 +136,8 @@ def has_proxy() -> bool:
 
 
 def new_streaming_client(endpoint: Endpoint) -> Any:
-    """A client for answers that are streamed: `http1`, or httpx for what that cannot do.
+    """A client for answers that are streamed: `http1`, or httpx if there is a proxy or an address
+    that `http1` cannot request.
 
     Raises RequestRefused if the proxy or the certificates of the environment cannot be used.
     """

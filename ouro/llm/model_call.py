@@ -86,7 +86,7 @@ class ModelCall:
             ModelError: a model failed in a way that another attempt does not fix.
         """
         failure: TransientModelError | None = None
-        """The last failure, also of the model before."""
+        """The last failure, of this model or of the one before."""
         for model in self._models:
             attempts = self._attempts_with(model)
             attempt = 0

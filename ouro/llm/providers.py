@@ -168,7 +168,7 @@ def find_local_servers(
 
 def list_models_at(address: str, key: str = "") -> ServerModels:
     """The models (`openai/…`) of the OpenAI-compatible server at an address that a user typed. If
-    the server lists none, the result has the problem. Blocks.
+    the server lists none, the result says why. Blocks.
 
     A missing `http://` or `https://` is added. The address is tried with and without `/v1`. If it
     has a path, it is first tried as it is, else first with `/v1`.

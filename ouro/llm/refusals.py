@@ -228,8 +228,8 @@ def _find_sent_effort(body: Mapping[str, Any]) -> tuple[tuple[str, str], str]:
 
 
 def _list_efforts(words: str) -> list[str]:
-    """The efforts that a refusal names, each once, in its order: those in quotation marks; if it is
-    one or none, also the words after `must be` and the like.
+    """The efforts that a refusal names, each once, in its order: those in quotation marks. If there
+    are none, or one that may be the refused effort, also the words after `must be` and the like.
     """
     effort_names = {*SCALE, "default"}
     quoted = [word for word in refusal_words.QUOTED_WORD.findall(words) if word in effort_names]
@@ -284,8 +284,8 @@ def _find_room(refused: Refused) -> Changes:
 
 def _find_max_output(refused: Refused) -> Changes:
     """Returns the change to a smaller limit of an answer: the largest number in the refusal that is
-    below the limit that was sent. No change if there is no such number, or if the refusal speaks of
-    the input without naming the limit: then it is about the window, which must hold both.
+    below the limit that was sent; no change without such a number. No change either if the refusal
+    names a larger one, or the input and not the limit: then it is about the window for both.
     """
     limit, numbers = refused.limit, refused.numbers
     smaller = [number for number in numbers if MIN_LIMIT <= number < limit]

@@ -99,8 +99,8 @@ def quote_lines(messages: Sequence[Message], subject: str) -> str:
 def find_forbidding_line(call: ToolCall, messages: Sequence[Message]) -> str:
     """The remembered line that forbids a call by name; empty if none does.
 
-    If the model has just said that this line forbids it, and the user has answered, the user knows
-    the line and decides.
+    It is also empty if the model has just said that this line forbids it, and the user has
+    answered: the user knows the line then, and decides.
     """
     answers = [message.text for message in messages if message.role == "assistant"]
     last_answer = answers[-1] if answers else ""

@@ -289,7 +289,9 @@ def hide_images(message: Message, hidden: set[int]) -> Message:
 
 
 def _hide_in(part: Part, hidden: set[int]) -> Part:
-    """A part, in which a note replaces each hidden image; in a tool result the notes follow its text."""
+    """A part, in which a note replaces each hidden image; in a tool result the notes follow its
+    text. `hidden` has the hashes of images.
+    """
     if isinstance(part, Image):
         return _image_or_note(part, hidden)
     if not isinstance(part, ToolReply):

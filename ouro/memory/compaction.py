@@ -238,9 +238,8 @@ def _choose_verbatim(
         if size <= room:
             kept_numbers.append(entry.number)
             room -= size
-        elif (
-            size > quoted_tokens and quoted_tokens <= room
-        ):  # a quotation would be shorter, and fits
+        elif quoted_tokens < size and quoted_tokens <= room:
+            # A quotation is shorter than the message, and fits.
             quoted.append(entry)
             room -= quoted_tokens
     return tuple(sorted(kept_numbers)), tuple(sorted(quoted, key=lambda entry: entry.number))

@@ -411,7 +411,8 @@ class MemoryManager:
 
     async def _write_queue(self) -> None:
         """Write the queue to the store, oldest record first. The first write creates the session.
-        Of a read-only session only the costs are saved, outside of it.
+        If another program has changed its file, the session is written again from memory. Of a
+        read-only session only the costs are saved, outside of it.
 
         Raises:
             SaveFailed: a record could not be written. It stays in the queue, like those after it.

@@ -169,7 +169,8 @@ def _block_mark(text: str) -> str:
     - `|`;
     - `2`, the indentation of the block, if the text begins with white space: then a reader cannot
       find the indentation itself;
-    - `-` if the text has no newline at its end, nothing if it has one, `+` if it has several.
+    - `-` if the text has no newline at its end, nothing if it has one, `+` if it has several or
+      nothing else.
     """
     indentation = "2" if text[0] in " \t\n" else ""
     body = text.rstrip("\n")
@@ -193,8 +194,8 @@ def _quoted_lines(text: str, pad: str) -> list[str]:
 
 
 def _scalar(value: Any) -> str:
-    """Returns a single value as it is written on one line. A text has no quotes if every reader of
-    YAML takes it for one.
+    """Returns a single value as it is written on one line. A text is written without quotes if
+    every reader of YAML reads it as a text then.
     """
     if isinstance(value, str):
         text = replace_surrogates(value)

@@ -84,10 +84,10 @@ class SettingsRemote:
                 tip, theirs = self._fetch()
                 state = self._repository.load_state(_STATE_NAME, SettingsState)
                 received, sent = compare_settings(settings_here, theirs, state)
-                if sent and (lost := self._push(tip, _merge_settings(settings_here, theirs, sent))):
+                after = _merge_settings(settings_here, theirs, sent)
+                if sent and (lost := self._push(tip, after)):
                     lost_push = lost
                     continue
-                after = _merge_settings(settings_here, theirs, sent)
                 # The base of a received setting stays as it was until the caller has decided
                 # whether the received value is used.
                 agreed = {name: value for name, value in after.items() if name not in received}

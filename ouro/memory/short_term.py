@@ -204,7 +204,7 @@ def remove_outputs(messages: Sequence[Message], dropped: Set[str]) -> list[Messa
     calls.
     """
 
-    def short(part: Part) -> Part:
+    def without_dropped(part: Part) -> Part:
         if isinstance(part, ToolReply) and part.call_id in dropped:
             return _placeholder(part)
         return part
@@ -212,7 +212,7 @@ def remove_outputs(messages: Sequence[Message], dropped: Set[str]) -> list[Messa
     shortened: list[Message] = []
     for message in messages:
         if any(reply.call_id in dropped for reply in message.parts_of(ToolReply)):
-            shortened.append(replace(message, parts=tuple(map(short, message.parts))))
+            shortened.append(replace(message, parts=tuple(map(without_dropped, message.parts))))
         else:
             shortened.append(message)
     return shortened
@@ -231,10 +231,10 @@ def remove_notes(message: Message, notes: Set[str]) -> Message:
     # no id.
     lines = re.compile(rf"^(\W+)\[(?:{ids})\] .*\n(?:\1(?!\[mem_).*\n)*", re.MULTILINE)
 
-    def short(part: Part) -> Part:
+    def without_notes(part: Part) -> Part:
         return replace(part, text=lines.sub("", part.text)) if isinstance(part, Context) else part
 
-    return replace(message, parts=tuple(map(short, message.parts)))
+    return replace(message, parts=tuple(map(without_notes, message.parts)))
 
 
 def _group_by_answer(messages: Sequence[Message]) -> Iterator[tuple[Message, list[Message]]]:

@@ -20,7 +20,7 @@ DEFENCES = (
             "test_l14_turns_in_circles.py"),
     Defence("L14", "ouro/agent/loop.py", "if progress.failures >= limits.max_failures:", "if False:",
             "test_l14_turns_in_circles.py -k failed_calls_in_a"),
-    Defence("L14", "ouro/agent/loop.py", "if needs_look and await asyncio.to_thread(progress.note_changed_files):", "if False:",
+    Defence("L14", "ouro/agent/loop.py", "if needs_look and await asyncio.to_thread(progress.check_files):", "if False:",
             "test_l14_turns_in_circles.py -k long_honest_turn_is"),
     Defence("F9", "ouro/agent/project_instructions.py", "if size > MAX_INSTRUCTIONS:", "if False:",
             "test_f9_instructions_left_out.py -k f9"),

@@ -136,7 +136,7 @@ class Lookup:
         """Index the changed files of the sources; returns whether all are indexed. Blocks.
 
         Args:
-            seconds: ends after about so long.
+            seconds: after about this time it ends, even if not all is indexed.
             pause: seconds to wait before each file.
         """
         deadline = time.monotonic() + seconds

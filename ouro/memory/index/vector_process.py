@@ -68,7 +68,7 @@ def main(index: str, sources: str) -> None:
     path, embedder = Path(index), local_embedder()
     with suppress(OSError, SearchUnavailable, ModelError):  # the next session tries again
         descriptor = os.open(lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until this process ends
         if embedder is None:
             return
         opened_index = Index(path)

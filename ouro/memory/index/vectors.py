@@ -107,8 +107,8 @@ class Vectors:
         seconds: float = math.inf,
         max_vectors: float = math.inf,
     ) -> None:
-        """Make all missing vectors, in the order of `fill`. Ends after about `seconds`, or so many
-        vectors.
+        """Make all missing vectors, in the order of `fill`. Ends after about `seconds`, or after
+        `max_vectors` vectors.
         """
         deadline, total = time.monotonic() + seconds, 0
         while time.monotonic() < deadline:

@@ -242,7 +242,7 @@ class SessionCatalog:
                 index for index in turn_starts if entries[index].number <= message
             ]
             turn_number = len(starts_until_message)
-        if not turn_number and not is_left:
+        if not turn_number and not is_left:  # `message` is not known, or before the first turn
             turn_number = turn or len(turn_starts)
         if not 1 <= turn_number <= len(turn_starts):
             raise UsageError(

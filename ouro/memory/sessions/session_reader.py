@@ -478,8 +478,8 @@ class _Context(msgspec.Struct):
 
     def take_compaction(self, step: _Step) -> None:
         """Take the next older step into account. The first compaction with a summary that comes is
-        the newest one, and is used. Of later steps it is recorded whether the compaction covers
-        one of them: then all messages that it does not cover were read.
+        the newest one, and is used. For the steps after that, only whether the compaction covers
+        one of them is recorded: if so, all messages that it does not cover were read.
         """
         if self.compaction is not None:
             _first, last_covered = self.compaction.covers

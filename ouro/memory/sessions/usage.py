@@ -143,7 +143,8 @@ def sum_periods(
     first is left out without a `session_id`.
 
     Args:
-        outside_of_sessions: spending that counts for the other three too.
+        outside_of_sessions: what was spent outside of sessions. It counts for the last three
+            periods.
         day: a local date.
     """
     all_sessions = list(sessions)
