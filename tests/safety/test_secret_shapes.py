@@ -13,6 +13,7 @@ from kingfisher_sdk import Rules, Scanner
 
 from ouro.safety import SecretMask, SecretScanner, secret_shapes
 from ouro.safety.secret_shapes import may_match
+from ouro.tools.truncate import shorten
 
 PER_RULE = 8
 POSIX = {
@@ -137,6 +138,11 @@ def test_a_secret_that_contains_a_mark_of_ouro_goes_to_the_scanner():
 def test_encoded_and_long_texts_go_to_the_scanner():
     assert may_match(base64.b64encode(b"the key is ghp_0123456789abcdefghijABCDEFGHIJ").decode())
     assert may_match("a " * secret_shapes.MAX_LENGTH)
+
+
+def test_the_longest_tool_result_does_not_load_the_scanner():
+    lines = "14:03 INFO worker-7f3a-b2c9-00d1 handled job 4711 of queue mail in 12 ms\n" * 1_000
+    assert not may_match(shorten(lines, note="; all of it is in /tmp/outputs/output-1a2b3c4d.txt"))
 
 
 def test_what_the_scanner_ignores_in_encoded_text_does_not_load_it():
