@@ -62,6 +62,23 @@ def test_memory_and_file_are_bounded_however_much_is_printed(tmp_path):
     assert "its first 4 MB are in" in capture.text()
 
 
+def test_lines_are_not_counted_in_more_than_the_file_holds(tmp_path):
+    counted = []
+
+    class Piece(bytes):
+        def count(self, *arguments) -> int:
+            counted.append(len(self))
+            return super().count(*arguments)
+
+    capture = OutputCapture(tmp_path)
+    for _ in range(5):
+        capture.add(Piece(b"x\n" * 500_000))
+    assert sum(counted) == 4_000_000
+    assert capture.describe_lines("x\nx") == "5.0 MB"
+    capture.close()
+    capture.settle(10)
+
+
 def test_secrets_are_masked_in_the_file_across_chunks(tmp_path):
     capture = OutputCapture(tmp_path, mask=lambda text: text.replace("hunter2hunter2", "[secret]"))
     capture.add(b"x\n" * MAX_SHOWN)
