@@ -18,8 +18,8 @@ from benchmarks.memory_in_use import stories
 from benchmarks.memory_meaning import cases
 from benchmarks.memory_meaning.judge import Asker, is_kept, is_replaced_right, operations
 from benchmarks.memory_meaning.values import Message, Pair, Placed
-from ouro.memory.long_term import patterns as table
 from ouro.memory.long_term import place
+from ouro.memory.long_term import statement_patterns as table
 from ouro.memory.long_term.capture.small_model import split_sentences
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.statement_patterns import StatementPattern
