@@ -307,10 +307,10 @@ def instructions_in(basis: SessionBasis, cwd: Path) -> ProjectInstructions:
     def trusts(path: Path) -> bool:
         """Whether a file in the folder is the same as a trusted file of the project."""
         original = basis.root / path.relative_to(root)
-        is_original = original == path
-        if is_original or (original.is_file() and original.read_bytes() == path.read_bytes()):
-            return _trusts(basis, original)
-        return False
+        if original != path:  # `path` is in a worktree: it must be a copy of the file here
+            is_copy = original.is_file() and original.read_bytes() == path.read_bytes()
+            return is_copy and _trusts(basis, original)
+        return _trusts(basis, original)
 
     return ProjectInstructions(cwd, trusts)
 

@@ -268,7 +268,9 @@ def _build_maintenance(
     *,
     is_automatic: bool,
 ) -> long_term.MemoryMaintenance:
-    """Build the maintenance of memory and summaries. Its workers are built when they are needed."""
+    """Build the maintenance of memory and summaries. Its workers are built when they are needed. It
+    starts by itself only if `is_automatic`.
+    """
     transcript, sessions = basis.transcript, basis.settings.sessions
 
     def make_summaries() -> long_term.Summaries:

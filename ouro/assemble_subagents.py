@@ -261,8 +261,9 @@ def _choose_models(spec: AgentSpec, shared: AgentServices) -> Callable[[], Seque
 def _make_prompt(
     spec: AgentSpec, instructions: ProjectInstructions, shared: AgentServices, *, has_skills: bool
 ) -> str:
-    """The system prompt of a subagent, with its skills; their hooks run from now on. Raises
-    ToolError if there is no skill that its kind names.
+    """The system prompt of a subagent, with the texts of the skills that its kind names, and, if
+    `has_skills`, the list of all skills. The hooks of the named skills run from now on. Raises
+    ToolError if a named skill does not exist.
     """
     skills = shared.extensions.of_session.skills
     prompt = system_prompt(

@@ -129,7 +129,8 @@ def _trusted_devcontainer(inputs: SessionInputs) -> DevContainer:
 
     root = find_root(inputs.options.cwd)
     files = devcontainer_files(root)
-    if files and not (inputs.trusted and inputs.trust.is_trusted(root, files)):
+    is_trusted = inputs.trusted and inputs.trust.is_trusted(root, files)
+    if files and not is_trusted:
         names = ", ".join(str(path.relative_to(root)) for path in files)
         raise ToolError(
             f"{names} is not trusted, so no container is started, and no command runs. Start ouro"

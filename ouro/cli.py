@@ -143,9 +143,7 @@ async def completion(_context: ShellContext, shell: str) -> None:
 
 
 def acp(_context: ShellContext, **flags: Any) -> int:
-    """Serve an editor; returns the exit code. It is not a coroutine: it imports the protocol before it
-    starts the event loop.
-    """
+    """Serve an editor; returns the exit code. Not a coroutine: its imports precede the event loop."""
     import asyncio
 
     from ouro.frontends.acp.transport import import_sdk
@@ -251,10 +249,12 @@ def _refuse_contradictions(args: SimpleNamespace) -> None:
     """Raises UsageError if flags do not go together."""
     from ouro.errors import UsageError
 
-    if not (args.resume or args.latest) and (args.fork or args.part != "full"):
+    names_session = bool(args.resume or args.latest)
+    needs_session = args.fork or args.part != "full"
+    if needs_session and not names_session:
         problem = "--fork copies a session." if args.fork else "--part needs a session."
         raise UsageError(f"{problem} Name it with --resume, or use --continue for the last one.")
-    if args.ephemeral and (args.resume or args.latest):
+    if args.ephemeral and names_session:
         raise UsageError(
             "--ephemeral begins a session of its own.",
             "Resume one without it, or leave out --resume.",
@@ -292,13 +292,15 @@ def _refuse_foreground_flags(args: SimpleNamespace) -> None:
     """Raises UsageError if there are flags that do not go with `--bg`."""
     from ouro.errors import UsageError
 
-    if args.prompt is not None or args.output != "text" or args.input != "text" or args.schema:
+    other_format = args.output != "text" or args.input != "text"
+    if args.prompt is not None or other_format or args.schema:
         raise UsageError("--bg runs a session, not one answer.", "Leave out -p and its flags.")
     if args.ephemeral:
         raise UsageError("--bg saves its session.", "Leave out --ephemeral.")
     if args.resume == PICK:
         raise UsageError("With --bg no session can be picked.", "Name it: --resume latest")
-    if not (args.message.strip() or args.resume or args.latest):
+    names_session = args.resume or args.latest
+    if not args.message.strip() and not names_session:
         raise UsageError("--bg needs a task.", 'Usage: ouro --bg "fix the failing test"')
 
 
@@ -435,9 +437,7 @@ def _sync_at_end(args: SimpleNamespace, code: int) -> int:
 
 
 def _may_leave(args: SimpleNamespace, code: int) -> bool:
-    """Whether a session with this exit code may leave its terminal at once: nothing is printed or asked
-    after it.
-    """
+    """Whether a session may leave its terminal at once: nothing is printed or asked after it."""
     from ouro.errors import OuroError
 
     try:
@@ -450,7 +450,7 @@ def _syncs_at_end(args: SimpleNamespace, code: int) -> bool:
     """Whether a session that ended with this exit code is followed by a sync."""
     from ouro.settings_sources import load_settings
 
-    is_saved = not (code or args.ephemeral)
+    is_saved = code == 0 and not args.ephemeral
     return is_saved and load_settings().memory.sync in ("end", "both")
 
 

@@ -107,7 +107,8 @@ def _plain_flags(given: Sequence[str]) -> dict[str, Any]:
         value: str | bool = True
         if name:
             value = next(words, "")
-            is_plain = _is_plain(value) and (not choices or value in choices)
+            is_choice = not choices or value in choices
+            is_plain = is_choice and _is_plain(value)
         else:
             name = _PLAIN_SWITCHES.get(word, "")
             is_plain = bool(name)
@@ -142,7 +143,8 @@ def _refuse_misspelt_command(given: Sequence[str]) -> None:
 
     meant_command = given[0].replace(word, similar[0], 1)
     if not action or any(meant_command in known_action.names for known_action in ACTIONS):
-        hint = f'To send it as a message: ouro -- "{" ".join(given).partition(" -")[0]}"'
+        message = " ".join(given).partition(" -")[0]  # without the flags after it
+        hint = f'To send it as a message: ouro -- "{message}"'
         raise UsageError(
             f"There is no command `{given[0]}`. Did you mean `ouro {meant_command}`?", hint
         )

@@ -88,7 +88,8 @@ async def _set_chosen(context: ActionContext, chosen: str) -> Answer:
 
 
 async def config(context: ActionContext, key: str = "") -> Answer | None:
-    """Let the user of a session choose a setting to change; on the command line, show all.
+    """Let the user of a session choose a setting to change, and return None if they cancel. On the
+    command line, show all settings.
 
     Args:
         key: the setting to change, or on the command line to show.

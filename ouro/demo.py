@@ -174,13 +174,19 @@ def _users_screen_settings() -> ScreenSettings:
 
 
 def demo(context: ShellContext, plain: bool, headless: bool) -> int:
-    """Play the demo; returns the exit code. It is no coroutine: a front end has an event loop of its
-    own.
+    """Play the demo; returns the exit code. It is not a coroutine: each front end has its own event
+    loop.
+
+    Args:
+        plain: play it in the front end that prints lines, not on the full screen.
+        headless: play it without a user, as `-p` does. So it is played also with `--json`, and if
+            there is no terminal.
     """
     screen_settings = _users_screen_settings()
     with _scratch() as project:
         start_log()
-        if headless or context.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        if headless or context.as_json or not has_terminal:
             return _headless(project, as_json=context.as_json)
         is_plain = plain or not can_draw()
         if is_plain:

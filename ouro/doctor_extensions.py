@@ -123,7 +123,9 @@ def _tool_files(
 
 
 def find_unread_settings(root: Path, *, hooks_run: bool) -> Iterator[CheckFinding]:
-    """The settings of Claude Code that have no effect here."""
+    """The settings of Claude Code that have no effect here. `hooks_run`: whether ouro runs the hooks of
+    the user's file.
+    """
     user_file = Path.home() / CLAUDE_SETTINGS[0]
     for path in (*(root / name for name in CLAUDE_SETTINGS), user_file):
         with suppress(ConfigError):  # untrusted files of the project are reported already

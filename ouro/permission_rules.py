@@ -69,7 +69,9 @@ def find_rules(session: Session) -> tuple[ListedRule, ...]:
 
 
 async def permissions(context: SessionContext, mode: str) -> Answer | None:
-    """Set the mode; without one show the rules, and let the user choose a mode or a rule to revoke."""
+    """Set the mode. Without a mode show the rules, and let the user choose a mode, or a rule to revoke.
+    None, unless a rule was revoked.
+    """
     if not mode:
         rules, judge = find_rules(context.session), _judge_of(context.session)
         heading = [Title("Rules in force")] if rules else []
@@ -110,7 +112,9 @@ allow, deny = partial(_add, "allow"), partial(_add, "deny")
 
 
 async def ask(context: ActionContext, rule: str) -> Answer | None:
-    """Save a rule. Without one set the mode `ask`, as `/permissions edit` sets `edit`."""
+    """Save a rule about what is asked. Without a rule set the mode `ask`, as `/permissions edit` sets
+    the mode `edit`, and return None.
+    """
     if rule:
         return await _add("ask", context, rule)
     if not isinstance(context, SessionContext):

@@ -339,7 +339,9 @@ def _narrows(path: str, old: SourcedValue, new: SourcedValue) -> bool:
     if path == "permissions.mode":
         return MODES_BY_WIDTH.index(new.value) < MODES_BY_WIDTH.index(old.value)
     if path in ONLY_LOWER:
-        return new.value is not None and (old.value is None or new.value < old.value)
+        if new.value is None:  # no limit
+            return False
+        return old.value is None or new.value < old.value
     # Hooks of a project never replace those of the user. `project_hooks` returns them separately,
     # because they may do less.
     return path != "hooks"
@@ -439,7 +441,8 @@ def _check_value(path: str, value: Any, where: str) -> Any:
 def _check_number(path: str, value: float, where: str) -> None:
     """Raises ConfigError for a number out of range."""
     may_be_zero = path in MAY_BE_ZERO
-    if not (0 < value < math.inf or (value == 0 and may_be_zero)):
+    is_allowed_zero = value == 0 and may_be_zero
+    if not 0 < value < math.inf and not is_allowed_zero:
         wanted = "0 or more" if may_be_zero else "more than 0"
         if value == math.inf:
             wanted = "finite"

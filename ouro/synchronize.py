@@ -281,7 +281,7 @@ async def _ask_about_settings(context: ActionContext, done: SyncedAll, *, asks: 
     received = done.settings.received if done.settings else {}
     if not received:
         return []
-    if not (asks and context.can_ask):
+    if not asks or not context.can_ask:
         names = ", ".join(sorted(received))
         return [line(f"Not used before you agree: {clean(names)}. ", CommandText("sync"))]
     remote = SettingsRemote(_settings_dir(), done.remote)

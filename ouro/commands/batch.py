@@ -182,10 +182,12 @@ async def show(_context: ShellContext, state: str, task: str) -> Answer:
 
 
 async def accept(context: ShellContext, state: str, task: Sequence[str], all: bool) -> Answer:  # noqa: A002
+    """Accept the branch of each named task, or, if `all`, of each successful one without a decision."""
     return await _decide(context, state, task, all, branches.accept, only_done=True)
 
 
 async def reject(context: ShellContext, state: str, task: Sequence[str], all: bool) -> Answer:  # noqa: A002
+    """Reject the branch of each named task, or, if `all`, of every task without a decision."""
     return await _decide(context, state, task, all, branches.reject, only_done=False)
 
 

@@ -555,19 +555,16 @@ def find_command(word: str) -> Action | None:
 
 def actions_of(command: Action) -> dict[str, Action]:
     """The actions of a slash command, by their word: `show` for `/memory show`."""
+    of_memory_and_servers = (*MEMORY_ACTIONS, *MCP_ACTIONS, *LSP_ACTIONS)
     prefix = f"{command.name} "
-    return {
-        name.removeprefix(prefix): action
-        for action in (
-            *MEMORY_ACTIONS,
-            *MCP_ACTIONS,
-            *LSP_ACTIONS,
-            *PERMISSION_ACTIONS,
-            *CONFIG_ACTIONS,
-        )
-        for name in action.names
-        if name.startswith(prefix) and action.place != "shell"
-    }
+    actions: dict[str, Action] = {}
+    for action in (*of_memory_and_servers, *PERMISSION_ACTIONS, *CONFIG_ACTIONS):
+        if action.place == "shell":
+            continue
+        for name in action.names:
+            if name.startswith(prefix):
+                actions[name.removeprefix(prefix)] = action
+    return actions
 
 
 def listed_commands(session: Session | None) -> Sequence[Action | CustomCommand]:

@@ -180,7 +180,9 @@ async def tasks(context: SessionContext, what: str) -> Answer:
 
 
 async def agents(context: SessionContext, name: str) -> Answer:
-    """List the kinds of subagents and those of the session; with a name, show its transcript."""
+    """List the kinds of subagents and the subagents of this session. With the name of a subagent, show
+    its transcript instead.
+    """
     subagents = context.session.background.subagents
     if name:
         info = await subagents.transcript_of(name)
@@ -199,15 +201,11 @@ async def agents(context: SessionContext, name: str) -> Answer:
         subagent_rows.append(
             (subagent_name, f"{escape(task)} — {plural(info.messages, 'message')}{cost}")
         )
-    subagent_section = (
-        f"\n\n**Subagents of this session**\n\n{facts(*subagent_rows)}\n\n{code('/agents ID')} shows one."
-        if subagent_rows
-        else ""
-    )
-    return Answer(
-        {"kinds": kinds, "subagents": subagent_rows},
-        [Markdown(f"**Kinds of subagents**\n\n{facts(*kinds)}{subagent_section}")],
-    )
+    text = f"**Kinds of subagents**\n\n{facts(*kinds)}"
+    if subagent_rows:
+        text += f"\n\n**Subagents of this session**\n\n{facts(*subagent_rows)}"
+        text += f"\n\n{code('/agents ID')} shows one."
+    return Answer({"kinds": kinds, "subagents": subagent_rows}, [Markdown(text)])
 
 
 def _transcript_blocks(whole: WholeSession) -> Iterator[str]:

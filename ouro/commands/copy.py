@@ -49,12 +49,10 @@ async def copy(context: SessionContext, what: str) -> Answer | None:
         raise UsageError(f"`{what}` cannot be copied.", "Usage: /copy [N | code | list]")
     back = int(what) if what.isdecimal() else 1
     answers = [text for who, text in _messages(context) if who == "ouro"]
+    if not answers:
+        raise UsageError("There is no answer to copy yet.")
     if not 0 < back <= len(answers):
-        raise UsageError(
-            "There is no answer to copy yet."
-            if not answers
-            else f"The session has only {plural(len(answers), 'answer')}."
-        )
+        raise UsageError(f"The session has only {plural(len(answers), 'answer')}.")
     name = "The last answer" if back == 1 else f"The answer before {back - 1:,} others"
     return await _choose_block(context, name, answers[-back], only_code=what == "code")
 

@@ -231,7 +231,8 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
             view += _plan_view(scope_plan)
         context.show(view)
     # In a session a named commit is undone without a question; the command line needs --yes.
-    is_sure = is_confirmed or (context.session is not None and commit != "last")
+    is_named_in_session = context.session is not None and commit != "last"
+    is_sure = is_confirmed or is_named_in_session
     if not await confirm(context, f"Undo {plan.commit.id[:7]}?", "Undo it", assume_yes=is_sure):
         return Answer(None, [line("Nothing was undone.")], 1)
     # The preview has shown the change: no event shows it once more.

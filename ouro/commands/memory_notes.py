@@ -103,7 +103,8 @@ def _show_entry(context: ActionContext, memory: MemoryAccess, entry: str) -> Ans
     scope, _, name = entry.rpartition("/")
     start = name.removesuffix(".md")
     core_names = [core_name for core_name in editor.core if core_name.startswith(start)]
-    if not entry or (name and core_names):
+    names_core_files = bool(name and core_names)
+    if not entry or names_core_files:
         scopes = [known for known in editor.names if scope in ("", known)]
         files = [(known, f"{core_name}.md") for known in scopes for core_name in core_names]
         # On the command line the text of a named file can be piped to another program.

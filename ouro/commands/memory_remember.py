@@ -104,7 +104,9 @@ async def _decide(
         else:
             scope = await _ask_scope(context, words)
     replaced_id = await _choose_replaced_id(context, statement, effect)
-    if replaced_id and effect and effect.rewritten and effect.entry:
+    # The model has joined the statement with what still holds of the entry that it replaces.
+    has_rewritten = effect is not None and bool(effect.rewritten)
+    if replaced_id and has_rewritten and effect and effect.entry:
         words = await _choose_words(context, words, effect.rewritten, effect.entry)
     return scope, replaced_id, words
 

@@ -43,7 +43,8 @@ async def export(context: ActionContext, file: str, force: bool, to: str = "") -
     if not file and context.session:
         file = "ouro-memory.md"
     path = context.cwd / Path(file).expanduser() if file else None
-    if context.as_json or (path is not None and path.suffix == ".json"):
+    is_json_file = path is not None and path.suffix == ".json"
+    if context.as_json or is_json_file:
         data = await context.memory(lambda memory: long_term.as_json(memory.editor))
         text = dump_json(data, indent=2) + "\n"
     else:
@@ -107,7 +108,8 @@ async def _agrees(context: ActionContext, count: int, *, assume_yes: bool) -> bo
     """Whether to import so many entries: the user agrees, or `assume_yes`. False if there are none,
     or no user can be asked.
     """
-    if not count or not (assume_yes or context.can_ask):
+    is_decidable = assume_yes or context.can_ask
+    if not count or not is_decidable:
         return False
     answer = f"Import {plural(count, 'entry', 'entries')}"
     return await confirm(context, "Import it?", answer, assume_yes=assume_yes)

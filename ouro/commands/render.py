@@ -82,7 +82,7 @@ def line(*spans: str, level: Level = "info") -> ViewItem:
 
 
 def table(rows: Iterable[Sequence[str]], *, is_numbered: bool = False) -> View:
-    """A view with a table of these rows; empty without rows."""
+    """A view with a table of these rows, numbered from 1 if `is_numbered`; empty without rows."""
     cells = tuple(tuple(row) for row in rows)
     return [RowTable(cells, is_numbered)] if cells else []
 
@@ -106,8 +106,8 @@ def as_markdown(view: View) -> str:
 
 
 def _markdown_list(rows: Iterable[Sequence[str]], *, is_numbered: bool) -> str:
-    """The rows of a table as a list. A row whose first cell is empty is a further line of the item
-    above.
+    """The rows of a table as a list, numbered from 1 if `is_numbered`. A row whose first cell is empty
+    is a further line of the item above.
     """
     items: list[str] = []
     for row in rows:

@@ -88,7 +88,8 @@ async def _undo_file(front_end: FrontEnd, words: Sequence[str], reason: str) -> 
             Raises UsageError for other words.
     """
     path, _, hunk = words[0].partition("#")
-    if len(words) > 2 or (words[1:] and not words[1].isdigit()):
+    has_wrong_number = len(words) > 1 and not words[1].isdigit()
+    if len(words) > 2 or has_wrong_number:
         raise UsageError(
             f"Usage: /undo [{' '.join(_SCOPES)}] or /undo FILE[#HUNK] [messages back],"
             " then [because REASON]"
@@ -349,8 +350,8 @@ async def _ask_about_unsure_files(front_end: FrontEnd, lines: Sequence[str]) -> 
 
 
 async def _show_rewind(front_end: FrontEnd, rewound: Rewound, with_conversation: bool) -> None:
-    """Show what was undone. If the conversation was rewound, show the transcript again, with the
-    message in the prompt.
+    """Show what was undone. If the conversation was rewound (`with_conversation`), show the transcript
+    again, with the message in the prompt.
     """
     if with_conversation:
         front_end.show_again(rewound.text, rewound.images)

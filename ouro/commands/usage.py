@@ -189,8 +189,10 @@ def _row_as_lines(row: UsageRow, bar: str = "") -> list[str]:
 
 
 def _weight(use: ModelUse, *, is_priced: bool) -> float:
-    """What the bar of a row measures: its cost, or its tokens if a price is not known."""
-    return (use.usage.cost or 0.0) if is_priced else use.usage.input
+    """What the bar of a row measures: its cost, or, unless `is_priced`, the tokens read."""
+    if is_priced:
+        return use.usage.cost or 0.0
+    return use.usage.input
 
 
 def _table_line(cells: Sequence[str], widths: Sequence[int]) -> str:

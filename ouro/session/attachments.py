@@ -142,17 +142,17 @@ class Attachments:
 
     def find(self, text: str) -> list[Mention]:
         """The mentions of a message that can be attached, at most `_MAX_MENTIONS`, in their order.
-        A word after `@` that names no file is an ordinary word, and left out.
+        A word after `@` that names no file is an ordinary word, and left out. Left out are also
+        files that the message has already, or that are sent as images.
         """
         if "@" not in text:
             return []
-        mentions = find_mentions(text, self._exists)
-        return [
-            mention
-            for mention in mentions[:_MAX_MENTIONS]
-            if mention.kind in self._others
-            or (mention.kind == "file" and self._is_new_text(mention, text))
-        ]
+        found: list[Mention] = []
+        for mention in find_mentions(text, self._exists)[:_MAX_MENTIONS]:
+            is_file = mention.kind == "file"
+            if mention.kind in self._others or (is_file and self._is_new_text(mention, text)):
+                found.append(mention)
+        return found
 
     async def preview(self, text: str) -> tuple[Attachment, ...]:
         """What `read` would attach, and what it would refuse, in the order of the message. Only the

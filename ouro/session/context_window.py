@@ -41,7 +41,7 @@ LARGE = 0.2
 _PLAN_HEADING = "## Plan"
 _BOX_OF_STATE: dict[TodoState, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
 _STATE_OF_BOX = {box: state for state, box in _BOX_OF_STATE.items()}
-_TODO_LINE = late_pattern(r"- (\[[ >x]\]) (.+)")
+_TODO_LINE = late_pattern(r"- (?P<box>\[[ >x]\]) (?P<text>.+)")
 
 
 class Outlook(msgspec.Struct, frozen=True):
@@ -195,8 +195,10 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         pinnable = []
         for entry in self._transcript.sent_entries():
             message = entry.message
-            has_answer = message.role == "assistant" and bool(message.text.strip())
-            if entry.number and (is_own_words(message) or has_answer):
+            is_answer = message.role == "assistant" and bool(message.text.strip())
+            has_words = is_answer or is_own_words(message)
+            # The number is 0 if the message was added to the file by hand: a pin cannot name it.
+            if entry.number and has_words:
                 message_item = next(self._list_items(entry))  # before its notes and outputs
                 pinnable.append(message_item)
         return tuple(pinnable)
@@ -442,7 +444,7 @@ def find_plan(memory: MemoryManager) -> tuple[Todo, ...]:
         return ()
     plan_lines = after_heading.partition("\n\n")[0].splitlines()
     matches = (_TODO_LINE.fullmatch(line) for line in plan_lines)
-    return tuple(Todo(match[2], _STATE_OF_BOX[match[1]]) for match in matches if match)
+    return tuple(Todo(match["text"], _STATE_OF_BOX[match["box"]]) for match in matches if match)
 
 
 async def load_plan(plan: TodoPlan, memory: MemoryManager, emit: Emit) -> None:

@@ -416,10 +416,11 @@ class FileUndo(msgspec.Struct, eq=False):
         """The turns from message `number` on that have checkpoints, oldest first. Raises UsageError
         if there are none.
         """
-        turns = await self._find_turns(
-            # A turn of an earlier version has `before`, one of this version `new`.
-            lambda turn: turn.number >= number and bool(turn.before or turn.new)
-        )
+
+        def has_checkpoint(turn: TurnFiles) -> bool:
+            return bool(turn.new or turn.before)  # earlier versions wrote only `before`
+
+        turns = await self._find_turns(lambda turn: turn.number >= number and has_checkpoint(turn))
         if not turns:
             raise UsageError("There is no checkpoint since that message: no turn changed files.")
         return turns
@@ -427,11 +428,12 @@ class FileUndo(msgspec.Struct, eq=False):
     async def _find_turns(
         self, matches: Callable[[TurnFiles], bool], numbers: Collection[int] | None = None
     ) -> list[TurnFiles]:
-        """The turns with the first message in `numbers` that match, oldest first. Waits for running
-        checkpoints, and recovers what a killed process has left.
+        """The turns for which `matches` is True, oldest first. Waits for running checkpoints, and
+        recovers what a killed process has left.
 
         Args:
-            numbers: the first messages of the turns; None: all messages of the current branch.
+            numbers: only turns that begin with one of these messages; None: with any message of the
+                current branch.
         """
         await self.finish_checkpoints()
         await self.recover()

@@ -34,7 +34,7 @@ _STEP_WITH_BOX = late_pattern(r"(\s*(?:[-*+]|\d+[.)])\s+|#{1,6}\s+)\[([ xX])\]\s
 _NUMBERED_HEADING = late_pattern(r"(#{1,6}\s+)((?:\w+\s*)?\d+\s*(?:[.:)—–-](?=\s)|[：、．）]).*)")
 _NUMBERED_LINE = late_pattern(r"(\d+(?:[.)]\s+|[、．）]\s*))(\S.*)")
 _BULLET_LINE = late_pattern(r"([-*+]\s+)(\S.*)")
-_LINE_COMMENT = late_pattern(r"\s*(\d{1,4})\s*[:：]\s*(\S.*)")
+_LINE_COMMENT = late_pattern(r"\s*(?P<number>\d{1,4})\s*[:：]\s*(?P<comment>\S.*)")
 _EMPHASIS = late_pattern(r"\*\*|__|`")
 _QUESTION_AT_END = late_pattern(r"[?？؟;;]\W*\Z")
 _NOT_IN_NAMES = late_pattern(r"[\W_]+")
@@ -145,7 +145,8 @@ class PlanFolder:
     def of_session(self, session: str) -> PlanFile | None:
         """The newest plan of a session that is not done; None if there is none."""
         plans = self.list()
-        return next((p for p in plans if p.session == session and p.state != "done"), None)
+        of_session = (plan for plan in plans if plan.session == session)
+        return next((plan for plan in of_session if plan.state != "done"), None)
 
     def _is_behind_link(self) -> bool:
         """Whether the folder of plans is a link, or a folder above it within the project is one:
@@ -179,7 +180,8 @@ def find_plan_text(answer: str) -> str:
         if _PLAN_HEADING.fullmatch(lines[index]):
             return "\n".join(lines[index:])
     is_question = bool(_QUESTION_AT_END.search(answer.strip()[-200:]))
-    return "" if is_question or len(_step_lines(lines)) < 2 else answer.strip()
+    has_steps = len(_step_lines(lines)) >= 2
+    return answer.strip() if has_steps and not is_question else ""
 
 
 def plan_title(body: str) -> str:
@@ -259,7 +261,7 @@ def expand_comments(body: str, text: str) -> str:
     returned unchanged.
     """
     matches = [_LINE_COMMENT.fullmatch(line) for line in text.strip().splitlines()]
-    comments = [(int(match[1]), match[2].strip()) for match in matches if match]
+    comments = [(int(match["number"]), match["comment"].strip()) for match in matches if match]
     count = len(body.splitlines())
     if len(comments) < len(matches) or not all(0 < number <= count for number, _ in comments):
         return text

@@ -289,15 +289,14 @@ def repository_changes(cwd: Path, since: str, branch_then: str) -> RepositoryCha
         # The position of HEAD at that time. A younger clone has no such entry: git returns its
         # oldest one.
         head_then = git.ask("rev-parse", "--quiet", "--verify", f"HEAD@{{{since}}}").strip()
-        lines = (
-            git.ask("log", f"--max-count={_MAX_COMMITS}", "--format=%h %s", f"{head_then}..HEAD")
-            if head_then
-            else ""
-        )
+        log_lines = ""
+        if head_then:
+            since_then = f"{head_then}..HEAD"
+            log_lines = git.ask("log", f"--max-count={_MAX_COMMITS}", "--format=%h %s", since_then)
         status_lines = git.read("status", "--porcelain", "--untracked-files=normal")
     except GitError:
         return None
-    commits = lines.splitlines()
+    commits = log_lines.splitlines()
     return RepositoryChanges(
         branch=branch,
         branch_then=branch_then,

@@ -365,7 +365,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         end = self._redo_end()
         redoable = await self._find_redoable(end, scopes)
         redoes_messages = end is not None and "conversation" in scopes
-        if not (redoes_messages or redoable):
+        if not redoes_messages and not redoable:
             raise UsageError("There is nothing to redo.", commands=["rewind"])
         if end is not None and redoes_messages:
             await self._continue_at(end, redoable)
@@ -409,11 +409,9 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         transcript = self.memory.transcript
         if not transcript.last_number:
             raise UsageError("There is nothing to fork: the session has no messages.")
-        end = (
-            transcript.last_number
-            if number is None
-            else await self._number_before(self._find_user_message(number))
-        )
+        end = transcript.last_number
+        if number is not None:
+            end = await self._number_before(self._find_user_message(number))
         return await self.memory.fork(end, title) if end else ""
 
     def _find_user_message(self, number: int) -> MessageRecord:

@@ -115,7 +115,8 @@ class TurnQueue:
 
     @property
     def busy(self) -> bool:
-        return self.running or (self._worker is not None and not self._worker.done())
+        is_delivering = self._worker is not None and not self._worker.done()
+        return self.running or is_delivering
 
     @property
     def seconds(self) -> float:

@@ -233,7 +233,9 @@ class SessionDocument:
         open_calls.update({call.id: call for call in message.tool_calls})
 
     def _part(self, part: Part, *, by_user: bool) -> str:
-        """A part of a message in the format; empty for a tool call, which is written with its result."""
+        """A part of a message in the format; `by_user` if the user has typed it. Empty for a tool
+        call, which is written with its result.
+        """
         match part:
             case Text(text):
                 return self._form.user_text(text) if by_user else self._form.words(text)
@@ -297,7 +299,7 @@ def _has_content(part: Part) -> bool:
 
 
 def _speaker(message: Message, visible_parts: Sequence[Part]) -> str:
-    """Who wrote a message: ouro, you, or nobody, if it has only what ouro added for the model."""
+    """Who wrote a message: `ouro` or `You`; `Added for the model` if ouro has added all of it."""
     if message.role == "assistant":
         return "ouro"
     is_added = all(isinstance(part, Context) for part in visible_parts)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-_FENCE_LINE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_FENCE_LINE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})(?P<rest>.*)")
 """A line that opens or closes a code block: its fence, and what follows."""
 _TAG_START = re.compile(r"<(?=[A-Za-z/!?])")
 _MAX_RENDERED = 200_000
@@ -72,13 +72,14 @@ class MarkdownFormat:
         lines: list[str] = []
         for line in clean(text).split("\n"):
             match = _FENCE_LINE.match(line)
-            fence, rest = (match[1], match[2]) if match else ("", "")
+            fence, rest = (match["fence"], match["rest"]) if match else ("", "")
+            # A fence of backticks with a backtick after it is a code span, as in "```a```".
+            is_code_span = "`" in fence and "`" in rest
             if open_fence:
                 if fence.startswith(open_fence) and not rest.strip():
                     open_fence = ""
                 lines.append(line)
-            # A fence of backticks with a backtick after it is a code span, as in "```a```".
-            elif fence and not ("`" in fence and "`" in rest):
+            elif fence and not is_code_span:
                 open_fence = fence
                 lines.append(line)
             else:
@@ -105,7 +106,7 @@ class MarkdownFormat:
         return f"## {' · '.join(filter(None, (who, notes)))}\n\n{body}"
 
     def tool(self, title: str, summary: str, body: str, *, failed: bool = False) -> str:
-        """A tool call with its result, folded if there is a body."""
+        """A tool call with its result, folded if there is a body; `failed` marks it as failed."""
         result = f"failed: {summary}" if failed else summary
         if not body:
             return f"> {code(title)} — {escape(result)}"
@@ -241,7 +242,7 @@ class HtmlFormat:
         )
 
     def tool(self, title: str, summary: str, body: str, *, failed: bool = False) -> str:
-        """A tool call with its result, folded if there is a body."""
+        """A tool call with its result, folded if there is a body; `failed` marks it as failed."""
         mark = '<b class="failed">failed</b> ' if failed else ""
         head = f"{mark}{self.code(title)}{f' — {escape_html(summary)}' if summary else ''}"
         if not body:
@@ -252,12 +253,10 @@ class HtmlFormat:
         return f'<p class="mark">{escape_html(text)} <time>{at}</time></p>\n'
 
     def rewound(self, *, begins: bool) -> str:
-        """The border of messages that were rewound later."""
-        return (
-            '<details class="back"><summary>Removed by a rewind</summary>\n'
-            if begins
-            else "</details>\n"
-        )
+        """The border where messages that were rewound later begin (`begins`) or end."""
+        if begins:
+            return '<details class="back"><summary>Removed by a rewind</summary>\n'
+        return "</details>\n"
 
 
 def highlight_code(text: str, language: str) -> str:
