@@ -6,7 +6,7 @@ ACTION = ".github/actions/ouro/run.py"
 DEFENCES = (
     Defence("S27", "ouro/synchronize.py", "if problem := _problem_of(name, value):", "if problem := '':",
             "test_s27_received_settings.py"),
-    Defence("S27", "ouro/synchronize.py", "if not (asks and context.can_ask):", "if False:", "test_s27_received_settings.py"),
+    Defence("S27", "ouro/synchronize.py", "if not asks or not context.can_ask:", "if False:", "test_s27_received_settings.py"),
     Defence("S27", "ouro/settings_sources.py", "if name in SHARED_SETTINGS and setting", "if setting",
             "test_s27_received_settings.py"),
     Defence("E14", "ouro/assemble_extensions.py", "is_used = settings.enabled and basis.inputs.trusted",
@@ -30,7 +30,7 @@ DEFENCES = (
             "test_f1_f2_untrusted_folder.py -k open_the_sandbox"),
     Defence("E3", "ouro/assemble.py", "saved = stricter_mode(saved, basis.inputs.places)", "pass", "../session/test_mode.py"),
     Defence("B8", "ouro/assemble_tools.py",
-            "if files and not (inputs.trusted and inputs.trust.is_trusted(root, files)):", "if False:",
+            "if files and not is_trusted:", "if False:",
             "test_b8_containers.py"),
     Defence("F2", ".github/actions/ouro/run.py", '        "--no-trust",\n', "", "../test_ci_action.py"),
     Defence("F2", "ouro/assemble_extensions.py", "raise TrustNeeded(root, untrusted", "return True  # (",
