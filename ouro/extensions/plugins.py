@@ -406,7 +406,7 @@ def _all_files(folder: Path) -> Iterator[Path]:
 
 def _list_plugins(market: Mapping[str, Any]) -> str:
     """The paths of the plugins that a marketplace has in its own repository, joined for a message.
-    In words if there are none.
+    If it has none there, the message says so.
     """
     sources = (string(item.get("source")) for item in dictionaries(market.get("plugins")))
     paths = [one_line(source.removeprefix("./"), 80) for source in sources if source]

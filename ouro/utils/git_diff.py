@@ -14,7 +14,7 @@ _FILE_START = "diff --git "
 """Begins a file: a line of a hunk begins with its sign."""
 _HUNK_START = "@@ -"
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_HUNK_HEAD = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_HUNK_HEAD = re.compile(r"@@ -\d+(?:,\d+)? \+(?P<start>\d+)(?:,(?P<count>\d+))? @@")
 _HEADER_FACT = re.compile(
     r"((?:old|new|new file|deleted file) mode|index) ([0-9a-f]+(?:\.\.[0-9a-f]+)?)"
 )
@@ -108,8 +108,8 @@ def hunk_sides(hunk: str) -> HunkSides:
             old.append(text)
         if line[0] in " +":
             new.append(text)
-    start = int(numbers[3])
-    if int(numbers[4] or 1) > 0:
+    start = int(numbers["start"])
+    if int(numbers["count"] or 1) > 0:
         start -= 1  # git counts from 1
     # A hunk without new lines has the number of the line before it: from 0, that of the next one.
     return HunkSides(start, old, new)

@@ -36,8 +36,8 @@ class Launcher:
         _thread.start_new_thread(self._watch, ())
 
     def release(self, code: int = 0) -> None:
-        """Let the launcher end with this exit code, as for the shell: this process goes on in a
-        session of its own.
+        """Let the launcher end with this exit code, which the shell gets. This process continues in
+        a process session of its own.
         """
         global _launcher
         self._is_free, _launcher = True, None

@@ -225,8 +225,8 @@ def _number_code_spans(text: str) -> str:
 
 
 def _forbidden_in(clause: str, spans: list[str]) -> Iterator[str]:
-    """Yield the files and commands that a clause forbids. Not forbidden is a file that is only the
-    place of something (`never run npm in web/`), or that must only not be shared (`never commit
+    """Yield the files and commands that a clause forbids. A file is not forbidden if it is only the
+    place of something (`never run npm in web/`), or if only sharing it is forbidden (`never commit
     .env`).
     """
     for number in _CODE_SPAN.findall(clause):

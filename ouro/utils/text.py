@@ -171,13 +171,14 @@ def _write_byte_out(match: re.Match[str]) -> str:
 
 
 def _replacement(match: re.Match[str]) -> str:
-    """What replaces an invisible character: `\\xff` for a raw byte, a joiner between emoji itself,
-    and nothing for any other.
+    """What replaces an invisible character: `\\xff` for a raw byte, and nothing for any other. A
+    joiner between two emoji stays.
     """
     if _RAW_BYTES.match(match[0]):
         return _write_byte_out(match)
     if match[0] == "\u200d":
         around = match.string[max(0, match.start() - 1) : match.end() + 1]
+        # Letters of scripts that use a joiner have lower numbers than emoji that are joined.
         if len(around) == 3 and ord(around[0]) > 0x2000 and ord(around[2]) > 0x2000:
             return match[0]
     return ""

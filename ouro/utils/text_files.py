@@ -149,8 +149,8 @@ def _decode_legacy(data: bytes, path: Path | None) -> TextFile:
 
 
 def guess_encoding(start: bytes) -> str:
-    """The encoding of a file of which only the start was read, as the name with which it can be opened.
-    Raises NotTextError if it is not text.
+    """The name of the encoding with which a file can be opened, by its first bytes `start`, which
+    may end within a character. Raises NotTextError if the file is not text.
     """
     for mark, encoding in _BYTE_ORDER_MARKS:
         if start.startswith(mark):

@@ -84,7 +84,7 @@ def parse_yaml(text: str, name: str) -> Node:
 
 
 def read_any_yaml(text: str, name: str) -> Node:
-    """The same by the YAML library."""
+    """The same as `parse_yaml`, by the YAML library, which reads all of YAML."""
     reader = _NodeReader(name)
     try:
         root = read_events(text, reader.scalar, reader.sequence, reader.mapping, reader.refuse)

@@ -109,8 +109,8 @@ def carry_records(scopes: Sequence[ScopeMemory]) -> None:
 
 
 def _gone_records(scope: ScopeMemory, current: Mapping[str, CoreRecord]) -> dict[str, CoreRecord]:
-    """The saved records of lines that are no longer in a scope, by their folded text. `current` are
-    the records of those that are.
+    """The saved records of lines that are no longer in a scope, by the folded text of the line.
+    `current` are the records of the lines that are in it.
     """
     known = _load_state(scope).by_text
     return {_fold_spaces(text): known[text] for text in known.keys() - current.keys()}
@@ -169,8 +169,9 @@ def _files_of_lines(texts: Mapping[str, str]) -> dict[str, str]:
 def _make_records(
     scope: ScopeMemory, missing: Mapping[str, str], gone: Sequence[CoreRecord]
 ) -> dict[str, CoreRecord]:
-    """Make records of lines that have none, by text. If a line is an edited one, it continues the
-    record of that one, which is among `gone`; else the history says what it was before.
+    """Make records of lines that have none, by text. If the user has edited a line, its new record
+    continues the record of the old line, which is among `gone`. If there is no such record, the
+    history may show what the line was before.
 
     Args:
         missing: the name of the file of each line, by its text.

@@ -259,8 +259,8 @@ def _find_superseded(note_id: str, older_versions: Mapping[str, str]) -> set[str
 
 def _check_links(files: Sequence[NoteFile], older_versions: Mapping[str, str]) -> Iterator[Problem]:
     """Yield the problems of links: to a note that does not exist, of a note that supersedes itself,
-    and of one that several supersede. `older_versions`: the note that each note of all scopes
-    supersedes; empty if it supersedes none.
+    and of a note that several notes supersede. `older_versions` has, for each note of all scopes,
+    the note that it supersedes; empty if it supersedes none.
     """
     newer_counts = Counter(file.note.supersedes for file in files if file.note.supersedes)
     for file in files:

@@ -290,9 +290,9 @@ def find_entry(editor: MemoryEditor, name: str) -> MemoryEntry:
 
 
 def list_entries(editor: MemoryEditor, filter_words: str = "") -> list[MemoryEntry]:
-    """The entries that fit all of the filter words: a scope, a category, both (`repo patterns`), a
-    kind (`core`), or a badge (`archived`). Without words all in use; archived and replaced ones
-    only if a word names that badge.
+    """The entries that fit all of the filter words. A word is a scope, a category, both (`repo
+    patterns`), a kind (`core`), or a badge (`archived`). Archived and replaced entries are listed
+    only if a word names that badge. Without words all other entries are listed.
 
     Raises UsageError if there is no such scope or category, or the scope is not in use here.
     """
@@ -306,7 +306,8 @@ def list_entries(editor: MemoryEditor, filter_words: str = "") -> list[MemoryEnt
             for entry in entries
             if word in (entry.scope, entry.category, entry.kind, *entry.badges)
         ]
-        allowed = {"core", "note", *_BADGES[:6], *editor.names, *editor.core}
+        badges = set(_BADGES) - {"stale"}  # entries are not listed with this one
+        allowed = {"core", "note", *badges, *editor.names, *editor.core}
         allowed |= {entry.category for entry in unfiltered}
         if not entries and word not in allowed:
             raise UsageError(

@@ -49,8 +49,9 @@ _USER_STATE = "user.git"
 
 
 def memory_folder(state_dir: Path) -> Path:
-    """The memory folder that belongs to a state folder: the one recorded there. Without a record
-    that of the user, or for a project one that does not exist: nothing was ever written into it.
+    """The memory folder that belongs to a state folder: the one that is recorded there. Without a
+    record it is that of the user. For a project it is a folder that does not exist, because ouro
+    has never written into its memory folder then.
     """
     recorded = GitRepository(state_dir).read_record("folder").rpartition("\n")[0]
     if recorded:

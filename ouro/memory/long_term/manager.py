@@ -84,6 +84,7 @@ class LongTermMemoryManager:
         self._lock = asyncio.Lock()
         self._settling: asyncio.Task[None] | None = None
         self._had_jobs_at_end = False
+        """Whether jobs of the agent ran in the background when the last turn ended."""
         self._last_turn = TurnRef(marks.session, 0)
         """The turn that the user's actions belong to: the one that ended last."""
         self._has_consolidated = False

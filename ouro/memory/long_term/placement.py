@@ -104,8 +104,9 @@ def place(
 ) -> Placement:
     """Choose the place of a text, by rules and without a model.
 
-    `user …` or `repo …` at the start sets the scope, unless `scope` is given. `_SCOPE_RULES` and
-    `_NOTE_RULES` decide the rest; in each, the first rule that holds.
+    `user …` or `repo …` at the start sets the scope, unless `scope` is given. Else the first rule
+    of `_SCOPE_RULES` that holds decides it. The first rule of `_NOTE_RULES` that holds makes it a
+    note; if none holds, it is a core line.
 
     Args:
         scopes: those in use; if the chosen one is not among them, it is `user`, unless it was set.

@@ -181,7 +181,8 @@ def _expired_notes_of_user(editor: MemoryEditor, cwd: Path, record: Path) -> lis
     for file in editor.notebook.all():
         note = file.note
         is_own = file.scope == "repo" and note.extra.get(OWNER) == owner
-        is_expired = "" < str(note.extra.get(EXPIRES, "")) < today
+        last_day = str(note.extra.get(EXPIRES, ""))
+        is_expired = bool(last_day) and last_day < today
         if is_own and is_expired and _asked_mark(note) not in asked_marks:
             notes.append(note)
     return notes

@@ -161,9 +161,9 @@ class ApprovedFiles:
         """Accept a commit if all of its differences from the accepted commit are approved; else do
         nothing.
 
-        Then the recorded approvals are dropped, except of contents that are in the files and not in
-        the commit. They are not kept, because a file could be reset to an earlier content without
-        notice.
+        After that the recorded approvals are dropped: with an old approval a file could be reset to
+        an earlier content without notice. Only approvals of contents that are in the files and not
+        in the commit stay.
         """
         accepted = self.accepted
         if commit == accepted:

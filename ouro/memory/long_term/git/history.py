@@ -195,7 +195,8 @@ def open_turn(repo: GitRepository) -> TurnRef:
     """The turn that ran when ouro was killed, to which its uncommitted changes belong; a turn
     without a session if none ran.
     """
-    session, turn, message = [*repo.read_record(_OPEN_TURN_RECORD).split(), "", "", ""][:3]
+    words = repo.read_record(_OPEN_TURN_RECORD).split()
+    session, turn, message = [*words, "", "", ""][:3]  # the record may be missing or damaged
     turn_number = int(turn) if turn.isdigit() else 0
     message_number = int(message) if message.isdigit() else 0
     return TurnRef(session, turn_number, message_number)

@@ -121,12 +121,14 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
 
     git_in_folder = folder / ".git"
     if is_shared:
+        # Without ouro's label it is a `.git` of the user.
         is_labelled = _named_state_dir(folder, state_dir.parent) == state_dir
         if is_labelled and is_real_folder(git_in_folder):
             _copy_git_dir(git_in_folder, state_dir, last="HEAD")
             shutil.rmtree(git_in_folder)
         return
     if (state_dir / "HEAD").exists():
+        # An earlier call that was killed may have copied all, and not removed the original.
         was_copied = read_git_file(state_dir / _COPY_RECORD).strip() == _identity(git_in_folder)
         if not was_copied or not is_real_folder(git_in_folder):
             if os.path.lexists(git_in_folder) and not _is_link_to_state(folder, state_dir):

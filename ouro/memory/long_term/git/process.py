@@ -87,7 +87,8 @@ def run_memory_git(
     inherited: Sequence[int],
 ) -> Ended:
     """Run git and return its result with any exit code. Raises MemoryUnusable if git is missing or
-    takes too long; after that, for `_PAUSE` seconds, without starting it.
+    takes too long. After git took too long, each call in the next `_PAUSE` seconds raises it at
+    once, without starting git.
 
     Args:
         common_dir: where git reads configuration, hooks and attributes instead of `git_dir`.

@@ -480,7 +480,7 @@ class GitRepository:
         """Add the changes of ouro's commit to the index of plain git: else the next plain commit
         would revert them. An index that was not made for the `parent` is built again.
         """
-        lines = [
+        lines = [  # `MODE BLOB<tab>NAME`; the mode 0 removes a file
             f"0 {'0' * 40}\t{name}" if blob is None else f"100644 {blob}\t{name}"
             for name, blob in changes.items()
         ]

@@ -139,7 +139,9 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         return [cluster for cluster in clusters if _fingerprint(cluster) not in kept_clusters]
 
     def estimate_tokens(self, clusters: Clusters) -> int:
-        """An estimate of the tokens that a model reads and writes for these clusters."""
+        """An estimate of the tokens that a model reads and writes for these clusters. It writes
+        about the text of the newest note of each cluster.
+        """
         messages = chain.from_iterable(map(self._make_request, clusters))
         read_tokens = sum(estimate(message.text) for message in messages)
         return read_tokens + sum(estimate(cluster[-1].text) for cluster in clusters)

@@ -248,7 +248,9 @@ class _FileVersions:
         self._edits_in_force: list[tuple[int, EditStep]] = []
         """The edits in force, each with the index of its step."""
         self._seen_contents: list[_SeenContent] = []
+        """The different contents that the file has had, oldest first."""
         self._undone: list[Undone] = []
+        """The groups of edits that were undone."""
 
     def find_undone(self, end: int, read: Callable[[], str | None]) -> list[Undone]:
         """Find the edits that were undone by a later edit, or until now, when `read` returns what
@@ -430,8 +432,9 @@ def _judge_commands(
 
 
 def _find_restored_files(line: str) -> set[str]:
-    """The words after `git restore` and `git checkout` in a shell line, without options: the files
-    that are restored. (`git checkout BRANCH` returns a branch: no command has changed it.)
+    """The files that git restores in a shell line: the words after `git restore` and `git
+    checkout`, without options. After `git checkout` it may also be a branch; no command changes a
+    file with that name.
     """
     from ouro.safety import parse_line
 

@@ -87,11 +87,12 @@ class CommandLooks(msgspec.Struct, eq=False):
         return files
 
     def add_changes(self, steps: Sequence[Step]) -> list[Step]:
-        """The steps, with what commands changed inserted as edits: a change before the command that
-        failed with it, the undo of a change before the commands of its look.
+        """The steps, with what commands changed inserted as edits. A change is inserted before the
+        command that failed with it. If a later look finds it undone, this is inserted before the
+        commands of that look.
 
-        A file that a tool edited is left out: its contents are known from the edits. So are looks
-        at commands that are not among the steps.
+        Files that a tool edited are left out: their contents are known from the edits. Looks at
+        commands that are not among the steps are left out, too.
         """
         from ouro.memory.long_term.recall.attempts import EditStep
 

@@ -450,12 +450,12 @@ def _describe(dead_end: DeadEnd) -> str:
     failures = [
         f"`{failure.name}` failed with exit code {failure.code}" for failure in dead_end.failures
     ]
-    parts = [f"Tried and undone: {attempt}."]
+    sentences = [f"Tried and undone: {attempt}."]
     if failures:
-        parts.append(f"{' and '.join(failures[:_MAX_NAMES])}.")
+        sentences.append(f"{' and '.join(failures[:_MAX_NAMES])}.")
     if dead_end.reason:
-        parts.append(f"The user undid it: “{dead_end.reason}”")
-    return " ".join(parts)
+        sentences.append(f"The user undid it: “{dead_end.reason}”")
+    return " ".join(sentences)
 
 
 def _join_names(names: Sequence[str], *, is_file: bool = True) -> str:

@@ -118,8 +118,8 @@ def _had_occasion(name: str, effects: TurnEffects) -> bool:
 
 
 def _is_asked_for(name: str, asked: str) -> bool:
-    """Whether the user asked by name for what a rule forbids: the name is a whole word of their
-    messages, which do not forbid it themselves.
+    """Whether the user asked by name for what a rule forbids: the messages `asked` have the name as
+    a whole word, and do not forbid it themselves.
     """
     whole_word = rf"(?<![\w-]){re.escape(name.strip('/'))}(?![\w-])"
     return bool(re.search(whole_word, asked, re.IGNORECASE)) and name not in forbidden_names(asked)
