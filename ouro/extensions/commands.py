@@ -31,9 +31,9 @@ _ARGUMENT = late_pattern(r"\$(ARGUMENTS\[\d+\]|\d(?!\d)|[A-Za-z_]\w*)")
 """Matches the place of an argument: `$1`, `$name`, `$ARGUMENTS`, `$ARGUMENTS[0]`."""
 _FROM_ZERO = late_pattern(r"\$(?:0(?!\d)|ARGUMENTS\[)")
 """Matches arguments counted from 0, as in Claude Code; Codex and older files count from 1."""
-_COMMAND_CALL = late_pattern(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
+_COMMAND_CALL = late_pattern(r"/(?P<name>\w[\w:-]*)(?:\s+(?P<arguments>.*))?\Z", re.DOTALL)
 """Matches a typed command with its arguments: `/review:pdf paper.pdf`."""
-_NAMED_ARGUMENT = late_pattern(r"([A-Z][A-Z0-9_]*)=(.*)", re.DOTALL)
+_NAMED_ARGUMENT = late_pattern(r"(?P<name>[A-Z][A-Z0-9_]*)=(?P<value>.*)", re.DOTALL)
 """Matches an argument with its name: `FILE=main.py`."""
 
 
@@ -176,8 +176,8 @@ class CommandRegistry:
         call = _COMMAND_CALL.match(text)
         if call is None:
             return None
-        command = self.find(call[1])
-        return (command, (call[2] or "").strip()) if command else None
+        command = self.find(call["name"])
+        return (command, (call["arguments"] or "").strip()) if command else None
 
     async def find_connected(self, text: str) -> tuple[CustomCommand, str] | None:
         """What `called_by` returns. If no command has the typed name, but the name begins with that
@@ -186,8 +186,8 @@ class CommandRegistry:
         """
         called = self.called_by(text)
         call = _COMMAND_CALL.match(text)
-        if called is None and call and ":" in call[1] and self._connect:
-            await self._connect(call[1].partition(":")[0])
+        if called is None and call and ":" in call["name"] and self._connect:
+            await self._connect(call["name"].partition(":")[0])
             called = self.called_by(text)
         return called
 
@@ -196,11 +196,14 @@ class CommandRegistry:
         use instead. Empty if it calls one, or is a path or an ordinary message.
         """
         call = _COMMAND_CALL.match(text)
-        if call is None or self.find(call[1]) or Path(f"/{call[1]}").exists():
+        if call is None:
             return ""
-        word = call[1].casefold()
+        name = call["name"]
+        if self.find(name) or Path(f"/{name}").exists():
+            return ""
+        word = name.casefold()
         if word in self._reserved:
-            return f"/{call[1]} is for sessions on the screen."
+            return f"/{name} is for sessions on the screen."
         if word in _NAMES_ELSEWHERE:
             return f"There is no command /{word}. {_NAMES_ELSEWHERE[word]}"
         from difflib import get_close_matches  # imported late: few names are misspelt
@@ -353,7 +356,7 @@ def _argument_values(arguments: str, names: Sequence[str], first_number: int) ->
     named: dict[str, str] = {}
     for word in shell_words(arguments):
         if match := _NAMED_ARGUMENT.fullmatch(word):
-            named[match[1]] = match[2]
+            named[match["name"]] = match["value"]
         else:
             positional.append(word)
     values = {

@@ -369,5 +369,5 @@ def _command_line(entry: Mapping[str, Any]) -> str:
 
 def is_loopback(url: str) -> bool:
     """Whether an address is that of a server on this machine, by http."""
-    parts = urlsplit(url)
-    return parts.scheme == "http" and parts.hostname in LOOPBACK
+    address = urlsplit(url)
+    return address.scheme == "http" and address.hostname in LOOPBACK

@@ -19,7 +19,7 @@ MODES: Mapping[Mode, str] = {
     "auto": "bypassPermissions",
 }
 """ouro's mode -> Claude Code's mode."""
-_TOOL_RULE = late_pattern(r"(\w[\w.*-]*)(?:\((.*)\))?", re.DOTALL)
+_TOOL_RULE = late_pattern(r"(?P<tool>\w[\w.*-]*)(?:\((?P<pattern>.*)\))?", re.DOTALL)
 """Matches a tool with or without a pattern: `Bash`, `Bash(git diff:*)`."""
 NAMES_ELSEWHERE: dict[str, tuple[str, ...]] = {
     "read": ("Read", "read_file", "NotebookRead"),
@@ -66,7 +66,7 @@ def own_rule(name: str) -> str:
     match = _TOOL_RULE.fullmatch(name.strip())
     if match is None:
         return ""
-    head, pattern = match[1], (match[2] or "").strip()
+    head, pattern = match["tool"], (match["pattern"] or "").strip()
     if head.startswith("mcp__"):
         server, _, tool = head.removeprefix("mcp__").partition("__")
         return f"mcp({server}.{tool or '*'})"

@@ -110,8 +110,8 @@ def _command_line(program: Any, value: Mapping[str, Any]) -> str:
         value: the settings of the program.
     """
     words: list[Any] = []
-    for part in (program, value.get("args", [])):
-        words += part if isinstance(part, list) else [part]
+    for word_or_list in (program, value.get("args", [])):
+        words += word_or_list if isinstance(word_or_list, list) else [word_or_list]
     words += [f"{name}={text}" for name, text in dictionary(value.get("env")).items()]
     return " ".join(map(str, words))
 

@@ -16,7 +16,8 @@ _HUNK_START = "@@ -"
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _HUNK_HEAD = re.compile(r"@@ -\d+(?:,\d+)? \+(?P<start>\d+)(?:,(?P<count>\d+))? @@")
 _HEADER_FACT = re.compile(
-    r"((?:old|new|new file|deleted file) mode|index) ([0-9a-f]+(?:\.\.[0-9a-f]+)?)"
+    r"(?P<name>(?:old|new|new file|deleted file) mode|index)"
+    r" (?P<value>[0-9a-f]+(?:\.\.[0-9a-f]+)?)"
 )
 """A line of a file's header: `new file mode 100644`, `index 3b18e51..9daeafb`."""
 _ESCAPE = re.compile(rb'\\([0-7]{3}|[abfnrtv"\\])')
@@ -165,9 +166,9 @@ def _header_facts(head: list[str]) -> Iterator[tuple[str, str]]:
         elif row.startswith(("Binary files ", "GIT binary patch")):
             yield "binary", row
         elif match := _HEADER_FACT.match(row):
-            yield match[1], match[2]
-        elif match := re.match(r"((?:rename|copy) (?:from|to)) (.+)", row):
-            yield match[1], _unquote_name(match[2], "")
+            yield match["name"], match["value"]
+        elif match := re.match(r"(?P<name>(?:rename|copy) (?:from|to)) (?P<path>.+)", row):
+            yield match["name"], _unquote_name(match["path"], "")
 
 
 def _change_notes(facts: dict[str, str]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import readable_bytes
 
-_ESCAPED_BYTE = late_pattern(r"\\(?:x([89a-fA-F][0-9a-fA-F])|([23][0-7]{2}))")
+_ESCAPED_BYTE = late_pattern(r"\\(?:x(?P<hex>[89a-fA-F][0-9a-fA-F])|(?P<octal>[23][0-7]{2}))")
 """A byte as `path_text` writes it, and as git does: `\\xff`, `\\377`."""
 
 
@@ -38,5 +38,5 @@ def unescape_bytes(text: str) -> str:
 
 def _raw_byte(match: re.Match[str]) -> str:
     """The surrogate that stands for an escaped byte in a path of Python."""
-    number = int(match[1], 16) if match[1] else int(match[2], 8)
+    number = int(match["hex"], 16) if match["hex"] else int(match["octal"], 8)
     return chr(0xDC00 + number)

@@ -469,7 +469,7 @@ FRONT_MATTER = late_pattern(
     r"\A\ufeff?---[ \t]*\n(.*?)^---[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
 )
 """The front matter of a text with `\\n` line endings; its group is the YAML between the lines."""
-_KEY_AND_VALUE = late_pattern(r"([A-Za-z][\w-]*):[ \t]*(.*)")
+_KEY_AND_VALUE = late_pattern(r"(?P<key>[A-Za-z][\w-]*):[ \t]*(?P<value>.*)")
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
@@ -512,7 +512,7 @@ def _read_line_by_line(text: str) -> dict[str, Any]:
     key = ""
     for line in text.splitlines():
         if match := _KEY_AND_VALUE.fullmatch(line):
-            key, value = match[1], match[2].strip()
+            key, value = match["key"], match["value"].strip()
             if value in {">", "|", ">-", "|-"}:  # the value is on the next lines
                 value = ""
             elif len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":

@@ -320,13 +320,9 @@ def list_entries(editor: MemoryEditor, filter_words: str = "") -> list[MemoryEnt
 
 def find_lessons(editor: MemoryEditor) -> list[MemoryEntry]:
     """The notes about corrections and patterns that are in use and approved, newest first. Blocks."""
-    return [
-        entry
-        for entry in all_entries(editor)
-        if entry.kind == "note"
-        and entry.category in _LESSON_CATEGORIES
-        and "unconfirmed" not in entry.badges
-    ]
+    notes = [entry for entry in all_entries(editor) if entry.kind == "note"]
+    approved_notes = [note for note in notes if "unconfirmed" not in note.badges]
+    return [note for note in approved_notes if note.category in _LESSON_CATEGORIES]
 
 
 def details_of(editor: MemoryEditor, name: str, half_life_days: float) -> EntryDetails:

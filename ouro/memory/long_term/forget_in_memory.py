@@ -82,9 +82,9 @@ class ForgettingMemory:
         else:
             self._name = f"the memory of {self._folder.parent.parent}"
         self._is_in_history = False
-        """Whether `look` has found the text in the git history."""
+        """Whether `count_matches` has found the text in the git history."""
 
-    def look(self) -> bool:
+    def count_matches(self) -> bool:
         """Count the matches in files, records and the history, and report them. Returns whether
         anything holds the text.
         """

@@ -46,9 +46,8 @@ _MAX_FILES = 2_000
 _MAX_DEPTH = 4
 """The maximum depth of files that include other files."""
 _HTML_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_HEADING_LINE = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
-_LIST_ITEM = re.compile(r"(\s{0,3})(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
-"""A list item: its indentation and its text."""
+_HEADING_LINE = re.compile(r"(?P<signs>#{1,6})\s+(?P<title>.*?)\s*#*\s*$")
+_LIST_ITEM = re.compile(r"\s{0,3}(?:[-*+]|\d{1,3}[.)])\s+(?P<text>.*)$")
 _CODE_FENCE = re.compile(r"\s*(?:```|~~~)")
 _LINK_LINE = re.compile(r"\s*\[[^\]\n]+\]\(([^)\s]+\.md)\).*$")
 _EXPORTED_NOTE = re.compile(
@@ -354,11 +353,11 @@ def _from_export(path: Path, text: str) -> Iterator[ImportPiece]:
     scope = category = ""
     for line in _EXPORTED_NOTE.sub("", text).splitlines():
         heading = _HEADING_LINE.match(line)
-        if heading and heading[1] == "##":
-            scope, category = heading[2], ""
+        if heading and heading["signs"] == "##":
+            scope, category = heading["title"], ""
             continue
         if heading:
-            category = heading[2]
+            category = heading["title"]
             continue
         is_of_core = category and not category.startswith(("Notes: ", "Archive"))
         if not is_of_core or scope not in ("user", "repo"):
@@ -439,7 +438,7 @@ def _line_text(line: str) -> str:
     """The text of a line without its list mark; empty for a heading."""
     item = _LIST_ITEM.match(line)
     if item:
-        return item[2].strip()
+        return item["text"].strip()
     return "" if _HEADING_LINE.match(line) else line.strip()
 
 
@@ -450,10 +449,10 @@ def _blocks_with_headings(text: str) -> Iterator[tuple[list[str], str]]:
     headings_by_level: dict[int, str] = {}
     for block in _split_blocks(_HTML_COMMENT.sub("", text)):
         if heading := _HEADING_LINE.match(block):
-            level = len(heading[1])
+            level = len(heading["signs"])
             # A heading ends the sections of its own and all lower levels.
             higher = {key: value for key, value in headings_by_level.items() if key < level}
-            headings_by_level = {**higher, level: heading[2]}
+            headings_by_level = {**higher, level: heading["title"]}
         elif block:
             yield [headings_by_level[level] for level in sorted(headings_by_level)], block
 
@@ -482,7 +481,7 @@ def _split_blocks(text: str) -> Iterator[str]:
         if heading:
             yield line.strip()
         elif not is_blank:
-            block.append(bullet[2] if bullet else line)
+            block.append(bullet["text"] if bullet else line)
     yield "\n".join(block).strip()
 
 

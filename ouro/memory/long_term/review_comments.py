@@ -141,8 +141,8 @@ def _find_comments(document: Any) -> Iterator[Mapping[str, Any]]:
     UsageError if it has none.
     """
     if isinstance(document, Mapping):
-        parts = (document.get("comments"), document.get("reviews"))
-        lists = [part for part in parts if isinstance(part, list)]
+        values = (document.get("comments"), document.get("reviews"))
+        lists = [value for value in values if isinstance(value, list)]
         document = [*chain.from_iterable(lists)]
     if not isinstance(document, list):
         raise UsageError("The comments cannot be read: there is no list of comments in it.")

@@ -18,7 +18,7 @@ from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope
 from ouro.memory.long_term.notes.note import find_ids, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
 
-_TIME_AGO = re.compile(r"(\d{1,4}) (hour|day|week|month|year)s?(?: ago)?")
+_TIME_AGO = re.compile(r"(?P<count>\d{1,4}) (?P<unit>hour|day|week|month|year)s?(?: ago)?")
 _ALL_FILES = ("",)
 """Stands for the names of all files; git reads an empty name as no limit."""
 _HOURS_OF_UNIT = {"hour": 1, "day": 24, "week": 7 * 24, "month": 30 * 24, "year": 365 * 24}
@@ -302,7 +302,7 @@ def moment_of(date: str) -> str:
     words = date.strip().lower()
     now = datetime.now().astimezone()
     if ago := _TIME_AGO.fullmatch(words):
-        count, unit = int(ago[1]), ago[2]
+        count, unit = int(ago["count"]), ago["unit"]
         age = timedelta(hours=count * _HOURS_OF_UNIT[unit])
         return (now - age).isoformat(timespec="seconds")
     if words in ("today", "yesterday"):

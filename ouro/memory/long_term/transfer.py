@@ -84,10 +84,10 @@ def as_markdown(editor: MemoryEditor) -> str:
     """
     entries = all_entries(editor, archived=True)
     introduction = f"Written on {timestamp()[:10]}. `ouro memory import FILE` reads it again."
-    parts = ["# What ouro remembers", MARK, introduction]
+    paragraphs = ["# What ouro remembers", MARK, introduction]
     for scope in editor.scopes:
         entries_of_scope = [entry for entry in entries if entry.scope == scope.name]
-        parts.append(f"## {scope.name}")
+        paragraphs.append(f"## {scope.name}")
         for category in scope.store.core:
             core = [
                 item
@@ -95,9 +95,10 @@ def as_markdown(editor: MemoryEditor) -> str:
                 if item.kind == "core" and item.category == category
             ]
             if core:
-                parts += [f"### {category}", "\n".join(map(_core_line, core))]
-        parts += _notes_as_markdown([entry for entry in entries_of_scope if entry.kind == "note"])
-    return "\n\n".join(parts) + "\n"
+                paragraphs += [f"### {category}", "\n".join(map(_core_line, core))]
+        notes = [entry for entry in entries_of_scope if entry.kind == "note"]
+        paragraphs += _notes_as_markdown(notes)
+    return "\n\n".join(paragraphs) + "\n"
 
 
 def as_json(editor: MemoryEditor) -> dict[str, Any]:
@@ -246,7 +247,7 @@ def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
 
 
 def _notes_as_markdown(notes: Sequence[MemoryEntry]) -> Iterator[str]:
-    """Yield the current notes by category, then the archived ones, as parts of the document."""
+    """Yield the current notes by category, then the archived ones, as paragraphs of the document."""
     latest = [note for note in notes if "replaced" not in note.badges]
     for category in sorted({note.category for note in latest}):
         notes_of_category = [

@@ -121,7 +121,7 @@ class TrueForget:
             progress(f"memory: {state_dir.stem}")
             try:
                 memory = ForgettingMemory(state_dir, self._text, report)
-                if memory.look() and changes:
+                if memory.count_matches() and changes:
                     memory.forget()
             except (OuroError, OSError) as error:
                 reason = error.message if isinstance(error, OuroError) else error

@@ -355,8 +355,8 @@ def _join_groups(
 
 def _fingerprint(cluster: Iterable[Note]) -> str:
     """A hash of the notes of a cluster and their texts: another one if a note is changed."""
-    parts = sorted(f"{note.id}\0{note.text}" for note in cluster)
-    return hashlib.sha256("\0".join(parts).encode(errors="replace")).hexdigest()[:16]
+    ids_and_texts = sorted(f"{note.id}\0{note.text}" for note in cluster)
+    return hashlib.sha256("\0".join(ids_and_texts).encode(errors="replace")).hexdigest()[:16]
 
 
 def combine_notes(

@@ -40,7 +40,9 @@ _MAX_MESSAGE = 1_500
 _MAX_EARLIER = 6_000
 _MAX_EXCERPT = 24_000
 LABELS = ("Asked", "Done", "Open")
-_LABELLED_LINE = late_pattern(r"^\W*(asked|done|open)\W*[::]\W*(.*?)[\s*_]*$", re.IGNORECASE)
+_LABELLED_LINE = late_pattern(
+    r"^\W*(?P<label>asked|done|open)\W*[::]\W*(?P<text>.*?)[\s*_]*$", re.IGNORECASE
+)
 """A line of a summary, as `Open: fix the second test`."""
 _NOTHING_OPEN = late_pattern(r"\W*(?:nothing|none|n/?a|no)?\W*(?:is )?(?:open)?\W*", re.IGNORECASE)
 """What models write if nothing is open: `-`, `none`, `Nothing is open.`"""
@@ -170,10 +172,10 @@ def parse_summary(answer: str) -> str:
     labelled: dict[str, str] = {}
     for line in clean(answer).splitlines():
         if match := _LABELLED_LINE.match(line):
-            words = " ".join(match[2].split())
+            words = " ".join(match["text"].split())
             says_nothing = _NOTHING_OPEN.fullmatch(words)
             labelled.setdefault(
-                match[1].capitalize(), "" if says_nothing else cut(words, _MAX_LINE)
+                match["label"].capitalize(), "" if says_nothing else cut(words, _MAX_LINE)
             )
     if not labelled.get("Asked") or not labelled.get("Done"):
         return ""
@@ -184,8 +186,9 @@ def find_open_task(summary: str) -> str:
     """What the `Open` line of a summary says; empty if nothing is open, or there is no such line."""
     for line in summary.splitlines():
         match = _LABELLED_LINE.match(line)
-        if match and match[1] == "Open":
-            return "" if _NOTHING_OPEN.fullmatch(match[2]) else match[2]
+        if match and match["label"] == "Open":
+            words = match["text"]
+            return "" if _NOTHING_OPEN.fullmatch(words) else words
     return ""
 
 

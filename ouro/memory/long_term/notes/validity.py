@@ -31,7 +31,7 @@ _GIT_TIMEOUT = 3.0
 _DEFAULT_BRANCHES = ("main", "master", "trunk", "develop")
 _MAX_REFLOG = 2_000
 _MAX_MERGES = 500
-_CHECKOUT_ENTRY = late_pattern(r"checkout: moving from (\S+) to (\S+)")
+_CHECKOUT_ENTRY = late_pattern(r"checkout: moving from (?P<left>\S+) to (?P<entered>\S+)")
 """An entry of the reflog of HEAD, as `checkout: moving from main to fix-7`."""
 _CITED_NAME = late_pattern(r"`(?:[\w.]{0,80}\.)?([A-Za-z_]\w{2,60})(?:\(\))?`")
 """The last part of a name in code marks: `open_file` of `files.open_file()`."""
@@ -232,7 +232,7 @@ def _find_checkout_commits(git: Git) -> tuple[dict[str, str], dict[str, str]]:
     for line, older_line in itertools.pairwise(lines):  # the newest first
         commit, _, subject = line.partition(" ")
         if checkout := _CHECKOUT_ENTRY.match(subject):
-            left_branch, entered_branch = checkout[1], checkout[2]
+            left_branch, entered_branch = checkout["left"], checkout["entered"]
             # A line has the commit after the checkout, the older line the commit that was left.
             last_commits.setdefault(left_branch, older_line.partition(" ")[0])
             first_commits[entered_branch] = commit

@@ -283,8 +283,8 @@ def outside_id(scope: Scope, blobs: Mapping[str, str], edits: Iterable[FileEdit]
     change. For any other file it depends on the blob.
     """
     lines = {edit.name: "\n".join(_changed_lines(edit, named=False)) for edit in edits}
-    parts = (f"{name}\0{lines.get(name, blob)}" for name, blob in blobs.items())
-    return _short_hash(scope, *parts)[:6]
+    texts = (f"{name}\0{lines.get(name, blob)}" for name, blob in blobs.items())
+    return _short_hash(scope, *texts)[:6]
 
 
 def question_about(proposal: Proposal) -> Question:

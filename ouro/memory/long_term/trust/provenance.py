@@ -309,7 +309,7 @@ def _moves_file(line: str, name: str) -> bool:
             continue
         for pattern in patterns:
             file_pattern = pattern.rstrip("/")
-            if any(fnmatchcase(part, file_pattern) for part in (name, base, folder or ".")):
+            if any(fnmatchcase(path, file_pattern) for path in (name, base, folder or ".")):
                 return True
     return False
 
