@@ -125,10 +125,11 @@ class CommandRegistry:
     """The custom commands of a session.
 
     Args:
-        sources: each returns commands, and is called repeatedly: those of a server change. The first of a name counts.
+        sources: each returns commands. They are called repeatedly, because the commands of a server
+            change. If two commands have the same name, the first one counts.
         reserved: returns the names of the built-in commands, which no other command can have; called
             when there is another command, because it imports all of them.
-        connect: awaits the source with whose name commands begin, as `github` of `/github:review`. Raises OuroError.
+        connect: waits for the server with this name, as `github` for `/github:review`. Raises OuroError.
         own: returns the built-in commands that send a prompt; they are not in `commands`.
     """
 

@@ -298,7 +298,9 @@ def _command_breaks(name: str, words: Sequence[str], line: str) -> bool:
 
 
 def _only_reads_command(words: Sequence[str], line: str) -> bool:
-    """Whether a command surely changes nothing. `line`: the whole line, in which nothing may write."""
+    """Whether a command surely changes nothing. It may change something if anything in the whole
+    `line` can write, such as a redirection.
+    """
     if _WRITING_SYNTAX.search(line):
         return False
     is_git_read = words[0] == "git" and len(words) > 1 and words[1] in _READING_GIT_COMMANDS

@@ -39,7 +39,7 @@ GENERATED = {
 
 def list_project_files(root: Path) -> list[str]:
     """The sorted paths, relative to `root`, of the files that git tracks or would track. Without a
-    repository, of all files that no .gitignore excludes.
+    repository they are those of all files that no .gitignore excludes.
     """
     # In the order of git, which is almost sorted; a file in conflict is listed several times.
     names: dict[str, None] = {}
@@ -61,7 +61,7 @@ def stream_project_files(root: Path, *, tracked_first: bool = False) -> Iterator
 
 
 def stream_project_text(root: Path, *, tracked_first: bool = False) -> Iterator[str]:
-    """Yield the paths of `stream_project_files` as texts, in each many paths that are joined by zero
+    """Yield the paths of `stream_project_files` as texts. Each text has many paths, joined by zero
     characters: a search in such a text takes a tenth of a loop over the paths.
     """
     inner: dict[str, None] = {}

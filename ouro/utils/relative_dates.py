@@ -109,8 +109,9 @@ def write_dates(text: str, day: date) -> str:
 def find_end(text: str, day: date, *, is_change: bool) -> date | None:
     """The last day on which a statement that was made on `day` holds; None if it names no end.
 
-    The end is the date that the statement names as one. A statement that ends with an event ends
-    after OPEN_END_DAYS, and one about today ends today. What holds from today on has no end.
+    The end is the date that the statement names as its end. A statement that ends with an event
+    ends after OPEN_END_DAYS, and one about today ends today. A statement that holds from today on
+    has no end.
 
     `is_change`: the statement is about a change, which has no end, although it happened today.
     """

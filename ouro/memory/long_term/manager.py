@@ -71,7 +71,7 @@ class LongTermMemoryManager:
         self.cwd = cwd
         self._channel = channel
         self._scopes = scopes.opened
-        self._allowed_stores = scopes.stores
+        self._allowed_stores = scopes.stores  # also those that are switched off
         self._make_consolidator = make_consolidator
         self._marks = marks
         self._asks = write == "ask"
@@ -273,7 +273,7 @@ class LongTermMemoryManager:
         changed. Returns its result. If the caller is cancelled, the action still runs to its end.
 
         Args:
-            index: of `MemoryEditor`.
+            index: returns the search index, for `MemoryEditor`; None: it reads the files.
             quiet: show nothing; the caller does.
             refreshes: first read what others wrote since the last action.
         """

@@ -154,6 +154,7 @@ class MemoryPrompt:
     ) -> None:
         self._scopes = scopes
         self._mark = mark_of(began_with.get(MARK) or session_id)
+        """The name of the tags around quoted memory."""
         self.threshold = threshold
         self._price = price
         self._receipt = MemoryReceipt()
@@ -400,8 +401,8 @@ def _attributes(contexts: Iterable[str], mark: str, name: str) -> list[str]:
 
 
 def _changed_files(scope: Scope, before: Texts, after: Texts) -> Iterator[tuple[str, list[str]]]:
-    """Yield for each core file that differs its name, as `user/facts.md:`, and the lines that are
-    gone (`-line`) and new (`+line`).
+    """Yield the core files that differ. Each is its name, as `user/facts.md:`, and its lines that
+    are gone (`-line`) and new (`+line`).
     """
     for name in dict.fromkeys((*before, *after)):
         old_text, new_text = before.get(name, ""), after.get(name, "")

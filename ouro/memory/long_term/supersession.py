@@ -307,7 +307,8 @@ def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:
     uses.
     """
     words, old_words = subject_words(text) - names, subject_words(old) - names
-    names_no_use = len(words) <= 1 or not old_words  # one word is what replaces the thing
+    # A single word of the new statement is the name of what replaces the thing.
+    names_no_use = len(words) <= 1 or not old_words
     return names_no_use or bool(words & old_words)
 
 

@@ -63,8 +63,9 @@ class OldFile(msgspec.Struct, frozen=True):
 
 
 def _complete_name(name: str, stores: Sequence[GitMemoryStore]) -> str:
-    """The whole name of a file, without its ending, from a name that may be the start of a note's
-    id; unchanged if no file in `stores` is called so. Raises UsageError if several notes are.
+    """The whole name of a file, without its ending. `name` may be the start of a note's id.
+    Unchanged if no file in `stores` has this name or begins with it. Raises UsageError if several
+    notes begin with it.
     """
     existing_names: set[str] = set()
     for store in stores:

@@ -158,11 +158,11 @@ async def ask_scope(ask: AskModel, statement: str) -> Scope | None:
 
 
 def rank_near(statement: str, texts: Sequence[str]) -> list[int]:
-    """The indexes of the at most `MAX_NEAR` texts to compare a statement with, those with the most
-    words in common first.
+    """The indexes of the texts to compare a statement with, at most `MAX_NEAR`; texts with the most
+    words in common come first.
 
-    Texts without a common word follow while there is room: another language, or other words for the
-    same thing.
+    Texts without a common word follow while there is room: they may be in another language, or have
+    other words for the same thing.
     """
     words = word_starts(statement)
     shared = [len(words & word_starts(text)) for text in texts]

@@ -133,8 +133,8 @@ def read_operations(
 
 
 def is_answer(answer: str) -> bool:
-    """Whether a model answered as asked: with operations, also invalid ones, or that there are none:
-    by an empty list or object, or in words.
+    """Whether a model answered as asked: it named operations, which may be invalid; or it said that
+    there are none, by an empty list or object, or in words.
     """
     if any(_verb(fields) for fields in _read_objects(answer)):
         return True

@@ -123,6 +123,7 @@ class ApprovedFiles:
     def _write_acceptance(self, commit: str, files: Mapping[str, str]) -> None:
         """Record a commit as accepted, with a digest of its files. It is on disk when this returns."""
         record = self.repository.own_dir / ACCEPTED
+        # The record before is read if a crash damages the new one.
         if _ACCEPTANCE_RECORD.fullmatch(read_git_file(record)):
             record.replace(self.repository.own_dir / BEFORE)
         write_private(record, f"{commit}\n{_digest(files)}\n")

@@ -100,7 +100,7 @@ class GitRepository:
         files.
         """
         self._folder = None if is_shared else folder
-        self._trees: dict[str, Mapping[str, str]] = {}
+        self._trees: dict[str, Mapping[str, str]] = {}  # the results of `tree`, by commit
         self._common_dir_is_for: Path | None = None  # the git directory, if it was checked
         self._lock_descriptors: dict[tuple[str, int], int] = {}
         """The descriptors of the acquired locks, by name and thread."""

@@ -167,7 +167,8 @@ def drop_unreachable(repo: GitRepository) -> None:
         for path in repo.git_dir.glob(pattern):
             path.unlink(missing_ok=True)
     head = repo.head().commit
-    if not (head and rebuild_index(repo, head)):  # objects in an old index count as reachable
+    has_new_index = bool(head) and rebuild_index(repo, head)
+    if not has_new_index:  # objects in an old index count as reachable
         (repo.git_dir / "index").unlink(missing_ok=True)
     repo.git(*DURABLE_PACKS, "repack", "-a", "-d", "-q", "--no-write-bitmap-index")
     repo.git("prune", "--expire=now")

@@ -125,22 +125,22 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         return any(len(self._new_notes(scope, notes)) >= MIN_NEW for scope in self.repositories)
 
     def find(self, *, every: bool = False) -> Clusters:
-        """The clusters to merge: those with a note that the last run did not see, or all if
-        `every`; without those that stay as they are. Blocks.
+        """The clusters to merge: all if `every`, else only those with a note that the last run did
+        not see. Clusters that a model has decided to keep apart are left out. Blocks.
         """
         notes = self._notes_in_use()
         fresh_ids = {note.id for note in notes} if every else set()
-        kept_clusters: set[str] = set()
+        separate_clusters: set[str] = set()
         for scope, repository in self.repositories.items():
             if not every:
                 fresh_ids.update(note.id for note in self._new_notes(scope, notes))
-            kept_clusters.update(repository.load_state(_STATE_FILE, _State).kept)
+            separate_clusters.update(repository.load_state(_STATE_FILE, _State).kept)
         clusters = find_clusters(notes, fresh_ids, self.alike)
-        return [cluster for cluster in clusters if _fingerprint(cluster) not in kept_clusters]
+        return [cluster for cluster in clusters if _fingerprint(cluster) not in separate_clusters]
 
     def estimate_tokens(self, clusters: Clusters) -> int:
-        """An estimate of the tokens that a model reads and writes for these clusters. It writes
-        about the text of the newest note of each cluster.
+        """An estimate of the tokens that a model reads and writes for these clusters. What it
+        writes for a cluster is about as long as the newest note.
         """
         messages = chain.from_iterable(map(self._make_request, clusters))
         read_tokens = sum(estimate(message.text) for message in messages)

@@ -98,7 +98,7 @@ class Notebook(msgspec.Struct, eq=False):
                     yield file
 
     def texts(self, note_ids: Iterable[str]) -> dict[str, str]:
-        """Id -> text of these notes; without notes that do not exist."""
+        """Id -> text of these notes; without notes that do not exist or have unapproved changes."""
         texts: dict[str, str] = {}
         for note_id in note_ids:
             with suppress(NoteError):

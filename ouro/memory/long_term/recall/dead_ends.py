@@ -236,12 +236,12 @@ class DeadEnds(msgspec.Struct, eq=False):
         note = kept.note
         is_written = self.write != "ask"
         if is_written and _telling_output_line(dead_end):
-            await self._add_output(note, dead_end)
+            await self._propose_reason(note, dead_end)
         return note.id
 
-    async def _add_output(self, note: Note, dead_end: DeadEnd) -> None:
-        """Propose to add to the note why the commands failed: in the words of a model, which is
-        asked in the background; without a model what a command printed.
+    async def _propose_reason(self, note: Note, dead_end: DeadEnd) -> None:
+        """Propose to add to the note why the commands failed. If there is a model, it is asked for
+        the reason in the background. Without a model, what a command printed is added.
         """
         if self.ask is not None:
             self.channel.start("dead ends", self._add_models_reason(self.ask, note, dead_end))

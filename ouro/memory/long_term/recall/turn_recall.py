@@ -533,7 +533,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         count = self.finder.settings.retrieval_hypothesis_count
         assert model is not None
         await asyncio.wait({_start_in_thread(self.finder.update_index)}, timeout=INDEX_TIMEOUT)
-        last_compacted = transcript.compaction.covers[1] if transcript.compaction else 0
+        _first, last_compacted = transcript.compaction.covers if transcript.compaction else (0, 0)
         from ouro.memory.long_term.capture.session_parts import spoken_in
 
         spoken = spoken_in(entry for entry in transcript.entries if entry.number > last_compacted)

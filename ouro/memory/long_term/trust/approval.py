@@ -109,9 +109,9 @@ def edits_of_turn(
     has_moved: Callable[[str], bool],
     approved: Iterable[str],
 ) -> dict[str, Edits]:
-    """The edits of a turn by file, each file's in their order: those by file tools, then what git
-    commands moved or removed, and the changes of files that were approved after a command. A new
-    file counts as moved only if a removed one had its text.
+    """The edits of a turn by file, for each file in the order in which they were made: first the
+    edits by file tools. Then come files that git commands moved or removed, and changes that were
+    approved after a command. A new file counts as moved only if a removed one had its text.
 
     Args:
         by_tools: the edits by file tools.
