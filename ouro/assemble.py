@@ -89,9 +89,7 @@ from ouro.tools.shell_process import clean_up_orphans
 from ouro.tools.subagent import Subagent
 from ouro.tools.todo import TodoPlan
 from ouro.utils.git import find_root
-from ouro.utils.libc_memory import limit_arenas
 from ouro.utils.log import mask_log
-from ouro.utils.masked_writes import mask_writes
 from ouro.utils.ouro_paths import (
     get_index_path,
     get_permissions_path,
@@ -174,7 +172,6 @@ async def open_session(
 
 def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     """Decide whether the files of the project are obeyed, then read the settings. Blocks."""
-    limit_arenas()
     trust_store = safety.TrustStore(get_trust_path())
     root = find_root(options.cwd)
     answer = "yes" if options.trust else request.trust
@@ -203,7 +200,10 @@ async def _open_basis(
     options = inputs.options
     mask = make_mask(inputs.catalog, lambda text: tasks.emit(Notice(text)))
     mask_log(mask.mask)
-    mask_writes(mask.mask)
+    if options.interactive:
+        from ouro.utils.masked_writes import mask_writes  # `-p` writes no drafts and no history
+
+        mask_writes(mask.mask)
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     folders_of_sessions = () if options.ephemeral else (get_sessions_dir(), get_index_path())
     session_catalog = SessionCatalog(store, path_text(options.cwd), *folders_of_sessions)

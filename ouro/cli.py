@@ -151,6 +151,7 @@ def acp(_context: ShellContext, **flags: Any) -> int:
 
     stdout = take_stdout()  # done before anything can print: standard output carries the protocol
     import_sdk()
+    _limit_memory()
     from ouro.assemble import opener
     from ouro.frontends.acp.server import run_acp
     from ouro.utils.log import start_log
@@ -503,12 +504,21 @@ def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:
         """Import what a session needs, and return what opens one. Blocks at first use."""
         from ouro.assemble import opener
 
+        if interactive:
+            _limit_memory()
         return opener(_options(args, interactive=interactive))
 
     async def open_session(request: OpenRequest) -> Session:
         return await (await asyncio.to_thread(make))(request)
 
     return open_session
+
+
+def _limit_memory() -> None:
+    """Limit the memory that later threads keep. It loads `ctypes`: 2 ms, too much for one answer."""
+    from ouro.utils.libc_memory import limit_arenas
+
+    limit_arenas()
 
 
 def _options(args: SimpleNamespace, *, interactive: bool) -> Options:

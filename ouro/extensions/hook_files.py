@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -362,6 +361,8 @@ def _command_line(entry: Mapping[str, Any]) -> str:
     command, arguments = str(entry.get("command") or ""), entry.get("args")
     if not command or not isinstance(arguments, list):
         return command
+    import shlex  # few hooks have arguments
+
     line = shlex.join(map(str, [command, *arguments]))
     expanded = "'\"$CLAUDE_PROJECT_DIR\"'"  # ends the quote around it, and begins it again
     return line.replace("${CLAUDE_PROJECT_DIR}", expanded)

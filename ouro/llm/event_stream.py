@@ -38,8 +38,10 @@ class EventDecoder:
 
     def __init__(self) -> None:
         self._decoder = io.IncrementalNewlineDecoder(
-            codecs.getincrementaldecoder("utf-8-sig")(), translate=True
+            codecs.getincrementaldecoder("utf-8")(), translate=True
         )
+        self._is_at_start = True
+        """Whether no text was decoded yet: the mark of UTF-8 may come first."""
         self._rest = io.StringIO()
         """The beginning of an incomplete line."""
         self._event = ""
@@ -52,9 +54,12 @@ class EventDecoder:
         or a line has no end.
         """
         try:
-            *lines, rest = self._decoder.decode(data).split("\n")
+            text = self._decoder.decode(data)
         except UnicodeDecodeError as error:
             raise StreamCut("The answer cannot be read: it is not UTF-8.") from error
+        if self._is_at_start and text:
+            text, self._is_at_start = text.removeprefix("\ufeff"), False
+        *lines, rest = text.split("\n")
         if lines:
             lines[0] = self._rest.getvalue() + lines[0]
             self._rest = io.StringIO()

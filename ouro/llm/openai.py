@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -323,7 +322,9 @@ class OpenAIWire(Wire):
         schema. It is sent as `response_format`. If the server refuses that field, it is left out,
         and the answers are free text.
         """
-        constrained = copy.copy(self)
+        from copy import copy  # few sessions need it
+
+        constrained = copy(self)
         constrained._schema, constrained._is_exact = schema, True
         return constrained
 

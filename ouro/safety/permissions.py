@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from copy import copy
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -170,7 +169,7 @@ class Permissions:
         """Returns the permissions of a subagent: the same rules with these `deny` rules added, in
         `mode`. A mode of the session that is narrower, now or later, holds for the subagent too.
         """
-        child = copy(self)
+        child = self._copy()
         child.workspace, child._mode, child._parent = workspace, mode, self
         child._rules = {**self._rules, "deny": [*self._rules["deny"], *map(parse_rule, deny)]}
         return child
@@ -223,13 +222,19 @@ class Permissions:
         reasons = "; ".join(dict.fromkeys(ask.reason for ask in asked))
         return Ask(reasons, join_rules([ask.rule for ask in asked]))
 
+    def _copy(self) -> Permissions:
+        """Permissions that share everything with these, until a field is replaced."""
+        from copy import copy  # few sessions need it
+
+        return copy(self)
+
     def edits_by_mode(self, tool: str, targets: Sequence[str]) -> bool:
         """Whether this change of files would be allowed in the mode `edit`. Always False if the
         mode is not `ask`, and for a subagent, whose mode the user cannot set.
         """
         if self.mode != "ask" or self._parent is not None:
             return False
-        wider = copy(self)
+        wider = self._copy()
         wider._mode, wider._used_rules = "edit", {}
         return isinstance(wider._decide(tool, Effect.WRITE, targets, outside=False), Allow)
 
@@ -275,7 +280,7 @@ class Permissions:
         """Returns the same permissions in the mode `auto`, also of the session above a subagent.
         Their decisions do not count as uses of rules.
         """
-        wider = copy(self)
+        wider = self._copy()
         wider._mode, wider._used_rules = "auto", {}
         wider._parent = self._parent._in_mode_auto() if self._parent else None
         return wider

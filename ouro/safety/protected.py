@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -13,6 +12,7 @@ from pathlib import Path
 from ouro.safety.key_places import KEYS_IN_HOME
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.ouro_paths import get_home
+from ouro.utils.text import fold
 
 SYSTEM_FOLDERS = ("/proc", "/sys", "/dev")
 _CLOSED_IN_OURO_HOME = (
@@ -405,4 +405,4 @@ def _folded_name(name: str) -> str:
     """Returns a name in lower case, without invisible characters and ligatures. Some disks treat
     names as equal that differ only in these.
     """
-    return unicodedata.normalize("NFKC", _INVISIBLE_IN_NAMES.sub("", name)).casefold()
+    return fold(_INVISIBLE_IN_NAMES.sub("", name))

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -477,5 +476,7 @@ def _comparable(path: Path) -> str:
     ignore case and the form of accents.
     """
     if sys.platform == "darwin":
+        import unicodedata  # 1 MB, only there
+
         return unicodedata.normalize("NFC", str(path)).casefold()
     return str(path)

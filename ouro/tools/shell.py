@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -132,7 +131,9 @@ class Shell(Tool[ShellArgs]):
         return f"shell {first[:_MAX_TITLE]}{'…' if more or len(first) > _MAX_TITLE else ''}"
 
     def targets(self, args: ShellArgs) -> tuple[str, ...]:
-        return (f"cd -- {shlex.quote(args.cwd)}\n{args.command}" if args.cwd else args.command,)
+        from shlex import quote  # not at a start
+
+        return (f"cd -- {quote(args.cwd)}\n{args.command}" if args.cwd else args.command,)
 
     async def preview(self, args: ShellArgs) -> Display:
         place = f" in {args.cwd}" if args.cwd else ""

@@ -85,6 +85,15 @@ def has_bytes(text: str) -> bool:
     return not text.isascii() and bool(_RAW_BYTES.search(text))
 
 
+def fold(text: str) -> str:
+    """`text` in lower case, and with one form for characters that differ only in theirs (NFKC)."""
+    if text.isascii():
+        return text.casefold()
+    from unicodedata import normalize  # 1 MB that few sessions need
+
+    return normalize("NFKC", text).casefold()
+
+
 def cut(text: str, width: int = 160) -> str:
     """`text`, or its beginning with an ellipsis if it is longer than `width` characters."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"

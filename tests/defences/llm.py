@@ -23,7 +23,7 @@ DEFENCES = (
             "test_l11_odd_answers.py -k invalid_usage_is_dropped"),
     Defence("L11", "ouro/llm/wire.py", "asyncio.timeout_at(deadline)", "asyncio.timeout(None)",
             "test_l11_odd_answers.py -k comments_and_pings_alone"),
-    Defence("L11", "ouro/llm/event_stream.py", 'getincrementaldecoder("utf-8-sig")', 'getincrementaldecoder("utf-8")',
+    Defence("L11", "ouro/llm/event_stream.py", 'text.removeprefix("\\ufeff"), False', "text, False",
             "test_l11_odd_answers.py -k byte_order_mark_does"),
     Defence("L13", "ouro/llm/text_tools.py", "if forbidden := _find_forbidden_call(calls, messages):",
             "if forbidden := None:", "../llm/test_small_steps.py"),

@@ -39,6 +39,8 @@ REFUSED_TEXT = (
     " possible; else say in your answer what was refused and how to allow it."
 )
 """The result of a call that needed a permission; the brackets say how it could be allowed."""
+_LONG_RUN = 1.0
+"""Seconds after which a run is long enough to limit the memory that later threads keep."""
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -72,6 +74,12 @@ def _load_schema(source: str) -> AnswerSchema:
     return AnswerSchema.load(source)
 
 
+def _limit_memory() -> None:
+    from ouro.utils.libc_memory import limit_arenas  # loads `ctypes`: 2 ms of a short answer
+
+    limit_arenas()
+
+
 async def run_headless(
     open_session: OpenSession,
     request: OpenRequest,
@@ -102,6 +110,7 @@ async def run_headless(
     # command only if the prompt is the user's own, or the input is a protocol.
     has_commands = options.input == "stream-json" or prompt == options.prompt.strip()
     session = await open_session(request)
+    limit_later = asyncio.get_running_loop().call_later(_LONG_RUN, _limit_memory)
     run = HeadlessRun(session, options, output, schema, has_commands=has_commands)
     try:
         with handle_signals(run.interrupt, *END_SIGNALS):
@@ -110,6 +119,7 @@ async def run_headless(
             raise output.pipe.failure
         return run.exit_code or run.input_code
     finally:
+        limit_later.cancel()
         await run.close()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import shlex
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -231,7 +230,9 @@ class Confinement:
             limit_arguments = (self._new_token(call_id), *self._ulimit_arguments(sandbox.tier))
             if is_script and sandbox.tier == "landlock":
                 # The limits first: its filter refuses to set the one that marks the processes.
-                inner = "exec " + shlex.join(sandbox.wrap([], policy))
+                from shlex import join  # not at a start
+
+                inner = "exec " + join(sandbox.wrap([], policy))
                 script = script.removesuffix('exec "$@"') + f'{inner} "$@"'
                 return ["/bin/sh", "-c", SET_LIMITS + script, "sh", *limit_arguments, *words]
             argv = ["/bin/sh", "-c", SET_LIMITS + script, "sh", *limit_arguments, *words]

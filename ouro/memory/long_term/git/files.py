@@ -8,7 +8,6 @@ import hashlib
 import os
 import stat
 import time
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from ouro.errors import MemoryUnusable
 from ouro.utils.files import replace_file, write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import read_state
-from ouro.utils.text import clean
+from ouro.utils.text import clean, fold
 
 ARCHIVE = "archive"
 UNREADABLE = ""
@@ -75,7 +74,9 @@ def is_memory_name(name: str) -> bool:
     """
     if _USUAL_NAME.fullmatch(name):
         return True
-    is_visible_nfc = name.isprintable() and unicodedata.normalize("NFC", name) == name
+    from unicodedata import normalize  # unusual names are rare
+
+    is_visible_nfc = name.isprintable() and normalize("NFC", name) == name
     return (
         is_visible_nfc
         and bool(_POSSIBLE_NAME.fullmatch(name))
@@ -385,9 +386,7 @@ def portable_name(name: str) -> str:
     """The name in one form of Unicode, without differences of case. Two names that are one file on
     disks which ignore these have the same portable name.
     """
-    if name.isascii():
-        return name.casefold()
-    return unicodedata.normalize("NFKC", name).casefold()
+    return fold(name)
 
 
 def _reason_to_refuse(status: os.stat_result) -> str:

@@ -10,8 +10,6 @@ is foreign, with any content (M3). See docs/memory.md.
 from __future__ import annotations
 
 import re
-import shlex
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence, Set
 from fnmatch import fnmatchcase
 from itertools import chain, product, starmap
@@ -23,6 +21,7 @@ from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Text, ToolCa
 from ouro.utils.git import branch_in_note
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.line_changes import line_changes
+from ouro.utils.text import fold
 
 OWN_LINE = "I ran this in a shell:"
 """Starts a message with the output of the user's shell line: those words come from a program."""
@@ -304,7 +303,9 @@ def _moves_file(line: str, name: str) -> bool:
     """
     folder, _, base = name.rpartition("/")
     for command in line.split("&&"):
-        verb, *patterns = shlex.split(command)[3:]  # after `git -C FOLDER`
+        from shlex import split  # few turns change memory by commands
+
+        verb, *patterns = split(command)[3:]  # after `git -C FOLDER`
         if verb not in ("rm", "mv"):
             continue
         for pattern in patterns:
@@ -410,8 +411,7 @@ def _parse_sentence(text: str) -> Sentence:
     """The content words of a text in lower case, and whether it negates them. In scripts without
     blanks each character is a word.
     """
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    folded = folded.replace("\u2019", "'").replace("n't", " not")
+    folded = fold(text).replace("\u2019", "'").replace("n't", " not")
     words = set(chain.from_iterable(map(_split_script, _WORD.findall(folded))))
     content_words = frozenset(words - _WORDS_WITHOUT_CONTENT - _NEGATIONS)
     return Sentence(content_words, is_negative=bool(words & _NEGATIONS))
