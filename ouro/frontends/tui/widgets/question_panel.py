@@ -54,17 +54,19 @@ _ROWS_AROUND = (
 """For terminals lower than the first number: the lines around a question, including its frame."""
 _ROWS_AROUND_IN_HIGH_TERMINALS = 12
 TOO_EARLY = "This question is new: press the key again"
-TOO_EARLY_LOW = "new: press again"
-"""The same beside the title, where there is no line for it."""
+BESIDE_A_DRAFT = "The prompt has text: press the key again to answer"
+_LOW_NOTICES = {TOO_EARLY: "new: press again", BESIDE_A_DRAFT: "draft: press again"}
+"""The same beside the title, where there is no line for them."""
 
 
 class QuestionPanel(Vertical, can_focus=True):
     """A question above the prompt. Subclasses implement `choose`.
 
     No accidental answers: a key that would answer a question which has just appeared does nothing
-    but show a hint. What the user is writing goes to the prompt: the text that was begun before the
-    question appeared, and one that begins with a letter that is not an answer, up to its Enter,
-    with its editing keys.
+    but show a hint. The same holds for the first key if the prompt had text when the question
+    appeared: the user may be looking away while they continue it. What the user is writing goes to
+    the prompt: the text that was begun before the question appeared, and one that begins with a
+    letter that is not an answer, up to its Enter, with its editing keys.
     """
 
     GRACE = 0.5
@@ -127,6 +129,10 @@ class QuestionPanel(Vertical, can_focus=True):
         """When the last key went to the prompt."""
         self._early_key: events.Key | None = None
         """The key before, if it came too early. It begins a message if another letter follows."""
+        self._is_beside_draft = False
+        """Whether the prompt had text when the question appeared, and no arrow was pressed since."""
+        self._pressed_once = ""
+        """The last key that did not answer because the prompt had text."""
 
     def on_mount(self) -> None:
         self.call_after_refresh(self._start_listening)
@@ -192,12 +198,28 @@ class QuestionPanel(Vertical, can_focus=True):
             self._pass_to_prompt(event)
         elif event.time < self._listens_from and event.key not in ("up", "down"):
             self._take_early_key(event, early_key)
+        elif self._needs_second_press(event):
+            self._notice = BESIDE_A_DRAFT
+            self._listens_from = event.time + self.GRACE
+            self._take_early_key(event, None)
         elif answer is not None:
             answer()
 
     def text_was_typed(self, at: float) -> None:
-        """Take the time of the last key in the prompt: soon after it, a key is more of its text."""
+        """Take the time of the last key in the prompt, minus infinity if it is empty. Soon after it, a
+        key is more of its text; later, a key must be pressed twice to answer.
+        """
         self._typed_at = at
+        self._is_beside_draft = self.options.display and at > float("-inf")
+
+    def _needs_second_press(self, event: events.Key) -> bool:
+        """Whether this key does not answer yet, because it may continue the text in the prompt."""
+        may_be_text = event.is_printable or event.key == "enter"
+        is_second = event.key == self._pressed_once
+        if not self._is_beside_draft or not may_be_text or is_second:
+            return False
+        self._pressed_once = event.key
+        return True
 
     def _pass_to_prompt(self, key: events.Key) -> None:
         """Pass a key to the prompt. For a moment after it, no key answers the question."""
@@ -215,7 +237,7 @@ class QuestionPanel(Vertical, can_focus=True):
             self._pass_to_prompt(event)
             return
         self._early_key = event if event.is_printable else None
-        self._notice = TOO_EARLY
+        self._notice = self._notice or TOO_EARLY
         self._fit()
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
@@ -236,7 +258,7 @@ class QuestionPanel(Vertical, can_focus=True):
         ends it, too, but goes to the choices.
         """
         if event.key in ("up", "down"):
-            self._is_writing = False
+            self._is_writing = self._is_beside_draft = False
         elif not self._is_writing:
             self._is_writing = event.is_printable and not is_answer
         elif event.key == "enter":
@@ -327,7 +349,7 @@ class QuestionPanel(Vertical, can_focus=True):
         for size in self.query(".question--size").results(Static):
             shown = self._amount
             if is_low and self._notice:
-                shown = TOO_EARLY_LOW
+                shown = _LOW_NOTICES[self._notice]
             elif is_low and hint:
                 shown = f"{self._page_down}: {hint}"
             title_width = cell_len(str(self.query_one(".question--title", Static).content))

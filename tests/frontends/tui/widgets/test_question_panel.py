@@ -1,6 +1,7 @@
 """Permission questions and questions of the agent, operated by keys."""
 
 import asyncio
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,21 @@ from ouro.events import (
 from ouro.frontends.tui.screens.dialogs import HelpSheet
 from ouro.frontends.tui.widgets import prompt
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
+
+
+@asynccontextmanager
+async def asked_beside_draft(size):
+    """An open question, and a draft that was written before it: the pilot and the session."""
+    gate = asyncio.Event()
+    session = FakeSession([[Wait(gate), asks_to_push("q1"), Wait(asyncio.Event())]])
+    async with screen_of(session).run_test(size=size) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: session.running)
+        await pilot.press(*"happ")
+        gate.set()
+        await asked(pilot)
+        yield pilot, session
 
 
 async def test_a_permission_is_answered_by_letter_digit_arrow_and_with_a_comment():
@@ -161,7 +177,7 @@ async def test_prompt_regains_focus_and_draft_after_a_question():
         await pilot.press("d", "r")
         gate.set()
         await asked(pilot)
-        await pilot.press("y")
+        await pilot.press("y", "y")
         await until(pilot, lambda: pilot.app.conversation.questions.panel is None)
         await until(pilot, lambda: pilot.app.focused is pilot.app.conversation.prompt)
         await pilot.press("a")
@@ -321,6 +337,34 @@ async def test_x7_what_is_being_written_stays_together_when_a_question_comes(mon
         await pilot.press("y")
         await until(pilot, lambda: prompt.text == "happy")
         assert session.answers == []
+
+
+@pytest.mark.parametrize(
+    ("size", "hint"), [((100, 30), "press the key again to answer"), ((40, 10), "draft: press")]
+)
+@pytest.mark.parametrize("key", ["a", "1", "enter"])
+async def test_x7_a_key_beside_a_draft_answers_when_it_is_pressed_again(size, hint, key):
+    async with asked_beside_draft(size) as (pilot, session):
+        await pilot.press(key)
+        await until(pilot, lambda: hint in screen_text(pilot.app))
+        assert (session.answers, pilot.app.conversation.prompt.text) == ([], "happ")
+        await pilot.press(key)
+        await until(pilot, lambda: bool(session.answers))
+
+
+async def test_x7_a_draft_that_is_continued_later_answers_nothing(monkeypatch):
+    async with asked_beside_draft((100, 30)) as (pilot, session):
+        monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)
+        await pilot.press(*"ady")
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "happady")
+        assert session.answers == []
+
+
+async def test_x7_arrows_beside_a_draft_are_for_the_question():
+    async with asked_beside_draft((100, 30)) as (pilot, session):
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: session.answers == [("q1", Permit("session"))])
+        assert pilot.app.conversation.prompt.text == "happ"
 
 
 async def test_a_text_that_begins_with_an_early_answer_is_a_text(monkeypatch):
