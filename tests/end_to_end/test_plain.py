@@ -141,3 +141,17 @@ def test_the_unsent_text_of_a_killed_plain_prompt_is_back(ouro):
 def drafts(ouro):
     """The texts of all files of drafts."""
     return [place.read_text() for place in (ouro.home / "drafts").rglob("*") if place.is_file()]
+
+
+def test_a_message_that_was_undone_is_no_draft_of_the_next_session(ouro):
+    ouro.server.script(["One."])
+    terminal = ouro.start("--plain")
+    terminal.until_shows("›", "test-model")
+    terminal.send("say the first\r")
+    terminal.until_shows("One.")
+    terminal.send("/undo\r")
+    terminal.until_shows("Rewound to here", "› say the first")
+    terminal.send("!")
+    terminal.until(lambda: drafts(ouro) == ["say the first!"])
+    terminal.send("\x7f")  # now it is the undone message again
+    terminal.until(lambda: not any(drafts(ouro)))

@@ -1,5 +1,6 @@
 """Unsent text is back after ouro was killed."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fakes.fake_session import FakeSession
-from fakes.screens import opened, screen_of, until
+from fakes.screens import opened, screen_of, screen_text, until
 
 from ouro.frontends.drafts import MAX_DRAFT_AGE, DraftFile, take_draft
 from ouro.utils import masked_writes
@@ -106,3 +107,42 @@ async def test_unsent_text_is_back_in_the_prompt_and_gone_when_sent(home):
         await until(pilot, lambda: session.sent == ["fix it"])
     writer.submit(int).result()
     assert not list(folder.glob("*/*"))
+
+
+async def test_what_is_typed_stays_when_a_draft_of_last_time_is_found(home):
+    saved(get_drafts_dir(), "fix it", folder=FakeSession().cwd)
+    may_open, session = asyncio.Event(), FakeSession(session_id="s-2")
+
+    async def open_late(_request):
+        await may_open.wait()
+        return session
+
+    app = screen_of(open_session=open_late)
+    async with app.run_test() as pilot:
+        await pilot.press(*"ne")
+        may_open.set()
+        await until(pilot, lambda: "comes back after this" in screen_text(app))
+        await pilot.press(*"w", "enter")
+        await until(pilot, lambda: session.sent == ["new"])
+        await until(pilot, lambda: app.conversation.prompt.text == "fix it")
+
+
+async def test_stashed_text_is_saved_with_the_text_and_an_indented_one_is_not(home):
+    folder = get_drafts_dir()
+    app = screen_of(FakeSession())
+    async with app.run_test() as pilot:
+        await opened(pilot)
+        await pilot.press(*"one", "ctrl+s", "space", *"two", "ctrl+s", *"three")
+        await until(pilot, lambda: any(p.read_text() == "one\nthree" for p in folder.glob("*/*")))
+
+
+async def test_a_message_that_undo_put_back_is_a_draft_once_it_is_changed(home):
+    folder = get_drafts_dir()
+    app = screen_of(FakeSession())
+    async with app.run_test() as pilot:
+        await opened(pilot)
+        app.front_end.show_again("say one")
+        await until(pilot, lambda: app.conversation.prompt.text == "say one")
+        assert app.conversation.prompt.unsent_text == ""
+        await pilot.press("s")
+        await until(pilot, lambda: any(p.read_text() == "say ones" for p in folder.glob("*/*")))

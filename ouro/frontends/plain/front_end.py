@@ -90,6 +90,7 @@ class ReplFrontEnd(FrontEnd):
                 "The images of this message are lost: the plain prompt cannot send images.",
                 "warning",
             )
+        self._repl.undone_text = draft
         if draft and not self._repl.reader.fill(draft):
             self.say(f"The message was:\n{draft}")
 

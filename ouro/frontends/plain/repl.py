@@ -120,6 +120,8 @@ class Repl(TurnObserver):
             open_session, open_catalog, self._printer, self._questions, self.turns, self
         )
         self.draft = KeptDraft(self._unsent)
+        self.undone_text = ""
+        """The message that undo put into the prompt last."""
         self.reader: LineReader | PromptReader = LineReader(self)
         if not plain:
             from ouro.frontends.plain.prompt_reader import PromptReader
@@ -201,8 +203,12 @@ class Repl(TurnObserver):
         self.redraw()
 
     def _unsent(self) -> str:
-        """The queued messages and the text in the prompt: what would be lost if ouro were killed."""
-        return "\n".join(filter(None, [*self.turns.waiting, self.reader.unsent]))
+        """The queued messages and the text in the prompt: what would be lost if ouro were killed. A
+        message that undo put into the prompt is not, as long as it is unchanged: `/redo` restores it.
+        """
+        text = self.reader.unsent
+        draft = "" if text == self.undone_text else text
+        return "\n".join(filter(None, [*self.turns.waiting, draft]))
 
     async def run_command(self, text: str) -> bool:
         return await dispatch(self._front_end, text)

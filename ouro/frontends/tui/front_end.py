@@ -90,7 +90,11 @@ class SessionChanges:
         self._show("The session is being opened: in a moment.")
 
     async def apply_waiting(self, session: Session) -> None:
-        """Make the changes that keys asked for while the session was being opened."""
+        """Make the changes that keys asked for while the session was being opened, and end the message
+        that they wait.
+        """
+        if self._waiting:
+            self._show("")
         while self._waiting:  # another key may come meanwhile
             try:
                 await self._waiting.pop(0)(session)
@@ -244,8 +248,7 @@ class ScreenFrontEnd:
         image_names = [prompt.attachments.add_image(image) for image in images]
         text = " ".join(filter(None, [draft, *image_names]))
         if text:
-            prompt.stash_text()
-            prompt.fill(text)
+            prompt.put_back(text)
 
     async def send(self, text: str) -> None:
         self._turns.say(Draft(text))

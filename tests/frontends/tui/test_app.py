@@ -257,6 +257,7 @@ async def test_keys_for_the_session_wait_until_it_is_open():
         await until(pilot, lambda: "being opened" in screen_text(pilot.app))
         may_open.set()
         await until(pilot, lambda: session.sent == ["hi"])
+        assert "being opened" not in screen_text(pilot.app)
     assert changes == [("edit", ()), ("plan", ())]
     assert session.status().effort == "minimal"
 

@@ -207,16 +207,13 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
     def _restore_draft(self, session: Session) -> None:
         """Put the text that a killed ouro left for this session or folder into the prompt."""
         text = self.draft.begin(session)
-        if not text:
-            return
-        self.prompt.stash_text()  # what was typed meanwhile comes back after it is sent
-        self.prompt.fill(text)
-        self.status.show_message("Your unsent text of last time is back.")
+        if text:
+            self.status.show_message(self.prompt.restore_draft(text))
 
     def _unsent_text(self) -> str:
-        """All that is unsent: the message that starts a turn, the queue, and the prompt."""
+        """All that is unsent: the message that starts a turn, the queue, and the text of the prompt."""
         starting_text = self.turns.starting.text if self.turns.starting else ""
-        unsent = [starting_text, *self.turns.waiting, self.prompt.whole_text]
+        unsent = [starting_text, *self.turns.waiting, self.prompt.unsent_text]
         return "\n".join(filter(None, unsent))
 
     async def _show_start(self, session: Session) -> None:
