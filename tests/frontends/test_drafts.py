@@ -136,7 +136,7 @@ async def test_stashed_text_is_saved_with_the_text_and_an_indented_one_is_not(ho
         await until(pilot, lambda: any(p.read_text() == "one\nthree" for p in folder.glob("*/*")))
 
 
-async def test_a_message_that_undo_put_back_is_a_draft_once_it_is_changed(home):
+async def test_an_undone_message_is_a_draft_once_it_is_changed(home):
     folder = get_drafts_dir()
     app = screen_of(FakeSession())
     async with app.run_test() as pilot:

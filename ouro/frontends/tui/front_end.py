@@ -248,7 +248,7 @@ class ScreenFrontEnd:
         image_names = [prompt.attachments.add_image(image) for image in images]
         text = " ".join(filter(None, [draft, *image_names]))
         if text:
-            prompt.put_back(text)
+            prompt.show_undone(text)
 
     async def send(self, text: str) -> None:
         self._turns.say(Draft(text))

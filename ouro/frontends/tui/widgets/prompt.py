@@ -437,7 +437,7 @@ class PromptArea(TextArea, inherit_bindings=False):
 
     @property
     def unsent_text(self) -> str:
-        """The stashed texts and the text, to be saved as a draft. A message that undo put back is no
+        """The stashed texts and the text, to be saved as a draft. A message that was undone is no
         draft as long as it is unchanged: `/redo` restores it. A stashed text that begins with a space
         is not saved.
         """
@@ -447,7 +447,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             texts.append(self.whole_text)
         return "\n".join(filter(None, texts))
 
-    def put_back(self, text: str) -> None:
+    def show_undone(self, text: str) -> None:
         """Show a message that was undone; the text of before is stashed."""
         self.stash_text()
         self.fill(text)
