@@ -132,3 +132,26 @@ def test_start_snapshot(snap_compare, size):
     assert snap_compare(
         screen_of(session_with(), shows_start=True), terminal_size=size, run_before=before
     )
+
+
+@pytest.mark.parametrize(("size", "is_listed"), [((80, 20), False), ((80, 36), True)])
+async def test_the_welcome_is_whole_and_sessions_are_listed_if_there_is_room(size, is_listed):
+    app = screen_of(session_with(), shows_start=True, welcomes=True)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: "folder   /project" in screen_text(app))
+        text = screen_text(app)
+        assert "Welcome to ouro" in text
+        assert ("mend the import" in text) is is_listed
+        await pilot.press("down")
+        assert app.conversation.start.is_marked is is_listed
+
+
+async def test_the_panel_gets_its_sessions_when_the_terminal_grows():
+    app = screen_of(session_with(), shows_start=True, welcomes=True)
+    async with app.run_test(size=(80, 20)) as pilot:
+        await until(pilot, lambda: "folder   /project" in screen_text(app))
+        await pilot.resize_terminal(100, 40)
+        await until(pilot, lambda: "mend the import" in screen_text(app))
+        await pilot.resize_terminal(80, 20)
+        await until(pilot, lambda: "mend the import" not in screen_text(app))
+        await until(pilot, lambda: "Welcome to ouro" in screen_text(app))

@@ -14,6 +14,7 @@ from textual.style import Style
 from textual.widget import Widget
 
 from ouro.frontends.session_format import format_age, now, session_title
+from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import clean, join_names, one_line, plural
 
@@ -42,6 +43,7 @@ _AGE_WIDTH = 11
 class StartPanel(Widget):
     """Folder, model, memory, the last sessions here, and a tip; it closes with the first message.
 
+    Next to a welcome or notices it has fewer rows, so that their first lines stay on the screen.
     The prompt keeps the focus. On empty input Down or Tab marks a session, Enter resumes it.
     """
 
@@ -67,7 +69,7 @@ class StartPanel(Widget):
 
     @property
     def is_marked(self) -> bool:
-        return self.is_open and self._place >= 0
+        return self.is_open and self._place >= 0 and self._lists_sessions
 
     def show(self, session: Session, sessions: Sequence[SessionInfo]) -> None:
         """Show the facts of a new session, a tip, and the first MAX_SESSIONS of `sessions` (the last
@@ -117,11 +119,11 @@ class StartPanel(Widget):
 
     def move(self, by: int) -> bool:
         """Mark the next session (`by` is 1) or the previous one (-1); above the first, none is marked.
-        Returns False if the panel cannot use the key: it is closed, has no sessions, or there is
+        Returns False if the panel cannot use the key: it is closed, lists no sessions, or there is
         nothing above.
         """
         has_none_above = by < 0 and self._place < 0
-        if not self.is_open or not self._sessions or has_none_above:
+        if not self.is_open or not self._lists_sessions or has_none_above:
             return False
         self._place = min(self._place + by, len(self._sessions) - 1)
         self.refresh()
@@ -157,21 +159,51 @@ class StartPanel(Widget):
         return len(self._rows(width))
 
     def _rows(self, width: int) -> list[Content]:
-        """The facts, what can be imported, the last sessions and the tip, cut to this width. Empty if
-        the panel is closed, or the terminal too low.
+        """The facts, what can be imported, the last sessions and the tip, cut to this width: as many
+        of them, in this order, as there is room for. Empty if the panel is closed, or the terminal
+        too low.
         """
         if not self.is_open or not self.has_room:
             return []
+        rows = self._fact_rows()
+        if self._lists_sessions:
+            rows += self._session_rows()
+        free_rows = self._free_rows()
+        if len(rows) < free_rows:
+            rows.append(_fact_row("tip", self._tip))
+        shown_rows = rows if len(rows) <= free_rows else []
+        return [row.truncate(max(1, width), ellipsis=True) for row in shown_rows]
+
+    @property
+    def _lists_sessions(self) -> bool:
+        """Whether there are sessions, and room for them below the facts."""
+        rows = len(self._fact_rows()) + len(self._session_rows())
+        return bool(self._sessions) and rows <= self._free_rows()
+
+    def _free_rows(self) -> int:
+        """The rows between the last line of the transcript and the prompt."""
+        transcript = self.screen.query_one(TranscriptView)
+        others = [widget for widget in self.siblings if widget.display and widget != transcript]
+        rows_of_others = sum(widget.outer_size.height for widget in others)
+        margins = self.styles.margin.height
+        used_rows = rows_of_others + margins + transcript.virtual_size.height
+        return self.screen.size.height - used_rows
+
+    def on_resize(self) -> None:
+        """Fit the rows again: they were chosen before the transcript had its new width."""
+        self.call_after_refresh(self.refresh, layout=True)
+
+    def _fact_rows(self) -> list[Content]:
         facts = list(self._facts)
         if self._offer is not None:
             facts.append(("import", _offer_text(self._offer, self._import_key)))
-        rows = [_fact_row(name, text) for name, text in facts]
-        if self._sessions:
-            keys = "↓ marks one · Enter resumes it"
-            rows.append(Content.assemble(("sessions ", "$muted"), (keys, "$faint")))
-            rows += [self._session_row(place) for place in range(len(self._sessions))]
-        rows.append(_fact_row("tip", self._tip))
-        return [row.truncate(max(1, width), ellipsis=True) for row in rows]
+        return [_fact_row(name, text) for name, text in facts]
+
+    def _session_rows(self) -> list[Content]:
+        """The rows of the last sessions, after one with the keys."""
+        keys = "↓ marks one · Enter resumes it"
+        head = Content.assemble(("sessions ", "$muted"), (keys, "$faint"))
+        return [head, *(self._session_row(place) for place in range(len(self._sessions)))]
 
     def _session_row(self, place: int) -> Content:
         """The row of the session at this place of the list: its age and title, with a sign if it is
