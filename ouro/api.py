@@ -364,7 +364,7 @@ class AsyncAgent:
         return decision
 
     async def _reply(self, question: QuestionAsked) -> Reply:
-        """Ask `on_question`; without it answer nothing. Raises UsageError if it returns another value."""
+        """Ask `on_question`; an empty text is no answer. Raises UsageError if it returns another value."""
         on_question = self._options.get("on_question")
         answers = await call_back(on_question, question) if on_question else None
         texts = (answers,) if isinstance(answers, str) else answers or ()
@@ -374,7 +374,7 @@ class AsyncAgent:
             raise UsageError(
                 f"on_question returned {answers!r}.", "Return a text, a list of texts, or None."
             )
-        return Reply(tuple(texts))
+        return Reply(tuple(filter(None, texts)))
 
     async def _read_background(self, session: Session) -> None:
         """Show the background events, and pass the question whether to continue to the program."""

@@ -291,6 +291,8 @@ class NoteKept(EventStruct, frozen=True):
     category: str
     undo: str = ""
     """The commit that holds the change; empty for a proposal, which waits for `accept`."""
+    session: str = ""
+    """The id of the earlier session in which this was said; empty: the present one."""
 
 
 class CoreChanged(EventStruct, frozen=True):

@@ -109,8 +109,9 @@ async def exit_(context: SessionContext) -> None:
     ]
     if running:
         titles = ", ".join(one_line(task.title)[:40] for task in running[:3])
-        choices = [Choice("leave", "end them and leave"), Choice("stay", "stay")]
-        verb = "runs" if len(running) == 1 else "run"
+        is_one = len(running) == 1
+        verb, pronoun = ("runs", "it") if is_one else ("run", "them")
+        choices = [Choice("leave", f"end {pronoun} and leave"), Choice("stay", "stay")]
         title = f"{plural(len(running), 'background task')} still {verb}: {titles}"
         if await context.choose(title, choices) != "leave":
             return

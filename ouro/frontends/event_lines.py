@@ -112,7 +112,10 @@ def _note_line(event: events.NoteKept) -> str:
     """What was done to a note of memory, with the command that undoes it."""
     list_hint = " · /memory list" if event.operation == "propose" else ""
     undo_hint = f" · /memory undo {event.undo[:7]}" if event.undo else ""
-    return f"{_NOTE_VERBS[event.operation]} ({event.scope}): {event.text}{list_hint}{undo_hint}"
+    verb = _NOTE_VERBS[event.operation]
+    if event.session:
+        verb = f"From an earlier session ({event.session[:8]}): {verb[:1].lower()}{verb[1:]}"
+    return f"{verb} ({event.scope}): {event.text}{list_hint}{undo_hint}"
 
 
 def retry_line(event: events.Retrying, seconds: float) -> str:

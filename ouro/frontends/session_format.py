@@ -342,6 +342,15 @@ class SessionMatches:
             self._set_scope(ALL)
 
     @property
+    def scope_text(self) -> str:
+        """The scope as it is shown. If all projects are listed because this one has no sessions, it
+        says so.
+        """
+        if self.scope == ALL and not any(self._is_here(info.project) for info in self.sessions):
+            return f"none in this folder · {ALL}"
+        return self.scope
+
+    @property
     def query(self) -> str:
         """The words that titles and messages are searched for."""
         return " ".join(self._words)

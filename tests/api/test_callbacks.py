@@ -48,6 +48,18 @@ def test_questions_of_the_agent_are_answered(agent_of):
     assert "Which? B" in model.requests[1].messages[-1].parts[0].text
 
 
+def test_an_empty_answer_is_no_answer(agent_of):
+    model = ScriptedModel([call("ask_user", question="Which?"), "Done."])
+    with agent_of(model, on_question=lambda _asked: "") as agent:
+        agent.run("go")
+    with agent_of(
+        without := ScriptedModel([call("ask_user", question="Which?"), "Done."])
+    ) as agent:
+        agent.run("go")
+    answers = [each.requests[1].messages[-1].parts[0].text for each in (model, without)]
+    assert answers[0] == answers[1]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -276,6 +276,6 @@ def test_background_jobs_are_in_the_status_line_and_leaving_asks(ouro):
     terminal.until_shows("1 background task still runs: sleep 60")
     terminal.press("\x1b", lambda: not terminal.shows("still runs"))
     terminal.say("/exit")
-    terminal.until_shows("end them and leave")
+    terminal.until_shows("end it and leave")
     terminal.send("\r")
     assert terminal.end() == 0

@@ -192,6 +192,7 @@ CASES = [
             "scope": "repo",
             "category": "project-conventions",
             "undo": "4be1c0d",
+            "session": "",
         },
     ),
     (

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from ouro.display import Diff, Display, FileChange, Question
-from ouro.events import CoreChanged, QuestionAsked, Reply, Titled, ToolFinished
+from ouro.events import CoreChanged, NoteKept, QuestionAsked, Reply, Titled, ToolFinished
 from ouro.frontends.event_lines import notice_of
 from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
 from ouro.frontends.plain.printer import Printer
@@ -74,6 +74,16 @@ def test_undone_memory_change_is_reported_as_undone():
         notice_of(undone)[0]
         == "Undone in memory (repo): facts.md: - Tests run with tox. · /memory undo 4be1c0d"
     )
+
+
+def test_a_note_of_an_earlier_session_is_named_as_such():
+    note = NoteKept("add", "n1", "Tests run with tox.", "repo", "patterns", "4be1c0d99")
+    earlier = NoteKept(
+        "add", "n1", "Tests run with tox.", "repo", "patterns", "4be1c0d99", "3f2a9b1c-7e1b"
+    )
+    text = "(repo): Tests run with tox. · /memory undo 4be1c0d"
+    assert notice_of(note)[0] == f"Remembered {text}"
+    assert notice_of(earlier)[0] == f"From an earlier session (3f2a9b1c): remembered {text}"
 
 
 def test_shortened_change_is_marked():

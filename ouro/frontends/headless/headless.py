@@ -29,6 +29,7 @@ from ouro.frontends.headless.input import (
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Refusal, Result
 from ouro.messages import Image
 from ouro.session import Draft, Session, TurnObserver, TurnQueue
+from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
     from ouro.frontends.headless.answer_schema import AnswerSchema
@@ -173,6 +174,16 @@ class HeadlessRun(TurnObserver):
         if self._has_user:
             await self._read_until_over(stdin)
         await self._queue.idle()
+        self._name_running_work()
+
+    def _name_running_work(self) -> None:
+        """Print which background jobs and subagents still run: they end with the session."""
+        tasks = self._session.background.list()
+        running_tasks = [task for task in tasks if task.is_running and task.outlives_turn]
+        titles = [one_line(task.title, 60) for task in running_tasks]
+        if titles:
+            count = plural(len(titles), "background task")
+            self._output.say(f"{count} ended with the session: {'; '.join(titles)}")
 
     async def close(self) -> None:
         await self._queue.close()

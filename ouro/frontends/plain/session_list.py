@@ -82,7 +82,7 @@ def _print_matches(printer: Printer, matches: SessionMatches) -> Sequence[Sessio
     """
     all_matches = matches.matches()
     printed_matches = all_matches[:MAX_LISTED]
-    heading = f"Sessions, {matches.scope}"
+    heading = f"Sessions, {matches.scope_text}"
     if matches.query:
         heading += f", with “{matches.query}”"
     printer.choices(

@@ -32,6 +32,7 @@ from ouro.frontends.headless.input import read_prompt
 from ouro.frontends.headless.output import Refusal
 from ouro.messages import Image, ToolCall, Usage
 from ouro.session import OpenRequest
+from ouro.session.background_work import BackgroundTask
 
 CALL = ToolCall("c1", "shell", {"command": "git push"})
 ASKED = PermissionAsked(
@@ -104,6 +105,17 @@ async def test_the_answer_goes_to_stdout_and_progress_to_stderr():
     ]
     assert session.sent == ["do it"]
     assert session.closed
+
+
+async def test_background_work_that_ends_with_the_session_is_named():
+    session = FakeSession([says("Started.")])
+    session.background.tasks = (
+        BackgroundTask("job_1", "npm run dev", "running, 1 s", True, True, ""),
+        BackgroundTask("job_2", "make", "exit code 0, 1 s", False, True, ""),
+    )
+    run = await headless(session)
+    assert run.out == "Started.\n"
+    assert run.err == "ouro: 1 background task ended with the session: npm run dev\n"
 
 
 async def test_stdin_is_prepended_to_the_prompt():

@@ -277,7 +277,7 @@ class SessionPicker(Browser):
         count = f"{len(self._matches.in_scope):,}"
         if match_count is not None and self._matches.is_narrowed:
             count = f"{match_count:,} of {count}"
-        self._count.update(f"{self._matches.scope} · {count}{activity}")
+        self._count.update(f"{self._matches.scope_text} · {count}{activity}")
 
     def _heading_text(self) -> str:
         return self._list.heading()

@@ -22,14 +22,11 @@ from ouro.events import (
     PermissionAsked,
     Permit,
     PermitChoice,
-    QuestionAsked,
-    Reply,
     UserAnswer,
 )
 from ouro.frontends.event_lines import PERMIT_LABELS
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.lines import code_content, join_fitting, tidy
-from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.paged_lines import plain_lines
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
@@ -43,7 +40,7 @@ from ouro.frontends.tui.widgets.choice_list import ChoiceList
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.frontends.tui.widgets.typed_field import TypedField
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.text import clean, escape_invisible, one_line, plural
+from ouro.utils.text import escape_invisible, one_line, plural
 
 _ROWS_AROUND = (
     (BOX_FROM_HEIGHT, 0),
@@ -391,7 +388,7 @@ class _BlockBody(TranscriptView):
                 self._go_to(block, found[0])
 
 
-def _block_body(block: TranscriptBlock) -> TranscriptView:
+def block_body(block: TranscriptBlock) -> TranscriptView:
     view = _BlockBody(classes="question--body")
     view.following = False  # show its beginning
     view.add(block)
@@ -498,7 +495,7 @@ def _body(display: Display) -> tuple[str, Widget]:
     """
     match display.body:
         case Diff(changes=changes):
-            return plural(len(changes), "file"), _block_body(DisplayBlock(display, _show_controls))
+            return plural(len(changes), "file"), block_body(DisplayBlock(display, _show_controls))
         case CommandOutput(command=text) | Plain(text=text):
             pass
         case _:
@@ -518,77 +515,3 @@ def _show_hidden(text: str) -> str:
     """Write out control characters, tabs, line ends and long runs of blanks: nothing is hidden."""
     text = escape_invisible(text).replace("\t", "⇥\t").replace("\n", "⏎\n")
     return _BLANKS.sub(lambda run: f"⟨{len(run[0]):,} blanks⟩", text)
-
-
-_OTHER = "another answer …"
-_DONE = "done"
-
-
-class AskPanel(QuestionPanel):
-    def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
-        question = self._question = asked.question
-        last_lines = [(_OTHER, ""), (_DONE, "Enter")] if question.several else [(_OTHER, "")]
-        above: list[Widget] = [text_body(code_content(clean(question.text)), "question--asked")]
-        # The agent and MCP servers write Markdown; ouro's own questions are plain text.
-        is_markdown = asked.of_turn or question.details.startswith("```")
-        if question.details and is_markdown:
-            above.append(_block_body(AnswerBlock(question.details)))
-        elif question.details:
-            above.append(text_body(code_content(clean(question.details))))
-        lines = [*((choice, "") for choice in question.choices), *last_lines]
-        keys = "a digit, or ↑↓ Enter"
-        if question.several:
-            keys = "digits tick · Enter on the last line sends"
-        if not question.choices:
-            keys = "type your answer"
-        super().__init__(
-            asked.question_id,
-            keymap,
-            *above,
-            options=ChoiceList(lines, question.several),
-            hint="your answer",
-            keys=f"{keys} · Esc: no answer",
-        )
-        self.field.display = not question.choices
-        self.options.display = bool(question.choices)
-
-    def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
-        """The function to call for a key; None if it is not an answer. Without choices every key
-        is one, because it begins the text of the answer.
-        """
-        if not self._question.choices:
-            return partial(self._begin_answer, character)
-        if key == "space" and self._question.several:
-            return partial(self.choose, self.options.place)
-        return super().answer_of(key, action, character)
-
-    def _begin_answer(self, text: str) -> None:
-        self.open_field()
-        self.field.insert_text_at_cursor(text)
-
-    def choose(self, number: int) -> None:
-        """Choose the line at this index. The first line after the choices opens the field for
-        another answer. If several may be chosen, a choice is only ticked, and the last line sends.
-        """
-        choices, written = self._question.choices, self.field.value.strip()
-        if written and (self.field.has_focus or not choices):
-            self._answer((*self._ticked(), written))
-        elif number == len(choices):
-            self.open_field()
-        elif not self._question.several:
-            self._answer((choices[number],))
-        elif number < len(choices):
-            self.options.tick(number)
-        else:
-            answers = (*self._ticked(), written) if written else self._ticked()
-            self._answer(answers)
-
-    def _ticked(self) -> tuple[str, ...]:
-        return tuple(self._question.choices[number] for number in sorted(self.options.ticked))
-
-    def _answer(self, answers: tuple[str, ...]) -> None:
-        self.post_message(self.Answered(self.question_id, Reply(answers)))
-
-    def dismiss_question(self) -> bool:
-        self._answer(())
-        return True

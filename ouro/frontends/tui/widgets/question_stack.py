@@ -8,18 +8,21 @@ from textual.containers import Vertical
 
 from ouro.events import PLAN_QUESTION, PermissionAsked, QuestionAsked
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.widgets.question_panel import AskPanel, PermissionPanel, QuestionPanel
+from ouro.frontends.tui.widgets.question_panel import PermissionPanel, QuestionPanel
 
 
 def make_panel(asked: PermissionAsked | QuestionAsked, keymap: Keymap) -> QuestionPanel:
     """The panel for a question: a permission, the plan, or any other question of the agent."""
     if isinstance(asked, PermissionAsked):
         return PermissionPanel(asked, keymap)
-    if not asked.question_id.startswith(PLAN_QUESTION):
-        return AskPanel(asked, keymap)
-    from ouro.frontends.tui.widgets.plan_question import PlanQuestion  # rarely used
+    # The modules of these panels are rarely needed.
+    if asked.question_id.startswith(PLAN_QUESTION):
+        from ouro.frontends.tui.widgets.plan_question import PlanQuestion
 
-    return PlanQuestion(asked, keymap)
+        return PlanQuestion(asked, keymap)
+    from ouro.frontends.tui.widgets.ask_panel import AskPanel
+
+    return AskPanel(asked, keymap)
 
 
 class QuestionStack(Vertical):

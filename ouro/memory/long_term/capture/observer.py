@@ -255,18 +255,18 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
                 results = capture.run_parts(transcript, parts, session_id, "session-end")
                 async with aclosing(results):
                     async for part, captured in results:
-                        self._show_captured(captured)
+                        self._show_captured(captured, session_id)
                         # With the time of the last record, so that the session stays in its
                         # place in lists.
                         record = CapturedRecord(part.upto, transcript.last_at)
                         await save_to_session_not_open(store, session_id, record)
 
-    def _show_captured(self, captured: Captured) -> None:
+    def _show_captured(self, captured: Captured, earlier_session: str = "") -> None:
         """Show what was captured, and ask the user in the background about contradictions and
-        doubts.
+        doubts. `earlier_session` is the id of the session if it is not the present one.
         """
         for event in captured.events(silent=self.silent):
-            self.channel.emit(event)
+            self.channel.emit(replace(event, session=earlier_session))
         for contradiction in captured.contradictions:
             self.manager.report([contradiction.pending], asks=False)
             self.channel.start("ask about memory", self._ask_about_line(contradiction))

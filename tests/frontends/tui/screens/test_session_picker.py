@@ -152,6 +152,9 @@ async def test_all_sessions_are_shown_if_the_project_has_none(session_catalog):
     session_catalog.project = "/new"
     async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
         assert len(titles(await wait_for_picker(pilot))) == 4
+        await until(
+            pilot, lambda: "none in this folder · all projects · 4" in screen_text(pilot.app)
+        )
 
 
 async def test_esc_opens_a_new_session_and_ctrl_c_quits(session_catalog):

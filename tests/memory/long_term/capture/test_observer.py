@@ -68,6 +68,7 @@ async def test_note_is_captured_after_some_turns_and_reported_with_undo(
         session.id,
     )
     [told] = [each for each in unread_events(session) if isinstance(each, NoteKept)]
+    assert told.session == ""
     assert (told.operation, told.note_id, told.text, told.scope) == ("add", note.id, TESTS, "repo")
     await session.memory.manager.undo(told.undo)
     assert repo_notes() == []
@@ -223,6 +224,8 @@ async def test_uncaptured_messages_are_captured_at_the_next_start(repository, re
     assert two.order == ["talk", "talk", "capture"]
     [note] = repo_notes()
     assert (note.session_id, note.trigger, note.turn) == (first.id, "session-end", 1)
+    [told] = [each for each in unread_events(second) if isinstance(each, NoteKept)]
+    assert (told.text, told.session) == (TESTS, first.id)
     assert [each.updated_at for each in await first.session_catalog.store.list_sessions()][
         1:
     ] == before
