@@ -7,7 +7,7 @@ import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -123,6 +123,14 @@ class KeptDraft:
         self._timer = None
         if self._file is not None:
             self._file.save(self._unsent())
+
+
+def join_unsent(texts: Iterable[str], undone_text: str) -> str:
+    """Join the unsent texts for the draft. A message that undo showed in the prompt again, and that
+    is unchanged, is no draft: `/redo` restores it. Texts that begin with a space are not saved.
+    """
+    typed_texts = [text for text in texts if text != undone_text]
+    return "\n".join(text for text in typed_texts if text and not text.startswith(" "))
 
 
 def take_draft(drafts_root: Path, working_folder: Path, session_id: str = "") -> str:

@@ -16,7 +16,7 @@ from ouro.commands.models import next_effort
 from ouro.commands.slash import dispatch
 from ouro.errors import AttachRequested, DemoRequested, OuroError, UsageError
 from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked
-from ouro.frontends.drafts import KeptDraft
+from ouro.frontends.drafts import KeptDraft, join_unsent
 from ouro.frontends.headless.input import handle_signals
 from ouro.frontends.plain.front_end import ReplFrontEnd
 from ouro.frontends.plain.line_questions import LineQuestions, TurnQuestions, parse_part
@@ -203,12 +203,8 @@ class Repl(TurnObserver):
         self.redraw()
 
     def _unsent(self) -> str:
-        """The queued messages and the text in the prompt: what would be lost if ouro were killed. A
-        message that undo put into the prompt is not, as long as it is unchanged: `/redo` restores it.
-        """
-        text = self.reader.unsent
-        draft = "" if text == self.undone_text else text
-        return "\n".join(filter(None, [*self.turns.waiting, draft]))
+        """The queued messages and the text in the prompt: what would be lost if ouro were killed."""
+        return join_unsent([*self.turns.waiting, self.reader.unsent], self.undone_text)
 
     async def run_command(self, text: str) -> bool:
         return await dispatch(self._front_end, text)

@@ -248,7 +248,9 @@ class ScreenFrontEnd:
         image_names = [prompt.attachments.add_image(image) for image in images]
         text = " ".join(filter(None, [draft, *image_names]))
         if text:
-            prompt.show_undone(text)
+            prompt.stash_text()
+            prompt.fill(text)
+            prompt.undone_text = prompt.whole_text
 
     async def send(self, text: str) -> None:
         self._turns.say(Draft(text))

@@ -18,7 +18,7 @@ from ouro import events
 from ouro.display import Display
 from ouro.errors import OuroError
 from ouro.events import Event
-from ouro.frontends.drafts import KeptDraft
+from ouro.frontends.drafts import KeptDraft, join_unsent
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.saved_file_list import SavedFileList
@@ -208,13 +208,14 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         """Put the text that a killed ouro left for this session or folder into the prompt."""
         text = self.draft.begin(session)
         if text:
-            self.status.show_message(self.prompt.restore_draft(text))
+            change = self.prompt.receive_draft(text)
+            self.status.show_message(f"Your unsent text of last time {change}.")
 
     def _unsent_text(self) -> str:
         """All that is unsent: the message that starts a turn, the queue, and the text of the prompt."""
         starting_text = self.turns.starting.text if self.turns.starting else ""
-        unsent = [starting_text, *self.turns.waiting, self.prompt.unsent_text]
-        return "\n".join(filter(None, unsent))
+        texts = [starting_text, *self.turns.waiting, *self.prompt.unsent_texts]
+        return join_unsent(texts, self.prompt.undone_text)
 
     async def _show_start(self, session: Session) -> None:
         """Show the start panel, unless the user has begun or changed the session meanwhile. If the last

@@ -92,7 +92,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._move_beside = move_beside
         self._walk: HistoryWalk | None = None
         self._stashed: list[str] = []
-        self._undone_text = ""
+        self.undone_text = ""
         """The message that undo put into the prompt last."""
         self._chord = ""
         """The keys of a chord that has begun; empty if none has."""
@@ -435,33 +435,18 @@ class PromptArea(TextArea, inherit_bindings=False):
             self._stashed.append(self.text)
             self.fill("")
 
-    @property
-    def unsent_text(self) -> str:
-        """The stashed texts and the text, to be saved as a draft. A message that was undone is no
-        draft as long as it is unchanged: `/redo` restores it. A stashed text that begins with a space
-        is not saved.
-        """
-        stashed_texts = [text for text in self._stashed if not text.startswith(" ")]
-        texts = [self.attachments.expand_text(text) for text in stashed_texts]
-        if self.whole_text != self._undone_text:
-            texts.append(self.whole_text)
-        return "\n".join(filter(None, texts))
-
-    def show_undone(self, text: str) -> None:
-        """Show a message that was undone; the text of before is stashed."""
-        self.stash_text()
-        self.fill(text)
-        self._undone_text = self.whole_text
-
-    def restore_draft(self, draft: str) -> str:
-        """Show the draft of a session that was killed, or stash it if the user is writing already.
-        Returns a message that says so.
-        """
+    def receive_draft(self, text: str) -> str:
+        """Show a draft of last time, or stash it if the user is writing. Returns what happens to it."""
         if self.text:
-            self._stashed.append(draft)
-            return "Your unsent text of last time comes back after this message."
-        self.fill(draft)
-        return "Your unsent text of last time is back."
+            self._stashed.append(text)
+            return "comes back after this message"
+        self.fill(text)
+        return "is back"
+
+    @property
+    def unsent_texts(self) -> list[str]:
+        """The stashed texts, and the text with its long pastes."""
+        return [*map(self.attachments.expand_text, self._stashed), self.whole_text]
 
     def action_stash(self) -> None:
         """Stash the draft; on empty input restore the last stashed one."""
