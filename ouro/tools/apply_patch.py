@@ -114,7 +114,8 @@ def _read_line(file: FilePatch, lines: list[str], number: int) -> None:
         return
     if file.kind == "Add":
         expected = "each line of an added file begins with +"
-        # A blank line belongs to the added file if more lines of it follow.
+        # A blank line belongs to the added file if more lines of it follow. There is a next line:
+        # the end mark, at the latest.
         is_blank_inside = not line.strip() and lines[number + 1].startswith("+")
         if is_blank_inside or line.startswith("+"):
             file.content.append(line[1:])

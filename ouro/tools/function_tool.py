@@ -66,6 +66,7 @@ class FunctionTool(Tool[msgspec.Struct]):
         if self.path_argument and self.path_argument not in self.Args.__struct_fields__:
             raise UsageError(f"The tool `{name}` has no argument `{self.path_argument}`.")
         self._cwd = Path.cwd()
+        """The folder that a relative path starts from, even if the program changes to another."""
 
     def in_folder(self, cwd: Path) -> FunctionTool:
         """A copy of this tool for a session in the folder `cwd`, to which its paths are relative."""

@@ -287,8 +287,8 @@ def read_arguments(value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unwrap_arguments(value: dict[str, Any], fields: Mapping[str, Any]) -> Any:
-    """Of `{"arguments": {…}}` the inner object. `value` has one key; it is returned unchanged if
-    the key is a field of the tool, or not one of WRAPPERS.
+    """The inner object of `{"arguments": {…}}`. `value`, an object with one key, is returned
+    unchanged if this key is a field of the tool or not one of WRAPPERS, or if it holds no object.
     """
     [(key, inner)] = value.items()
     inner = _decode_json_in_text(inner)

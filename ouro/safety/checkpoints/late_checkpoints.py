@@ -34,6 +34,7 @@ class LateCheckpoints:
         self._making = threading.Lock()
         self.folder = checkpoint_folder(root, base)
         self.opened: Checkpoints | None = None
+        """The checkpoints; None until they are used for the first time."""
 
     def open(self) -> Checkpoints:
         """Make the checkpoints at the first call; returns the same object each time. Blocks."""

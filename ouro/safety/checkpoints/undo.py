@@ -257,8 +257,9 @@ class Undo:
             write_private(self._question_file(), json.dumps(asked))
 
     def _steps(self, plan: RestorePlan, turn: TurnFiles) -> list[tuple[TreeChange, bool]]:
-        """Returns the changes that restore the files of one turn, each with whether it is unsure:
-        the user has to agree first if the file has changed. Deletions come first.
+        """Returns the changes that restore the files of one turn. An undo (`plan.undone`) reverses
+        what the turn changed; a redo makes it again. With each change comes whether it is unsure:
+        then the user has to agree first if the file has changed since. Deletions come first.
         """
         turn_changes = self._checkpoints.turn_changes(turn)
         changes = [change for change in turn_changes.files.values() if plan.includes(change.path)]

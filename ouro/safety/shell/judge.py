@@ -231,8 +231,8 @@ def _allow_in_the_sandbox(case: LineCase) -> Decision | None:
 
 
 def _ask_what_nothing_allows(case: LineCase) -> Decision | None:
-    """Ask about a line that needs something that neither a rule nor the mode allows, or of which it
-    is not known what it does.
+    """Ask about a line whose effect is not known, or that needs something that neither a rule nor
+    the mode allows.
     """
     if not case.opaque and not case.missing:
         return None

@@ -461,6 +461,8 @@ class _Lexer(WordReader):
         Only one with a quoted delimiter and without `<<-` is understood; another one makes the line
         opaque. Without quotes the commands in it are read too, because bash runs them.
         """
+        # What is behind `<<EOF` on the line must be simple, so that the text surely begins after
+        # it.
         is_understood = _REST_OF_LINE.match(self._text, self._at)
         end_of_line = self._text.find("\n", self._at)
         position = max(
@@ -473,7 +475,7 @@ class _Lexer(WordReader):
                 break
             lines.append(line)
         else:
-            is_understood = None
+            is_understood = None  # no line is the delimiter
         if strips_tabs or not is_understood or not re.fullmatch(r"""(['"])\w+\1""", delimiter.raw):
             self._make_opaque("it holds a here-document")
         self._after_heredocs = min(position, len(self._text))

@@ -221,9 +221,9 @@ class Places:
         return ""
 
     def find_tracked(self, command: Command, test: Callable[[str], object]) -> str:
-        """Returns the first file that git tracks, in a repository in which the command may run,
-        whose absolute path passes the test; empty if there is none. If git fails, a text for all
-        files.
+        """Returns the first tracked file whose absolute path passes the test, in the repositories
+        in which a command of git may run. Empty if there is none. If git fails, returns a text that
+        stands for all files.
         """
         for folder in self._folders_of_git(command):
             if not folder.is_dir():
@@ -353,7 +353,8 @@ def written_paths(command: Command) -> tuple[Word, ...]:
         if row and ">" in row.valued[option]:
             words += values
     if row and row.operands in _WRITTEN_OPERANDS:
-        return (*words, *options.operands[_WRITTEN_OPERANDS[row.operands]])
+        written_slice = _WRITTEN_OPERANDS[row.operands]
+        return (*words, *options.operands[written_slice])
     return (*words, *_written_operands(command.program, options))
 
 

@@ -206,8 +206,8 @@ def _with_names(
 
 
 def folders_of_names(command: Command | None) -> tuple[str, ...]:
-    """Returns the folders of which a command, perhaps with filters after it in a pipe, prints names
-    of files. Empty if it may print other text, and for None.
+    """Returns the folders whose file names arrive at the end of a pipe. `command` is the last one
+    of the pipe: it lists the names, or filters them. Empty if other text may arrive, and for None.
     """
     lister = _find_lister(command)
     if lister is None:
@@ -215,6 +215,7 @@ def folders_of_names(command: Command | None) -> tuple[str, ...]:
     files = files_read(lister)
     if not isinstance(files, tuple) or not all(_names_exact_files(word, lister) for word in files):
         return ()
+    # `_NAME_LISTERS` has the arguments with which a command prints nothing but names.
     text = "".join(f" {word.text}" for word in lister.arguments)
     if not re.fullmatch(_NAME_LISTERS[lister.name], text):
         return ()
