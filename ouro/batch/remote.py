@@ -84,7 +84,7 @@ def carry_out(order: bytes, version: str, is_wanted: Callable[[], bool]) -> Parc
         is_wanted: whether the scheduler still wants the task here.
 
     Raises:
-        Stopped: it does not.
+        Stopped: the scheduler does not want it any more.
     """
     # Without a type: another version may have other fields.
     plain_order = msgspec.msgpack.decode(order)

@@ -246,7 +246,9 @@ class _TokenStorage:
     ) -> None:
         self._tokens = tokens
         self._configured_client = configured_client
+        """The client that the settings name; None: one is registered, and stored."""
         self._ignored = ignored
+        """The stored values that are not used, by their names."""
 
     async def get_tokens(self) -> OAuthToken | None:
         """The stored tokens; None if there are none."""

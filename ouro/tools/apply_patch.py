@@ -175,8 +175,9 @@ def _read_hunk_header(file: FilePatch, number: int, line: str) -> None:
 
 
 def _read_hunk_line(file: FilePatch, number: int, line: str) -> None:
-    """Read a line of the last hunk. It begins a new one if there is none, or the last one is at the
-    end of the file; but a blank line does not. A line without a mark is a blank line of context.
+    """Add a line to the last hunk of a file. If there is no hunk yet, or the last one is at the end
+    of the file, a new hunk begins with this line, unless it is blank: then it is ignored. An empty
+    line counts as a blank line of context.
     """
     if not file.hunks or file.hunks[-1].at_end:
         if not line.strip():

@@ -370,7 +370,7 @@ class Shell(Tool[ShellArgs]):
         finally:
             self._user_lines.discard(moved)
         if not job.watcher.done():
-            job.is_of_user = not is_shared
+            job.is_of_user = not is_shared  # the end of a shared job is news for the model
             return describe_moved(job)
         await job.watcher
         await job.end()
@@ -525,11 +525,14 @@ class Shell(Tool[ShellArgs]):
         """Let all running tool calls and lines of the user end, while their commands go on as
         background jobs. Returns how many were moved.
         """
-        lines = tuple(self._user_lines)
-        for moved in lines:
+        moved_count = 0
+        for moved in tuple(self._user_lines):
             moved.set()
-        calls = sum(front.move(process) for process, front in tuple(self._running.items()))
-        return calls + len(lines)
+            moved_count += 1
+        for process, front in tuple(self._running.items()):
+            if front.move(process):
+                moved_count += 1
+        return moved_count
 
     def kill_all(self) -> None:
         """KILL every foreground command at once."""

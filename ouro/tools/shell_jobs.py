@@ -167,7 +167,7 @@ def describe_moved(job: Job) -> ToolResult:
     """The result of a tool call whose command the user has moved to the background: what it has
     printed, and how the model follows it as a job.
     """
-    printed, _, _state = job.report().text.rpartition("\n")
+    printed, _, _state = job.report().text.rpartition("\n")  # the last line is the state of the job
     text = (
         f"{printed}\n[The user moved it to the background: it goes on as {job.id}, without a"
         f" time limit. shell_output(id={job.id!r}) reads what it prints next. Do not start it"

@@ -256,9 +256,9 @@ class _Lexer(WordReader):
             self._words.append(self._read_word())
 
     def _read_group(self, char: str) -> None:
-        """Handle a parenthesis that was just read. At the beginning of a command `(` begins a
-        subshell, which is read; everything else makes the line opaque, and a function hides its
-        commands.
+        """Handle the parenthesis `char`, which was just read. A `(` at the beginning of a command
+        begins a subshell, whose commands are read. Any other parenthesis makes the line opaque; if
+        it defines a function, the line is hidden.
         """
         self._is_certain = False
         if char == ")" or self._words or self._text.startswith("(", self._at):
