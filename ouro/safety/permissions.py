@@ -257,9 +257,9 @@ class Permissions:
         decision = self._in_mode_auto()._decide(tool, effect, targets, outside)
         if not isinstance(decision, Allow):
             return None
-        is_confined = effect is not Effect.RUN or (
-            decision.limits != "off" and self.workspace.hides()
-        )
+        if effect is not Effect.RUN:
+            return decision
+        is_confined = decision.limits != "off" and self.workspace.hides()
         return decision if is_confined else None
 
     def _model_may_decide_url(self, tool: str, url: str) -> bool:
@@ -396,7 +396,7 @@ class Permissions:
     def unreadable_files(self) -> list[Path]:
         """Returns the existing files and folders that rules deny to read, with links followed.
 
-        Searched is below the fixed beginning of each pattern, and for a bare name below the
+        They are searched below the fixed beginning of each pattern; for a bare name, below the
         workspace. Blocks.
 
         Raises:

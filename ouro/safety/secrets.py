@@ -50,9 +50,12 @@ class SecretScanner:
 
     def __init__(self) -> None:
         self._scanner: Any = None
+        """The scanner of the package; None until it is loaded, and if it cannot be."""
         self._building: threading.Thread | None = None
+        """The thread that compiles the rules and loads the scanner; None until it is started."""
         self._lock = threading.Lock()
         self._wanted = threading.Event()
+        """Set when a text is to be searched: until then the scanner is not loaded."""
 
     @property
     def is_ready(self) -> bool:
@@ -351,6 +354,7 @@ class SecretMask:
         self.scanner = scanner or shared_scanner()
         self._patience = patience
         self._give_up_at = 0.0
+        """When texts stop to wait for the scanner; 0 as long as none has needed it."""
         self._on_wait = on_wait
 
     def learn(self, values: Iterable[str]) -> None:

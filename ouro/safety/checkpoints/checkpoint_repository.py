@@ -76,6 +76,7 @@ class Repository:
         self._lock = -1
         """The descriptor of the lock while it is held."""
         self._running: set[subprocess.Popen[bytes]] = set()
+        """The processes of git that this object runs now."""
         self.is_cancelled = False
 
     @cached_property

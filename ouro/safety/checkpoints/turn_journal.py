@@ -78,7 +78,7 @@ class TurnRecord(msgspec.Struct):
         elif written := line.get("written"):
             name, mode, blob = written
             is_last = not self._finish_one(name)
-            # A command, or another tool at its side, may change it again in the same moment.
+            # A command, or another tool, that runs at the same time may change it again.
             if is_last and self.running <= 0:
                 self.written[name] = FileState(mode, blob)
         elif late := line.get("late"):

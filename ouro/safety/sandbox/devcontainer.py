@@ -217,6 +217,7 @@ class _Reader:
         self._file = file
         self._values = values
         self._unused: list[str] = []
+        """What the file sets and ouro does not use, for a notice."""
         self._project_id = hashlib.sha256(os.fsencode(root)).hexdigest()[:8]
         """What distinguishes the images and volumes of this project."""
         self._path_inside = str(root)

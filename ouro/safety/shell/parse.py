@@ -440,7 +440,7 @@ class _Lexer(WordReader):
             self._at += 1
         word = self._read_word()
         if operator.startswith("<"):
-            self._source = None
+            self._source = None  # the command reads this instead of the pipe
         if not word.raw:
             self._hide("it cannot be parsed")
         elif operator in ("<<", "<<-"):

@@ -283,8 +283,9 @@ class WordReader(ABC):
         self, draft: _Draft, name: str, raw: str, value: Word | None, *, quoted: bool
     ) -> None:
         """Add a variable whose value is not known for certain; the word is not exact then. Without
-        quotes it may become several words, which makes the line opaque. `value` is the one that the
-        line has set, or None.
+        quotes it may become several words, which makes the line opaque. `value` is what the line
+        has set it to, as far as that is known: its text is added. None: the line has not set it,
+        and the variable itself is added, as it was written (`raw`).
         """
         is_one_word = value is None and _UNSPLIT.fullmatch(os.environ.get(name, ""))
         if not quoted and not is_one_word:
