@@ -168,7 +168,8 @@ def _is_value(kind: str, value: str, rest: str, *, is_weak: bool) -> bool:
     if len(bare) < 3 or _PLACE_OR_VARIABLE.match(bare):
         return False
     if bare.isdigit():
-        return _is_number(kind, bare, rest if bare == value else "", is_quoted)
+        ends_with_mark = bare != value  # then it is the last word of its clause
+        return _is_number(kind, bare, "" if ends_with_mark else rest, is_quoted)
     if kind == "pin" or _TECHNICAL_TERM.fullmatch(bare):
         return False
     if is_quoted and " " in bare:

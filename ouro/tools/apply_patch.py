@@ -319,7 +319,7 @@ def _find_free_positions(
 
 def _deviation_notes(hunk: Hunk, positions: list[int], how: str) -> Iterator[str]:
     """Yields notes on what the model must check: that the lines of the hunk differed from the file,
-    or are in the file at more than one position. None if they were equal and unique.
+    or are in the file at more than one position. Yields nothing if they were equal and unique.
     """
     which = f"The change at line {hunk.line + 1} of the patch was made at line {positions[0] + 1}"
     if how:

@@ -248,6 +248,7 @@ class FilesSeen:
 
         path = self.workspace.resolve(name)
         if creates and access == "show" and not path.parent.exists():
+            # There is no folder to open (-1); nothing is read or written there.
             return FileBefore(FilePlace(path, -1, path.name), self.workspace.shown(path))
         creates = creates and access == "write"
         place = stack.enter_context(self.workspace.place(name, access, create_parents=creates))

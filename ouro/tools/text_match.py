@@ -529,7 +529,8 @@ def _not_found_message(lines: Lines, wanted: list[str], text: str, new: str) -> 
 
 def nearest_lines(have: Sequence[str], wanted: Sequence[str]) -> str:
     """The lines in `have` that are most similar to `wanted`, each with its number, for an error
-    message. Of several that are as similar, the first. Empty if none is similar.
+    message. If several places are equally similar, the first one is shown. Empty if none is
+    similar.
     """
     near = _score_places(have, wanted, _MIN_NEAR)
     if not near:

@@ -196,8 +196,8 @@ def cut_turns(folder: Path, session: str = "", held: Collection[int] = ()) -> It
 
     Args:
         folder: that of the checkpoints of a workspace.
-        session: for its turns, waits up to `_PATIENCE` seconds until another process has finished
-            with them.
+        session: if another process holds a turn of this session, this waits up to `_PATIENCE`
+            seconds until it has finished with it. Empty: does not wait.
         held: the turns of `session` that this process itself holds, which are not waited for.
     """
     try:

@@ -114,8 +114,8 @@ class Undo:
         return self._carry_out(self._plan(turns, path, sure), turns)
 
     def prepare(self, turns: Sequence[TurnFiles], *, is_redo: bool = False) -> None:
-        """Write the plan to disk that `turns` are undone, or redone, next. If this process is
-        killed before it has done so, the next one does it (`finish`).
+        """Write to disk that `turns` will be undone, or redone with `is_redo`. If this process is
+        killed before it has done that, the next one does it (`finish`).
         """
         plan = self._redo_plan(turns) if is_redo else self._plan(turns)
         with self._repository.lock():

@@ -205,7 +205,8 @@ class Confinement:
         return self.is_on or not self.settings.enabled
 
     def wrap(self, argv: Sequence[str], limits: Limits, call_id: str = "") -> list[str]:
-        """Returns the command line that starts `argv` confined to these limits.
+        """Returns the command line that starts `argv` confined to these limits. Inside the sandbox
+        a shell sets the limits on files, memory and processes, and then runs `argv`.
 
         With the limits `off` it is `argv`. Also records whether the command of this call can write
         into long-term memory, for `was_kept_from_memory`.

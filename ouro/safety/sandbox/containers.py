@@ -246,7 +246,9 @@ class Containers:
         self._read_devcontainer = devcontainer
         self.running: dict[str, _Container] = {}
         self._retired: list[_Container] = []
+        """Containers that are not used any more, but in which a command still runs."""
         self._folder: Path | None = None
+        """The private folder of the session; None until it is needed."""
         self.place = ""
         """The engine, once a container has passed its test; empty before."""
 

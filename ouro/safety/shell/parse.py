@@ -388,7 +388,7 @@ class _Lexer(WordReader):
         are_new = all(map(self._is_new_variable, loop.variables))
         if has_heredoc or not (is_understood and are_new):
             self._make_opaque(f"it uses `{keyword}`")
-            # Its body is read once, and the values of its variables are not known in it.
+            # The body is read once, and the values of the variables are not known in it.
             loop.variables, loop.values = [], loop.values[:1]
         self._enter_loop(loop, source)
         return []

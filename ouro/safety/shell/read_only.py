@@ -177,8 +177,8 @@ class ReadOptions(msgspec.Struct):
 
 
 def _may_be(given: str, option: str) -> bool:
-    """Whether the option `given` is `option`. A long one may be abbreviated, or have a value
-    attached.
+    """Whether `given`, as a command has it, may be the option `option`. A long option may be
+    abbreviated, or have a value attached.
     """
     if given == option:
         return True
@@ -362,8 +362,8 @@ def _files_of_find(words: Sequence[Word], named: Collection[str]) -> tuple[Word,
 
 
 def _is_listed_test(word: Word) -> bool:
-    """Whether a word of the expression of `find` is a listed test or action, or a known operand of
-    one.
+    """Whether a word of the expression of `find` is a listed test or action. A word that does not
+    begin with `-` and a letter is an operand of one: it must only be known.
     """
     if not word.exact:
         return False
@@ -423,8 +423,8 @@ def _test_operators(words: list[Word]) -> list[Word]:
 
 
 def _computed_in_git(begin: Sequence[Word], operands: Sequence[Word]) -> list[str]:
-    """Returns the texts of the words of a git command that are computed: of `begin`, up to its
-    subcommand, those that are not exact; of its operands those that are not paths for certain.
+    """Returns the texts of the computed words of a git command. Up to its subcommand (`begin`)
+    these are the words that are not exact; of its operands, those that are not paths for certain.
     """
     computed = [word.text for word in begin if not word.exact]
     return computed + [word.text for word in operands if not _is_path(word)]

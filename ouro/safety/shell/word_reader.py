@@ -332,8 +332,8 @@ def _runs_nothing(text: str, rest: str) -> bool:
 
 
 def _unescape(match: re.Match[str]) -> str:
-    """Returns the character that an escape between `$'` and `'` stands for, by its code, as `n` of
-    `\\n`; for one without a meaning the code itself.
+    """Returns the character that an escape between `$'` and `'` stands for. The match has what is
+    behind the backslash, such as the `n` of `\\n`; if that has no meaning, it is returned itself.
     """
     code = match[1]
     if code[0] in "xuU" and len(code) > 1:
