@@ -4,8 +4,7 @@ from tests.defences.defence import Defence
 
 DEFENCES = (
     Defence("X21", "ouro/safety/permissions.py", "if not isinstance(decision, Allow):\n            return None\n        if effect is not",
-            "if not isinstance(decision, Allow):\n            return Allow()\n        if effect is
-            not",
+            "if not isinstance(decision, Allow):\n            return Allow()\n        if effect is not",
             "test_x21_judged_calls.py -k of_sixty_hostile_calls"),
     Defence("X21", "ouro/safety/permissions.py", 'decision.limits != "off" and self.workspace.hides()', "True",
             "test_x21_judged_calls.py -k without_a_sandbox_a"),
