@@ -365,7 +365,7 @@ def _copy_into(target: Path, path: Path, *, in_own_folder: bool) -> None:
     """Copy a file, or the content of a folder without its links, into the folder `target`.
 
     Args:
-        in_own_folder: whether the folder itself is copied, not only its content.
+        in_own_folder: whether a folder is copied as a folder in `target`, not only its content.
     """
     import shutil  # imported late: few sessions need it
 

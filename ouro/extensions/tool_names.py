@@ -85,8 +85,9 @@ def names_elsewhere(tool: str) -> tuple[str, ...]:
 
 
 def own_names(name: str) -> tuple[str, ...]:
-    """The tools of ouro that a name means: a name in ouro, or in another program, where it may mean
-    several. Empty if there are none. The name of a tool of an MCP server, `mcp__…`, stays.
+    """The tools of ouro that a name means. The name is from ouro, or from another program, in which
+    one name may mean several tools. Empty if it means none. The name of a tool of an MCP server,
+    `mcp__…`, is returned as it is.
     """
     if name in NAMES_ELSEWHERE or name.startswith("mcp__"):
         return (name,)

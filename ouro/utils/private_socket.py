@@ -88,7 +88,7 @@ def _refuse_other_owner(path: Path, owner: int) -> None:
 
 
 def listen(path: Path) -> socket.socket:
-    """A listening socket at this path, for this user only. Nothing may be there.
+    """A listening socket at this path, for this user only. No file may be at the path.
 
     Raises:
         SocketRefused: the folder is not private.

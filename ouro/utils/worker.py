@@ -235,7 +235,7 @@ def run_worker(
         begun = False
 
         def emit(event: JsonObject) -> None:
-            """Send an event of the answer; an error after it comes in the middle of the answer."""
+            """Send an event of the answer. An error after it is marked as one in a begun answer."""
             nonlocal begun
             begun = True
             send({"id": number, "event": event})

@@ -186,8 +186,8 @@ def _core_category(signs: _Signs, scope_by_rules: str) -> str:
 
 
 def note_category(text: str, category: str, scope: Scope) -> str:
-    """The category of a note for a statement that belongs to this core category, in the scope in
-    which it is remembered.
+    """The category of the note that is made for a statement. The statement belongs to the core
+    category `category`, and is remembered in this scope.
     """
     if scope == "user":
         return "user-facts" if category == "facts" else "coding-preferences"

@@ -193,7 +193,8 @@ class MemoryPrompt:
 
     def _make_block(self) -> str:
         """The block of the system prompt; empty if no scope is in use. Stores the texts and records
-        with which the session began; the present texts if its versions are not known.
+        with which the session began, or the present texts of a scope if its version at that time is
+        not known.
         """
         for scope in self._scopes:
             version = self._began_with.get(scope.name)

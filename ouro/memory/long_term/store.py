@@ -82,8 +82,8 @@ class GitMemoryStore(ApprovedFiles):
         self.secret_in = finds_secret
 
     def log(self, limit: int = 50, path: str = "", *, before: str = "") -> tuple[Commit, ...]:
-        """The latest commits, newest first, at most `limit`. With `path` only those that changed
-        it, with `before` only those up to a date.
+        """The latest commits, newest first, at most `limit`. If `path` is given, only commits that
+        changed that file; if `before` is given, only commits up to that date.
         """
         from ouro.memory.long_term.git import history
 

@@ -99,8 +99,8 @@ class Timeline:
         self._stores = tuple(store for store in stores if store.repository.exists)
 
     def log(self, limit: int = 50, file: str = "") -> tuple[TimelineEntry, ...]:
-        """The latest commits of all scopes together, newest first, at most `limit`. With `file` only
-        those that changed that file or note.
+        """The latest commits of all scopes together, newest first, at most `limit`. If `file` is
+        given, only commits that changed that file or note.
         """
         timeline = []
         for store, names in self._names_by_store(file):

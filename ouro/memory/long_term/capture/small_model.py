@@ -316,8 +316,8 @@ async def _operation_that_adds(
 
 
 async def _ask_what_is_replaced(ask: AskModel, text: str, shown: Sequence[Note]) -> list[Note]:
-    """Ask a model which note is on the same subject as a statement. Returns that note alone, which
-    the statement replaces; an empty list if there is none. Raises ModelError.
+    """Ask a model which note is on the same subject as a statement, so that the statement replaces
+    it. Returns a list of only that note, or an empty list if there is none. Raises ModelError.
     """
     near = [shown[index] for index in rank_near(text, _texts(shown))]
     index = await find_replaced_by_model(ask, text, _texts(near))

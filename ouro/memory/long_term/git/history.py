@@ -62,8 +62,8 @@ def message(subject: str, trailers: Trailers) -> str:
 def log(
     repo: GitRepository, limit: int = 50, path: str = "", *, before: str = ""
 ) -> tuple[Commit, ...]:
-    """The latest commits, newest first, at most `limit`. With `path` only those that changed it,
-    with `before` only those up to a date.
+    """The latest commits, newest first, at most `limit`. If `path` is given, only commits that
+    changed that file; if `before` is given, only commits up to that date.
 
     Like all functions here it raises MemoryUnusable if the history cannot be read.
     """

@@ -153,8 +153,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return notes
 
     def select_repeated(self, note_ids: Sequence[str], room: int) -> Recalled:
-        """Select which of these dead ends are sent, at most `room` tokens of them; also those that
-        were sent before.
+        """Select which of these dead ends are sent, at most `room` tokens together. Dead ends that
+        were sent before may be sent again.
         """
         return self.recall.find_repeated(note_ids, self.situation(frozenset()), room)
 

@@ -422,7 +422,9 @@ def _note_body(lines: list[str]) -> list[str]:
 
 
 def _text_only_in(lines: Sequence[str], others: Sequence[str]) -> list[str]:
-    """The lines that are not among the others, without blank ones, list marks and signs of headings."""
+    """The lines that are not in `others`, without list marks and signs of headings; blank lines are
+    left out.
+    """
     other_lines = set(others)
     new_lines = [line for line in lines if line not in other_lines and line.strip()]
     return [line.lstrip("-*# ").strip() for line in new_lines]
