@@ -174,7 +174,7 @@ def _rank(name: str, letters: str) -> tuple[bool, bool, bool, int, str]:
     )
 
 
-_TYPED_MENTION = re.compile(r"""(?:^|[\s(\[{<,;:="'`])(@"[^"\n]*|@\S*)$""")
+_TYPED_MENTION = re.compile(r"""(?:^|[\s(\[{<,;:="'`])(?P<mention>@"[^"\n]*|@\S*)$""")
 
 
 def mention(name: str) -> str:
@@ -183,11 +183,11 @@ def mention(name: str) -> str:
 
 
 def typed_mention(before: str) -> str:
-    """The mention that is being typed at the end of a line: `@ap`, `@"a b`; empty if there is
-    none.
+    """The mention that is being typed at the end of a line, with its `@`, such as `@ap` or `@"a b`.
+    Empty if there is none.
     """
     match = _TYPED_MENTION.search(before)
-    return match[1] if match else ""
+    return match["mention"] if match else ""
 
 
 def mentioned_name(word: str) -> str:
@@ -236,10 +236,13 @@ class ProjectFiles:
         self._changed = changed
         self._get_saved_list = get_saved_list
         self._index: FileIndex | None = None
+        """The names; None before the first ones are read."""
         self._read_at = float("-inf")
+        """When the list was last read to its end."""
         self._reading: asyncio.Task[None] | None = None
         self._searching: asyncio.Task[None] | None = None
         self._next_text = ""
+        """The text that was asked for last."""
         self._last_search = _Search("", None, 0, [])
         """The last search in the background."""
 

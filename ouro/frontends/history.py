@@ -27,6 +27,7 @@ class PromptHistory:
         self._project: Path | None = None
         """The file with the entries of the project, which are in the common file, too."""
         self._session_entries: list[str] = []
+        """The entries of this session, the oldest first."""
         self._unsent: list[str] = []
         """Texts of all sessions that were cleared, not sent."""
 

@@ -48,6 +48,7 @@ class VimCursor:
         self._column = -1
         """The column that `j` and `k` aim at; -1: that of the cursor."""
         self._last_find: CharacterFind | None = None
+        """The last `f`, `F`, `t` or `T`, which `;` and `,` repeat."""
 
     def _target_of_motion(
         self, key: str, count: int, keys: CommandKeys, operator: str = ""

@@ -46,11 +46,14 @@ class VimEditor(VimCursor):
         self.anchor = 0
         """Where the selection of a visual mode began."""
         self.registers: dict[str, Register] = {}
+        """The texts that were deleted or copied, by the name of the register."""
         self._copy = copy
         self._keys: list[str] = []
         """The typed keys that are not a complete command yet."""
         self._undo: list[tuple[str, int]] = []
+        """The texts that undo returns to, each with its cursor; the last one at the end."""
         self._redo: list[tuple[str, int]] = []
+        """The same for redo."""
         self._last_change: RepeatedCommand | None = None
         """What `.` repeats."""
         self._inserting: RepeatedCommand | None = None

@@ -287,11 +287,15 @@ def _start_with_blanks(text: str, start: int, first: int) -> int:
 
 def _span_of_quotes(text: str, offset: int, around: bool, quote: str) -> TextSpan | None:
     """The first quoted text in the line that ends at or after `offset`; None if there is none. With
-    `around`, it includes its quotes and the blanks after it; if there are none, those before it.
+    `around`, it includes its quotes, and the blanks after it. If no blanks are after it, it
+    includes the blanks before it.
     """
     first, end = line_start(text, offset), line_end(text, offset)
-    # Quotes after a backslash do not count.
-    marks = [at for at in range(first, end) if text[at] == quote and text[max(0, at - 1)] != "\\"]
+    marks: list[int] = []
+    for at in range(first, end):
+        is_escaped = text[max(0, at - 1)] == "\\"
+        if text[at] == quote and not is_escaped:
+            marks.append(at)
     pairs = zip(marks[::2], marks[1::2], strict=False)
     pair = next((pair for pair in pairs if offset <= pair[1]), None)
     if pair is None:
@@ -340,8 +344,9 @@ def _opening_bracket_around(text: str, offset: int, pair: str) -> int | None:
 
 
 def _span_inside_brackets(text: str, start: int, last: int) -> TextSpan:
-    """The text between the brackets at `start` and `last`. If the opening one ends its line and only
-    blanks are before the closing one, it is the whole lines between them.
+    """The text between the brackets at `start` and `last`. If a line break follows the opening
+    bracket, and only blanks are before the closing one in its line, it is the whole lines between
+    them.
     """
     if text[start + 1 : start + 2] != "\n":
         return TextSpan(start + 1, last)

@@ -85,9 +85,12 @@ def _mention_name(uri: str, folders: Sequence[Path]) -> str:
     if parts.scheme != "file":
         return uri
     path = Path(unquote(parts.path))
-    line_suffix = f":{parts.fragment.removeprefix('L')}" if parts.fragment.startswith("L") else ""
+    line_suffix = ""
+    if parts.fragment.startswith("L"):  # such as `#L12`
+        line_suffix = f":{parts.fragment.removeprefix('L')}"
     folder = next((folder for folder in folders if path.is_relative_to(folder)), None)
-    return f"{path.relative_to(folder) if folder else path}{line_suffix}"
+    name = path.relative_to(folder) if folder else path
+    return f"{name}{line_suffix}"
 
 
 def _decode_image(name: str, data: str) -> Image:

@@ -71,11 +71,14 @@ class EditorSession(TurnObserver):
         self._turn_finished = events.TurnFinished("answered")
         """The end of the last turn of the running prompt."""
         self._outgoing: asyncio.Queue[Any] = asyncio.Queue()
+        """The updates that are not sent yet."""
         self._send_lock = asyncio.Lock()
         """Held while an update is sent, and while updates must wait."""
         self._sender = asyncio.create_task(self._send_all())
         self._questions: dict[str, asyncio.Task[None]] = {}
+        """The tasks that ask the open questions, by the ids of the questions."""
         self._prompt_lock = asyncio.Lock()
+        """Held while a prompt runs; the next prompt waits for it."""
         self._is_cancelled = False
         """Whether the prompt was cancelled before its turn has begun."""
         self._sent_settings = self._current_settings()

@@ -163,6 +163,7 @@ class EditorAgent:
         self._make_opener = make_opener
         self._open_catalog = open_catalog
         self._client: Client | None = None
+        """The editor; None before it has connected."""
         self._client_can = acp.ClientCapabilities()
         self._sessions: dict[str, EditorSession] = {}
         """The open sessions, by their ids."""
@@ -218,6 +219,7 @@ class EditorAgent:
     async def load_session(
         self, cwd: str, session_id: str, **params: Any
     ) -> acp.LoadSessionResponse:
+        """Open a saved session, and send all of it to the editor."""
         editor = await self._open_existing(cwd, session_id, params)
         await editor.replay()
         return acp.LoadSessionResponse(**await editor.opening_fields())
@@ -226,6 +228,9 @@ class EditorAgent:
     async def resume_session(
         self, session_id: str, cwd: str, **params: Any
     ) -> acp.ResumeSessionResponse:
+        """Open a saved session. Unlike `load_session`, its messages are not sent: the editor shows
+        them already.
+        """
         editor = await self._open_existing(cwd, session_id, params)
         return acp.ResumeSessionResponse(**await editor.opening_fields())
 
@@ -253,13 +258,14 @@ class EditorAgent:
         if cursor and not cursor.isdecimal():
             raise UsageError(f"`{cursor}` is not a cursor of this list.")
         start = int(cursor or 0)
+        end = start + PAGE_SIZE
         page = [
             acp.SessionInfo(
                 session_id=info.id, cwd=info.project, title=info.title, updated_at=info.updated_at
             )
-            for info in sessions[start : start + PAGE_SIZE]
+            for info in sessions[start:end]
         ]
-        next_cursor = str(start + PAGE_SIZE) if len(sessions) > start + PAGE_SIZE else None
+        next_cursor = str(end) if len(sessions) > end else None
         return acp.ListSessionsResponse(sessions=page, next_cursor=next_cursor)
 
     @report_errors

@@ -309,6 +309,7 @@ def _terminal_meta(
 def _meta_update(
     call_id: str, meta: dict[str, Any], status: acp.ToolCallStatus | None = None
 ) -> Update:
+    """An update of a call that has only metadata, and its status if that is given."""
     return acp.ToolCallProgress(
         session_update="tool_call_update", tool_call_id=call_id, status=status, field_meta=meta
     )

@@ -44,6 +44,7 @@ class HostConnection:
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
         """The requests without an answer, by their numbers."""
         self._is_over = False
+        """Whether the host has ended, or the connection to it."""
         self._reading = asyncio.create_task(self._read())
 
     @classmethod

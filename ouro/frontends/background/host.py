@@ -57,10 +57,12 @@ class SessionHost(TurnObserver):
     ) -> None:
         self.session = session
         self.viewers: list[Viewer] = []
+        """The viewers that are attached, and so get events."""
         self._claim = claim
         self._idle_seconds = idle_minutes * 60
         self._started_at = moment()
         self._ending = asyncio.Event()
+        """Set when the session is to end."""
         self._end_reason: EndReason = ""
         self._activity: Activity = "idle"
         self._activity_changed_at = time.monotonic()
@@ -68,6 +70,7 @@ class SessionHost(TurnObserver):
         self._sent_state: SessionState | None = None
         """The state that was sent last, with its times set to 0; None before the first one."""
         self._state_timer: asyncio.TimerHandle | None = None
+        """Runs until the state is sent; None if no change of it waits."""
         self._import_lock = asyncio.Lock()
         self._has_protocol = False
         """Whether the modules of the protocol are imported."""

@@ -235,12 +235,15 @@ class RemoteTurns(TurnQueue):
         super().__init__(observer)
         self._face = face
         self._remote: RemoteSession | None = None
+        """The attached session, the same as `session`; None before `attach`."""
         self._follower: asyncio.Task[None] | None = None
+        """Shows what the host sends."""
         self._early_drafts: list[Draft] = []
         """Messages that were sent before the session was attached."""
         self._is_turn_running = False
         """Whether the host runs a turn."""
         self._has_ended = False
+        """Whether the end of the session was shown."""
 
     @property
     def running(self) -> bool:
@@ -309,7 +312,9 @@ class RemoteTurns(TurnQueue):
         turn = self._remote.state.turn
         self._remote.connection.send(names.extension_method(names.WITHDRAW), place=place)
         waiting = (*turn.waiting[:place], *turn.waiting[place + 1 :])
-        steering = turn.steering - 1 if place < turn.steering else turn.steering
+        steering = turn.steering
+        if place < steering:  # the messages that steer come first
+            steering -= 1
         new_turn = replace(turn, waiting=waiting, steering=steering)
         self._remote.state = replace(self._remote.state, turn=new_turn)
         self._observer.queue_changed()
@@ -439,8 +444,10 @@ class RemoteTurns(TurnQueue):
         event = decode(params["event"])
         if event is None:
             return
-        show = self._observer.show_background if params.get("background") else self._observer.show
-        show(event)
+        if params.get("background"):
+            self._observer.show_background(event)
+        else:
+            self._observer.show(event)
 
     def _show_turn(self, what: str, seconds: float) -> None:
         """Show that a turn began, or how it ended: `what` is `began` or its outcome."""

@@ -80,10 +80,14 @@ class Viewer:
         self._host = host
         self._writer = writer
         self._client: Client | None = None
+        """The other end, as the SDK calls it; None before it has connected."""
         self._is_ouro = False
+        """Whether the client is ouro itself, which gets events instead of updates."""
         self._is_attached = False
+        """Whether the viewer gets what happens in the session; others only ask for the state."""
         self._updates = EventUpdates(host.session.cwd, {})
         self._outgoing: asyncio.Queue[Coroutine[Any, Any, Any]] = asyncio.Queue()
+        """The messages that are not sent yet, as coroutines that send them."""
         self._sender = asyncio.create_task(self._send_all())
         self._questions: dict[str, asyncio.Task[None]] = {}
         """Questions that are asked in a client that is not ouro."""

@@ -39,6 +39,7 @@ class HeadlessFrontEnd(FrontEnd):
         self._warn = warn
         self._run_events = run_events
         self.texts: list[str] = []
+        """The lines of the answer so far."""
         self.value: Any = None
         """The value of the command's answer, for programs; None if it has none."""
         self.message = ""

@@ -143,8 +143,10 @@ class HeadlessRun(TurnObserver):
         self._has_user = options.input == "stream-json"
         self._decide = options.decide
         self._open_questions: dict[str, events.PermissionAsked | events.QuestionAsked] = {}
+        """The questions that the user of the protocol must answer, by their ids."""
         self._queue = TurnQueue(self, self._answer_prompt)
         self._signal: int | None = None
+        """The first signal that came; None if none has."""
         self._over = asyncio.Event()
         """Set when the run ends before its input: by a signal, an error or a closed pipe."""
         self._result = Result(session.id, "", "answered")

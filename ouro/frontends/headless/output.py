@@ -104,8 +104,8 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
 
     @property
     def has_text(self) -> bool:
-        """Whether there is an answer to print, which may be empty if the model gave it. A command may
-        have none.
+        """Whether there is an answer to print. An answer of the model may be empty. A command
+        without output has none.
         """
         is_answer = self.outcome in ("answered", "cut") and not self.misfit
         return is_answer and bool(self.text or self.turns)
@@ -140,6 +140,7 @@ class Pipe:
     def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
         self.is_gone = False
+        """Whether nobody can read the stream any more; then nothing is written."""
         self.failure: OSError | None = None
         """Why a write failed, if the reader did not close the stream; for example a full disk."""
 

@@ -79,8 +79,10 @@ class LineQuestions:
     def __init__(self, on_change: Callable[[], None]) -> None:
         """`on_change` is called when the question that is asked now changes."""
         self._unanswered: list[OpenQuestion[Any]] = []
+        """The open questions, in the order in which they are asked."""
         self._on_change = on_change
         self._question_added = asyncio.Event()
+        """Set when a question is added; `wait_for_question` resets it."""
 
     @property
     def open(self) -> OpenQuestion[Any] | None:

@@ -30,6 +30,7 @@ class LineReader:
         self._repl = repl
         self._pipe = Pipe(sys.stdout)
         self._lines: AsyncGenerator[bytes, None] | None = None
+        """The lines of standard input; None before the first `read`."""
         self._has_ended = False
         """Whether the input is at its end, or Ctrl+C has ended ouro."""
         self._shown_prompt = ""

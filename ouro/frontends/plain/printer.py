@@ -33,7 +33,9 @@ class MarkdownBlocks:
 
     def __init__(self) -> None:
         self._block_lines: list[str] = []
+        """The complete lines of the block that is being collected."""
         self._incomplete_line = ""
+        """The text after the last line end."""
         self._fence = ""
         """The mark that began the open code fence, such as three backquotes; empty outside of one."""
 
@@ -56,8 +58,8 @@ class MarkdownBlocks:
         return is_outside and is_after_blank and is_text
 
     def _note_fence(self, line: str) -> None:
-        """If this line begins or ends a code fence, note so for the lines after it. A fence ends with
-        a mark that is at least as long as that which began it, and nothing behind it.
+        """Remember if this line begins or ends a code fence. A fence ends with a mark that is at
+        least as long as the mark that began it, and with nothing behind the mark.
         """
         match = _CODE_FENCE.match(line)
         if match is None:
@@ -123,6 +125,7 @@ class Printer(NoticePrinter):
         self.echoed: list[str] = []
         """Texts that the user has just typed, so that their `Prompted` events are not printed."""
         self._thinking_since: float | None = None
+        """When the model began to think; None if it does not think."""
         self._memory = MemoryChanges()
 
     @property

@@ -124,7 +124,7 @@ class AgentTable(Widget, can_focus=True):
         is_marked = row.id == self._marked
         age = format_age(row.record.started_at, datetime.now(UTC))
         figures = " · ".join(filter(None, (dollars(row.cost), age)))
-        room = width - len(figures) - 2
+        room = width - len(figures) - 2  # two blanks before the figures
         head = Content.assemble(
             ("❯ " if is_marked else "  ", "$mark bold"),
             (f"{MARKS[row.state]} {row.state:<8}", _STATE_STYLES[row.state]),
@@ -158,10 +158,12 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         self._session_to_end = ""
         """The id of the session that ends if the user confirms it; empty without a question."""
         self._reports_focus = False
+        """Whether the terminal reports if it has the focus."""
         self._is_reading = False
         self.table = AgentTable()
         self.table.mark(selected)
         self.panel: QuestionPanel | None = None
+        """The panel with the question of the marked session; None without one."""
         self._shown_question: tuple[str, str] | None = None
         """The session and the id of the question in the panel."""
         self._head = Static(id="agents-head", markup=False)
@@ -334,6 +336,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             self.run_worker(self._read_once())
 
     async def _read_once(self) -> None:
+        """Read and show the list once. From then on `_poll` may start the next reading."""
         try:
             await self._read()
         finally:

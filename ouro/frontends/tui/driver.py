@@ -67,6 +67,7 @@ class TerminalDriver(LinuxDriver):
         self._is_continued = False
         """Whether a signal has continued the process, and the terminal was not taken since."""
         self._is_resuming = False
+        """Whether `resume_application_mode` runs."""
         self.can_be_continued = True
         """Whether a shell can continue this program; known after the first Ctrl+Z."""
         self.listens = Event()

@@ -379,8 +379,9 @@ def _fit(text: str, columns: int, *, from_end: bool = True) -> tuple[str, int]:
 
 
 def _color_code(color: str) -> str:
-    """The numbers of SGR for a colour `#rrggbb`: of the exact colour if the terminal has it, else of
-    the one of its 256 colours that rich chooses, too.
+    """The numbers of SGR for a colour `#rrggbb`. If the terminal does not have the exact colour,
+    they are for one of its 256 colours: the one that rich chooses, so that nothing changes after
+    the first frame.
     """
     import colorsys  # terminals with all colours need it not
 

@@ -130,6 +130,7 @@ class ScreenFrontEnd:
         self._open_catalog = open_catalog
         self._save_theme = save_theme
         self._syncing: asyncio.Task[None] | None = None
+        """Synchronizes memory at the start. It is kept so that the task is not collected."""
         self.copy = app.copy
         self.leave = partial(app.exit, 0)
         self.choose_matching = partial(_choose_matching, app)
@@ -316,6 +317,9 @@ class ScreenFrontEnd:
         return True
 
     async def show_queue(self) -> bool:
+        """Show the queued messages until the user closes the sheet. Always returns True: there is a
+        screen.
+        """
         from ouro.frontends.tui.screens.queue_sheet import QueueSheet  # rarely used
 
         await show_sheet(self._app, QueueSheet(self._turns))

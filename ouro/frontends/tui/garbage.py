@@ -48,7 +48,9 @@ class IdleCollector:
         self._collect = collect
         self._clock = clock
         self._is_scheduled = False
+        """Whether a collection will follow."""
         self._collections = 0
+        """How many collections there were."""
 
     def turn_ended(self) -> None:
         """Schedule a collection, because a turn leaves many old objects."""

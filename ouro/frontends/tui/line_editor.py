@@ -85,6 +85,7 @@ class LineEditor:
         self._incomplete = ""
         """The beginning of a token that is not complete yet."""
         self._pasted_at = float("-inf")
+        """When the last paste came, or the last key that belongs to it."""
         self._has_paste = False
         """Whether the text in the prompt has a paste."""
 

@@ -73,7 +73,9 @@ class SessionStart:
         self._open_session = open_session
         self._take_message = take_message
         self._opening: asyncio.Future[Session] | None = None
+        """The session that `begin` opens; None before it, and once `open` has taken it."""
         self._begun_turn: AsyncGenerator[Event, None] | None = None
+        """The events of the turn that `begin` has started, until `take_turn` takes them."""
 
     async def begin(self) -> None:
         """Open a session and, if it is a new one that is open within OPEN_TIMEOUT, send the first

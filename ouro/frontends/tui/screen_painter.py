@@ -76,8 +76,9 @@ class ScreenRow:
                 x = self.put(x, text, looks(style))
 
     def put(self, x: int, text: str, look: CellLook) -> int:
-        """Set the cells from `x` on to a text; returns the cell after it. What does not fit into the
-        row is left out: of simple text the end, of any other all.
+        """Set the cells from `x` on to a text; returns the cell after it. A text that does not fit
+        into the row is cut if each of its characters takes one cell; any other such text is left
+        out.
         """
         room = len(self.texts) - x
         if _ONE_CELL_EACH.fullmatch(text):

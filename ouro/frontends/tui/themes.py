@@ -89,7 +89,8 @@ def _is_dark(background: str) -> bool:
     if not background.startswith("#"):
         return True
     red, green, blue = (int(background[place : place + 2], 16) for place in (1, 3, 5))
-    return red + green + blue < 3 * 128
+    mean = (red + green + blue) / 3
+    return mean < 128  # half of the brightest
 
 
 def make_theme(name: str, colors: ThemeColors) -> Theme:

@@ -62,6 +62,7 @@ class TranscriptWriter:
         self._asked_calls: dict[str, str] = {}
         """The call that each open question is about, by the id of the question."""
         self._retry_notice: NoticeBlock | None = None
+        """The notice that a model call is retried; None if none is."""
         self._memory = MemoryChanges()
 
     def replay(self, earlier: Iterable[Event]) -> None:

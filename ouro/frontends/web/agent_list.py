@@ -28,6 +28,7 @@ class AgentList:
         self._open_pages = 0
         """How many pages are open."""
         self._polling: asyncio.Task[None] | None = None
+        """Reads the list again and again while pages are open."""
         self._changed = asyncio.Condition()
         self._reading_number = 0
         """How often the list was read."""

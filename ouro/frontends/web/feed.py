@@ -57,6 +57,7 @@ class SessionFeed(TurnObserver):
         self._ended = ""
         """Why the session has ended; empty while it runs."""
         self._has_changed = asyncio.Event()
+        """Set when the next patch has something to show."""
 
     @classmethod
     async def open(cls, record: BackgroundRecord) -> SessionFeed:

@@ -91,6 +91,7 @@ class Guard:
     def __init__(self, names: Collection[str] = (), *, any_address: bool = False) -> None:
         self.token = secrets.token_urlsafe(_TOKEN_BYTES)
         self._names = frozenset(map(proxy_name, names)) | {LOCAL_NAME}
+        """The names of the host that a request may have in its Host header."""
         self._any_address = any_address
         self._keys: dict[str, str] = {}
         """The key of each login, by the digest of its cookie; the oldest first."""

@@ -335,13 +335,10 @@ def text_card(markdown: str) -> str:
 
 def question_page(question: PermissionAsked | QuestionAsked, later: int) -> str:
     """The question with its choices; `later` is the number of questions after it."""
-    page = (
-        _permission_page(question)
-        if isinstance(question, PermissionAsked)
-        else _choices_page(question)
-    )
     later_note = f'<p class="more">{plural(later, "more question")} after this</p>' if later else ""
-    return f"{page}{later_note}"
+    if isinstance(question, PermissionAsked):
+        return _permission_page(question) + later_note
+    return _choices_page(question) + later_note
 
 
 def _permission_page(question: PermissionAsked) -> str:

@@ -107,6 +107,7 @@ class WebServer:
         self._cookie = cookie
         self._agents = AgentList()
         self._streams: set[asyncio.Task[Any]] = set()
+        """The tasks that send events to open pages."""
 
     def build_app(self) -> web.Application:
         """The app of aiohttp with all routes. Each handler is behind the check of its kind."""
@@ -239,7 +240,9 @@ class WebServer:
         """The list of sessions for the page, and the folders in which one can be started."""
         rows = self._agents.rows
         problem = self._agents.problem
-        page = pages.notice_card(problem, "error") if problem else pages.list_page(rows, selected)
+        page = pages.list_page(rows, selected)
+        if problem:
+            page = pages.notice_card(problem, "error")
         return {
             "page": page,
             "waiting": pages.waiting_count(rows),

@@ -42,6 +42,7 @@ class BrowserTerminal:
         self._loop = asyncio.get_running_loop()
         self._readable = asyncio.Event()
         self._unwritten = bytearray()
+        """What the user typed, and the terminal has not taken yet."""
         self._is_over = False
         os.set_blocking(our_end, False)
         self._loop.add_reader(our_end, self._readable.set)

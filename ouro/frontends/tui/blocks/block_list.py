@@ -50,7 +50,9 @@ class TranscriptBlock(ABC):
         for example for the pointer.
         """
         self._is_drawn = False
+        """Whether `last_lines` show the block as it is now."""
         self._drawn_for: tuple[int, Palette] | None = None
+        """The width and the palette of `last_lines`."""
 
     def lines(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         """The block's lines, after a blank one if it has a gap. They are drawn again only after a
@@ -294,6 +296,7 @@ class BlockList:
             self._estimate(block)
 
     def _rebuild(self, blocks: Sequence[TranscriptBlock]) -> None:
+        """Empty the list and add these blocks. Their places and heights are found again."""
         self.blocks, self._tops, self.total = [], [0], 0
         self._changed.clear()
         for block in blocks:
@@ -319,6 +322,9 @@ class BlockList:
         self._set_height(block, block.estimate(self._width) + block.gap, is_measured=False)
 
     def _set_height(self, block: TranscriptBlock, height: int, *, is_measured: bool) -> None:
+        """Set the height of a block. If it differs from before, the tops of all blocks below it are
+        forgotten, and found again when they are needed.
+        """
         if height != block.height:
             del self._tops[block.index + 1 :]
             self.total += height - block.height

@@ -29,6 +29,7 @@ class Code:
 
     def __init__(self, language: str, width: int, palette: Palette, margin: str = "") -> None:
         self._margin = (margin, palette.text)
+        """What is put before each line, with its style; it is empty without a margin."""
         self._language = language
         self._width = width
         self._palette = palette

@@ -115,6 +115,7 @@ class DiffLayout:
             self._pages += [page for _, page in pages]
             self._places += [DiffPlace(number, hunk) for hunk, _ in pages]
         self._first_pages: dict[DiffPlace, int] = {}
+        """The number of the first page of each file and hunk."""
         for page_number, place in enumerate(self._places):
             self._first_pages.setdefault(place, page_number)
         self.lines = PagedLines(self._pages)

@@ -89,6 +89,7 @@ class HunkLines(Sequence[Pair]):
     def __getitem__(self, place: slice) -> list[Pair]: ...
 
     def __getitem__(self, place: int | slice) -> Pair | list[Pair]:
+        """The pair at a place, or a list of the pairs of a slice."""
         places = range(len(self))[place]
         if isinstance(places, range):
             return [self._pair(number) for number in places]
@@ -232,10 +233,10 @@ def _hunk_lines(head: re.Match[str], rows: Sequence[str]) -> HunkLines:
     signs = "".join([row[0] for row in rows])
     texts = show_lines([row[1:] for row in rows], tidy)
     runs: list[LineRun] = []
-    for found in _SAME_OR_CHANGED.finditer(signs):
-        lines = texts[found.start() : found.end()]
-        old_lines = _lines_with(lines, found[0], "-")
-        new_lines = _lines_with(lines, found[0], "+")
+    for match in _SAME_OR_CHANGED.finditer(signs):
+        lines, signs_of_lines = texts[match.start() : match.end()], match[0]
+        old_lines = _lines_with(lines, signs_of_lines, "-")
+        new_lines = _lines_with(lines, signs_of_lines, "+")
         runs += _runs(old_lines, new_lines, old_number, new_number)
         old_number += len(old_lines)
         new_number += len(new_lines)

@@ -146,8 +146,9 @@ class HunkRows(ABC):
         return {number: [(texts[number - start], self._palette.text)] for number in numbers}
 
     def _color(self, texts: Sequence[str], start: int, numbers: Sequence[int]) -> _Side:
-        """The lines with these numbers in the colours of their syntax; the first of `texts` has the
-        number `start`. Lexing begins before them, where a statement begins.
+        """The lines with these numbers, in the colours of their syntax. `texts` are all lines of
+        the side, and `start` is the number of the first of them. Lexing begins before the lines,
+        where a statement begins.
         """
         if not numbers:
             return {}
@@ -159,8 +160,8 @@ class HunkRows(ABC):
         return dict(enumerate(runs[first - lexed_from :], numbers[0]))
 
     def _mark_words(self, pairs: Sequence[Pair], olds: _Side, news: _Side) -> None:
-        """Change `olds` and `news`: their changed lines get the background of removed and added lines,
-        and changed words stand out in them.
+        """Mark what has changed, in `olds` and `news` themselves: changed lines get the background
+        of removed and added lines, and changed words stand out in them.
         """
         palette = self._palette
         removed = _marking(palette.removed, palette.removed_word)

@@ -76,8 +76,8 @@ def quote_code(text: str) -> str:
 
 
 def split_at_code(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the pieces of a text without the backticks, each with whether it was between two of them
-    and so is code. No piece is empty.
+    """Split a text at its backticks, which are left out. Yields each piece, and whether it is code,
+    because it was between two backticks. No piece is empty.
     """
     end = 0
     for match in _INLINE_CODE.finditer(text):
@@ -139,6 +139,7 @@ class GrowingText:
     def __init__(self, width: int, style: Style, margin: str) -> None:
         self._width = width
         self._margin = (margin, style)
+        """What is put before each line, with its style."""
         self._done: list[StyledLine] = []
         """All lines but the last, which can change no more."""
         self._last = StyledLine([])
@@ -319,7 +320,8 @@ def _take_cells(text: str, cells: int, at_least_one: bool = False) -> str:
     """
     text = text[: 16 * max(cells, 1)]  # a word of 20,000 letters took 0.5 s
     if text.isascii():
-        return text[: max(cells, 1) if at_least_one else cells]
+        length = max(cells, 1) if at_least_one else cells
+        return text[:length]
     used_cells = 0
     characters, _width = split_graphemes(text)
     for start, _end, size in characters:
@@ -408,8 +410,9 @@ def _fill_lines(items: Sequence[str], width: int) -> list[str]:
     """Join items with dots into lines. An item that does not fit into a line begins the next one."""
     lines = list(items[:1])
     for item in items[1:]:
-        if len(lines[-1]) + 3 + len(item) <= width:
-            lines[-1] += f" · {item}"
+        longer_line = f"{lines[-1]} · {item}"
+        if len(longer_line) <= width:
+            lines[-1] = longer_line
         else:
             lines.append(item)
     return lines

@@ -241,6 +241,7 @@ class _Inline:
         self._styles = [base]
         """The styles of the open markup, the innermost last."""
         self._runs: list[Run] = []
+        """The texts so far, each with its style."""
         self._links: list[tuple[str, int]] = []
         """The address of each open link, and the number of runs before its text."""
 

@@ -70,7 +70,9 @@ class UserMessage(TranscriptBlock):
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         """The message behind its sign, with a line for each image, on a background of full width."""
         image_lines = [f"[image: {name}]" for name in self._images]
-        lines = fold_or_wrap("\n".join([self._visible_text, *image_lines]), width - 3, palette.user)
+        text_width = width - len(MARGIN) - 1  # the last column belongs to the scroll bar
+        text = "\n".join([self._visible_text, *image_lines])
+        lines = fold_or_wrap(text, text_width, palette.user)
         return pad(
             indent(lines, ("❯ ", palette.user_bar), (MARGIN, palette.user)), width, palette.user
         )
@@ -190,8 +192,10 @@ class ThinkingBlock(StreamedBlock):
         self._seconds: float | None = None
         """How long the model thought; None: it has not ended, or it is not known."""
         self._growing_text: GrowingText | None = None
+        """Wraps the text as it grows; None until it is drawn for the present width."""
 
     def append(self, text: str) -> None:
+        """Add a piece at the end of the text. The first piece starts the clock."""
         if self._since is None:
             self._since = self._clock()
         self.is_moving = True
@@ -235,7 +239,8 @@ class ThinkingBlock(StreamedBlock):
         if self.is_moving and self._since is not None:
             return f"Thinking… {format_duration(self._clock() - self._since)} · {size}"
         took = f" for {format_duration(self._seconds)}" if self._seconds is not None else ""
-        return f"Thought{took} · {size}" + ("" if self.is_open else f" · {self._key}")
+        key_hint = "" if self.is_open else f" · {self._key}"
+        return f"Thought{took} · {size}{key_hint}"
 
 
 class NoticeBlock(TranscriptBlock):

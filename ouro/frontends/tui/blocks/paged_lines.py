@@ -62,6 +62,7 @@ class PagedLines(Sequence[StyledLine]):
     def __getitem__(self, place: slice) -> list[StyledLine]: ...
 
     def __getitem__(self, place: int | slice) -> StyledLine | list[StyledLine]:
+        """The line at a place, or a list of the lines of a slice. Pages are drawn if needed."""
         places = range(len(self))[place]
         if isinstance(places, range):
             return [self._line(number) for number in places]

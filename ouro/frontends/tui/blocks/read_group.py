@@ -35,6 +35,9 @@ class ReadGroup(TranscriptBlock):
         self._cards: list[ToolCard] = []
 
     def add(self, card: ToolCard) -> None:
+        """Add a card, which is open if the group is. From then on the group is drawn again after
+        each change of the card.
+        """
         card.changed = self.invalidate
         card.set_open(self.is_open)
         self._cards.append(card)

@@ -126,7 +126,9 @@ def text_size(body: Body) -> int:
         return body_text(body).count("\n") + 1
     size = 0
     for change in body.changes:
-        size += (change.after or change.before or "").count("\n") + 2
+        text = change.after or change.before or ""
+        size += text.count("\n") + 1
+        size += 1  # the name of the file
     return min(MAX_DIFF_SIZE, size)
 
 
@@ -174,6 +176,7 @@ def _command_lines(body: CommandOutput, width: int, palette: Palette) -> Iterato
 
 
 def _todo_lines(body: Todos, width: int, palette: Palette) -> Iterator[StyledLine]:
+    """Yield the lines of todos, each behind its mark and in the style of its state."""
     styles = {"pending": palette.text, "in_progress": palette.strong, "done": palette.muted}
     for todo in body.items:
         style = styles[todo.state]
@@ -227,9 +230,13 @@ class ToolCard(TranscriptBlock):
         """How many seconds the call took; None while it runs."""
         self.state: State = "pending"
         self._output = ""
+        """What the running call has printed so far."""
         self._figures = ""
+        """The figures that a running call reports, such as tokens."""
         self._activity = ""
+        """The activity that a running call has reported last."""
         self._display: Display | None = None
+        """The result of the call; None while it runs, and if it was stopped."""
 
     @property
     def _has_ended(self) -> bool:
@@ -357,9 +364,11 @@ class ToolCard(TranscriptBlock):
         )
 
     def _summary(self, figures: str) -> str:
-        """The text after the title in the first line: the summary of the result, or before there is
-        one the state. What the line shows already, in the title or the `figures` of a diff, is left
-        out, and so is what the text below begins with.
+        """The text after the title in the first line: the summary of the result, or the state as
+        long as there is no result.
+
+        Nothing is shown twice. So a summary is left out if the title or the `figures` of a diff
+        have it already, or if the text below begins with it.
         """
         if self._display is None:
             return _STATE_WORDS.get(self.state, self._figures)
@@ -406,7 +415,8 @@ class ToolCard(TranscriptBlock):
         """
         max_lines = preview_size(body, self.state == "failed")
         if isinstance(body, CommandOutput):
-            return self._tail(body.output, max_lines, width, palette) if body.output.strip() else []
+            has_output = bool(body.output.strip())
+            return self._tail(body.output, max_lines, width, palette) if has_output else []
         if max_lines == 0:
             return []
         lines = body_lines(body, width, palette, has_names=has_names)
@@ -416,8 +426,9 @@ class ToolCard(TranscriptBlock):
         return [*lines[:max_lines], *omission]
 
     def _tail(self, output: str, most: int, width: int, palette: Palette) -> list[StyledLine]:
-        """The last lines of an output, after a line that says how many are before them. All fit into
-        `most` + 1 lines, so that an output of one line more than `most` is shown whole.
+        """The last lines of an output, after a line that says how many are left out before them. An
+        output that is only one line longer than `most` is shown whole, because that line would take
+        the same room.
         """
         lines, rows_before = last_lines(output, most + 1, width, palette.muted)
         if rows_before:
@@ -465,6 +476,7 @@ class DisplayBlock(TranscriptBlock):
         return put_right_of((MARGIN, palette.text), lines)
 
     def as_markdown(self) -> str:
+        """The body as a block of code; empty if there is no body."""
         body = self._display.body
         if body is None:
             return ""

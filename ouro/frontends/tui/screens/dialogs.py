@@ -70,6 +70,7 @@ class KeyLine(Widget):
         self.keys = keys
         self._more = more
         self._message = ""
+        """The message that is shown instead of the keys; empty if there is none."""
 
     @property
     def has_message(self) -> bool:
@@ -300,6 +301,7 @@ class HelpSheet(Sheet[None]):
         self._field = SearchField(placeholder="words to search for")
         self._field.display = False
         self._words = ""
+        """The words that were searched for last."""
         pages = [keymap.key_text(name) for name in ("page_up", "page_down")]
         moves = " ".join(["↑↓", *filter(None, pages)])
         keys = ((moves, ""), ("/", "searches"), ("Esc", "closes"))
@@ -331,6 +333,7 @@ class HelpSheet(Sheet[None]):
 
     @on(Input.Submitted)
     def _search(self, event: Input.Submitted) -> None:
+        """Close the search field, and go to the first match of what was typed into it."""
         event.stop()
         self._words = event.value.strip()
         self.action_close()

@@ -63,12 +63,12 @@ class DiffFileList(RowList[ParsedFile], can_focus=False):
     """The files with the number of their changed lines."""
 
     def cells(self, parsed: ParsedFile, is_marked: bool, width: int) -> Iterable[Cell]:
-        """A row of the list: the sign of the change, the name of the file (of a long one the end), and
-        at the right its counts.
+        """A row of the list: the sign of the change, the name of the file, and at the right its
+        counts. Of a name that is too long, the end is shown.
         """
         file = parsed.file
         counts = f" {file.counts}"
-        name_width = max(1, width - len(counts) - 2)
+        name_width = max(1, width - len(counts) - 2)  # the sign and a blank take two
         name = clean(file.path).replace("\n", " ")
         if cell_len(name) > name_width:
             name = f"…{name[-(name_width - 1) :]}"
@@ -449,14 +449,17 @@ class DiffViewer(CommentSheet[DiffPlace]):
         await self._ask_and_undo(is_whole=True)
 
     async def _ask_and_undo(self, *, is_whole: bool) -> None:
-        """Undo the marked hunk, or with `is_whole` the file. If others have changed the file since, ask
-        before. Above the first hunk, that one is meant; a file without hunks is undone whole.
+        """Undo the marked hunk, or with `is_whole` its file. If others have changed the file since,
+        ask before. With the mark above the hunks, the first hunk is undone. A file without hunks is
+        undone as a whole.
         """
         place = self._lines.marked
         if place is None:
             return
         file = self._files[place.file].file
-        hunk = "" if is_whole or not file.hunks else file.hunks[max(0, place.hunk)]
+        hunk = ""  # the whole file
+        if file.hunks and not is_whole:
+            hunk = file.hunks[max(0, place.hunk)]
 
         async def undo() -> None:
             """Undo the changes, and show the diff without them, and messages about the undo."""

@@ -66,6 +66,7 @@ class ListSheet(Sheet[R]):
     ) -> None:
         self._actions = actions
         self._rows: dict[str, Any] = {}
+        """The objects that the rows stand for, by the values of their choices."""
         self._list = PickList(nothing=nothing)
         self._preview = Static(markup=False, classes="sheet--preview")
         super().__init__(make_frame(title, *self._body(), keys=keys, more=more, id=id))
@@ -238,6 +239,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._rewind = rewind
         self._with_files = with_files
         self._scopes_worker: Worker[None] | None = None
+        """Finds out what the marked row would change; None if no row is marked."""
         self._search = SearchField()
         self._boxes = ScopeBoxes({"conversation", "files"} if with_files else {"conversation"})
         fork_key = keymap.key_text("fork_there")  # empty if the user gave it none

@@ -125,7 +125,9 @@ class MemoryBrowser(Browser):
         self._chooses_tab = tab is None
         self._scope = "all"
         self._category = ""
+        """The category to which the rows are limited; empty: all."""
         self._rows: dict[Tab, list[MemoryRow]] = {}
+        """The rows of each tab; empty until they are read."""
         self._followed: list[PageLink] = []
         """The links that were followed from the marked row to the visible page."""
         self._last_commit = ""
@@ -287,6 +289,9 @@ class MemoryBrowser(Browser):
         super()._show_page_later()
 
     async def _page(self) -> Page:
+        """The page of the link that was followed last. If none was followed, it is the page of the
+        marked row, which is empty without rows.
+        """
         if self._followed:
             return await pages.linked_page(self._session, self._followed[-1])
         row = self._list.marked
@@ -307,6 +312,7 @@ class MemoryBrowser(Browser):
     # Actions
 
     async def _run_key_action(self, action: str) -> None:
+        """Run an action that changes the marked object, or any other action of the screen."""
         if action in ACTIONS:
             await self._change(action)
         else:

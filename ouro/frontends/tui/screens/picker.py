@@ -74,12 +74,14 @@ class Picker(Sheet[str | None]):
         self._grace = grace
         self._preview = preview
         self._accepts_from = 0.0
+        """From when on a key can choose."""
         self._opened_at = 0.0
         self._reads_from = 0.0
         """From when on letters can mark a choice; earlier ones were typed before the picker came."""
         self._typed_keys: list[events.Key] = []
         """The keys of the letters that have marked a choice."""
         self._shows_prompt = False
+        """Whether the prompt stays visible below a short list, because it has text."""
         self._hides_rows = False
         """Whether a short list has not all its lines, on a very low terminal."""
         self._heights_seen = set[tuple[int, ...]]()
@@ -142,6 +144,9 @@ class Picker(Sheet[str | None]):
 
     @on(PickList.Marked)
     def _show_marked(self) -> None:
+        """Preview the newly marked choice, show it whole if its line is cut, and make room for
+        that.
+        """
         if (marked := self._list.marked) is not None:
             self._preview(marked.value)
         self._heights_seen.clear()

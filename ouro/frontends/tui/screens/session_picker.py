@@ -59,7 +59,9 @@ class SessionList(RowList[SessionMatch]):
     def __init__(self) -> None:
         super().__init__("browser-list")
         self.words: list[str] = []
+        """The searched words. A row begins near the first of them."""
         self.with_project = False
+        """Whether the list has sessions of several projects, and so shows the project."""
         self.with_cost = True
         """Whether the cost of any session is known."""
 
@@ -71,7 +73,7 @@ class SessionList(RowList[SessionMatch]):
         columns, title_width, has_project = self._layout()
         figures = "".join(f"{name:>{width}}" for name, width in columns)
         project = "  project" if has_project else ""
-        return set_cell_size("  title", title_width + 2) + figures + project
+        return set_cell_size("  title", title_width + _MARK_WIDTH) + figures + project
 
     def _layout(self) -> tuple[list[tuple[str, int]], int, bool]:
         """The layout of a row for the present width: the names and widths of the figures, the width

@@ -24,6 +24,7 @@ class TextSheet(Sheet[str | None]):
     def __init__(self, title: str, text: str) -> None:
         self._old_text = text
         self._asked_to_discard = False
+        """Whether Esc was pressed once on a changed text."""
         self._area = TextArea(text, compact=True, soft_wrap=True, id="text-area")
         super().__init__(make_frame(title, self._area, keys=_EDITOR_KEYS, more="", id="text"))
 
@@ -34,6 +35,9 @@ class TextSheet(Sheet[str | None]):
         self.dismiss(self._area.text)
 
     async def action_open_editor(self) -> None:
+        """Edit the text in the user's editor, and put the result into the field. If there is no
+        editor, show why in the last line.
+        """
         try:
             self._area.text = await editor_and_pager.edit(self.app, self._area.text)
         except UsageError as error:

@@ -79,13 +79,14 @@ class ChoiceList(Widget):
         for number, (label, detail) in enumerate(self.lines):
             lines = self._render_label(number, label, width)
             detail_text = clean(detail)
-            fits_beside = len(lines) == 1 and lines[0].cell_len + 2 + cell_len(detail_text) <= width
+            width_beside = lines[0].cell_len + len("  ") + cell_len(detail_text)
+            fits_beside = len(lines) == 1 and width_beside <= width
             if not detail:
                 rendered.append(lines)
             elif fits_beside:
                 rendered.append([lines[0].append("  ").append(detail_text, detail_style)])
             else:
-                parts = fold([(detail_text, detail_style)], width - 4)
+                parts = fold([(detail_text, detail_style)], width - len("    "))
                 detail_lines = [Text(f"    {part.text}", detail_style) for part in parts]
                 rendered.append(lines + detail_lines)
         return rendered

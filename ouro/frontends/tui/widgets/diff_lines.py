@@ -123,7 +123,8 @@ class DiffLines(LineScroll, can_focus=True):
 
     async def go_to(self, line: int) -> None:
         """Mark a line, and scroll so that it is near the top, because what is below it is of interest."""
-        top = max(0, line - min(2, self.size.height // 4))
+        lines_above = min(2, self.size.height // 4)
+        top = max(0, line - lines_above)
         await self._draw(top)
         self.scroll_to(y=top, animate=False, force=True)
         self.move(line - self.line)
@@ -216,8 +217,8 @@ class DiffLines(LineScroll, can_focus=True):
         return selected_text(numbered, selection), "\n"
 
     def render_line(self, y: int) -> Strip:
-        """The row `y` of the widget: a line of the diff with what is selected of it, and at the right
-        the start of its comment. Without lines, the first row has the text for that.
+        """The row `y` of the widget: a line of the diff, with the selected text marked, and at the
+        right the start of its comment. Without a diff, the first row says that there is none.
         """
         row, width = y + self.scroll_offset.y, self.scrollable_content_region.width
         base = self._palette.text

@@ -91,7 +91,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._withdraw = withdraw
         self._move_beside = move_beside
         self._walk: HistoryWalk | None = None
+        """The way through the history that Up and Down continue."""
         self._stashed: list[str] = []
+        """The stashed texts, the last one at the end."""
         self.undone_text = ""
         """The message that undo put into the prompt last."""
         self._chord = ""
@@ -104,6 +106,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._palette: Screen[Any] | None = None
         """The sheet that Ctrl+P opened last."""
         self._vim: VimKeys | None = None
+        """Handles keys as Vim does; None with the keys of `emacs`."""
 
     def use_editing(self, editing: str) -> None:
         """Edit with the keys of `vim`, or with the keys of the keymap, which are like those of
@@ -557,6 +560,9 @@ class PromptBox(Horizontal):
 
     def on_text_area_changed(self) -> None:
         # Textual scrolls before the text has grown.
+        """After a change of the text, keep the cursor visible, mark a shell line, and show the mode
+        of Vim in the frame.
+        """
         self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
         self.set_class(self._prompt.text.startswith("!"), "-shell")
         self.border_subtitle = self._prompt.vim_mode
@@ -567,11 +573,13 @@ class PromptBox(Horizontal):
             self.set_class(mode == name, f"-{name}")
 
     def work_begins(self) -> None:
+        """Show in the frame that a turn runs, with a clock."""
         self._began = time.monotonic()
         self._timer = self.set_interval(0.2, self._tick)
         self._tick()
 
     def work_ends(self) -> None:
+        """Remove the clock of the turn from the frame."""
         if self._timer is not None:
             self._timer.stop()
             self._timer = None

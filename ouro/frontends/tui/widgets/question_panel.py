@@ -118,6 +118,7 @@ class QuestionPanel(Vertical, can_focus=True):
         self._amount = ""
         """The size of what is asked about, which is beside the title."""
         self._was_drawn = False
+        """Whether the question was drawn once."""
         self._listens_from = float("inf")
         """From when on a key answers."""
         self._is_writing = False
@@ -225,8 +226,9 @@ class QuestionPanel(Vertical, can_focus=True):
         self.post_message(self.Stray(events.Key(key.key, key.character)))
 
     def _take_early_key(self, event: events.Key, early_key: events.Key | None) -> None:
-        """Remember a letter that came too early, and show that it did not answer. If another letter
-        came too early before it (`early_key`), both are a message and go to the prompt.
+        """Remember a character that came too early to answer, and show that it did not. If the
+        character before it came too early, too (`early_key`), both are the beginning of a message,
+        and go to the prompt.
         """
         if early_key is not None and event.is_printable and event.key != early_key.key:
             self._is_writing = True
@@ -389,6 +391,7 @@ class _BlockBody(TranscriptView):
 
 
 def block_body(block: TranscriptBlock) -> TranscriptView:
+    """A body of a question that shows a block from its beginning."""
     view = _BlockBody(classes="question--body")
     view.following = False  # show its beginning
     view.add(block)

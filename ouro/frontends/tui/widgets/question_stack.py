@@ -34,7 +34,9 @@ class QuestionStack(Vertical):
         self._keymap = keymap
         self._typed_at = typed_at
         self._waiting: list[PermissionAsked | QuestionAsked] = []
+        """The open questions, the oldest first."""
         self.panel: QuestionPanel | None = None
+        """The panel of the oldest question; None without questions."""
 
     def ask(self, asked: PermissionAsked | QuestionAsked) -> None:
         self._waiting.append(asked)

@@ -324,6 +324,7 @@ class PickList(RowList["Choice"], can_focus=False):
         self._nothing = nothing
         self._current = current
         self._words: list[str] = []
+        """The words that a choice must contain to be shown."""
         self.place = next(
             (place for place, choice in enumerate(choices) if current and choice.value == current),
             0,
@@ -383,7 +384,7 @@ class PickList(RowList["Choice"], can_focus=False):
         """Whether the line of a choice is too narrow for it: it is drawn with more ellipses than the
         choice itself has.
         """
-        width = self.scrollable_content_region.width - 2
+        width = self.scrollable_content_region.width - 2  # without the mark of the row
         drawn_ellipses = sum(text.count("…") for text, _ in self.cells(choice, True, width))
         return drawn_ellipses > f"{choice.label}{choice.detail}".count("…")
 

@@ -57,7 +57,9 @@ class StartPanel(Widget):
         self.clock = now
         self._import_key = import_key
         self._offer: AgentMemory | None = None
+        """The memory of other agents that can be imported; None if there is none."""
         self._facts: Sequence[tuple[str, str]] = ()
+        """Pairs of a name and a text."""
         self._sessions: Sequence[SessionInfo] = ()
         self._tip = ""
         self._place = -1
@@ -235,6 +237,7 @@ def session_facts(session: Session) -> list[tuple[str, str]]:
 
 
 def _offer_text(offer: AgentMemory, key: str) -> str:
+    """What can be imported, and with which key."""
     agents = join_names(offer.agents)
     return (
         f"{key} reads {plural(offer.entries, 'entry', 'entries')} of {agents}, once and with undo"

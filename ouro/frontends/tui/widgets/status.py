@@ -69,6 +69,7 @@ class Header(Widget):
         where = f" {self._settings.version}".rstrip() + f" · {clean(self._settings.folder)}"
         left = Content.assemble(("ouro", "$mark bold"), where).truncate(self.size.width)
         room = self.size.width - left.cell_length
+        # At least three blanks are between both.
         title = Content(clean(self.session_title)).truncate(max(0, room - 3), ellipsis=True)
         if title.cell_length <= 3:
             return left
@@ -120,6 +121,7 @@ class StatusLine(Widget):
         self._items = tuple(items)
         self._level: Level = "info"
         self._timer: Timer | None = None
+        """Ends the message."""
 
     def show_message(self, text: str, level: Level = "info", seconds: float = 4.0) -> None:
         """Show a message instead of the state of the session, for some seconds. A new message ends the
@@ -208,8 +210,11 @@ class ResumePanel(Widget):
         super().__init__(id="resume")
         self.clock = now
         self._card: ResumeCard | None = None
+        """The facts about the resumed session; None while the panel is closed."""
         self._choices: list[tuple[Part, str]] = []
+        """The parts with which it can be resumed, each with its label."""
         self._place = 0
+        """The number of the marked choice."""
 
     @property
     def is_open(self) -> bool:

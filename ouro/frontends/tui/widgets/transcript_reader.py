@@ -112,8 +112,8 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._after_close()
 
     async def _on_key(self, event: events.Key) -> None:
-        """Handle a key: search, move, show the transcript elsewhere, or close. Other text is ignored,
-        and other keys are left to the app.
+        """Handle a key: search, move, show the transcript elsewhere, or close. Any other character
+        is ignored, and any other key is left to the app.
         """
         key = event.key
         if self.has_class("-searching"):
