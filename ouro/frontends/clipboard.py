@@ -30,8 +30,8 @@ _COPY_TIMEOUT = 1.0
 
 
 def copy_with_program(text: str) -> str:
-    """Copy a text with the first installed program that takes it. Returns how it was copied: `with` and
-    the name of the program, such as `with wl-copy`. Empty if no program took it. Blocks.
+    """Copy a text with the first installed program that succeeds. Blocks. Returns `with` and the
+    name of the program, such as `with wl-copy`. Empty if no program succeeds.
     """
     for program, *arguments in _programs():
         if not shutil.which(program):
@@ -65,7 +65,7 @@ def _programs() -> Iterator[tuple[str, ...]]:
 
 
 async def clipboard_image() -> Image | None:
-    """Read the image on the clipboard in a thread of its own; None if there is none.
+    """Read the image on the clipboard, in a thread of its own. None if there is no image.
 
     Raises:
         UsageError: the clipboard cannot be read on this machine, did not answer within

@@ -44,8 +44,8 @@ class DraftFile:
         """The text that was saved last."""
 
     def save(self, text: str) -> None:
-        """Save the text in the background, unless it was saved last. One that begins with a space counts
-        as empty.
+        """Save the text in the background, if it has changed since the last call. A text that
+        begins with a space is not kept, so it is saved as empty.
         """
         text = "" if text.startswith(" ") else text
         if text != self._text:
@@ -53,8 +53,8 @@ class DraftFile:
             write_masked(text, self._write)
 
     def close(self) -> None:
-        """Release the file. It stays for the next start if its text is not blank; otherwise it is
-        deleted.
+        """Release the file. If its text is blank, the file is deleted; otherwise it stays for the
+        next start.
         """
         if self._descriptor >= 0:
             if not self._text.strip():
@@ -91,8 +91,9 @@ class KeptDraft:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, session: Session) -> str:
-        """Save the text for this session from now on. Returns the draft that a killed ouro left for
-        it, or for a new session in this folder; empty if there is none.
+        """From now on save the text for this session. Returns the draft that a killed ouro left:
+        for a resumed session its own draft, for a new one the newest draft of its folder. Empty if
+        there is none.
         """
         self.close(keep=False)  # the prompt still has it
         if not session.status().is_saved:
@@ -108,7 +109,7 @@ class KeptDraft:
             self._timer = asyncio.get_running_loop().call_later(DRAFT_DELAY, self._save)
 
     def close(self, *, keep: bool = True) -> None:
-        """Save the unsent text, or drop it if it is not to `keep`. Then release the file."""
+        """Save the unsent text, or with `keep=False` drop it. Then release the file."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -146,7 +147,9 @@ def take_draft(drafts_root: Path, working_folder: Path, session_id: str = "") ->
 
 
 def _draft_paths(drafts_root: Path, working_folder: Path) -> Iterator[Path]:
-    """Yield the files of the drafts, the newest first. Those older than MAX_DRAFT_AGE are deleted."""
+    """Yield the files of the drafts, the newest first. Drafts older than MAX_DRAFT_AGE are deleted
+    instead.
+    """
     paths_by_time = []
     for path in _drafts_folder(drafts_root, working_folder).glob("*"):
         with suppress(OSError):

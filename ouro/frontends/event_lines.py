@@ -48,8 +48,8 @@ _TURN_ENDINGS: Mapping[str, tuple[str, Level]] = {
 
 
 def notice_of(event: Event) -> tuple[str, Level] | None:
-    """The notice for an event, and its level. None: the event is shown in another form, or not at
-    all.
+    """The notice of an event, as its text and its level. None if the event has no notice, because
+    it is shown in another way or not at all.
     """
     match event:
         case events.Notice(text, level):
@@ -74,8 +74,9 @@ def notice_of(event: Event) -> tuple[str, Level] | None:
 
 
 def _recalled_line(event: events.NotesRecalled) -> tuple[str, Level] | None:
-    """The notice of recalled notes, and its level. For a note of another project, the notice has its
-    text; otherwise the number of notes that the model was sent. None if there is nothing to show.
+    """The notice of recalled notes, and its level. For a note of another project it is the text of
+    the note, otherwise the number of notes that the model was sent. None if there is nothing to
+    show.
     """
     if is_of_other_project(event):
         item = event.items[-1]
@@ -142,8 +143,8 @@ class NoticePrinter(ABC):
         """Print one line."""
 
     def event(self, event: Event) -> None:
-        """Print the notice of an event, if it has one, or the new activity of a subagent. The title of a
-        tool call is kept for its end.
+        """Print the notice of an event, or the new activity of a subagent. The title of a tool call
+        is stored until the call ends. Events without a notice print nothing.
         """
         match event:
             case events.ToolStarted():
@@ -158,8 +159,8 @@ class NoticePrinter(ABC):
                     self.say(*notice)
 
     def _finish_call(self, event: events.ToolFinished) -> tuple[str, str]:
-        """The title and the result of a call that ended, each in one line. Its title is forgotten. The
-        result has the time of a call that took two seconds or more.
+        """The title and the result of a call that has ended, each in one line. The stored title is
+        removed. If the call took two seconds or more, its result includes the time.
         """
         title = self._titles.pop(event.call_id, event.name)
         seconds = f"  {event.seconds:.0f} s" if event.seconds >= 2 else ""
@@ -167,8 +168,9 @@ class NoticePrinter(ABC):
 
 
 def describe_compaction(event: events.Compacted) -> str:
-    """What a compaction did, in one line: the tokens before and after it, and how many messages were
-    summarized. Without a summary, only old tool outputs were dropped.
+    """What a compaction did, in one line: the tokens before and after it, and how many messages
+    were summarized. If there is no summary, only old tool outputs were dropped, and it is their
+    number.
     """
     effect = f"{event.covered} messages summarized, {event.kept} kept word for word"
     if not event.summary:
@@ -232,8 +234,9 @@ class MemoryChanges:
             self._shown.update(tuple(change.changed_lines()) for change in in_memory)
 
     def notice(self, event: events.CoreChanged) -> tuple[str, Level, Body | None]:
-        """The notice of a change, its level, and the body below it, which is the diff of the change. The
-        body is None if its lines were shown already, or are in the notice.
+        """How a change of the core is shown: the text of its notice, its level, and a body below
+        it. The body is the diff of the change. It is None if its lines were shown before, or if the
+        notice has them.
         """
         level: Level = "warning" if event.proposal else "info"
         body = event.display.body
@@ -252,7 +255,9 @@ class MemoryChanges:
 
 
 def _changed_lines(body: Body | None) -> tuple[str, ...]:
-    """The lines that are gone or new in all files of a diff, with their marks; empty for another body."""
+    """The lines that a diff removes and adds, in all its files, with their marks. Empty if the body
+    is no diff.
+    """
     if not isinstance(body, Diff):
         return ()
     lines: list[str] = []

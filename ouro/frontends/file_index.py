@@ -69,8 +69,8 @@ class FileIndex:
         return (segment.text[1:-1] for segment in self._segments())
 
     def search(self, text: str, limit: int = 8) -> list[str]:
-        """The best names that contain the letters of `text` in their order, best first, at most `limit`.
-        Without letters, the first names.
+        """The names that match `text` best, at most `limit`, the best first. They contain all
+        letters of the text in this order. Without a text, they are the first names.
         """
         letters = text.lower().replace("\n", "")
         if not letters:
@@ -112,7 +112,9 @@ class FileIndex:
                 at = segment.lowered.find(text, end)
 
     def _find_scattered(self, letters: str) -> Iterator[str]:
-        """Yield the names that contain these letters in their order, with others in between."""
+        """Yield the names that contain these letters in this order. Other characters may be between
+        them.
+        """
         pattern = re.compile(
             re.escape(letters[0])
             + "".join(f"[^{re.escape(letter)}\n]*{re.escape(letter)}" for letter in letters[1:])
@@ -249,8 +251,9 @@ class ProjectFiles:
     def search(self, text: str, limit: int) -> list[str] | None:
         """The best names for a text; None until there is a list.
 
-        A long list is searched in the background. Until that has ended, the names of the last
-        search that still match are returned, and then `changed` is called.
+        A short list is searched at once. A long one is searched in the background: until that has
+        ended, the result is the names of the last search that still contain the text, and then
+        `changed` is called.
         """
         self._refresh_if_old()
         index = self._index
@@ -302,8 +305,8 @@ class ProjectFiles:
     async def _fill(
         self, index: FileIndex, name_lists: Iterable[Sequence[str]], *, can_search: bool
     ) -> None:
-        """Read names into an index, in a thread. With `can_search` the index is used from the first names
-        on, and `changed` is called again and again while names are read.
+        """Read names into an index, in a thread. With `can_search` the index is in use as soon as
+        it has a name, and `changed` is called from time to time while names are read.
         """
         reader = asyncio.create_task(asyncio.to_thread(_add_all, index, name_lists))
         wait = FIRST_SHOW_DELAY

@@ -89,7 +89,9 @@ class PromptHistory:
 
 
 def _read(path: Path) -> list[str]:
-    """The entries in the last `_MAX_READ_BYTES` of a file, the oldest first; none if it cannot be read."""
+    """The entries in the last `_MAX_READ_BYTES` of a file, the oldest first. Empty if the file
+    cannot be read.
+    """
     try:
         with path.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _MAX_READ_BYTES))

@@ -43,10 +43,10 @@ class SavedFileList:
             return
 
     def save(self, texts: Iterable[str], size: int) -> None:
-        """Save the names, which are the lines of `texts`. If they have less than MIN_SAVED_SIZE
-        characters, they are not saved, and the earlier list is deleted.
+        """Save the names, which are the lines of `texts`. A list with less than MIN_SAVED_SIZE
+        characters is not saved, because it is read again as fast. Then an earlier list is deleted.
 
-        `size`: the number of characters of all texts.
+        `size` is the number of characters of all texts.
         """
         try:
             if size < MIN_SAVED_SIZE:

@@ -29,9 +29,11 @@ _SPEAKERS = {"user": "you", "assistant": "ouro"}
 
 
 def format_age(at: str, now: datetime) -> str:
-    """The time from `at` to `now`: `now`, `5 min`, `3 h`, `2 d`. After two weeks it is the date of `at`.
+    """The time from `at` to `now`, such as `now`, `5 min`, `3 h` or `2 d`. After two weeks it is
+    the date of `at`.
 
-    `at`: ISO 8601. Of a text that is not a time, the first ten characters are returned.
+    `at` is a time in the form of ISO 8601. If it is any other text, its first ten characters are
+    returned.
     """
     try:
         seconds = (now - datetime.fromisoformat(at)).total_seconds()
@@ -102,8 +104,8 @@ def _sandbox_text(name: str) -> str:
 
 
 def script_state(session: Session) -> dict[str, Any]:
-    """The state of a session as JSON for the user's status command. The fields are those of Claude
-    Code.
+    """The state of a session as JSON for the user's status command. The fields have the names that
+    Claude Code uses.
     """
     status, usage = session.status(), session.status().usage
     used = round(100 * status.context / status.window, 1) if status.window else None
@@ -166,8 +168,8 @@ def format_figures(info: SessionInfo, now: datetime) -> str:
 
 
 def preview_lines(preview: SessionExcerpt, width: int) -> list[tuple[str, str]]:
-    """The summary and the first and last messages of a session, each with its speaker, cut to about
-    four lines of `width`.
+    """The summary, and the first and last messages of a session, as pairs of a speaker and a text.
+    Each message is cut to about four lines of `width`.
     """
     lines = [("", " ".join(clean(preview.summary).split()))] if preview.summary else []
     if preview.first:
@@ -220,8 +222,8 @@ def card_line(card: ResumeCard, now: datetime) -> str:
 
 
 def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
-    """The parts of a session with which it can be resumed, each with its label; the first is the
-    default. A session that is short has no parts but the whole.
+    """The parts of a session with which it can be resumed, each with its label. The first one is
+    the default. A short session can only be resumed with all its messages.
     """
     choices: list[tuple[Part, str]] = [("full", f"full: {format_tokens(card.tokens)} tokens")]
     if card.tail is not None:
@@ -247,8 +249,8 @@ def _unusual_mode(card: ResumeCard) -> str:
 
 
 def _first_call(card: ResumeCard) -> str:
-    """The tokens of the first call after a resume, the state of the provider's cache, and the price if
-    it is known. While the cache is warm, also the price without it.
+    """What the first call after a resume needs: its tokens, the state of the provider's cache, and
+    its price if that is known. If the cache is still warm, also the price without the cache.
     """
     size = f"{format_tokens(card.tokens)} tokens"
     if card.price is None or card.price_cold is None:
@@ -273,8 +275,8 @@ def _repository_changes(changes: RepositoryChanges | None) -> str:
 
 
 def _memory_changes(card: ResumeCard) -> str:
-    """How many changes memory has had since the session, by scope, and whether the session still uses
-    memory as it was then. Empty if neither.
+    """How many changes memory has had since the session, for each scope. It also says if the
+    session still uses memory as it was then. Empty if there is neither.
     """
     changes = card.memory.changes
     if not changes:
@@ -287,7 +289,9 @@ def _memory_changes(card: ResumeCard) -> str:
 
 
 def _unfinished(card: ResumeCard) -> str:
-    """What the session has left open: a turn without an answer, and its todos, with the first one."""
+    """What the session has left open: a turn without an answer, and the number of its todos with
+    the text of the first one. Empty if there is neither.
+    """
     parts = ["the last turn has no answer"] if card.in_the_middle else []
     if card.todos:
         parts.append(
@@ -365,14 +369,14 @@ class SessionMatches:
         self._set_scope(self.scope)
 
     def next_scope(self) -> None:
-        """Switch the scope: the given sessions, this project, all projects, and again from the
-        first.
+        """Change to the next scope. The scopes are the given sessions (if there are any), this
+        project, and all projects; after the last one comes the first again.
         """
         scopes = [THESE, PROJECT, ALL] if self._only else [PROJECT, ALL]
         self._set_scope(scopes[(scopes.index(self.scope) + 1) % len(scopes)])
 
     def set_search(self, text: str) -> bool:
-        """Search for other words from now on; returns False if they are the same as before."""
+        """From now on search for the words of `text`. Returns False if they are the same as before."""
         typed_words = text.lower().split()
         tags = tuple(word for word in typed_words if word.startswith("#"))
         words = tuple(word for word in typed_words if not word.startswith("#"))

@@ -53,7 +53,8 @@ class VimCursor:
     def _target_of_motion(
         self, key: str, count: int, keys: CommandKeys, operator: str = ""
     ) -> Target:
-        """Where a motion leads. Raises InvalidCommand if it leads nowhere, or is no motion.
+        """Where a motion leads. Raises InvalidCommand if it leads nowhere, or if `key` is no
+        motion.
 
         Args:
             key: the motion.
@@ -99,8 +100,9 @@ class VimCursor:
         return Target(offset, "inclusive" if find.key in "ft" else "exclusive")
 
     def _start_of_repeat(self, find: CharacterFind) -> int:
-        """Where `;` and `,` start to search. After `t` the cursor is before the character, and after `T`
-        behind it: the search begins at the character, so that it finds the next one.
+        """Where the search of `;` and `,` starts. After `t` the cursor is beside the character that
+        was found, so the search starts at this character; otherwise it would find the same one
+        again. `T` is the same in the other direction.
         """
         step = {"t": 1, "T": -1}.get(find.key, 0)
         at = self.cursor + step
@@ -108,9 +110,9 @@ class VimCursor:
         return at if is_beside else self.cursor
 
     def _vertical(self, key: str, times: int) -> Target:
-        """Where `j`, `k` and their like lead: to the line `times` lines away, at the column that `j` and
-        `k` aim at. `+`, `-` and Enter lead to the first word there. Raises InvalidCommand beyond the
-        text.
+        """Where `j`, `k` and the keys like them lead: to the line `times` lines away, at the column
+        of `j` and `k`. `+`, `-` and Enter lead to the first word there. Raises InvalidCommand if
+        there are fewer lines.
         """
         start = motions.line_start(self.text, self.cursor)
         if self._column < 0:
@@ -151,9 +153,9 @@ class VimCursor:
         return Target(at, "exclusive")
 
     def _change_word(self, times: int, big: bool) -> Target:
-        """Where `cw` ends: at the end of the word under the cursor, or of the `times - 1`-th word after
-        it. Unlike `ce`, it does not skip to the next word if the cursor is at the end of one. The
-        cursor must not be on a blank.
+        """Where `cw` ends: at the end of the word under the cursor, or with a count at the end of a
+        later word. Unlike `ce`, it does not skip a word if the cursor is at its end. The cursor
+        must not be on a blank.
         """
         at, text = self.cursor, self.text
         start_class = motions.word_class(text, at, big)
@@ -218,7 +220,9 @@ class VimCursor:
         return Target(motions.last_in_line(self.text, line), "inclusive")
 
     def _line(self, number: int) -> Target:
-        """The first word of a line, counted from 1; of the last line if there are fewer."""
+        """The first word of the line with this number, counted from 1. If there are fewer lines, it
+        is that of the last line.
+        """
         last = self.text.count("\n")
         # `vertical` returns None only for a number below 1: then it is the first line.
         offset = motions.vertical(self.text, 0, min(number - 1, last), 0) or 0

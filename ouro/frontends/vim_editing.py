@@ -146,9 +146,9 @@ class VimEditor(VimCursor):
     # Commands
 
     def _run_command(self, keys: CommandKeys) -> None:
-        """Carry out the command of these keys: a register and counts, which may be left out, then the
-        command itself. Raises IncompleteCommand if more keys are needed, InvalidCommand if it cannot be
-        carried out.
+        """Run the command of these keys. They are an optional register, an optional count, and the
+        command itself. Raises IncompleteCommand if more keys are needed, and InvalidCommand if the
+        command cannot be run.
         """
         count = keys.count()
         key = keys.next()
@@ -193,8 +193,8 @@ class VimEditor(VimCursor):
         return actions.get(key)
 
     def _move(self, target: Target, keeps_column: bool = False) -> None:
-        """Put the cursor where a motion leads. Without `keeps_column`, `j` and `k` aim at the new
-        column.
+        """Put the cursor where a motion leads. From then on `j` and `k` aim at its column, unless
+        `keeps_column` is set.
         """
         self.cursor = target.offset
         if not keeps_column:
@@ -228,9 +228,9 @@ class VimEditor(VimCursor):
         self._operate(name, span, list(typed))
 
     def _span_of(self, name: str, key: str, count: int, keys: CommandKeys) -> TextSpan:
-        """The text to which an operator is applied: whole lines if its key is doubled (`dd`, `gUU`), a
-        text object, or the text from the cursor to where a motion leads. Raises InvalidCommand if there
-        is none.
+        """The text to which an operator is applied. If its key is doubled (`dd`, `gUU`), it is
+        whole lines. Otherwise it is a text object, or the text from the cursor to where a motion
+        leads. Raises InvalidCommand if there is no such text.
 
         Args:
             name: the operator.
@@ -310,7 +310,9 @@ class VimEditor(VimCursor):
         self.text, self.cursor = edited
 
     def _change(self, span: TextSpan) -> None:
-        """Remove a span, but not the line break after whole lines, and begin to insert there."""
+        """Remove a span, and begin to insert there. If the span is whole lines, its last line break
+        stays.
+        """
         self._store(span)
         start, end = span.start, span.end
         if span.linewise and self.text[start:end].endswith("\n"):
@@ -320,8 +322,8 @@ class VimEditor(VimCursor):
         self._begin_insert_of_command(1)
 
     def _store(self, span: TextSpan) -> None:
-        """Put a part of the text into the named register and into the unnamed one. A name in upper case
-        adds it to the text of the register.
+        """Put a part of the text into the named register and into the unnamed one. If the name is
+        in upper case, the part is added to the text of the register.
         """
         if self._register == "_":  # the register that keeps nothing
             return
@@ -362,8 +364,8 @@ class VimEditor(VimCursor):
         self._begin_insert_of_command(count)
 
     def _begin_insert_of_command(self, count: int) -> None:
-        """Begin to insert after a command. If `.` repeats the command, the text that was typed then is
-        inserted at once, and the insert mode left.
+        """Begin to insert after a command. If `.` repeats the command, the text that was typed when
+        it first ran is inserted at once, and the insert mode ends.
         """
         self._inserting, self._insert_count = self._last_change, count
         self.begin_insert()
@@ -413,8 +415,8 @@ class VimEditor(VimCursor):
     def _travel(
         self, source: list[tuple[str, int]], other: list[tuple[str, int]], count: int
     ) -> None:
-        """Undo or redo `count` changes. Each state of the text comes from the end of `source`, and the
-        state before goes to `other`.
+        """Undo or redo `count` changes. The next state of the text is taken from the end of
+        `source`, and the present state is added to `other`.
         """
         for _ in range(count):
             if not source:
@@ -446,7 +448,9 @@ class VimEditor(VimCursor):
             self._last_change = RepeatedCommand(list(keys))
 
     def _save_for_undo(self, text: str, cursor: int) -> None:
-        """Add a state of the text to the last 200 that undo returns to. Nothing can be redone then."""
+        """Add a state of the text to the states that undo returns to, of which 200 are kept. After
+        a new change nothing can be redone.
+        """
         self._undo.append((text, cursor))
         del self._undo[:-200]
         self._redo.clear()

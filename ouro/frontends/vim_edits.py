@@ -69,8 +69,8 @@ class RepeatedCommand:
 
 
 def delete(text: str, span: TextSpan) -> Edited:
-    """Remove a span. The cursor goes to its start. If the span was whole lines, it goes to the
-    first word of the line after them.
+    """Remove a span. The cursor goes to its start. If the span is whole lines, the cursor goes to
+    the first word of the line after them.
     """
     start, end = span.start, span.end
     if span.linewise and end == len(text) and not text[start:end].endswith("\n"):
@@ -125,8 +125,8 @@ def put(text: str, cursor: int, register: Register, count: int, *, after: bool) 
 
 
 def _put_lines(text: str, cursor: int, part: str, *, after: bool) -> Edited:
-    """Insert whole lines below (`after`) or above the line of the cursor, which moves to their
-    first word.
+    """Insert whole lines above the line of the cursor, or with `after` below it. The cursor goes to
+    their first word.
     """
     if not after:
         start = line_start(text, cursor)
@@ -170,8 +170,8 @@ def open_line(text: str, cursor: int, *, below: bool) -> Edited:
 
 
 def typed_between(before: str, after: str) -> str:
-    """What was inserted into `before`: the part of `after` between the beginning and the end that both
-    have. Empty if characters were only removed.
+    """What was inserted into `before` to make `after`. The beginning and the end that both have are
+    left out. Empty if characters were only removed.
     """
     start, shorter = 0, min(len(before), len(after))
     while start < shorter and before[start] == after[start]:
@@ -183,8 +183,8 @@ def typed_between(before: str, after: str) -> str:
 
 
 def changed_offset(before: str, after: str) -> int:
-    """The offset in `after`, on a character, at which two texts begin to differ: the cursor after an
-    undo.
+    """Where the cursor goes after an undo: the offset in `after` at which both texts begin to
+    differ, but at most its last character.
     """
     size = min(len(before), len(after))
     first = next((at for at in range(size) if before[at] != after[at]), size)

@@ -53,8 +53,8 @@ def first_word(text: str, offset: int) -> int:
 
 def word_class(text: str, at: int, big: bool) -> int:
     """The class of the character at an offset: 0 for blanks, 1 for punctuation, 2 for letters and
-    digits, 3 and more for scripts whose runs are words of their own. With `big`, as for WORDs, all
-    characters but blanks have class 2.
+    digits, and 3 or more for scripts that form words of their own. With `big`, all characters but
+    blanks have class 2, because a WORD ends only at a blank.
     """
     character = text[at]
     if character.isspace():
@@ -81,7 +81,9 @@ def run_end(text: str, offset: int, big: bool, end: int) -> int:
 
 
 def next_word(text: str, offset: int, big: bool, stops_at_end: bool = False) -> int:
-    """The start of the next word. With `stops_at_end` a word at the end of a line ends there."""
+    """The start of the next word. With `stops_at_end`, if the word under the cursor is the last one
+    of its line, it is the end of the line instead.
+    """
     size = len(text)
     if offset >= size:
         return size
@@ -93,8 +95,8 @@ def next_word(text: str, offset: int, big: bool, stops_at_end: bool = False) -> 
 
 
 def _skip_blanks(text: str, at: int, offset: int) -> int:
-    """The start of the next word from `at` on; an empty line before it counts as one, unless it is at
-    `offset`.
+    """The start of the next word from `at` on. An empty line on the way counts as a word, unless it
+    is at `offset`.
     """
     while at < len(text) and text[at].isspace():
         if at > offset and is_empty_line(text, at):
@@ -146,8 +148,8 @@ def previous_end(text: str, offset: int, big: bool) -> int:
 
 
 def find_character(text: str, offset: int, key: str, character: str, count: int) -> int | None:
-    """The offset to which the key `f`, `F`, `t` or `T` leads; None if the line has the character
-    less than `count` times.
+    """The offset to which the key `f`, `F`, `t` or `T` leads. None if the line does not have the
+    character `count` times in this direction.
     """
     start, end = line_start(text, offset), line_end(text, offset)
     at, forward = offset, key in "ft"
@@ -159,8 +161,8 @@ def find_character(text: str, offset: int, key: str, character: str, count: int)
 
 
 def vertical(text: str, offset: int, by: int, column: int) -> int | None:
-    """The offset in the line `by` lines below (negative: above), in this column or at the end of a
-    shorter line. None if there is no such line.
+    """The offset in the line `by` lines below, or above if `by` is negative. It is in this column,
+    or at the end of the line if that is shorter. None if there is no such line.
     """
     at = line_start(text, offset)
     for _ in range(abs(by)):
@@ -197,8 +199,8 @@ def paragraph(text: str, offset: int, forward: bool) -> int:
 
 
 def matching_bracket(text: str, offset: int) -> int | None:
-    """Where `%` leads: to the partner of the first bracket at or after `offset` in the line. None if
-    there is no bracket, or no partner.
+    """Where `%` leads: to the partner of the first bracket in the line, at or after `offset`. None
+    if there is no bracket, or if it has no partner.
     """
     end = line_end(text, offset)
     at = next((at for at in range(offset, end) if text[at] in "()[]{}"), None)
@@ -221,8 +223,9 @@ def _opening_bracket(text: str, at: int, pair: str) -> int | None:
 
 
 def _matching_offset(text: str, offsets: range, bracket: str, partner: str) -> int | None:
-    """The offset of the partner of the bracket at the first of `offsets`; None if there is none. Pairs
-    in between are skipped by counting the depth.
+    """The offset of the partner of a bracket. The bracket is at the first of `offsets`, and these
+    are searched in their order. None if there is no partner. Pairs in between are skipped by
+    counting the depth.
     """
     depth = 0
     for at in offsets:
@@ -254,9 +257,10 @@ def text_object(text: str, offset: int, around: bool, name: str, count: int = 1)
 
 
 def _span_of_words(text: str, offset: int, around: bool, big: bool, count: int) -> TextSpan | None:
-    """The span of `iw`, `aw` and their WORDs in the line: the run of one class under the cursor, then
-    the next `count - 1` runs. With `around`, each word counts together with the blanks after it; if no
-    blanks follow the last, those before the first are included.
+    """The span of `iw`, `aw` and their WORDs, within the line. It is the run of characters of one
+    class under the cursor, and the next `count - 1` runs. With `around`, a word counts together
+    with the blanks after it. If no blanks are after the last word, the blanks before the first one
+    are included.
     """
     first, end = line_start(text, offset), line_end(text, offset)
     if first == end:
@@ -369,8 +373,8 @@ def _enclosing_bracket(text: str, start: int, pair: str) -> int | None:
 
 
 def _span_of_paragraph(text: str, offset: int, around: bool) -> TextSpan:
-    """The span of `ip` and `ap`: the run of blank or of other lines to which the line at `offset`
-    belongs. With `around`, also the run after it; at the end of the text, the run before it.
+    """The span of `ip` and `ap`: all lines around `offset` that are blank, or all that are not.
+    With `around`, also the next such run of lines, or at the end of the text the run before.
     """
 
     def is_blank(at: int) -> bool:

@@ -69,17 +69,17 @@ def draft_of(blocks: Iterable[Any], folders: Sequence[Path]) -> Draft:
 
 
 def _with_mention(text: str, name: str) -> str:
-    """The text with `@name` at its end, after a space if it would otherwise be part of a word or a
-    path.
+    """The text with `@name` at its end. A space is put before it if the text ends with a letter, a
+    digit or a slash, because the name would otherwise continue a word or a path.
     """
     needs_space = text[-1:].isalnum() or text.endswith("/")
     return f"{text} @{name}" if needs_space else f"{text}@{name}"
 
 
 def _mention_name(uri: str, folders: Sequence[Path]) -> str:
-    """The name by which a message mentions a resource. For a file URI it is the path, relative to
-    the first folder that contains it, with a line number if the URI has one. Any other URI is its
-    own name.
+    """The name by which a message mentions a resource. A file is named by its path, which is
+    relative to the first of `folders` that contains it, and has a line number if the URI has one.
+    Any other resource is named by its URI.
     """
     parts = urlsplit(uri)
     if parts.scheme != "file":

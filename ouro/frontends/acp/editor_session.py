@@ -143,8 +143,8 @@ class EditorSession(TurnObserver):
         sent.cancel()
 
     def show(self, event: Event) -> None:
-        """Send the updates of an event. A question is also asked in the editor, and the usage and
-        the end of the turn are kept for the response to the prompt.
+        """Send the updates of an event. If it is a question, also ask it in the editor. The usage
+        and the end of the turn are stored, for the response to the prompt.
         """
         self.send(self._updates.updates_of(event))
         match event:
@@ -260,8 +260,8 @@ class EditorSession(TurnObserver):
         self._questions[question_id] = asyncio.create_task(asking)
 
     async def _ask_permission(self, question: events.PermissionAsked) -> None:
-        """Ask in the editor, and pass the answer to the session. If the user chooses nothing, or any
-        error occurs, the call is refused.
+        """Ask for a permission in the editor, and pass the answer to the session. If the user
+        chooses nothing, or an error occurs, the call is refused.
         """
         permit = events.Permit("no", REFUSED)
         options = permission_options(question)
@@ -277,9 +277,11 @@ class EditorSession(TurnObserver):
         self.session.answer(question.question_id, permit)
 
     async def _ask_question(self, event: events.QuestionAsked) -> None:
-        """Ask in the editor, and pass the answer to the session. An editor with forms shows one;
-        otherwise choices are buttons, and a question without choices is shown as a text that asks for
-        an answer in the next message. Without an answer, or after any error, the session gets none.
+        """Ask a question in the editor, and pass the answer to the session.
+
+        If the editor has forms, the question is a form. Otherwise its choices are buttons, and a
+        question without choices is shown as a text, which asks for an answer in the next message.
+        If there is no answer, or an error occurs, the session gets an empty answer.
         """
         answers: Sequence[str] = ()
         try:
@@ -296,7 +298,9 @@ class EditorSession(TurnObserver):
         self.session.answer(event.question_id, events.Reply(tuple(answers)))
 
     async def _fill_form(self, question: Question) -> Sequence[str]:
-        """The answers that the user gives in a form of the editor; none if they dismiss it."""
+        """The answers that the user gives in a form of the editor. There are none if the user
+        dismisses it.
+        """
         await self.flush()
         field: Any = acp.ElicitationStringPropertySchema(
             type="string", enum=list(question.choices) or None
@@ -326,8 +330,8 @@ class EditorSession(TurnObserver):
 
 
 def permission_options(question: events.PermissionAsked) -> list[acp.PermissionOption]:
-    """The answers that a permission question offers, for the editor. Their ids are the choices of
-    ouro.
+    """The answers that a permission question offers, in the form of the protocol. The id of each
+    answer is the choice of ouro.
     """
     options: dict[events.PermitChoice, tuple[str, acp.PermissionOptionKind]] = {
         "yes": ("Allow once", "allow_once"),

@@ -47,8 +47,9 @@ class EditorFrontEnd(FrontEnd):
         self._editor.send([notice(text)])
 
     async def choose(self, title: str, choices: Sequence[Choice], current: str = "") -> str | None:
-        """Ask with a button for each choice; returns the value of the one that the user picks. None if
-        the user picks none. More than MAX_CHOICES are printed instead; None is returned for them, too.
+        """Ask with a button for each choice. Returns the value of the choice that the user picks;
+        None if the user picks none. If there are more than MAX_CHOICES, they are printed instead of
+        asked, and the result is None, too.
         """
         if len(choices) > MAX_CHOICES:
             names = "\n".join(f"- `{choice.value}` {choice.detail}".rstrip() for choice in choices)

@@ -94,8 +94,8 @@ async def run_acp(
 def report_errors(
     handler: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Decorate a handler so that its errors become JSON-RPC errors with a message for users. An error
-    that is not one of ouro is also logged, as a fault of ouro.
+    """Decorate a handler so that its errors become JSON-RPC errors with a message for users. An
+    OuroError is expected. Any other error is a fault of ouro, and is also logged.
     """
 
     @functools.wraps(handler)
@@ -116,8 +116,8 @@ def report_errors(
 
 
 def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
-    """The settings of the MCP servers that the client names. Their names are changed to be valid in
-    names of tools. Raises UsageError for a kind of server that is not supported.
+    """The settings of the MCP servers that the client names, by names that are valid in the names
+    of tools. Raises UsageError for a kind of server that is not supported.
     """
     settings: dict[str, McpServerSettings] = {}
     for server in servers:

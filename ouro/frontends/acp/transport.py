@@ -57,9 +57,10 @@ class StdioTransport:
 
 
 def import_sdk() -> None:
-    """Import the SDK without its validators.
+    """Import the SDK without making its validators.
 
-    By default pydantic makes the validators of its 250 classes at the import; here on first use.
+    By default pydantic makes the validators of its 250 classes during the import. After this they
+    are made when they are first used.
     """
     from pydantic import BaseModel
 

@@ -111,8 +111,8 @@ class EventUpdates:
                     yield notice(event_notice[0])
 
     def replay(self, event: Event) -> Iterator[Update]:
-        """The updates for an event of a saved session. Unlike live events, they repeat the user's
-        messages.
+        """The updates for an event of a saved session. Unlike the updates of live events, they
+        include the user's messages.
         """
         if not isinstance(event, events.Prompted):
             yield from self.updates_of(event)
@@ -225,8 +225,8 @@ class EventUpdates:
     def _locations(
         self, call: ToolCall | None, display: Display | None = None
     ) -> list[acp.ToolCallLocation] | None:
-        """The places in files that a call is about: the changed files of a diff, else the file that
-        its arguments name. None if there are none.
+        """The places in files that a call is about. They are the changed files if `display` has a
+        diff, otherwise the file that the arguments of the call name. None if there are none.
         """
         if display is not None and isinstance(display.body, Diff):
             return [
@@ -302,7 +302,9 @@ def _first_change(change: Any) -> int:
 def _terminal_meta(
     call_id: str, what: Literal["info", "output", "exit"], **fields: Any
 ) -> dict[str, Any]:
-    """The `_meta` of an update for a terminal that only shows output: an extension of Zed."""
+    """The `_meta` of an update for a terminal that only shows output. Such terminals are an
+    extension that Zed has made.
+    """
     return {f"terminal_{what}": {"terminal_id": call_id, **fields}}
 
 

@@ -32,8 +32,8 @@ def show_agents(context: ShellContext) -> int:
 
 
 def _run_list() -> int:
-    """Show the list until the user leaves it; returns the exit code. A session that the user opens from
-    it runs as a program of its own; the list is shown again after that.
+    """Show the list until the user leaves it; returns the exit code. If the user opens a session,
+    another ouro runs in the foreground until it ends, and then the list is shown again.
     """
     from ouro.frontends.tui.agents_app import AgentsApp
     from ouro.frontends.tui.screen_settings import screen_settings_in
@@ -64,7 +64,9 @@ async def _agents_answer() -> Answer:
 
 
 def _view(rows: list[AgentRow]) -> View:
-    """The sessions as a table, with the command that answers the first open question."""
+    """The sessions as a table. If a question is open, the command that answers the first one is
+    below it.
+    """
     if not rows:
         return [line('No session runs in the background. Start one: `ouro --bg "task"`')]
     view = table([row_cells(row) for row in rows])

@@ -132,8 +132,8 @@ class AgentWatch:
         return sorted(rows, key=lambda row: _STATE_ORDER.index(row.state))
 
     async def row(self, record: BackgroundRecord) -> AgentRow:
-        """Ask one session for its state; returns its row. If the host does not answer or is not this
-        user's, the row has the problem.
+        """Ask one session for its state, and return it as a row. If the host does not answer, or
+        belongs to another user, the row has the problem instead of a state.
         """
         if not await asyncio.to_thread(lambda: BackgroundPlace(record.id).is_alive):
             await self._disconnect(record.id)
@@ -174,8 +174,8 @@ def choices_of(question: PermissionAsked | QuestionAsked | None) -> tuple[str, .
 
 
 def parse_answer(question: PermissionAsked | QuestionAsked, text: str) -> UserAnswer:
-    """The answer to a question that a text means: a choice, its key such as `y`, its number, or free
-    text. Raises UsageError if the text is not an answer to it.
+    """Read a text that answers a question: a choice, its key such as `y`, its number, or free text.
+    Raises UsageError if the text is not an answer to the question.
     """
     from ouro.frontends.plain.line_questions import NotUnderstood, parse_permit, parse_reply
 
@@ -221,9 +221,7 @@ async def answer_agent(words: str, text: str) -> tuple[AgentRow, str]:
 async def _answer_question(
     watch: AgentWatch, record: BackgroundRecord, text: str
 ) -> tuple[AgentRow, str]:
-    """Answer the oldest question of this session through the watch. Returns and raises what
-    `answer_agent` does.
-    """
+    """Do the work of `answer_agent` for the session of this record. `watch` has the connection."""
     row = await watch.row(record)
     if row.live is None:
         raise HostGone(f"{record.short_id}: {row.line}")
@@ -237,9 +235,8 @@ async def _answer_question(
 
 
 async def stop_agent(words: str) -> tuple[BackgroundRecord, bool]:
-    """End a session. One that has ended already is removed from the list.
-
-    Returns the record of the session, and whether it ran.
+    """End a session. If it has ended already, remove it from the list. Returns the record of the
+    session, and whether it was still running.
 
     Raises:
         UsageError: there is no such session.

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 def record_to_attach(words: str) -> BackgroundRecord:
-    """The record of the running session that `words` name. Blocks. Raises UsageError if none runs."""
+    """The record of the session that `words` name. Blocks. Raises UsageError if there is no such
+    session, or if it does not run.
+    """
     record = find_record(words)
     if not BackgroundPlace(record.id).is_alive:
         raise UsageError(
@@ -55,7 +57,9 @@ def attach_plain(record: BackgroundRecord) -> int:
 
 
 def _make_opener(record: BackgroundRecord) -> OpenSession:
-    """A function that attaches to this session, for a front end that would otherwise open one."""
+    """Return a function for front ends that open a session: it attaches to the session of this
+    record instead.
+    """
 
     async def open_session(_request: OpenRequest) -> Session:
         """Attach to the session. Raises HostGone, with advice if it has ended."""

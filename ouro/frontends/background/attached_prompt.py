@@ -30,8 +30,8 @@ class AttachedRepl(Repl):
         return RemoteTurns(self, self)
 
     async def _carry_out(self, line: str) -> None:
-        """Send what the user typed to the session. A message, unlike a command, a shell line and a
-        memory, comes back as an event.
+        """Send what the user typed to the session. The session returns a message as an event, which
+        must not be printed again. Commands, shell lines and texts to remember do not come back.
         """
         if not line.startswith(("/", "!", "#")):
             self._printer.echoed.append(line)  # the session sends it back: it is not printed twice

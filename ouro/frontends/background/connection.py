@@ -146,8 +146,8 @@ class HostConnection:
             self._end()
 
     def _receive(self, message: Any) -> None:
-        """Pass an answer to its request, and add a notification to the queue. Requests of the host
-        are ignored.
+        """Handle a message of the host: an answer goes to the request that waits for it, and a
+        notification into the queue. A request of the host is ignored.
         """
         if not isinstance(message, dict):
             return
@@ -165,7 +165,9 @@ class HostConnection:
             request.set_result(message.get("result") or {})
 
     def _end(self) -> None:
-        """Fail the requests without an answer, and put None as the last notification."""
+        """Note the end of the connection. Requests without an answer fail with HostGone, and None
+        is the last notification.
+        """
         self._is_over = True
         for request in self._pending.values():
             if not request.done():
@@ -175,7 +177,9 @@ class HostConnection:
 
 @asynccontextmanager
 async def host_connection(record: BackgroundRecord) -> AsyncIterator[HostConnection]:
-    """A connection to a host as long as the block runs. Raises what `HostConnection.open` raises."""
+    """A connection to a host, which is closed at the end of the `async with` block. Raises what
+    `HostConnection.open` raises.
+    """
     connection = await HostConnection.open(record)
     try:
         yield connection

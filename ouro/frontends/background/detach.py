@@ -48,8 +48,8 @@ class DetachedHost:
 async def begin_hosting(
     session: Session, turns: TurnQueue, previous_observer: TurnObserver
 ) -> DetachedHost:
-    """Make a host for the session of this process, which observes it from now on instead of the front
-    end. A running turn continues.
+    """Make a host for the session of this process. From now on the host observes the session, and
+    not the front end. A running turn continues.
 
     Args:
         previous_observer: the front end. It observes the session again if there can be no host.

@@ -46,8 +46,8 @@ def decode(data: Any) -> Event | None:
 
 @cache
 def _tagged_events() -> Any:
-    """The union of all events that msgspec can convert by their tag. `Replied` is left out: the
-    parts of its message have no tag.
+    """The union of all events that msgspec can decode by their tag. `Replied` is left out, because
+    the parts of its message have no tag.
     """
     return Union[tuple(kind for kind in get_args(Event) if kind is not events.Replied)]  # noqa: UP007
 

@@ -102,7 +102,7 @@ class SessionHost(TurnObserver):
         return await asyncio.start_unix_server(self._accept, sock=listening, limit=MAX_LINE)
 
     async def serve(self, server: asyncio.Server) -> EndReason:
-        """Serve viewers until the session ends; returns why. The session is closed then."""
+        """Serve viewers until the session is to end. Then close it, and return why it ended."""
         idling = asyncio.create_task(self._end_when_idle())
         try:
             await self._ending.wait()
@@ -140,8 +140,8 @@ class SessionHost(TurnObserver):
                 forget_record(self.session.id)
 
     async def _end_when_idle(self) -> None:
-        """End the session when nothing has happened for `idle_minutes`. Returns at once if it is to run
-        for ever.
+        """End the session when nothing has happened for `idle_minutes`. If `idle_minutes` is 0, the
+        session runs for ever, and this returns at once.
         """
         if not self._idle_seconds:
             return
@@ -293,8 +293,8 @@ class SessionHost(TurnObserver):
             viewer.send_state(encoded)
 
     def _note_activity(self) -> None:
-        """Update `_activity`: an open question counts more than a running turn. If it has changed, its
-        time starts again.
+        """Update `_activity`. An open question makes it `waiting`, even while a turn runs. If the
+        activity has changed, its time starts again.
         """
         activity: Activity = "working" if self.turns.busy else "idle"
         if self.turns.live.asked:
@@ -320,8 +320,8 @@ class SessionHost(TurnObserver):
         self.send_state_soon()
 
     def show_text(self, markdown: str, page: str) -> None:
-        """Show the viewers a text of a command. If `page` names a page of the documentation, a full
-        screen shows it on a screen of its own.
+        """Show a text of a command to all viewers. `page` is the title of the sheet that a full
+        screen shows it on; if it is empty, the text is added to the transcript.
         """
         for viewer in self.viewers:
             viewer.show_text(markdown, page)
@@ -349,7 +349,9 @@ class SessionHost(TurnObserver):
         self.send_state_soon()
 
     async def run_command(self, text: str) -> bool:
-        """Run a slash command, after which the state may be another. Returns what `dispatch` returns."""
+        """Run a slash command, and then send the state, because the command may have changed it.
+        Returns what `dispatch` returns.
+        """
         try:
             return await dispatch(self.front_end, text)
         finally:

@@ -52,9 +52,10 @@ class StartFailed(OuroError):
 
 
 def start_host(flag: str, flags: Mapping[str, Any], folder: Path) -> StartReport:
-    """Start a process that opens a session with these flags; returns what it reports. Blocks.
+    """Start a process that opens a session with these flags, and return what it reports. Blocks.
 
-    The flags go through a pipe: a list of processes shows no prompt.
+    The flags go through a pipe, because a list of processes shows command lines, and one of the
+    flags is the prompt.
 
     Args:
         flag: the flag of `ouro` that makes the process a host.
@@ -157,8 +158,8 @@ async def serve(host: SessionHost, server: asyncio.Server) -> int:
 
 
 def _leave_terminal() -> None:
-    """Connect standard input and output with the null device. Standard input had the flags, and
-    standard error is the log.
+    """Connect standard input and output with the null device. The flags were read from standard
+    input, so it is not needed any more. Standard error stays, because it is the log.
     """
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -174,7 +175,7 @@ def _report(descriptor: int, report: StartReport) -> None:
 
 
 def _failure_report(error: OuroError | OSError) -> StartReport:
-    """A report of why the session could not be opened. For a folder that is not trusted, it has
+    """A report of why the session could not be opened. If its folder is not trusted, the report has
     what the user must be asked.
     """
     if isinstance(error, TrustNeeded):
@@ -190,7 +191,7 @@ def _failure_report(error: OuroError | OSError) -> StartReport:
 
 
 def trust_error_of(report: StartReport) -> TrustNeeded | None:
-    """The question about trust that a report has, as an error; None if there is none."""
+    """The question about trust in a report, as the error that asks it. None if the report has none."""
     trust = report.trust
     if trust is None:
         return None

@@ -289,8 +289,8 @@ class RemoteTurns(TurnQueue):
         self._send(draft, later=True)
 
     def withdraw(self) -> Draft | None:
-        """Take the newest message that waits out of the queue, here or at the host; None if none
-        waits.
+        """Take the newest waiting message out of the queue: the queue here before the session is
+        attached, then the queue of the host. None if no message waits.
         """
         if self._early_drafts:
             return self._early_drafts.pop()
@@ -357,8 +357,9 @@ class RemoteTurns(TurnQueue):
             await self._remote.close()
 
     def _send(self, draft: Draft, *, later: bool) -> None:
-        """Send a message to the host: with `later` for the next turn, otherwise to steer the running
-        one. Before a session is attached, the message waits here; after its end, a notice says so.
+        """Send a message to the host. With `later` it is for the next turn, otherwise it may steer
+        the running turn. Before the session is attached, the message is kept here. After the end of
+        the session, a notice says that it has ended.
         """
         if self._remote is None:
             self._early_drafts.append(draft)
@@ -401,9 +402,8 @@ class RemoteTurns(TurnQueue):
                 self._observer.show(question)
 
     def _show_end(self, cause: str, session: RemoteSession) -> None:
-        """Show the end of the session, once; a running turn counts as interrupted.
-
-        `cause`: why it ended, as words for the user.
+        """Show the end of the session, if it was not shown yet. A turn that was running counts as
+        interrupted. `cause` is why the session has ended, in words for the user.
         """
         if self._has_ended:
             return
@@ -414,8 +414,9 @@ class RemoteTurns(TurnQueue):
         self._face.show_session_end(ENDED_TEXT.format(cause, session.id[:8]))
 
     def _receive(self, session: RemoteSession, method: str, params: dict[str, Any]) -> None:
-        """Show one message of the host. Raises KeyError, TypeError or ValidationError if it is not
-        understood; a method of a newer version is ignored.
+        """Show one message of the host. Raises KeyError, TypeError or ValidationError if the
+        message is not understood. A method that is not known is ignored, because it is of a newer
+        version.
         """
         match method:
             case names.EVENTS:

@@ -32,7 +32,7 @@ method that is sent.
 
 
 def extension_method(name: str) -> str:
-    """Returns the method as it is sent for a request of ouro: the protocol demands `_` before the
+    """The name by which a request of ouro is sent. The protocol demands an underscore before
     methods that it does not define itself.
     """
     return f"_{name}"

@@ -118,7 +118,9 @@ class Viewer:
     # What the host sends
 
     def send_event(self, event: Event, encoded: dict[str, Any], *, is_background: bool) -> None:
-        """Send an event; for a client that is not ouro, also start or end its question."""
+        """Send an event to a viewer of ouro. Any other client gets its updates, and a question of
+        the event is also asked there, or ended.
+        """
         if isinstance(event, events.TurnFinished):
             self._last_turn_finished = event
         if self._is_ouro:
@@ -160,8 +162,9 @@ class Viewer:
             self._notify(names.ENDED, {"reason": reason})
 
     def send_snapshot(self, draft: str = "") -> None:
-        """Send all events of the session. A viewer of ouro gets them in chunks; the last message of the
-        snapshot has the state, the commands and `draft`, the text for the prompt.
+        """Send all events of the session. A viewer of ouro gets them in chunks. The last message of
+        the snapshot has no events, but the state, the commands, and the text for the prompt
+        (`draft`).
         """
         shown_events = self._host.shown_events_so_far()
         if not self._is_ouro:

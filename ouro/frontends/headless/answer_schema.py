@@ -46,7 +46,8 @@ class AnswerSchema:
 
     @classmethod
     def load(cls, source: str) -> AnswerSchema:
-        """Read a schema: `source` is a file, or the schema itself if it begins with `{`.
+        """Read a schema. `source` is the path of a file, or the schema itself if it begins with
+        `{`.
 
         Raises:
             UsageError: the file cannot be read, or it has no JSON schema.
@@ -66,8 +67,8 @@ class AnswerSchema:
 
     @classmethod
     def for_type(cls, kind: Any) -> AnswerSchema:
-        """The schema of a type: msgspec, dataclass, TypedDict, pydantic, `list[str]`. A mapping is
-        the JSON schema itself.
+        """The schema of a Python type: a type of msgspec or pydantic, a dataclass, a TypedDict, or
+        such as `list[str]`. A mapping is taken as the JSON schema itself.
 
         Raises:
             UsageError: the type has no JSON schema.
@@ -101,8 +102,8 @@ class AnswerSchema:
             raise AnswerMisfit(str(misfit)[:500]) from misfit
 
     def _check(self, value: Any) -> None:
-        """Raises AnswerMisfit if the value does not match the schema, UsageError if the schema
-        refers to something else.
+        """Check a value. Raises AnswerMisfit if it does not match the schema, and UsageError if the
+        schema refers to a schema that it does not contain.
         """
         from jsonschema.exceptions import best_match
         from referencing.exceptions import Unresolvable
@@ -120,7 +121,7 @@ class AnswerSchema:
 
 
 def _find_json(answer: str) -> Any:
-    """The JSON value in an answer: the whole answer, or if that is not JSON, the last code block that
+    """The JSON value in an answer. If the whole answer is no JSON, it is the last code block that
     is. Raises AnswerMisfit if there is none.
     """
     for text in (answer, *reversed(_CODE_BLOCK.findall(answer))):

@@ -53,7 +53,9 @@ class HeadlessFrontEnd(FrontEnd):
         self.texts.append(clean(markdown))
 
     def say(self, text: str, level: Level = "info") -> None:
-        """Add a line to the answer of the command; warnings and errors are printed beside it."""
+        """Add a line to the answer of the command. A warning or an error is printed at once
+        instead, and is not part of the answer.
+        """
         if level == "info":
             self.texts.append(clean(text))
         else:
@@ -88,7 +90,9 @@ class HeadlessFrontEnd(FrontEnd):
     async def choose_rewind(
         self, *, suggest_undo: bool = False, redo: Mapping[RewindScope, str] | None = None
     ) -> RewindChoice | None:
-        """The choice to undo or redo the last turn. Raises UsageError for a choice from a list."""
+        """With `suggest_undo` or `redo`, return the suggested choice without asking. Otherwise
+        raises UsageError, because the list of messages needs a screen.
+        """
         if suggest_undo or redo is not None:
             return await super().choose_rewind(suggest_undo=suggest_undo, redo=redo)
         raise UsageError(

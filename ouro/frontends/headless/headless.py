@@ -229,9 +229,9 @@ class HeadlessRun(TurnObserver):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _ask_for_corrections(self, schema: AnswerSchema, result: Result) -> None:
-        """Ask the model again, at most MAX_CORRECTIONS times, as long as its answer does not match the
-        schema. The events of these turns change `result`: afterwards it has the value of the last
-        answer, or why that does not match.
+        """Ask the model again, at most MAX_CORRECTIONS times, as long as its answer does not match
+        the schema. The events of these turns change `result`. Afterwards `result` has the value of
+        the last answer, or the reason why it does not match.
         """
         from ouro.frontends.headless.answer_schema import MAX_CORRECTIONS, correction_request
 
@@ -268,9 +268,9 @@ class HeadlessRun(TurnObserver):
             raise
 
     async def _run_command(self, text: str, result: Result) -> str:
-        """Run a slash command. Returns the message for the agent: that of the command, or `text` if it
-        is not a command. If there is none, because the command has answered or failed, the message is
-        empty, and `result` has the answer or the error.
+        """Run a slash command, and return the message for the agent. It is the message that the
+        command makes, or `text` itself if it is not a command. It is empty if the command has
+        answered or failed; then `result` has the answer or the error.
         """
         from ouro.frontends.headless.commands import HeadlessFrontEnd, run_headless_command
 
@@ -305,8 +305,9 @@ class HeadlessRun(TurnObserver):
         return await begin_goal_of_prompt(self._session, text)
 
     async def _run_turns(self, text: str, images: Sequence[Image]) -> None:
-        """Run a turn for the message, then more turns for the goal while it is active. A message
-        that waits in the queue comes before them.
+        """Run a turn for the message, if there is one. Then run more turns as long as a goal is
+        active. If a message waits in the queue, return, so that it is answered before the next of
+        these turns.
         """
         if text:
             await self._queue.run(self._session.send(text, images))
@@ -320,8 +321,8 @@ class HeadlessRun(TurnObserver):
         return self._signal is not None or self._output.pipe.is_gone
 
     def _answer_without_user(self, event: events.PermissionAsked | events.QuestionAsked) -> None:
-        """Answer a question without a user: `decide` answers for a permission, else it is refused.
-        Any other question gets an empty answer.
+        """Answer a question without a user. The answer to a permission comes from `decide` if the
+        options have it; otherwise the call is refused. Any other question gets an empty answer.
         """
         answer: events.UserAnswer = events.Reply()
         if isinstance(event, events.PermissionAsked):
@@ -372,8 +373,8 @@ class HeadlessRun(TurnObserver):
                 self._session.interrupt()
 
     async def _receive_message(self, message: UserInput) -> None:
-        """Steer the running turn with a message, or queue it. Raises OuroError if it is empty, or
-        if an image is no picture.
+        """Steer the running turn with a message, or queue it for the next turn. Raises OuroError if
+        the message is empty, or if one of its images is no picture.
         """
         if not (message.text.strip() or message.images):
             raise UsageError("A message of the input is empty.")

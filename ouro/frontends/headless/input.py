@@ -69,8 +69,8 @@ def parse_input(line: bytes) -> Input:
 
 
 async def read_lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
-    """The lines of a stream without their ends. There are none if `stdin` is None, which means
-    closed.
+    """Yield the lines of a stream without their ends. If `stdin` is None, which means that it is
+    closed, there are none.
     """
     pieces: list[bytes] = []
     while stdin is not None and (block := await read_block(stdin)):
@@ -89,8 +89,8 @@ async def read_lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
 async def read_prompt(prompt: str, stdin: int | None, say: Callable[[str], None]) -> str:
     """The text of standard input, followed by the prompt of the command line.
 
-    A terminal is not read. If there is a prompt, a silent pipe is ignored after
-    `FIRST_BYTE_TIMEOUT`.
+    A terminal is not read. If there is a prompt, and nothing comes through a pipe within
+    `FIRST_BYTE_TIMEOUT`, the pipe is ignored.
 
     Raises:
         UsageError: both are empty.
@@ -109,8 +109,9 @@ async def read_prompt(prompt: str, stdin: int | None, say: Callable[[str], None]
 
 
 async def _read_all(stdin: int, has_prompt: bool, say: Callable[[str], None]) -> bytes:
-    """Read a pipe to its end; returns all bytes. If there is a prompt and nothing comes within
-    FIRST_BYTE_TIMEOUT, the pipe is ignored and nothing is returned. `say` prints why the user waits.
+    """Read a pipe to its end, and return all bytes. If there is a prompt, and nothing comes within
+    FIRST_BYTE_TIMEOUT, the pipe is ignored, and the result is empty. `say` is called to print why
+    the user waits.
     """
     blocks: list[bytes] = []
     timeout: float | None = FIRST_BYTE_TIMEOUT
@@ -134,8 +135,8 @@ async def _read_all(stdin: int, has_prompt: bool, say: Callable[[str], None]) ->
 
 
 async def read_block(stdin: int) -> bytes:
-    """Wait for the next bytes and read them; empty at the end. No thread is used: a thread that
-    reads would outlive an interrupt.
+    """Wait for the next bytes, and return them. Empty at the end of the stream. No thread is used,
+    because a thread that reads would outlive an interrupt.
     """
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()

@@ -71,8 +71,9 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
     """The exit code if a slash command failed."""
 
     def add(self, event: Event) -> None:
-        """Take the answer, the usage and the outcome from an event of the turn. Only a turn that has
-        answered, maybe cut, keeps its text.
+        """Take the answer, the usage and the outcome from an event of the turn. The text of an
+        answer is kept if the turn has answered, even if the answer was cut; otherwise it is
+        dropped.
         """
         match event:
             case events.Replied(message):
@@ -270,7 +271,7 @@ def _memory_line(receipt: MemoryReceipt) -> dict[str, Any]:
 def event_to_json(event: Event) -> dict[str, Any]:
     """The event as a JSON object, with rounded times.
 
-    Left out are the bytes of images, and what only the screen uses: the turn of an event, and the
+    The bytes of images are left out. So is what only a screen uses: the turn of an event, and the
     line at which a change begins.
     """
     match event:

@@ -80,8 +80,8 @@ class ReplFrontEnd(FrontEnd):
         return await self._repl.reader.edit(text)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
-        """Print the end of the transcript, and put the draft into the prompt, or print it if the
-        prompt cannot be filled. Images of the draft are lost.
+        """Print the end of the transcript, and put the draft into the prompt. If the prompt cannot
+        be filled, print the draft. The images of the draft are lost, and a warning says so.
         """
         self._replay(list(self.session.scrollback.shown_events()))
         self.redraw()
@@ -116,8 +116,8 @@ class ReplFrontEnd(FrontEnd):
             await previous.close()
 
     async def go_to(self, message: int) -> None:
-        """Print the transcript from the message of this number on, which is read from disk if it must
-        be. If there is no such message, print the error and the end of the transcript.
+        """Print the transcript from the message with this number on. The message may have to be
+        read from disk. If it does not exist, print the error and the end of the transcript.
         """
         try:
             position = await self.session.scrollback.reach(message)
@@ -159,8 +159,8 @@ class ReplFrontEnd(FrontEnd):
         return self._repl.toggle_vim()
 
     def copy(self, text: str) -> str:
-        """Copy with a program, else by an escape sequence (OSC 52). Returns how it was done, as a text
-        for the user. Raises UsageError if neither can be used.
+        """Copy with a program, or if there is none with an escape sequence (OSC 52). Returns how
+        the text was copied, in words for the user. Raises UsageError if neither is possible.
         """
         program_note = copy_with_program(text)
         if program_note:
@@ -203,8 +203,9 @@ class ReplFrontEnd(FrontEnd):
         return await set_up_and_test(self)
 
     async def _open(self, request: OpenRequest) -> Session | None:
-        """Open a session, and print its transcript from the requested message on, or its end; returns
-        None if the user cancels. With piped input nothing is asked, and an error is raised instead.
+        """Open a session, and print its transcript: from the requested message on, or if none is
+        requested the end. Returns None if the user cancels. With piped input the user is not asked,
+        and an error is raised instead.
         """
         who_is_asked = self if sys.stdin.isatty() else None
         session = await open_interactively(

@@ -111,7 +111,9 @@ class LineQuestions:
             self._on_change()
 
     async def wait_for_question(self, *work: Awaitable[Any]) -> None:
-        """Wait until all the work is done, or the next question is asked. The work itself goes on."""
+        """Wait until all `work` is done, or until the next question is asked. In both cases the
+        work itself continues.
+        """
         self._question_added.clear()
         question_added = asyncio.ensure_future(self._question_added.wait())
         done = asyncio.gather(*(asyncio.shield(item) for item in work), return_exceptions=True)
@@ -123,8 +125,8 @@ class LineQuestions:
             await asyncio.gather(question_added, done, return_exceptions=True)
 
     def take(self, line: str) -> str:
-        """Answer the open question with a line. Returns a hint for the user if the line is no answer;
-        empty if it is one, or if no question is open.
+        """Answer the open question with a line. If the line is no answer, returns a hint for the
+        user. Returns an empty text if the line is an answer, or if no question is open.
         """
         question = self.open
         if question is None:
@@ -213,8 +215,8 @@ class TurnQuestions:
         """The tasks that wait for the answers, by the ids of the questions."""
 
     def take(self, event: Event, session: Session) -> bool:
-        """Print and ask a question if the event is one, or end a question that is closed. Returns
-        whether a question was asked.
+        """Handle an event about questions: print and ask a new question, or end one that was
+        closed. Returns whether a question was asked; False for any other event.
         """
         if isinstance(event, QuestionClosed):
             if task := self._question_tasks.pop(event.question_id, None):

@@ -39,7 +39,9 @@ class LineReader:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """In this context Ctrl+C is handled; at its end the terminal echoes keys again."""
+        """A context in which Ctrl+C is handled. At its end the terminal prints typed keys again,
+        even if a secret was being typed.
+        """
         with handle_signals(lambda _number: self._interrupt(), signal.SIGINT):
             try:
                 yield
@@ -78,8 +80,8 @@ class LineReader:
         return False
 
     def redraw(self) -> None:
-        """Print the label of the prompt, if a line is expected and it is not printed already. With
-        piped input a line is expected only for questions.
+        """Print the label of the prompt, if a line is expected and the label is not printed
+        already. Piped input is expected only while a question is open.
         """
         label = self._repl.label()
         is_expected = self._repl.is_asking() or (sys.stdin.isatty() and not self._repl.turns.busy)

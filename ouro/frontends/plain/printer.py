@@ -51,7 +51,7 @@ class MarkdownBlocks:
         return complete_blocks
 
     def _begins_block(self, line: str) -> bool:
-        """Whether a line is the first of a new block, so that the one before is complete."""
+        """Whether a line is the first line of a new block. Then the block before it is complete."""
         is_outside = not self._fence
         is_after_blank = bool(self._block_lines) and not self._block_lines[-1].strip()
         is_text = bool(line.strip()) and not line[0].isspace()
@@ -81,8 +81,8 @@ class MarkdownBlocks:
         self._block_lines, self._incomplete_line, self._fence = [], "", ""
 
     def _take_block(self) -> list[str]:
-        """Remove the collected lines; returns them as a list of one block, or of none if all are
-        blank.
+        """Remove the collected lines, and return them as a list of one block. The list is empty if
+        all lines are blank.
         """
         block = "\n".join(self._block_lines).strip("\n")
         self._block_lines = []
@@ -130,8 +130,8 @@ class Printer(NoticePrinter):
 
     @property
     def activity(self) -> str:
-        """What the model does now: the title of the newest tool call or the state of a compaction, else
-        `thinking`; empty if it is unknown.
+        """What the model does now: the title of the newest tool call, or the state of a compaction,
+        or `thinking`. Empty if it is none of these.
         """
         if self._titles:
             newest_title = next(reversed(self._titles.values()))
@@ -207,8 +207,8 @@ class Printer(NoticePrinter):
         self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
 
     def _finish_parts_of(self, event: Event) -> None:
-        """Finish or drop what this event ends: a compaction, an answer that is retried, or the turn
-        with its last answer and all calls.
+        """End what this event ends. A notice or a finished compaction ends the compaction, a retry
+        ends the answer so far, and the end of the turn ends its last answer and all its calls.
         """
         match event:
             case events.Notice() | events.Compacted():  # a notice: nothing was compacted
@@ -280,8 +280,9 @@ class Printer(NoticePrinter):
             self._print_body(display.body, QUESTION_LINES, QUESTION_LINES)
 
     def line_with_mark(self, mark: str, style: str, title: str, detail: str) -> None:
-        """Print a mark in a style, a title, and a detail, which may be empty. The title is cut, though
-        not below MIN_TITLE, so that all fits into one line; a plain terminal gets all of it.
+        """Print a mark in a style, a title, and a detail, which may be empty. The title is cut so
+        that all fits into one line, but it keeps MIN_TITLE cells. On a plain terminal nothing is
+        cut.
         """
         detail_text = f"  {detail}" if detail else ""
         if not self.plain:
@@ -303,9 +304,9 @@ class Printer(NoticePrinter):
             self.line(f"  … {len(rows) - max_rows} more lines", "dim")
 
     def _print_body(self, body: Body | None, max_lines: int, max_diff_lines: int) -> None:
-        """Print the body of a tool call: at most `max_lines` from the end of an output, and
-        `max_diff_lines` from the beginning of a diff. A plain text, which the agent has read, is
-        printed only for a question (`max_lines` is QUESTION_LINES).
+        """Print the body of a tool call. Of an output, the last `max_lines` are printed; of a diff,
+        the first `max_diff_lines`. A plain text is only for the agent, so it is printed only for a
+        question, which is when `max_lines` is QUESTION_LINES.
         """
         match body:
             case None:
@@ -328,7 +329,9 @@ class Printer(NoticePrinter):
                 assert_never(body)
 
     def _print_tail(self, text: str, limit: int) -> None:
-        """Print the last `limit` lines of a text, and if it has more, how many are before them."""
+        """Print the last `limit` lines of a text. If it has more lines, first print how many are
+        left out.
+        """
         lines = clean(text).rstrip().splitlines()
         if len(lines) > limit:
             self.line(f"  … {len(lines) - limit} lines before", "dim")
@@ -346,7 +349,9 @@ class Printer(NoticePrinter):
         self.write(self._as_ansi(Text.assemble(*runs, overflow="fold")))
 
     def _as_ansi(self, renderable: Any) -> str:
-        """What to write so that a terminal of the present width shows a text or document of rich."""
+        """Render a text or document of rich, and return what to write to a terminal of the present
+        width.
+        """
         from rich.console import Console
         from rich.theme import Theme
 
@@ -369,7 +374,9 @@ class Printer(NoticePrinter):
             self.markdown(block)
 
     def _end_thought(self) -> None:
-        """End the model's thinking, if it thinks, and print how long it took, unless it was short."""
+        """Note that the model does not think any more. If it thought for MIN_THINKING_SECONDS or
+        longer, print how long.
+        """
         if self._thinking_since is None:
             return
         seconds = time.monotonic() - self._thinking_since

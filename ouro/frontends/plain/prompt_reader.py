@@ -111,8 +111,9 @@ class PromptReader:
         return [(style, self._repl.label())]
 
     def _set_key_wait(self, app: Application[str]) -> None:
-        """Set how long an Esc waits for a next key. Where it interrupts or is a key of Vim, it acts at
-        once; else it may begin a key that the user types as Esc and a letter.
+        """Set how long an Esc waits for a next key. While a turn runs Esc interrupts it, and with
+        Vim's keys it is a command, so it acts at once. Otherwise it waits, because Esc and a letter
+        may be one key.
         """
         acts_at_once = self._repl.turns.busy or self._prompt.editing_mode is EditingMode.VI
         app.timeoutlen = ESCAPE_SECONDS if acts_at_once else TYPED_ALT_SECONDS
@@ -151,8 +152,8 @@ class PromptReader:
         self._print_pending()
 
     def write(self, text: str) -> None:
-        """Print a text above the prompt, within FLUSH_SECONDS and together with later texts. Without
-        a prompt it is printed at once.
+        """Print a text above the prompt. It is printed within FLUSH_SECONDS, together with texts
+        that come until then. If no prompt is shown, it is printed at once.
         """
         self._pending.append(text)
         if not self._prompt.app.is_running:
@@ -205,8 +206,8 @@ class PromptReader:
         return True
 
     def redraw(self) -> None:
-        """Draw the prompt again. When a question was asked, hide the draft, so that it is not sent as
-        the answer; after the answer show it again.
+        """Draw the prompt again. While a question is open, the draft is hidden, so that it is not
+        sent as the answer. After the answer it is shown again.
         """
         if not self._prompt.app.is_running:
             return

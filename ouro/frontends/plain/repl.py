@@ -165,7 +165,9 @@ class Repl(TurnObserver):
     # What the turn queue reports
 
     def show(self, event: Event) -> None:
-        """Print an event of the turn. If it is a question, ask it, and ring after a long time."""
+        """Print an event of the turn. If it is a question, ask it, and ring the bell if the turn
+        has run for long.
+        """
         self._printer.event(event)
         if self._turn_questions.take(event, self._front_end.session):
             self._ring(self.turns.seconds)
@@ -184,8 +186,9 @@ class Repl(TurnObserver):
         self.redraw()
 
     def turn_ended(self, outcome: Outcome, seconds: float) -> None:
-        """Close the questions of the turn, and ring the bell after a long one. After an interrupt
-        queued messages wait for the user, so a notice says how to edit and to send them.
+        """Close the questions of the turn, and ring the bell if the turn was long. If it was
+        interrupted, queued messages wait for the user, and a notice says how to edit and to send
+        them.
         """
         self._turn_questions.close()
         self._ring(seconds)
@@ -317,8 +320,8 @@ class Repl(TurnObserver):
         return question is not None and question.secret
 
     def interrupt(self) -> bool:
-        """Handle Ctrl+C: end the turn, else a question or command. Returns True if ouro shall end,
-        because nothing ran, and this is the second time within SECOND_CTRL_C.
+        """Handle Ctrl+C: end the turn, or if none runs a question or command. Returns True if ouro
+        is to end, because nothing ran, and Ctrl+C was pressed before within SECOND_CTRL_C.
         """
         if self.turns.interrupt():
             return False
@@ -370,8 +373,8 @@ class Repl(TurnObserver):
             await self._front_end.send(first_message)
 
     async def _offer_import(self) -> None:
-        """Name the commands that import the memory of other agents in this folder. It is done once
-        for a folder, and only if a user can read it.
+        """Print the commands that import the memory of other agents in this folder. This is done
+        once for each folder, and only on a terminal, where a user can read it.
         """
         from ouro.commands.memory_offer import find_offer, import_lines, note_offer
 
@@ -428,8 +431,8 @@ class Repl(TurnObserver):
             self.redraw()
 
     async def _carry_out(self, line: str) -> None:
-        """Run a slash command, or send the line as a message. What is sent is not printed again when
-        its turn begins, except a shell line.
+        """Run a slash command, or send the line as a message. The terminal shows the typed message
+        already, so its event is not printed later. A shell line is printed again.
         """
         if line.startswith("!"):
             await self._front_end.send(line)
@@ -451,8 +454,9 @@ class Repl(TurnObserver):
         task.add_done_callback(self._finish_work)
 
     def _finish_work(self, task: asyncio.Task[None]) -> None:
-        """Forget a line that was carried out. If it raised an error, which a command does not do when
-        it merely fails, the handler of the loop reports it.
+        """Forget the task of a line that was handled. A command that fails prints its error itself.
+        If the task has raised one nevertheless, it is a fault of ouro, and the error handler of the
+        loop reports it.
         """
         self._work.discard(task)
         error = None if task.cancelled() else task.exception()
@@ -463,11 +467,12 @@ class Repl(TurnObserver):
         self.redraw()
 
     async def _offer_resume(self, session: Session, resumed: Resumed) -> None:
-        """Print the resume card once the lines typed before are done, and ask with which part to
-        resume. A message instead of a number resumes the full session.
+        """Print the resume card of the session, and ask with which part to resume it. This waits
+        until the lines that were typed before are handled. If the user types a message instead of a
+        number, the full session is resumed.
 
-        Does nothing if the user is busy by then. A short card, and one that no user can answer, is
-        one line without a question.
+        Does nothing if the user has begun something else by then. A short card is printed as one
+        line without a question, and so is any card if no user can answer.
         """
         try:
             card = await resumed.card()

@@ -72,8 +72,8 @@ class AgentTable(Widget, can_focus=True):
         self._marked = session_id
 
     def show(self, rows: list[AgentRow]) -> None:
-        """Show these sessions. The marked one stays marked at its new place; if it is gone, the one
-        that is at its old place is marked.
+        """Show these sessions. The marked session stays marked at its new place. If it is gone, the
+        session that is now at its place is marked.
         """
         old_index = self._marked_index
         self.rows, self.has_asked = rows, True
@@ -204,9 +204,9 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
     # Keys
 
     async def on_key(self, event: events.Key) -> None:
-        """Handle a key while the list has the focus: as the answer to whether a session ends, as an
-        action of the list, or as a key for the shown question. In the text field of the question, keys
-        are left to the field.
+        """Handle a key while the list has the focus. It answers the question whether a session is
+        to end, or is an action of the list, or goes to the shown question. Keys in the text field
+        of the question are not for the list.
         """
         if self.panel is not None and self.panel.has_focus_within:
             return
@@ -233,7 +233,9 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             self._say("The question stays open. q leaves the list.")
 
     def on_descendant_focus(self) -> None:
-        """Show the keys for what has the focus now; the panel of a question returns it to the list."""
+        """Show the keys for what has the focus now. If the panel of the question itself has got the
+        focus, the list gets it back, because its keys answer the question, too.
+        """
         if self.panel is not None and self.focused is self.panel:
             self.table.focus()  # Esc in its field; the keys of the list answer, too
         elif not self._session_to_end:
@@ -250,7 +252,9 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             self.exit(row)
 
     def _ask_end(self) -> None:
-        """Ask whether the marked session ends; one that has ended is removed at once."""
+        """Ask whether the marked session is to end. If it has ended already, remove it from the
+        list without asking.
+        """
         row = self.table.row
         if row is None:
             return
@@ -356,8 +360,9 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         await self._show_question()
 
     def _mark_next_question(self) -> None:
-        """After an answer, mark the first session with a question. If the marked session still has
-        one, it stays marked, and the next reading looks again.
+        """If a question was answered here, mark the first session that has a question. If the
+        marked session has another question, it stays marked, and this is tried again after the next
+        reading.
         """
         row = self.table.row
         marked_has_question = row is not None and row.question is not None

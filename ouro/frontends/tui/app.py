@@ -174,21 +174,25 @@ class OuroApp(App[int], inherit_bindings=False):
             self.conversation.status.show_message(_NO_SHELL, "warning")
 
     def on_resize(self, event: events.Resize) -> None:
-        """Draw all again if the size is the same as before: then the terminal was another size for a
-        moment, and may have lost what did not fit. For another size Textual draws all.
+        """Draw all again if the size is the same as before: the terminal had another size for a
+        moment, and may have lost what did not fit. If the size has changed, Textual draws all
+        anyway.
         """
         if self._size is not None and event.size == self.screen.size:
             self.call_later(self.paint_all)
 
     async def on_event(self, event: events.Event) -> None:
-        """Note the time of a key, before its action runs; also of one that has bubbled up."""
+        """Store the time of a key before its action runs. This is also done for a key that a widget
+        has passed on.
+        """
         if isinstance(event, events.Key):
             self.pressed_at = event.time
         await super().on_event(event)
 
     async def _close_all(self) -> None:
-        """Close the widgets if the process continues: as the host of the session, and in tests, which
-        have another driver. Else they are left as they are: to close each took half of the exit.
+        """Close the widgets if the process continues: as the host of the session, or in tests,
+        which have another driver. In all other cases they stay open, because closing them took half
+        of the time of the exit.
         """
         is_in_test = not isinstance(self._driver, TerminalDriver)
         if self.hosting is not None or is_in_test:
@@ -224,9 +228,9 @@ class OuroApp(App[int], inherit_bindings=False):
         self.exit(error.exit_code)
 
     async def action_press(self, name: str) -> None:
-        """Do what the action `name` of a key does: scroll, run a slash command, or call the method of
-        KeyActions. The keys that follow wait for it, unless the method is a coroutine function: those
-        may wait for the user.
+        """Do what the action `name` of a key does: scroll, run a slash command, or call the method
+        of KeyActions with this name. The next key is handled after the action has ended. Only a
+        coroutine method runs in the background, because it may wait for the user.
         """
         if name in SCROLLS:
             self._actions.scroll(name)
@@ -291,8 +295,8 @@ class OuroApp(App[int], inherit_bindings=False):
             log.info("printed: %s", event.text.rstrip())
 
     async def _run_command(self, text: str) -> bool:
-        """Run a slash command; returns False if the text is not one. Until it ends, or shows something,
-        the front end knows its text.
+        """Run a slash command; returns False if the text is not one. The front end has the text of
+        the command until it ends, so that it can show the text before the first output.
         """
         from ouro.commands.slash import dispatch  # too heavy to import before the first frame
 
@@ -321,8 +325,8 @@ class KeyActions:
 
     @property
     def _panel(self) -> ResumePanel | StartPanel:
-        """The panel above the prompt, which may be closed. On empty input, the keys that send and queue
-        are for it.
+        """The panel above the prompt that gets the keys which send and queue while the prompt is
+        empty. It may be closed.
         """
         conversation = self._conversation
         return conversation.resume if conversation.resume.is_open else conversation.start
@@ -334,9 +338,11 @@ class KeyActions:
         self._panel.mark_next()
 
     def clear(self) -> None:
-        """Interrupt what runs, if anything does. Pressed again while the hint about it is shown, quit.
-        The hint is not shown if an interrupt has put queued messages into the prompt: the next time
-        the key clears them.
+        """Interrupt what runs, and show a hint that the same key quits. If the key is pressed while
+        the hint is shown, quit.
+
+        There is no hint if an interrupt has put queued messages into the prompt, because the key
+        then clears them.
         """
         status = self._conversation.status
         if QUIT_HINT in status.message:
@@ -363,11 +369,11 @@ class KeyActions:
             self._app.exit(0)
 
     def interrupt(self) -> None:
-        """Do the first of these that is possible: dismiss the agent's question, interrupt the turn,
-        remove the mark of the start panel, close the resume panel. This is what Esc does.
+        """What Esc does: the first of these that is possible. Dismiss the agent's question,
+        interrupt the turn, remove the mark of the start panel, close the resume panel.
 
-        The time is noted, except for the mark and if nothing was possible, because `rewind` must know
-        whether an Esc has just stopped something.
+        The time is stored if this has stopped or closed something, because `rewind` must know it.
+        Removing the mark does not count.
         """
         question = self._conversation.questions.panel
         was_dismissed = question is not None and question.dismiss_question()
@@ -382,8 +388,8 @@ class KeyActions:
         self._interrupted_at = time.monotonic()
 
     def rewind(self) -> None:
-        """Rewind, which is what Esc Esc does. While a turn runs, or soon after an Esc has stopped
-        something, interrupt instead: the user presses Esc again to stop more.
+        """What Esc Esc does: rewind. While a turn runs, or soon after Esc has stopped something, it
+        interrupts instead, because the user then presses Esc again to stop more.
         """
         if self._turns.running or time.monotonic() - self._interrupted_at < SECOND_ESCAPE:
             self.interrupt()
@@ -391,8 +397,8 @@ class KeyActions:
             self._turns.say(Draft("/rewind"))
 
     def mode(self) -> Awaitable[None]:
-        """Use the next mode. This is not a coroutine function, so that the next key waits for it: a
-        message that is sent after it must be sent in that mode.
+        """Use the next mode. This is not a coroutine function, so the next key waits for it: a
+        message that is sent with that key must be sent in the new mode.
         """
         return self._front_end.changes.apply(self._use_next_mode)
 
@@ -413,9 +419,8 @@ class KeyActions:
         self._front_end.redraw()
 
     def palette(self) -> None:
-        """Open the list of commands, keys, sessions, models, settings, pages and files.
-
-        It opens empty and at once, so that it receives the next keys. Then it is filled.
+        """Open the list of commands, keys, sessions, models, settings, pages and files. It is empty
+        when it opens, so that it opens at once and gets the next keys. Then it is filled.
         """
         title = "Commands, keys, settings, pages, models, sessions, files"
         picker = Picker(title, (), search="", nothing="reading …")
@@ -466,8 +471,8 @@ class KeyActions:
         self._conversation.reader.open()
 
     def _mark_card(self, by: int) -> None:
-        """Mark the next tool call, or with -1 the previous one. Raises UsageError if there is none to
-        mark above; below the last one, the mark only ends.
+        """Mark the next tool call (`by` is 1) or the previous one (-1). After the last one the mark
+        ends. Raises UsageError if there is no previous one.
         """
         is_marked = self._conversation.transcript.mark_card(by)
         if not is_marked and by < 0:
@@ -491,7 +496,9 @@ class KeyActions:
         await self._front_end.show_queue()
 
     def jobs(self) -> None:
-        """Move the running commands to the background; if none runs, show what is there."""
+        """Move the running commands to the background. If none runs, show the list of background
+        tasks.
+        """
         background = self._front_end.session.background
         moved = background.move_running()
         if moved:

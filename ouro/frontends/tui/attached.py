@@ -53,8 +53,8 @@ class AttachedScreen(ConversationScreen):
         self.show(Notice(text, "warning"))
 
     def run_here(self, text: str) -> bool:
-        """Start to run a command if it is one of the screen; returns False if the session has to run
-        it.
+        """Start a command of the screen. Returns False if the command is not one of the screen, so
+        that the session has to run it.
         """
         command = find_command(text[1:].partition(" ")[0].lower())
         if command is None or command.name not in SCREEN_COMMANDS:

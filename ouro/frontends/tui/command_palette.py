@@ -62,7 +62,9 @@ def _built_in_choices(session: Session, keymap: Keymap) -> list[Choice]:
 
 
 def _key_choices(keymap: Keymap) -> Iterator[Choice]:
-    """Yield the actions that have a key and that the app can carry out by their names."""
+    """Yield a choice for each action of a key that the palette can run. An action without a key is
+    left out.
+    """
     for action in ACTIONS:
         is_of_app = action.place == "app" and not action.run
         is_offered = is_of_app or action.name in _PROMPT_ACTIONS

@@ -96,8 +96,9 @@ class TerminalDriver(LinuxDriver):
             super().write(data)
 
     def _sigtstp_application(self, *_: object) -> None:
-        """Give the terminal back, and stop. The kernel does not stop a program that no shell can
-        continue, such as the only program of a terminal window: it uses the terminal again.
+        """Give the terminal back, and stop the process. If no shell can continue it, such as in a
+        terminal window that runs only ouro, the kernel does not stop it. Then it uses the terminal
+        again.
         """
         if self._auto_restart:
             self.suspend_application_mode()
@@ -151,8 +152,8 @@ class TerminalDriver(LinuxDriver):
         super().stop_application_mode()
 
     def close(self) -> None:
-        """Give up the terminal. What is written afterwards is dropped, as while another program has
-        it.
+        """Give up the terminal. Output that comes afterwards is dropped, as it is while another
+        program has the terminal.
         """
         super().close()
         self.is_lent, self._writer_thread = True, None
@@ -197,8 +198,8 @@ class TerminalDriver(LinuxDriver):
         self._loop.call_soon_threadsafe(self._app.call_later, self._take_over_after_keys)
 
     def _process(self, messages: Iterable[Message], time: float | None = None) -> None:
-        """Pass events to the app. With `time` they get that time: the first frame read their keys
-        earlier.
+        """Pass events to the app. If `time` is given, the events get it: their keys were pressed at
+        this time, and read by the first frame.
         """
         for event in messages:
             if time is not None:
@@ -206,8 +207,8 @@ class TerminalDriver(LinuxDriver):
             self.process_message(event)
 
     def _use_theme(self, answer: re.Match[str]) -> str:
-        """Use the theme for the background that the terminal has reported. Returns the text to read
-        instead of the answer, which is empty.
+        """Use the theme that fits the background which the terminal has reported. Returns the text
+        that replaces the answer in the input, which is always empty.
         """
         theme = theme_for(answer["background"])
         self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)
@@ -265,8 +266,8 @@ class KeyReader:
         self._on_background = on_background
 
     def wait(self) -> float | None:
-        """Seconds to wait for more input before `release`, because a part is held that may be the
-        beginning of a sequence. None: nothing is held.
+        """How many seconds to wait for more input before `release` is called. Some input is held if
+        it may be the beginning of a longer sequence. None if nothing is held.
         """
         return _ESCAPE_WAIT if self._splitter.holds else self._parser.wait()
 
@@ -275,8 +276,9 @@ class KeyReader:
         return self.feed(self._decode(data))
 
     def feed(self, text: str) -> list[Message]:
-        """The events that are complete with this text, which may end held input. The end of the text
-        is held if it may be the beginning of a longer sequence.
+        """Read a text, and return the events that are complete now. Input that was held before may
+        be complete now, too. The end of the text is held if it may be the beginning of a longer
+        sequence.
         """
         return self._events(self._splitter.feed(text))
 
@@ -352,10 +354,10 @@ class KeyParser(XTermParser):
 
 
 def _escaped_character(sequence: str, *, alt: bool) -> str:
-    """The printable character that came right after Esc; empty if the sequence is anything else.
+    """The printable character that came right after Esc. Empty if the sequence is anything else.
 
-    With `alt` the parser has already taken the Esc off the sequence, because it did not know the
-    two together.
+    With `alt` the sequence is without its Esc: the parser has removed it, because it did not know
+    both together.
     """
     if alt:
         after_escape = sequence
@@ -387,8 +389,8 @@ _PASTE_BEGIN, _PASTE_END = "\x1b[200~", "\x1b[201~"
 
 
 def _partial_mark(text: str, mark: str) -> str:
-    """The beginning of `mark` with which a text ends, so that the rest of the mark may still come;
-    empty if it ends with no part of it. A text with the whole mark is not expected.
+    """The part of `mark` that the text ends with, if the rest of the mark may still come. Empty if
+    there is none. The text must not contain the whole mark.
     """
     for size in range(len(mark) - 1, 0, -1):
         if text.endswith(mark[:size]):

@@ -250,10 +250,10 @@ def _restore_at_signals(frame: FirstFrame) -> None:
 
 
 def _make_raw(attributes: list[Any]) -> bytes:
-    """Let the terminal send single keys, without echo and signals, and Enter as a carriage return.
+    """Let the terminal send single keys, without printing them and without signals.
 
-    Returns what was typed before. Until now the terminal has sent Enter as a line feed, so each line
-    feed in it is replaced.
+    Returns what was typed before. Until now the terminal has sent Enter as a line feed, and from
+    now on as a carriage return. So each line feed in the result is replaced.
     """
     changed = [*attributes[:_CC], list(attributes[_CC])]
     changed[_LFLAG] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
@@ -338,8 +338,8 @@ class _FrameText:
         return f"{self._style('warning')}  {QUEUED_MARK}{self._style('muted')}{text}{padding}"
 
     def _prompt(self, typed: str) -> str:
-        """The line of the prompt: the end of what was typed with the cursor behind it, or if nothing
-        was typed a hint with the cursor on its first character.
+        """The line of the prompt. It has the end of what was typed, and the cursor behind it. If
+        nothing was typed, it has a hint, with the cursor on its first character.
         """
         cursor_style = self._style("background", "text")
         if typed:

@@ -35,8 +35,9 @@ class FirstFrameSettings:
 
 
 def load_first_frame_settings(version: str) -> FirstFrameSettings:
-    """The settings of the user: from the copy if it is still true, else from their files, after which
-    a new copy is written if it can be. Raises ConfigError for settings that are not valid.
+    """The settings of the user. They are read from the copy if it is still true. If it is not, they
+    are read from their files, and a new copy is written, if a copy can have them. Raises
+    ConfigError for settings that are not valid.
     """
     stamp = _make_stamp(version)
     may_use_copy = stamp != ""
@@ -61,8 +62,8 @@ def first_frame_settings_of(settings: Settings) -> FirstFrameSettings:
 
 
 def _make_stamp(version: str) -> str:
-    """What must be the same at the next start for the copy to be true: the version, and the state of
-    the file of the settings. It is empty if there can be no copy, because a variable may set a
+    """The stamp of a copy: the version, and the state of the file of the settings. The copy is true
+    as long as its stamp is the same. Empty if there can be no copy, because a variable may change a
     setting, or the file cannot be looked at.
     """
     if any(name.startswith("OURO_") and name != "OURO_HOME" for name in os.environ):
@@ -111,8 +112,8 @@ def _write_copy(stamp: str, settings: FirstFrameSettings) -> None:
 
 
 def _with_checksum(stamp: str, body: str) -> str:
-    """The text of a copy: in its first line the stamp and a checksum of the body, by which a damaged
-    copy is known, and below it the body.
+    """The text of a copy. Its first line has the stamp, and a checksum of the body, which shows if
+    the copy is damaged. The body follows.
     """
     # A change of one byte changes it. Those of `zlib` and `hashlib` would take 1 ms to load.
     checksum = sum(place * byte for place, byte in enumerate(body.encode(), 1))

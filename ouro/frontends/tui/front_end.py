@@ -53,7 +53,9 @@ _GIT_DIFF = re.compile(rf"(?P<fence>`{{3,}})diff\n(?P<diff>{GIT_FILE}.*)\n(?P=fe
 
 
 def _make_block(markdown: str) -> TranscriptBlock:
-    """The block that shows a Markdown text. A diff alone may be long, so it is drawn page by page."""
+    """The block that shows a Markdown text. If the text is only a diff, which may be long, the
+    block draws it page by page.
+    """
     match = _GIT_DIFF.fullmatch(markdown)
     if match is None:
         return AnswerBlock(markdown)
@@ -80,8 +82,8 @@ class SessionChanges:
         self._waiting: list[Callable[[Session], Awaitable[None]]] = []
 
     async def apply(self, change: Callable[[Session], Awaitable[None]]) -> None:
-        """Make a change in the open session, or as soon as one is open, and say so. Raises UsageError if
-        the open session refuses it.
+        """Make a change in the open session. If none is open yet, say so, and make the change as
+        soon as one is. Raises UsageError if the open session refuses it.
         """
         if self._turns.session is not None:
             await change(self._turns.session)
@@ -205,8 +207,8 @@ class ScreenFrontEnd:
         self._conversation.transcript.add(NoticeBlock(text, level))
 
     def _show_typed_command(self) -> TranscriptBlock | None:
-        """Show the command that the user typed, before its first output; returns its block. None if
-        it is shown already.
+        """Show the command that the user typed, before its first output. Returns its block; None if
+        the command is shown already.
         """
         typed_command, self.typed_command = self.typed_command, ""
         if not typed_command:
@@ -266,9 +268,10 @@ class ScreenFrontEnd:
         await self._turns.run(events)
 
     async def browse(self, page: Page) -> bool:
-        """Let the user browse what is sent to the model, the tasks, or a tab of memory (`newest`: the
-        one with the newest entry), until the sheet is closed. In memory the user may choose a message
-        to go to, also of another session. Always returns True: there is a screen.
+        """Let the user browse a page until the sheet is closed: `context` is what is sent to the
+        model, `tasks` are the background tasks, and any other page is a tab of memory (`newest` is
+        the tab with the newest entry). In memory, the user may choose a message to go to, which may
+        be in another session. Always returns True: there is a screen.
         """
         if page == "context":
             from ouro.frontends.tui.screens.list_sheets import ContextSheet  # rarely used
@@ -301,8 +304,8 @@ class ScreenFrontEnd:
         return True
 
     async def view_diff(self, reading: asyncio.Task[ShownDiff]) -> bool:
-        """Show a diff when it is read, and send the comments that the user wrote on it to the agent.
-        Returns False if there are no changes.
+        """Show a diff as soon as it is read. Comments that the user wrote on it are sent to the
+        agent. Returns False if there are no changes.
         """
         from ouro.frontends.tui.screens.diff_viewer import DiffViewer  # rarely used
         from ouro.session import SessionDiff
@@ -340,8 +343,9 @@ class ScreenFrontEnd:
         await self._conversation.go_to(message)
 
     async def _sync_at_start(self, session: Session) -> None:
-        """Synchronize memory and show the result in one line, or a warning if it fails. Does nothing
-        without long-term memory, and shows no result in another session.
+        """Synchronize memory, and show the result in one line, or a warning if it fails. Does
+        nothing without long-term memory. If another session is on the screen by then, the result is
+        not shown.
         """
         # Too heavy before the first frame.
         from ouro.commands.builtin import find_command
@@ -377,8 +381,8 @@ class ScreenFrontEnd:
     # Opening sessions
 
     async def open(self, request: OpenRequest) -> None:
-        """Open another session instead of the one on the screen, which is closed then. If that fails
-        or the user cancels, the old one stays; if there is none yet, ouro ends.
+        """Open another session, and close the one on the screen. If opening fails, or the user
+        cancels, the session on the screen stays; if there is none yet, ouro ends.
         """
         await self._turns.finish_turn(timeout=1.0)
         previous = self._turns.session
@@ -415,8 +419,11 @@ class ScreenFrontEnd:
         return await show_sheet(self._app, GuardedPicker(title, choices, esc, ctrl_c))
 
     async def pick_open(self, ids: Sequence[str]) -> OpenRequest | None:
-        """Let the user pick one of the sessions with these ids; empty: of all. None: the user cancels.
-        If no session is open yet, a user who cancels gets a new session, and None means to quit.
+        """Let the user pick a session whose id is in `ids`, or any session if `ids` is empty.
+        Returns the request to open it; None if the user cancels.
+
+        If no session is open yet, a user who cancels gets a new session. None then means that the
+        user wants to quit.
         """
         if self._turns.session is not None:
             return await self.pick_session(self._turns.session.session_catalog, only=ids)

@@ -22,8 +22,8 @@ FULL_COLLECTION_EVERY = 20
 
 
 def shorten_collections() -> None:
-    """From now on Python itself collects only new objects, which is short. IdleCollector does the
-    rest.
+    """From now on Python's own collections only visit new objects, which does not take long.
+    IdleCollector visits older ones.
     """
     gc.set_threshold(NEW_OBJECTS, NEVER, NEVER)
 
@@ -59,8 +59,8 @@ class IdleCollector:
             self._call_later(IDLE_SECONDS, self._collect_if_idle)
 
     def _collect_if_idle(self) -> None:
-        """Collect if no key was pressed for IDLE_SECONDS, else look again after as long. One of
-        FULL_COLLECTION_EVERY collections visits all objects.
+        """Collect if no key was pressed for IDLE_SECONDS. Otherwise try again after IDLE_SECONDS.
+        One of FULL_COLLECTION_EVERY collections visits all objects.
         """
         if self._clock() - self._pressed_at() < IDLE_SECONDS:
             self._call_later(IDLE_SECONDS, self._collect_if_idle)

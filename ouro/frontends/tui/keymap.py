@@ -264,8 +264,8 @@ class Keymap:
 
     @property
     def unreachable(self) -> tuple[str, ...]:
-        """A warning for each key of an action of the app that never reaches the app, because the prompt
-        uses it: a key that types a character, or two keys one after the other.
+        """Warnings about keys that can never run their action of the app, because the prompt uses
+        them: keys that type a character, and chords of two keys.
         """
         warnings: list[str] = []
         actions_of_app = [action for action in ACTIONS if action.place == "app"]
@@ -374,8 +374,9 @@ def _format_part(part: str) -> str:
 
 
 def _normalize(key: str) -> str:
-    """The name that Textual has for a key, or for a chord of two, which the user wrote. Modifiers are
-    sorted, and all is in lower case, except a letter alone: `U` is another key than `u`.
+    """The name that Textual has for a key, or a chord of two keys, that the user wrote. Modifiers
+    are sorted. All is in lower case, except a letter without modifiers, because `U` is another key
+    than `u`.
     """
     steps = []
     for step in key.strip().split():

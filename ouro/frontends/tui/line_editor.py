@@ -103,10 +103,10 @@ class LineEditor:
             self._press(match, now)
 
     def take_message(self) -> str:
-        """Take the first entered message, and the keys that typed it; returns it.
+        """Take the first message that was entered, and drop the keys that typed it.
 
-        It is empty, and nothing is taken, if there is no message, or if the first one needs Textual:
-        a command, or a file name that Enter may complete.
+        Returns an empty text, and takes nothing, if there is no message, or if Textual must handle
+        the first one: a command, or a text with a file name that Enter may complete.
         """
         if not self._messages:
             return ""
@@ -120,7 +120,9 @@ class LineEditor:
         return message
 
     def take_keys(self) -> list[tuple[float, str]]:
-        """Take all keys, and what is not complete yet; returns the time and the input of each."""
+        """Return all keys, each as its time and its input, and forget them. Input that is not a
+        complete key yet is included as the last one.
+        """
         keys = self._keys
         if self._incomplete:
             keys = [*keys, (time.monotonic(), self._incomplete)]
@@ -152,8 +154,8 @@ class LineEditor:
             self._press_control(key)
 
     def _interrupt(self, now: float) -> None:
-        """Handle Ctrl+C: it empties the prompt. On an empty prompt, or one that Textual must handle,
-        the second one within SECOND_CTRL_C leaves.
+        """Handle Ctrl+C. It empties the prompt. If the prompt is empty, or if Textual must handle
+        its keys, the second Ctrl+C within SECOND_CTRL_C leaves.
         """
         if self.text and self.understands:
             self.text = ""
@@ -163,8 +165,8 @@ class LineEditor:
         self.cleared_at = now
 
     def _press_control(self, key: str) -> None:
-        """Handle a key that is not text: Enter, Ctrl+J, Backspace or Ctrl+D. Any other is not
-        understood, and so ends the editing.
+        """Handle a key that is not text: Enter, Ctrl+J, Backspace or Ctrl+D. No other key is
+        understood here: after it, Textual must handle all keys.
         """
         if key == "\r":
             self._enter()
@@ -179,14 +181,14 @@ class LineEditor:
 
     @property
     def _ends_simply(self) -> bool:
-        """Whether Backspace deletes one code point. Textual deletes a long paste, and a sign of
-        several code points, as a whole.
+        """Whether Backspace deletes one code point. It may not if the text has a paste, or ends
+        with a sign of several code points, because Textual deletes these as a whole.
         """
         return not self._has_paste and not _JOINED_CHARACTERS.search(self.text[-2:])
 
     def _enter(self) -> None:
-        """Enter the text as a message. A backslash at its end becomes a new line instead, and an empty
-        text stays.
+        """Enter the text as a message. If it ends with a backslash, a new line begins instead.
+        Nothing happens if it is empty.
         """
         if self.text.endswith("\\"):
             self.text = self.text[:-1] + "\n"

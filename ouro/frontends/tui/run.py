@@ -78,8 +78,9 @@ class SessionStart:
         """The events of the turn that `begin` has started, until `take_turn` takes them."""
 
     async def begin(self) -> None:
-        """Open a session and, if it is a new one that is open within OPEN_TIMEOUT, send the first
-        message, unless that is a command. Does nothing if the user must be asked for a session.
+        """Begin to open a session. If it is open within OPEN_TIMEOUT and is a new one, send the
+        first message, unless the message is a command. Does nothing if the user must first pick a
+        session.
         """
         if self.request.resume == PICK:
             return
@@ -108,22 +109,22 @@ class SessionStart:
         self._begun_turn = _join_events(first_events, events)
 
     async def open(self, request: OpenRequest) -> Session:
-        """Open a session. The first call returns the one that `begin` has opened, or begun to open,
-        whatever its request is.
+        """Open a session. The first call returns the session that `begin` opens, whatever its
+        request is.
         """
         opening, self._opening = self._opening, None
         return await (opening or self._open_session(request))
 
     def take_turn(self) -> AsyncGenerator[Event, None] | None:
-        """The events of the turn that `begin` has started; None if there is none, or at the second
-        call.
+        """The events of the turn that `begin` has started. None if it has started none, and for
+        each further call.
         """
         turn, self._begun_turn = self._begun_turn, None
         return turn
 
     async def close(self) -> None:
-        """Close the session that `begin` has opened, and end its turn, unless `open` was called: then
-        they belong to the caller.
+        """Close the session that `begin` has opened, and end its turn. Does nothing if `open` was
+        called, because then they belong to the caller.
         """
         opening, self._opening = self._opening, None
         if opening is None:
@@ -214,8 +215,9 @@ def run_tui(
 
 
 def _end_in_terminal(app: OuroApp, frame: FirstFrame) -> int:
-    """After the app, run the demo or attach to the background session, if the user has chosen that;
-    else print the end of the transcript. Returns the exit code.
+    """Do what follows after the app, and return the exit code. If the user has chosen the demo or a
+    background session, run the demo or attach to the session. Otherwise print the end of the
+    transcript.
     """
     frame.restore_modes()
     if isinstance(app.failure, DemoRequested):
@@ -237,9 +239,9 @@ def _exit_code(app: OuroApp) -> int:
 
 def _run_to_the_end(program: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine in a new loop to its end, and return its result. Tasks that are not done then
-    stay as they are, because the process ends.
+    are not cancelled, because the process ends.
 
-    `asyncio.run` would cancel the tasks of all widgets, which took a third of the exit.
+    `asyncio.run` would cancel the tasks of all widgets, which took a third of the time of the exit.
     """
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -255,8 +257,9 @@ async def _run(
     terminal: TextIO,
     may_leave: Callable[[int], bool] | None,
 ) -> OuroApp | int:
-    """Run the app to its end, and close the session, or host it here until it ends, if the user leaves
-    it to the background. Returns the app, or the exit code if a signal came before there was an app.
+    """Run the app to its end, and then close the session. If the user has left the session to the
+    background, host it here until it ends. Returns the app; or the exit code if a signal came
+    before there was an app.
     """
     app: OuroApp | None = None
     loop = asyncio.get_running_loop()
@@ -269,7 +272,7 @@ async def _run(
         os._exit(code)
 
     def handle_signal(number: int) -> None:
-        """End the app with the exit code of the signal, and if that takes too long, the process."""
+        """End the app with the exit code of the signal. If that takes too long, end the process."""
         nonlocal code
         code = 0 if frame.has_left else 128 + number
         if app is not None and app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):
@@ -336,7 +339,7 @@ def attach_command(session_id: str, *flags: str) -> list[str]:
 
 
 def _warm_up() -> None:
-    """Import what the first answer needs. The garbage collector then skips these modules."""
+    """Import what the first answer needs, and keep the garbage collector from visiting it."""
     from ouro.frontends.tui.blocks.markdown import warm_up
     from ouro.frontends.tui.blocks.palette import Palette
 

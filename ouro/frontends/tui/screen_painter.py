@@ -152,8 +152,9 @@ class ScreenPainter:
         return writer.end()
 
     def _scroll(self, changed: dict[int, ScreenRow], writer: _Writer) -> None:
-        """If an update has moved many rows up or down by the same number, let the terminal scroll the
-        region with them. Rows that then differ from what they should show are added to `changed`.
+        """If an update has moved many rows up or down by the same number, let the terminal scroll
+        their region. The scroll also moves rows that should have stayed: these are added to
+        `changed`, so that they are written again.
         """
         shift = self._find_shift(changed)
         if shift == 0:
@@ -172,8 +173,8 @@ class ScreenPainter:
             self._rows[top : bottom + 1] = [*new_rows, *rows[:shift]]
 
     def _find_shift(self, changed: Mapping[int, ScreenRow]) -> int:
-        """By how many rows most of the changed rows have moved up; negative if they have moved down,
-        and 0 if fewer than _MIN_SCROLLED have moved by the same number.
+        """The number of rows by which most of the changed rows have moved up; it is negative if
+        they have moved down. 0 if fewer than _MIN_SCROLLED have moved by the same number.
         """
         places_of_text: dict[str, list[int]] = {}
         for y, row in enumerate(self._rows):
@@ -240,8 +241,9 @@ class _Writer:
         self._out.append(f"\x1b[{top + 1};{bottom + 1}r{moves}\x1b[r")
 
     def write_row(self, y: int, old: ScreenRow, new: ScreenRow) -> None:
-        """Write what differs of the row `y`. If not all its texts take one cell in every terminal,
-        write all of it, because terminals may differ in where they show the rest.
+        """Write what differs in the row `y`. If a text in it may have another width in another
+        terminal, the whole row is written, because what follows the text may be at another place
+        there.
         """
         is_even = old.is_even and new.is_even
         runs = _changed_runs(old, new) if is_even else _known_runs(new)
@@ -253,7 +255,9 @@ class _Writer:
             self._write_cells(new, x, end)
 
     def _write_cells(self, row: ScreenRow, x: int, end: int) -> None:
-        """Write the cells from `x` to before `end`, and change the look before those where it differs."""
+        """Write the cells from `x` to before `end`. The look of the terminal is changed where the
+        look of the cells changes.
+        """
         texts, looks = row.texts, row.looks
         while x < end:
             look, begin = looks[x], x
@@ -291,8 +295,8 @@ def _changed_runs(old: ScreenRow, new: ScreenRow) -> Iterator[tuple[int, int]]:
 
 
 def _end_of_run(are_same: Sequence[bool], new: ScreenRow, start: int) -> int:
-    """The cell after the last changed one of the run that begins at `start`. Gaps of at most _MAX_GAP
-    unchanged cells belong to the run; an unknown cell ends it.
+    """Where the run of changed cells that begins at `start` ends: the cell after its last changed
+    cell. A gap of at most _MAX_GAP unchanged cells does not end the run, but an unknown cell does.
     """
     width, gap, end = len(are_same), 0, start + 1
     x = start
@@ -325,8 +329,8 @@ def _text_of(row: ScreenRow) -> str:
 
 
 def _pieces_of(update: CompositorUpdate) -> Iterator[tuple[int, int, Strip]] | None:
-    """The strips of an update, each with its row and its first cell. None: the kind of the update is
-    unknown.
+    """The strips of an update, each with its row and its first cell. None if this kind of update is
+    not known.
     """
     if isinstance(update, LayoutUpdate):
         return _pieces_of_lines(update)
@@ -345,8 +349,8 @@ def _pieces_of_lines(update: LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
 
 
 def _pieces_of_chops(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
-    """Yield the strips of an update of parts of rows; see `_pieces_of`. A strip that goes beyond the
-    end of the span that has changed is cut there.
+    """Yield the strips of an update of parts of rows, as `_pieces_of` does. A strip that goes
+    beyond the changed span is cut at its end.
     """
     for y, begin, end in update.spans:
         for chop_end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):

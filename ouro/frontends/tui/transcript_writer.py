@@ -155,7 +155,7 @@ class TranscriptWriter:
         return UserMessage(text, names, self._transcript.outputs_key)
 
     def _show_core(self, event: events.CoreChanged) -> None:
-        """Show a change of the core of memory, with its diff, unless a tool call has shown that."""
+        """Show a change of the core of memory. Its diff is left out if a tool call has shown it."""
         text, level, body = self._memory.notice(event)
         self._transcript.add(NoticeBlock(text, level))
         if body is not None:
@@ -217,8 +217,9 @@ class TranscriptWriter:
             self._retry_notice = None
 
     def _show_reply(self, message: Message) -> None:
-        """Compare the complete answer with what was streamed, and if they differ, show it instead:
-        nothing may have been streamed, or a part of the text turned out to be thinking or a call.
+        """Compare the complete answer with what was streamed. If they differ, show the complete
+        answer instead: perhaps nothing was streamed, or a part of the text has turned out to be
+        thinking or a call.
         """
         thinking = "".join(part.text for part in message.parts_of(Thinking))
         streamed_answer = _streamed_text(self._streamed_blocks, AnswerBlock)

@@ -35,7 +35,7 @@ class AgentList:
 
     @asynccontextmanager
     async def polling(self) -> AsyncIterator[None]:
-        """Count a page as open as long as the block runs. While a page is open, the list is read every
+        """A context in which a page counts as open. While any page is open, the list is read every
         POLL_SECONDS.
         """
         self._open_pages += 1
@@ -50,8 +50,8 @@ class AgentList:
                 self._polling = None
 
     async def wait_for_reading(self, number: int) -> int:
-        """Wait until the list is read again after reading `number`; returns the number of that
-        reading.
+        """Wait for a reading of the list that comes after the reading `number`. Returns the number
+        of that reading.
         """
         async with self._changed:
             await self._changed.wait_for(lambda: self._reading_number > number)

@@ -72,9 +72,9 @@ class SessionFeed(TurnObserver):
         await self._turns.close()
 
     async def next_patch(self) -> dict[str, Any]:
-        """Wait for a change; returns all that has changed since the last patch.
+        """Wait for a change, and return all that has changed since the last patch.
 
-        The last patch has the reason for the session's end in `ended`.
+        If the session has ended, `ended` has the reason, and the patch is the last one.
         """
         await asyncio.sleep(DRAW_EVERY)  # changes that come meanwhile are in one patch
         await self._has_changed.wait()
@@ -113,8 +113,8 @@ class SessionFeed(TurnObserver):
     # The transcript
 
     def _show_from_start(self) -> None:
-        """Drop what was collected, and collect the cards of the whole transcript. Of a transcript with
-        more than MAX_CARDS, only the last are kept, after a card that says so.
+        """Drop what was collected, and collect the cards of the whole transcript. If they are more
+        than MAX_CARDS, only the last ones are kept, below a card that says so.
         """
         self._cards.clear()
         self._titles.clear()
@@ -132,7 +132,9 @@ class SessionFeed(TurnObserver):
         self._has_changed.set()
 
     def show(self, event: Event) -> None:
-        """Collect the card of an event. If too many wait for the page, the oldest are dropped."""
+        """Collect the card of an event, for the next patch. If too many cards wait for it, the
+        oldest are dropped.
+        """
         self._show_event(event)
         while len(self._cards) > MAX_WAITING:
             del self._cards[next(iter(self._cards))]
@@ -185,8 +187,8 @@ class SessionFeed(TurnObserver):
                 self._add_notice(event)
 
     def _draw_call(self, call_id: str) -> None:
-        """Draw the card of a running call again. Does nothing for a call that is not known: its start may
-        have been before the transcript that is shown.
+        """Draw the card of a running call again. Does nothing if the start of the call is not
+        known, because it was before the part of the transcript that is shown.
         """
         title, card = self._titles.get(call_id), self._call_cards.get(call_id)
         if title is not None and card is not None:
@@ -270,9 +272,8 @@ def _empty_card() -> str:
 
 
 def saved_patch(row: AgentRow, pieces: Iterable[str]) -> dict[str, Any]:
-    """A patch that shows a session without a process.
-
-    `pieces`: the cards of its transcript as HTML; of more than MAX_CARDS the last are shown.
+    """A patch that shows a session without a process. `pieces` are the cards of its transcript as
+    HTML, of which the last MAX_CARDS are shown.
     """
     cards = [[f"saved-{number}", card] for number, card in enumerate(pieces)]
     return {

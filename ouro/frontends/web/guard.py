@@ -101,8 +101,8 @@ class Guard:
     # Where a request comes from
 
     def check_source(self, method: str, headers: Mapping[str, str], kind: Kind) -> None:
-        """Raises WebRefused if a request is for another host, or comes from another site. Only a link
-        from another site to a page without data is allowed.
+        """Check where a request comes from. Raises WebRefused if it is for another host, or comes
+        from another site. A link on another site may only lead to a page without data.
         """
         host = headers.get("Host", "")
         self._check_host(host)
@@ -116,8 +116,8 @@ class Guard:
             raise WebRefused(f"A request of another site is refused: it is {_quotable(site)}.")
 
     def _check_host(self, host: str) -> None:
-        """Raises WebRefused if the Host header names neither a known name nor an address that is
-        served. A hostile page may have a name that points to this machine.
+        """Raises WebRefused if the Host header has neither a known name nor an address that is
+        served. A hostile site may give a name of its own to the address of this machine.
         """
         name = _host_name(host)
         if name in self._names or self._is_own_address(name):
@@ -164,7 +164,7 @@ class Guard:
 
     def make_ticket(self, cookie: str) -> str:
         """Make a ticket: a word that opens one websocket. A browser cannot send the key of a login
-        with a websocket, so the address has a ticket in it.
+        when it opens a websocket, so the ticket is in the address.
         """
         now = time.monotonic()
         self._tickets = {
@@ -232,7 +232,9 @@ def _is_same_origin(origin: str, host: str) -> bool:
 
 
 def _is_visit(method: str, headers: Mapping[str, str], kind: Kind) -> bool:
-    """Whether a browser opens a page without data in a tab, as when a user follows a link."""
+    """Whether a browser opens a page, which has no data, in a tab, such as when the user follows a
+    link.
+    """
     is_navigation = headers.get("Sec-Fetch-Mode") == "navigate"
     is_top = headers.get("Sec-Fetch-Dest") == "document"
     return kind == "page" and method == "GET" and is_navigation and is_top

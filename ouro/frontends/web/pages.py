@@ -83,7 +83,9 @@ class _DiffRows:
         """The line `--- NAME` until the line `+++ NAME` completes it; empty if there is none."""
 
     def row(self, line: str) -> str:
-        """The row of one line. Its number is the new one; a removed line has the old one."""
+        """The row of one line of a diff. Its number is that of the new file, or for a removed line
+        that of the old file.
+        """
         if not self._old_left and not self._new_left:
             return self._outside_hunk(line)
         if line.startswith("\\ "):  # such as `\ No newline at end of file`
@@ -103,8 +105,8 @@ class _DiffRows:
         return _diff_row("file", "", line) if line else ""
 
     def _outside_hunk(self, line: str) -> str:
-        """The row of a line before, between or after hunks. The lines `--- NAME` and `+++ NAME` become
-        one row: the first returns nothing and waits for the second.
+        """The row of a line before, between or after hunks. The lines `--- NAME` and `+++ NAME`
+        become one row: for the first the result is empty, and the second completes the row.
         """
         if self._old_name_line and line.startswith("+++ "):
             head, self._old_name_line = _file_names(self._old_name_line[4:], line[4:]), ""
@@ -116,8 +118,8 @@ class _DiffRows:
         return unpaired + self._begin_hunk(line)
 
     def _begin_hunk(self, line: str) -> str:
-        """The row of the head of a hunk. The numbers and counts of its lines are set from it. Any other
-        line is shown as it is.
+        """The row of the head of a hunk. The head has the numbers and counts of the lines, which
+        are stored. Any other line is shown as it is.
         """
         match = _HUNK_HEAD.match(line)
         if match is None:
@@ -224,7 +226,9 @@ def tilde_text(folder: str) -> str:
 
 
 def todos_page(todos: Sequence[Todo]) -> str:
-    """The agent's todos, folded, with what it does now as their summary; empty without todos."""
+    """The agent's todos, folded. The visible line says how many are done, and what the agent does
+    now. Empty without todos.
+    """
     if not todos:
         return ""
     done = sum(todo.state == "done" for todo in todos)
@@ -359,8 +363,8 @@ def _permission_page(question: PermissionAsked) -> str:
 
 
 def _button_class(choice: str) -> str:
-    """The CSS class of the button of a permission choice. `wider` is for one that allows more than this
-    call.
+    """The CSS class of the button of a permission choice: `yes`, `no`, or `wider` for a choice that
+    allows more than this call.
     """
     if choice == "yes":
         return "yes"
@@ -373,8 +377,8 @@ def _rule_note(choice: str, rule: str) -> str:
 
 
 def _whole_body(display: Display) -> str:
-    """What a tool call would do, for its question: a diff, a command or a text, without any cut. Control
-    and invisible characters are written out.
+    """What a tool call would do, for its question: a diff, a command or a text. Nothing is cut, and
+    invisible characters are written as visible codes.
     """
     match display.body:
         case Diff(changes=changes):
@@ -388,8 +392,8 @@ def _whole_body(display: Display) -> str:
 
 
 def _choices_page(event: QuestionAsked) -> str:
-    """A question of the agent, with a field for the user's own answer. Its choices are buttons, which
-    answer at once; boxes to tick if several may be chosen.
+    """A question of the agent. Its choices are buttons, which answer at once, or boxes to tick if
+    several may be chosen. Below is a field for the user's own answer.
     """
     question = event.question
     details = PAGE_FORMAT.words(question.details) if question.details else ""

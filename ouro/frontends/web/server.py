@@ -200,8 +200,8 @@ class WebServer:
     # What pages read
 
     async def _stream_events(self, request: web.Request) -> web.StreamResponse:
-        """Answer with a stream of JSON lines, until the browser leaves: the list of sessions, and one
-        session if the request names one.
+        """Answer with a stream of JSON lines, until the browser leaves. The lines are changes of
+        the list of sessions, and of one session if the request names one.
         """
         session_id = request.query.get("session", "")
         answer = web.StreamResponse(headers={"X-Accel-Buffering": "no"})
@@ -258,8 +258,8 @@ class WebServer:
         return list(dict.fromkeys([*self._sessions.folders(), *session_folders]))
 
     async def _watch_session(self, lines: asyncio.Queue[dict[str, Any]], session_id: str) -> None:
-        """Send a session while it runs, and its saved transcript while it does not. Ends if the session
-        can never be shown.
+        """Send what happens in a session while it runs, and its saved transcript while it does not.
+        Returns only if the session can never be shown.
         """
         reading = 0
         while True:
@@ -318,8 +318,8 @@ class WebServer:
         return await self._confirm()
 
     async def _send_message(self, request: web.Request) -> web.Response:
-        """Send the message to the session; one that has ended is resumed with it. Raises UsageError if
-        the text is empty.
+        """Send the message to the session. If the session has ended, resume it with the message.
+        Raises UsageError if the text is empty.
         """
         body = await _read_body(request, MessageBody)
         if not body.text.strip():
@@ -388,7 +388,9 @@ class WebServer:
         return web.json_response({"ticket": self._guard.make_ticket(self._cookie_of(request))})
 
     async def _connect_terminal(self, request: web.Request) -> web.StreamResponse:
-        """Connect a terminal in the browser with `ouro attach`, until one of them ends."""
+        """Connect a terminal in the browser with an `ouro attach`, until the terminal or the
+        program ends.
+        """
         record = await self._agents.find_record(request.match_info["id"])
         socket = web.WebSocketResponse(heartbeat=BEAT_SECONDS, max_msg_size=MAX_BODY)
         width = _side_length(request.query.get("width"))
@@ -431,8 +433,8 @@ async def _read_socket(terminal: BrowserTerminal, socket: web.WebSocketResponse)
 async def _handle_message(
     terminal: BrowserTerminal, socket: web.WebSocketResponse, word: str, values: Sequence[Any]
 ) -> None:
-    """Handle a message of the terminal; an unknown one is ignored. Raises one of `_NOT_UNDERSTOOD`
-    if its values are wrong.
+    """Handle a message of the terminal. A message of an unknown kind is ignored. Raises one of
+    `_NOT_UNDERSTOOD` if its values are wrong.
     """
     if word == "stdin":
         terminal.write(str(values[0]))
@@ -443,7 +445,9 @@ async def _handle_message(
 
 
 async def _next_line(lines: asyncio.Queue[dict[str, Any]]) -> dict[str, Any]:
-    """The next line of a stream; an empty one if none comes within `BEAT_SECONDS`."""
+    """The next line of a stream. If none comes within `BEAT_SECONDS`, it is an empty one, so that a
+    browser that is gone is noticed.
+    """
     try:
         async with asyncio.timeout(BEAT_SECONDS):
             return await lines.get()
@@ -465,8 +469,8 @@ async def _read_body(request: web.Request, kind: type[Body]) -> Body:
 
 
 def _user_answer(body: AnswerBody) -> UserAnswer:
-    """The answer that a page sends: to a question about a permission if it has a choice, otherwise to
-    another question. Raises UsageError if the choice does not exist.
+    """The answer that a page sends. If it has a choice, it answers a permission question, otherwise
+    any other question. Raises UsageError if the choice does not exist.
     """
     if not body.choice:
         return Reply(body.answers)
@@ -497,7 +501,9 @@ def _require_terminal() -> None:
 
 
 async def _add_headers(request: web.Request, answer: web.StreamResponse) -> None:
-    """Add the headers of the guard to an answer; the page with the terminal has another policy."""
+    """Add the headers of the guard to an answer. The page with the terminal gets another content
+    policy than the other pages.
+    """
     answer.headers.update(HEADERS)
     has_terminal = request.path == "/screen"
     answer.headers["Content-Security-Policy"] = content_policy(has_terminal=has_terminal)
@@ -513,7 +519,9 @@ async def _screen_page(_request: web.Request) -> web.Response:
 
 
 async def _file(request: web.Request) -> web.Response:
-    """A file of the pages, or a file of the terminal for browsers if its package is installed."""
+    """A file of the pages. The files of the terminal are from another package, and are served only
+    if it is installed.
+    """
     name = request.match_info["name"]
     if name == "code.css":
         return web.Response(text=code_style(), content_type="text/css")

@@ -71,8 +71,8 @@ class BrowserTerminal:
         return cls(process, our_end)
 
     async def copy_output(self, send: Callable[[bytes], Awaitable[None]]) -> None:
-        """Send what `ouro attach` draws, until it has ended. While the browser is slow, nothing is
-        read.
+        """Send what `ouro attach` draws, until it has ended. While the browser is too slow, no
+        output is read, so that `ouro attach` waits.
         """
         while not self._is_over:
             await self._readable.wait()
@@ -115,8 +115,8 @@ class BrowserTerminal:
             await self._process.wait()
 
     def _write_some(self) -> None:
-        """Write as much of `_unwritten` as the terminal takes. While a rest is left, the loop calls this
-        again when the terminal takes more.
+        """Write as much of `_unwritten` as the terminal takes now. If some is left, the loop calls
+        this again as soon as the terminal takes more.
         """
         if self._is_over:
             return

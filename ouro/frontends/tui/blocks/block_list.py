@@ -55,8 +55,8 @@ class TranscriptBlock(ABC):
         """The width and the palette of `last_lines`."""
 
     def lines(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        """The block's lines, after a blank one if it has a gap. They are drawn again only after a
-        change of the block, the width or the palette.
+        """The lines of the block, and before them a blank line if the block has a gap. They are
+        drawn again only if the block, the width or the palette has changed.
         """
         if self._drawn_for != (width, palette):
             self.forget()
@@ -127,7 +127,9 @@ class BlockList:
         self._width = 80  # until it is drawn
 
     def restyle(self, width: int, palette: Palette) -> None:
-        """Use another width or other colours; blocks are drawn again when they are shown."""
+        """Use another width or other colours. All drawn lines are dropped; each block is drawn
+        again when it is next shown.
+        """
         if (self._width, self._palette) == (width, palette):
             return
         self._width, self._palette = max(1, width), palette
@@ -212,9 +214,11 @@ class BlockList:
         return top + min(len(old_lines), len(lines))
 
     def settle(self, top: int, height: int) -> int:
-        """Draw the blocks with the `height` lines from `top` on, so that their heights are known.
-        Returns by how many lines the part above has grown: a block that begins above `top` may be
-        higher than it was estimated. Negative: the part is shorter now.
+        """Draw the blocks in the `height` lines from `top` on, so that their heights are known.
+
+        Returns by how many lines the part above `top` has grown. It can grow, because a block that
+        begins above `top` may be higher than it was estimated. The result is negative if the part
+        has become shorter.
         """
         grown = 0
         for block in islice(self.blocks, self._index_of(top), None):
@@ -248,8 +252,8 @@ class BlockList:
             height -= block.height
 
     def line(self, number: int) -> StyledLine | None:
-        """The line of this number; None below the last one, and where a block is shorter than it was
-        estimated.
+        """The line with this number. None if there are fewer lines. Also None at the end of a block
+        that is shorter than it was estimated.
         """
         place = self.block_at(number)
         if place is None:

@@ -95,8 +95,8 @@ def _style_of(kind: object, palette: Palette) -> Style:
 
 @lru_cache(maxsize=256)
 def language_of(path: str) -> str:
-    """The name of the language of a file, for a lexer; empty if it is not known. Most are found by
-    their suffix; Pygments, which is slow, is asked for names that other patterns may match.
+    """The name of the language of a file, for a lexer; empty if it is not known. The suffix of the
+    file decides. If another pattern may match its name, Pygments is asked, which is slow.
     """
     name = PurePath(path).name
     table = _language_table()
@@ -126,10 +126,10 @@ class _LanguageTable(NamedTuple):
 
 @cache
 def _language_table() -> _LanguageTable:
-    """Read from the lexers which names of files they claim.
+    """Make a table of the file names that the lexers of Pygments know.
 
-    To look up the first name, Pygments makes a regular expression of each of its thousand patterns,
-    which takes 66 ms; this table does without.
+    Pygments itself would make a regular expression of each of its thousand patterns when the first
+    name is looked up, which takes 66 ms.
     """
     from pygments.lexers import get_all_lexers
 

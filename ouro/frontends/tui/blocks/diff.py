@@ -40,8 +40,8 @@ def draw_diff(
 
 
 def draw_git_diff(text: str, width: int, palette: Palette) -> PagedLines:
-    """Lay out a diff of git, with a blank line between two files. A file that is more than hunks
-    (binary, renamed, cut) is shown as git wrote it.
+    """Lay out a diff of git, with a blank line between two files. If the diff of a file has
+    anything but hunks (it is binary, renamed or cut), that file is shown as git wrote it.
     """
     pages: list[LinePage] = []
     for file_text in re.split(rf"^(?={GIT_FILE})", text.rstrip("\n"), flags=re.MULTILINE)[1:]:
@@ -57,8 +57,8 @@ def draw_git_diff(text: str, width: int, palette: Palette) -> PagedLines:
 
 
 def _files_of_git(rows: Sequence[str]) -> list[FileDiff]:
-    """The file of these rows of a git diff, as a list of one. Raises ValueError if the rows are more
-    than a head and the hunks of one file.
+    """Read the rows of one file of a git diff. Returns a list with this file. Raises ValueError if
+    the rows have anything but a head and hunks.
     """
     start = next((number for number, row in enumerate(rows) if row.startswith("--- ")), 0)
     has_only_head_before = all(row.startswith(_GIT_HEAD) for row in rows[:start])
@@ -157,7 +157,9 @@ def _file_pages(
 
 
 def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
-    """The line above a file: its name, or both if it was moved, and how many lines changed."""
+    """The line above the hunks of a file: its name, or the old and the new name if it was moved,
+    and how many lines have changed.
+    """
     names = [tidy(name) for name in dict.fromkeys((file.before, file.after)) if name != NO_FILE]
     figures = diff_figures(file, palette)
     room = max(1, width - sum(len(figure.text) for figure in figures))
@@ -165,8 +167,8 @@ def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
 
 
 def diff_figures(file: FileDiff, palette: Palette) -> list[Segment]:
-    """What is shown behind the name of a file: whether it is new or deleted, and the numbers of added
-    and removed lines, if any changed.
+    """What is shown behind the name of a file: ` (new)` or ` (deleted)`, and the numbers of added
+    and removed lines. There are no numbers if no line has changed.
     """
     what = ""
     if file.before == NO_FILE:
@@ -216,8 +218,8 @@ class _HunkPage:
         return self._hunk.draw(self._start, self._end, is_colored)
 
     def place_of(self, line: int) -> dict[str, Any]:
-        """The fields `sign` and `number` of the DiffPlace of a line of this page; empty if the page has
-        no such line.
+        """What is drawn on a line of this page, as the fields `sign` and `number` of DiffPlace.
+        Empty if the page has no such line.
         """
         end = 0
         for row in range(self._start, self._end):

@@ -122,8 +122,8 @@ def changed_files(body: Diff, show: Callable[[str], str] = tidy) -> list[FileDif
 
 
 def _changed_file(change: FileChange, show: Callable[[str], str]) -> FileDiff | None:
-    """A changed file as lines side by side; None if it was neither moved, made nor deleted, and no
-    line that is shown has changed.
+    """A changed file, with its lines side by side. None if there is nothing to show: the file
+    existed before and after at the same path, and no visible line has changed.
     """
     before = NO_FILE if change.before is None else show(change.path)
     after = NO_FILE if change.after is None else show(change.moved_to or change.path)
@@ -223,8 +223,8 @@ def _words_behind(head: re.Match[str]) -> str:
 
 
 def _hunk_lines(head: re.Match[str], rows: Sequence[str]) -> HunkLines:
-    """The lines of a hunk side by side. Its `head` has their numbers, and each row begins with its
-    sign: `-`, `+`, or a space for a line that is the same.
+    """The lines of a hunk side by side. `head` is the matched head of the hunk, which has the
+    numbers of its lines. Each row begins with its sign: `-`, `+`, or a space for an unchanged line.
     """
     old_start, old_count, new_start, new_count = _numbers(head)
     # An empty range has the number of the line before it.
@@ -308,8 +308,6 @@ def _count_words(words: Iterable[str]) -> int:
 
 
 def _spans(words: Sequence[str], ranges: Sequence[Span]) -> list[Span]:
-    """The columns where ranges of words start and end. An empty range, which has no words on this
-    side, is left out.
-    """
+    """The spans of characters that belong to ranges of words. A range without words is left out."""
     offsets = list(accumulate(map(len, words), initial=0))
     return [(offsets[first], offsets[last]) for first, last in ranges if first < last]

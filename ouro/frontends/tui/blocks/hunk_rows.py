@@ -184,8 +184,9 @@ class HunkRows(ABC):
     def _numbered(
         self, code: list[StyledLine], sign: str, number: int, width: int, *, has_start: bool
     ) -> list[StyledLine]:
-        """Put number and sign before the wrapped lines of one text, and fill them to `width`. Only the
-        first line has them, and only if the lines include the start of the text (`has_start`).
+        """Put the number and the sign before the wrapped lines of one text, and fill the lines to
+        `width`. Only the first line of the text has number and sign: if `has_start` is False, that
+        line is not among these, and none has them.
         """
         palette, digits = self._palette, self._digits
         style, tone = {
@@ -339,7 +340,9 @@ class TwoColumnRows(HunkRows):
         return dict(sorted(extra.items()))
 
     def source(self, row: int) -> tuple[str, int]:
-        """The sign and the number of the right side of a row; if it is empty there, of the left one."""
+        """The sign and the number of the line that a row shows on its right side. If the right side
+        is empty, of the line on its left side.
+        """
         pair = self._lines[row]
         if pair.is_same:
             return " ", pair.new_number

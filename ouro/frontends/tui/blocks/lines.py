@@ -96,10 +96,10 @@ def tidy(text: str) -> str:
 
 
 def show_lines(lines: Sequence[str], show: Callable[[str], str]) -> list[str]:
-    """Make each line printable by `show`, which is `tidy` or cleans as much.
+    """Make each line printable with `show`, which is `tidy` or a function that cleans as much.
 
-    One call of `show` gets all lines, which is faster. If there is an escape sequence, each line
-    gets its own call, because a sequence that begins in one line may end in another.
+    Usually `show` is called once with all lines, which is faster. If there is an escape sequence,
+    it is called for each line, because a sequence that begins in one line may end in another.
     """
     text = "".join([f"{line}\n" for line in lines])
     if _ESCAPE_BEGIN.search(text):
@@ -108,8 +108,8 @@ def show_lines(lines: Sequence[str], show: Callable[[str], str]) -> list[str]:
 
 
 def clean_output(text: str) -> str:
-    """The output of a command without terminal control. Of a line that was overwritten, only what
-    was written last stays.
+    """The output of a command without codes that control the terminal. If a line was overwritten,
+    only its last text stays.
     """
     if "\r" in text:
         text = _CARRIAGE_RETURNS.sub("", text)
@@ -346,8 +346,8 @@ def selected_text(lines: Iterable[tuple[int, StyledLine]], selection: Selection)
 
 
 def mark_span(line: StyledLine, span: tuple[int, int], style: Style) -> StyledLine:
-    """The line with another style added to the characters of `span`, from its first number to before
-    its second one; -1 there is the end of the line.
+    """The line with `style` added to the characters of `span`. The span is its first character and
+    the character after its last one; -1 for the second is the end of the line.
     """
     start, end = span
     if end == -1:
@@ -381,9 +381,10 @@ def restyle_spans(
 
 
 def _cut_at(text: str, offset: int, spans: Sequence[tuple[int, int]]) -> Iterator[tuple[str, bool]]:
-    """Cut a text where a span starts or ends. Yields each piece, with whether it is in a span.
+    """Cut a text at each place where a span starts or ends. Yields the pieces, each with whether it
+    is inside of a span.
 
-    `offset`: where the text begins in the longer text to which the spans refer.
+    The spans count from the beginning of a longer text. `offset` is where `text` begins in it.
     """
     cuts = {0, len(text)}
     for span in spans:
@@ -394,7 +395,7 @@ def _cut_at(text: str, offset: int, spans: Sequence[tuple[int, int]]) -> Iterato
 
 def join_fitting(items: Sequence[str], width: int, most: int) -> str:
     """Join items with dots into at most `most` lines of this width. The first and the last item
-    always stay; those between are left out if there is no room for them.
+    always stay. Items between them are left out if they have no room.
     """
     if len(items) < 2:
         return "".join(items)

@@ -42,11 +42,11 @@ _LINKING_VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "ALACR
 
 @lru_cache(maxsize=2)
 def parser(*, only_blocks: bool = False) -> MarkdownIt:
-    """Make a parser for CommonMark with tables and strikethrough; HTML is text. With `only_blocks` it
-    does not parse what is inside of paragraphs, headings and cells.
+    """Make a parser for CommonMark with tables and strikethrough. HTML is read as text. With
+    `only_blocks`, what is inside of paragraphs, headings and cells is not parsed.
 
-    Link references are not resolved, because a line could then change text that was shown long
-    before it.
+    References of links are not resolved: a definition that comes later could change text that was
+    shown long before.
     """
     from markdown_it import MarkdownIt
 
@@ -105,8 +105,9 @@ def terminal_shows_links() -> bool:
 
 
 def _needs_address(text: str, target: str) -> bool:
-    """Whether a link shows its address behind its text: if no click opens it, or if its text looks
-    like another address, which may deceive. A text that is the address itself is enough.
+    """Whether the address of a link must be shown behind its text. That is so if a click does not
+    open it, or if the text looks like another address, which may deceive. A text that is the
+    address itself needs no more.
     """
     if target.removeprefix("mailto:") == text:
         return False
@@ -125,8 +126,8 @@ class _Drawing:
         self._before = before
 
     def blocks(self, tokens: Sequence[Token], width: int, tight: bool = False) -> list[StyledLine]:
-        """The lines of blocks, with a blank line between two of them. In a `tight` list item there
-        is none before an inner list.
+        """The lines of blocks, with a blank line between two blocks. In a `tight` list item, there
+        is no blank line before an inner list.
         """
         lines: list[StyledLine] = []
         position = 0
@@ -172,7 +173,9 @@ class _Drawing:
                 return []
 
     def _list(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
-        """The lines of a list. Where the source has a blank line between two items, one is shown."""
+        """The lines of a list. If the source has a blank line between two items, a blank line is
+        shown there.
+        """
         lines: list[StyledLine] = []
         number, self._number = self._number, None  # only the first list begins with it
         if number is None and tokens[0].type == "ordered_list_open":
@@ -216,7 +219,9 @@ class _Drawing:
         return indent(lines, first_margin, margin, decoration=False)
 
     def _table(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
-        """The lines of a table. The text of a cell is in the token after that which opens the cell."""
+        """The lines of a table. A cell is two tokens: one that opens it, and the next one with its
+        text.
+        """
         rows: list[list[list[Run]]] = []
         alignments: list[str] = []
         styles = {"th_open": self._palette.strong, "td_open": self._palette.text}
@@ -287,8 +292,8 @@ class _Inline:
                 self._styles.pop()
 
     def _end_link(self) -> None:
-        """End a link. Its address is written behind its text if the text does not show it; without a
-        text the address is the text.
+        """End a link. If its text does not show its address, the address is written behind it. If
+        it has no text, the address is its text.
         """
         style = self._styles.pop()
         target, start = self._links.pop()
@@ -299,7 +304,9 @@ class _Inline:
             self._add_run(f" ({target})", self._palette.muted)
 
     def _add_run(self, text: str, style: Style | None = None) -> None:
-        """Add a text, unless it is empty; None: in the style of the markup that is open."""
+        """Add a text in a style, unless it is empty. If `style` is None, it is the style of the
+        open markup.
+        """
         if text != "\n":
             text = clean(text)
         if text:
@@ -472,8 +479,8 @@ class MarkdownPieces:
         self._start += sum(len(piece.source) for piece in pieces)
 
     def _pieces_of(self, text: str) -> Iterator[MarkdownPiece]:
-        """Yield the pieces of a text that follows the finished pieces. Their sources together are the
-        text, so that each has the blank lines after it.
+        """Yield the pieces of a text that follows the finished pieces. Joined, the sources of the
+        pieces are the text, so a piece also has the blank lines after it.
         """
         starts = _piece_starts(parser(only_blocks=True).parse(text))
         if not starts:
@@ -526,8 +533,9 @@ def _piece_starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | Non
 def _make_piece(
     source: str, token: Token, item: Token | None, before: MarkdownPiece | None
 ) -> MarkdownPiece:
-    """A piece of the block `token`, or of its list item `item`, after the piece `before`. It knows its
-    number in an ordered list, whether it continues a paragraph, and whether a blank line precedes it.
+    """Make the piece of the block `token`, or if `item` is given of this item of the list `token`.
+    From the piece `before` follow its number in an ordered list, whether it continues a paragraph,
+    and whether a blank line is above it.
     """
     number: int | None = None
     if item is not None and token.type == "ordered_list_open":
@@ -545,8 +553,8 @@ def _make_piece(
 
 
 def _has_gap(before: MarkdownPiece, token: Token, marker: str) -> bool:
-    """Whether a blank line is shown between the piece `before` and the next, which is of the block
-    `token` and the list `marker`.
+    """Whether a blank line is shown between the piece `before` and the next piece. `token` is the
+    block of the next piece, and `marker` its list, which is empty if it is in no list.
     """
     if token.type in _KINDS_WITH_GAP or before.kind in _KINDS_WITH_GAP:
         return True

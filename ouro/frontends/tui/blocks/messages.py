@@ -56,8 +56,8 @@ class UserMessage(TranscriptBlock):
 
     @property
     def _visible_text(self) -> str:
-        """The whole text; while the block is folded its beginning, and a line that says how much more
-        there is.
+        """The text that is shown. While the block is folded, it is the beginning of the message,
+        and a line that says how much more there is.
         """
         if self.is_open or not self.foldable:
             return self.text
@@ -154,10 +154,11 @@ class AnswerBlock(StreamedBlock):
         palette: Palette,
         code: Code | None,
     ) -> None:
-        """Draw a piece and add its lines to `lines`, after a blank one if it has a gap. A piece that
-        continues a paragraph also replaces the last of `lines`.
+        """Draw a piece and add its lines to `lines`, after a blank line if it has a gap. If it
+        continues a paragraph, the last of `lines` is wrapped again with it, and replaced.
 
-        `code` draws the piece if it is a code block; it may have drawn the beginning before.
+        `code` draws the piece if it is a code block. It may have drawn the beginning of the piece
+        before.
         """
         if code is not None and piece.code is not None:
             _, text = piece.code
@@ -232,8 +233,8 @@ class ThinkingBlock(StreamedBlock):
         return "\n".join(f"> {line}" for line in self.text.strip("\n").split("\n"))
 
     def _summary(self) -> str:
-        """The text of the first line: how long the model thinks or thought, how many words, and while
-        it is folded the key that opens it.
+        """The text of the first line: how long the model has been thinking or has thought, the
+        number of words, and if the block is folded the key that opens it.
         """
         size = plural(len(self.text.split()), "word")
         if self.is_moving and self._since is not None:
@@ -328,8 +329,8 @@ def _notice_lines(text: str, width: int, base: Style, palette: Palette) -> list[
 
 
 def fold_or_wrap(text: str, width: int, base: Style) -> list[StyledLine]:
-    """Wrap each line of a text. One that begins with a space keeps all its spaces, as code; any other
-    is prose.
+    """Wrap each line of a text. A line that begins with a space is taken as code, and keeps all its
+    spaces. Any other line is prose.
     """
     lines: list[StyledLine] = []
     for row in text.split("\n"):

@@ -82,8 +82,8 @@ class PagedLines(Sequence[StyledLine]):
             self._page(page)
 
     def _pages_with(self, start: int, end: int) -> range:
-        """The places of the pages with the lines from `start` to before `end`. Lines that do not
-        exist are left out, so that the range may be empty.
+        """The numbers of the pages that have the lines from `start` to before `end`. Lines that do
+        not exist are ignored, so there may be no page.
         """
         start, end = max(0, start), min(end, len(self))
         if start >= end:
@@ -161,7 +161,7 @@ def put_below(above: Sequence[StyledLine], lines: Sequence[StyledLine]) -> Seque
 
 
 def put_right_of(margin: Run, lines: Sequence[StyledLine]) -> Sequence[StyledLine]:
-    """Put each line behind a margin. If the lines have pages, none of them is drawn for it."""
+    """Put each line behind a margin. If the lines have pages, no page is drawn for this."""
     if isinstance(lines, PagedLines):
         return lines.with_margin(margin)
     return indent(lines, margin, margin)

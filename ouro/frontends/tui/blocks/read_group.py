@@ -66,7 +66,9 @@ class ReadGroup(TranscriptBlock):
         return "\n\n".join(card.as_markdown() for card in self._cards)
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        """The line of the cards that are folded together, and below it the other cards."""
+        """One line for the cards that are folded together, if there are any, and below it the lines
+        of the other cards.
+        """
         folded_cards, other_cards = self._parts()
         lines: Sequence[StyledLine] = []
         if folded_cards:
@@ -78,8 +80,8 @@ class ReadGroup(TranscriptBlock):
         return lines
 
     def _parts(self) -> tuple[list[ToolCard], list[ToolCard]]:
-        """The cards that become one line together, and the other cards. If the group is unfolded, or
-        fewer than two cards are done, all are others.
+        """Two lists: the cards that are shown together in one line, and the other cards. If the
+        group is unfolded, or if fewer than two cards are done, no cards are shown together.
         """
         done = [card for card in self._cards if card.state == "done"]
         if self.is_open or len(done) < 2:

@@ -102,8 +102,8 @@ def preview_size(body: Body, failed: bool) -> int:
 
 
 def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[StyledLine], int]:
-    """At most `most` lines from the end of a command's output, and the number of its rows that are
-    not, or only partly, among them. A row is a line before it is wrapped.
+    """The last lines of a command's output, at most `most`, and how many of its rows are not whole
+    among them. A row is a line of the output before it is wrapped.
     """
     rows = clean_output(text).rstrip("\n").split("\n")
     lines_shown: list[StyledLine] = []
@@ -120,7 +120,7 @@ def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[Sty
 
 def text_size(body: Body) -> int:
     """About how many lines a body has, without drawing it. For a diff it is at most MAX_DIFF_SIZE:
-    to know how much of its files changed, they would have to be compared.
+    only a comparison of the files could tell how much of them has changed.
     """
     if not isinstance(body, Diff):
         return body_text(body).count("\n") + 1
@@ -160,7 +160,9 @@ def _plain_lines(body: Plain, width: int, palette: Palette) -> Iterator[StyledLi
 
 
 def _command_lines(body: CommandOutput, width: int, palette: Palette) -> Iterator[StyledLine]:
-    """A command, the end of its output, and its exit code if it failed: MAX_LINES in all."""
+    """Yield a command, the last lines of its output, and its exit code if it failed. Together they
+    are at most MAX_LINES.
+    """
     command = fold([(tidy(body.command), palette.strong)], width - 2)
     head = indent(command, ("$ ", palette.accent), ("  ", palette.accent))
     yield from head
@@ -336,8 +338,9 @@ class ToolCard(TranscriptBlock):
         self.invalidate()
 
     def _head_line(self, width: int, palette: Palette, figures: Sequence[Segment]) -> StyledLine:
-        """The first line of the card: sign, title, summary, duration and figures. If they do not fit,
-        the duration is left out for the figures of a diff, and then title and summary are cut.
+        """The first line of the card: sign, title, summary, duration and figures. If they do not
+        fit, the duration is left out so that the figures of a diff stay. If that is not enough, the
+        title and the summary are cut.
         """
         seconds = self._clock() - self._since if self._seconds is None else self._seconds
         figures_text = "".join(figure.text for figure in figures)
@@ -410,8 +413,9 @@ class ToolCard(TranscriptBlock):
     def _preview_lines(
         self, body: Body, width: int, palette: Palette, *, has_names: bool
     ) -> Sequence[StyledLine]:
-        """What a folded card shows of its body: the end of a command's output, the beginning of
-        anything else, and how many lines are left out. Nothing, if its kind has no preview.
+        """What a folded card shows of its body: the end of a command's output, or the beginning of
+        any other body, and how many lines are left out. Empty for a kind of body that has no
+        preview.
         """
         max_lines = preview_size(body, self.state == "failed")
         if isinstance(body, CommandOutput):
@@ -438,8 +442,8 @@ class ToolCard(TranscriptBlock):
     def _omission_lines(
         self, count: int, where: str, width: int, palette: Palette
     ) -> list[StyledLine]:
-        """The line that says how many lines are left out, and with which key they are seen; as a list,
-        which is empty if the count is 0.
+        """A list with the line that says how many lines are left out, and which key shows them.
+        Empty if the count is 0.
         """
         if not count:
             return []

@@ -72,7 +72,7 @@ class Page:
     """The text beside or below the list, as lines with styles and links."""
 
     def __init__(self, title: str = "", detail: str = "") -> None:
-        """Make a page with a title and a line of details below it; without a title it is empty."""
+        """Make a page that begins with a title and a line of details. Without a title it is empty."""
         self.lines: list[PageLine] = []
         if title:
             self.add(title, "title")
@@ -119,8 +119,8 @@ class PageView(VerticalScroll, can_focus=True):
         return self._page.lines[self._links[self._marked_link]].link if self._links else None
 
     def show(self, page: Page) -> None:
-        """Show a page from its top, with its first link marked. A link of several lines counts
-        once.
+        """Show a page from its top, with its first link marked. A link that has several lines is
+        marked as one.
         """
         self._page, self._marked_link = page, 0
         first_lines: dict[PageLink, int] = {}

@@ -39,7 +39,9 @@ class CommentSheet(Sheet[str | None], Generic[K]):
     def __init__(
         self, frame: SheetFrame, lines: Widget, field: CommentField, comments: dict[K, str]
     ) -> None:
-        """`lines` is the widget with the lines, which also shows `comments`, by their lines."""
+        """`lines` is the widget with the lines. It also shows the comments, so it must have been
+        made with the same `comments`, which are by the keys of their lines.
+        """
         super().__init__(frame)
         self._lines_widget = lines
         self._field = field
@@ -65,8 +67,8 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         self.dismiss(self._message() or None)
 
     def action_close(self) -> None:
-        """Go back one step: close the field, or leave. If there are comments, Esc must be pressed
-        twice.
+        """Go back one step: close the field, or if it is closed the sheet. If there are comments,
+        the sheet closes only when Esc is pressed twice.
         """
         if self._field.display:
             self._end_comment()

@@ -131,7 +131,9 @@ class SheetFrame(Vertical):
         id: str | None = None,  # noqa: A002 (Textual's own name)
         classes: str = "sheet",
     ) -> None:
-        """`title` is already inside of the first widget of `body`; it is kept to be changed."""
+        """Make the frame. `title` must be inside of the first widget of `body`; it is stored so
+        that its text can be changed.
+        """
         self.title = title
         self.key_line = key_line
         super().__init__(*body, key_line, classes=classes, id=id)
@@ -340,9 +342,9 @@ class HelpSheet(Sheet[None]):
         self._go_to_match(1)
 
     def _go_to_match(self, by: int) -> None:
-        """Scroll to the next match (`by` is 1) or the previous one (-1), and name the keys for more.
-        Beyond the last match this is the nearest one in the other direction. Without any match, say
-        so.
+        """Scroll to the next match (`by` is 1) or the previous one (-1), and show the keys for
+        further matches. If there is none in this direction, scroll to the nearest one in the other.
+        If there is no match at all, say so.
         """
         if not self._words:
             return

@@ -134,8 +134,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._mounted_theme = self.app.theme
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        """When it is shown for the first time, do not let Textual make all styles again: it has just
-        made them, unless the theme has changed since.
+        """When the screen is shown for the first time, keep Textual from making all styles again.
+        It has just made them. Only if the theme has changed since then, it must.
         """
         is_first = self.stack_updates == 0
         event.refresh_styles = not is_first or self.app.theme != self._mounted_theme
@@ -244,8 +244,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
             self.key_line.show_keys(self._keys())
 
     def _count_text(self, room: int) -> str:
-        """The place of the mark and the counts; only the counts, or nothing, if there is not enough
-        room.
+        """The place of the mark, and the counts of files and lines. If there is not enough room,
+        only the counts, or nothing.
         """
         if self._files_of is not self._shown:
             return "reading …"
@@ -317,8 +317,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
         await self._go_to_file(self._list.place)
 
     async def _take_key(self, event: events.Key) -> bool:
-        """Act on a key; returns whether it was one of this screen. While a question is asked, every key
-        is its answer, and only `y` agrees. While a comment is written, keys are text.
+        """Act on a key. Returns whether it was a key of this screen. While a question is asked,
+        every key answers it, and only `y` agrees. While a comment is written, keys are text for the
+        field.
         """
         agreed, self._agreed = self._agreed, None
         if self.key_line.has_message:
@@ -348,8 +349,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
             self._show_message(str(error), "-failed")
 
     async def _next_hunk(self, by: int = 1) -> None:
-        """Go to the next hunk (`by` is 1) or the previous one (-1), also of another file. A file
-        without hunks counts as one.
+        """Go to the next hunk (`by` is 1) or the previous one (-1), which may be in another file. A
+        file without hunks counts as one hunk.
         """
         place = self._lines.marked
         if place is None or self._layout_now is None:
@@ -370,7 +371,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
         await self._next_hunk(-1)
 
     async def _next_file(self, by: int = 1) -> None:
-        """Go to the next file, or with -1 to the previous one; the first follows the last."""
+        """Go to the next file (`by` is 1) or the previous one (-1). After the last file comes the
+        first one again.
+        """
         place = self._lines.marked
         if place is not None:
             await self._go_to_file((place.file + by) % len(self._files))
@@ -384,7 +387,9 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     @property
     def _has_two_columns(self) -> bool:
-        """Whether before and after are side by side: by the choice of the user, else by the width."""
+        """Whether before and after are shown side by side. If the user has not chosen, the width
+        decides.
+        """
         if self._wants_two_columns is not None:
             return self._wants_two_columns
         return self._lines.text_width >= SIDE_BY_SIDE_FROM
@@ -418,8 +423,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
     async def _choose(
         self, title: str, choices: list[Choice], use: Callable[[str], Awaitable[None]]
     ) -> None:
-        """Let the user choose, and call `use` with the value. This is a worker, so that the picker gets
-        the next keys.
+        """Let the user choose, and call `use` with the value. The decorator runs this as a worker,
+        because the picker must get the next keys.
         """
         picker = Picker(title, choices, self._shown.source, search="")
         value = await show_sheet(self.app, picker)

@@ -102,7 +102,9 @@ class ListSheet(Sheet[R]):
         self._show_marked()
 
     async def _take_key(self, event: events.Key) -> bool:
-        """Run the action of a key, or move the mark with it; returns whether it did one of them."""
+        """Run the action of a key, or if it has none let it move the mark. Returns whether it did
+        either.
+        """
         if event.key not in self._actions:
             return self._list.take_key(event.key, is_alone=self.focused is None)
         await self.run_action(self._actions[event.key])
@@ -274,8 +276,8 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         self._mark_last()
 
     def _mark_last(self) -> None:
-        """Mark the last row. If files are undone, too, mark the message that began the last turn
-        instead: messages may have steered that turn after it began.
+        """Mark the last row. If the files are to be undone, too, mark the message that began the
+        last turn: the last row may be a message that steered this turn later.
         """
         self._list.place = max(0, len(self._list.rows) - 1)
         turn_starts = [point for point in self._rewind.points() if not point.is_steered]
@@ -295,8 +297,9 @@ class RewindSheet(ListSheet[RewindChoice | None]):
 
     @on(PickList.Picked)
     async def action_choose(self) -> None:
-        """Close with the choice to rewind to the marked message, or to return to the marked branch,
-        for what is ticked. A message needs at least one ticked box.
+        """Close the sheet with a choice: to rewind to the marked message, or to return to the
+        marked branch. The ticked boxes say what is changed. For a message, at least one box must be
+        ticked.
         """
         if self._scopes_worker is not None:  # a ticked box may not be shown yet
             await self._scopes_worker.wait()
@@ -329,8 +332,9 @@ class RewindSheet(ListSheet[RewindChoice | None]):
 
     @work(exclusive=True)
     async def _ask_scopes(self, row: Point | Branch) -> None:
-        """Find out what a rewind to this message, or a return to this branch, would change, and offer
-        the boxes for that. A branch has no box for its messages, because they return in any case.
+        """Find out what a rewind to this message would change, or a return to this branch, and show
+        a box for each scope. A branch has no box for the conversation, because its messages return
+        in any case.
         """
         if isinstance(row, Point):
             changes = await self._rewind.describe_undoable(row.number)
@@ -344,8 +348,8 @@ class RewindSheet(ListSheet[RewindChoice | None]):
     def _scopes_to_offer(
         self, changes_by_scope: Mapping[RewindScope, str]
     ) -> dict[RewindScope, str]:
-        """The scopes that get a box, each with its changes as text. A scope without changes has a
-        box that says so; on a narrow screen it has none.
+        """The scopes that get a box, each with its changes as text. If a scope has no changes, its
+        box says so. A narrow screen leaves such a box out.
         """
         if self.app.size.width < MIN_WIDTH_FOR_COLUMNS:
             return {"conversation": "", **changes_by_scope}
@@ -365,8 +369,8 @@ class RewindSheet(ListSheet[RewindChoice | None]):
                 yield Choice(f"m{row.number}", message_label(row.text), age), row
 
     def _preview_of(self, row: Point | Branch | None) -> Group:
-        """What Enter does, in one line; then the message, or the first messages of the branch. A
-        low terminal shows only two lines.
+        """The text below the list: one line that says what Enter does, then the message, or the
+        first messages of the branch. A low terminal only has room for two lines.
         """
         description, body = "", ""
         match row:

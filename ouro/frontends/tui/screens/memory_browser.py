@@ -82,8 +82,9 @@ class MemoryList(RowList[MemoryRow]):
         return row.text if row.link is None or row.link.kind == "core" else row.link
 
     def cells(self, row: MemoryRow, is_marked: bool, width: int) -> Iterable[Cell]:
-        """The scope, the text, the flag and the details of a row. Flag and details share two fifths
-        of the width; the details, and then scope and flag, are left out on narrow screens.
+        """The scope, the text, the flag and the details of a row. The flag and the details together
+        get two fifths of the width. A narrow screen leaves out the details, and a very narrow one
+        also the scope and the flag.
         """
         list_width = width + _MARK_WIDTH
         shows_scope_and_flag = list_width >= FLAG_FROM_WIDTH
@@ -169,7 +170,9 @@ class MemoryBrowser(Browser):
 
     @work(group="load", exclusive=True)
     async def show_memory_change(self) -> None:
-        """Load the rows again, and the page of the marked one, unless the user is reading it."""
+        """Load the rows again. If the user is not reading the page of the marked row, load it
+        again, too.
+        """
         await self._load_rows()
         if not self._page_view.has_focus:
             await self._show_page()
@@ -202,8 +205,9 @@ class MemoryBrowser(Browser):
     # Keys
 
     async def _take_key(self, event: events.Key) -> bool:
-        """Handle a key; returns False if it is text for the search field. The key that opens memory
-        closes it again, and so does the key that opens the receipt, while that is shown.
+        """Handle a key. Returns False if it is text for the search field. The key that opens memory
+        also closes it. The key of the receipt opens its tab, or closes the screen if the tab is
+        open already.
         """
         if event.key not in self._keymap.keys(UNDO_MEMORY):
             self._undo_commit = ""  # only the next key after an undo is a redo
@@ -342,8 +346,8 @@ class MemoryBrowser(Browser):
         self._show_message(message)
 
     async def _undo_change(self) -> None:
-        """Undo the marked hunk or commit, else the last change that was made here. Pressed again at
-        once, the key redoes it, by undoing the commit of the undo.
+        """Undo the marked hunk or commit. If none is marked, undo the last change that was made on
+        this screen. If the key is pressed again at once, undo the undo.
 
         Raises:
             UsageError: there is no change to undo.

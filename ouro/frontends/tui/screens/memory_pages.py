@@ -99,9 +99,8 @@ def newest_tab(entries: Iterable[MemoryEntry]) -> Tab:
 
 
 def _time_of(entry: MemoryEntry) -> datetime:
-    """When an entry was changed last. For a line of the core without a time this is now, because it
-    is not committed yet. A note that was edited by hand may have any text as its time: then it
-    counts as the oldest.
+    """When an entry was changed last. A line of the core without a time is not committed yet, so
+    its time is now. A note without a valid time was edited by hand, and counts as the oldest.
     """
     try:
         return datetime.fromisoformat(entry.at).astimezone(UTC)
@@ -180,8 +179,8 @@ def receipt_rows(
 
 
 def _recalled_row(note: RecalledNote) -> MemoryRow:
-    """A note that was considered for the last message, with what was decided and why. A note that
-    was deleted since then has no text and no link.
+    """The row of a note that was considered for the last message, with its state and the reason. If
+    the note was deleted since then, the row has no text of it and no link.
     """
     is_stored_note = note.id.startswith("mem_")  # else it is a command that ran before
     label = _join_lines(note.text) or note.id
@@ -236,7 +235,7 @@ def _check_row(check: Check) -> MemoryRow:
 
 
 def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
-    """The rows of pending changes. The text of a row is the lines that the change would add."""
+    """The rows of pending changes. The text of a row is the lines that its change would add."""
     rows = []
     for proposal in proposals:
         names = " ".join(edit.name for edit in proposal.edits)
@@ -318,8 +317,8 @@ async def row_page(session: Session, row: MemoryRow) -> Page:
 
 
 async def linked_page(session: Session, link: PageLink) -> Page:
-    """The page of a link to a note, a turn or a commit. Any other kind of link is read as one to a
-    commit.
+    """The page of a link to a note, a turn, or a commit. A link of any other kind is taken as a
+    link to a commit.
 
     Raises:
         OuroError: the target does not exist any more.
@@ -371,8 +370,8 @@ def note_page(details: EntryDetails) -> Page:
 
 
 def core_page(entry: MemoryEntry, lines: Sequence[BlamedLine]) -> Page:
-    """A line of the core, with the commit that it came from. `lines`: the committed lines of its
-    file; the entry is not committed yet if its line is not among them.
+    """The page of a line of the core, with the commit that made it. `lines` are the committed lines
+    of its file. If the line is not among them, it is not committed yet.
     """
     page = Page(entry.text, f"{entry.scope}/{entry.file}, line {entry.line}")
     page.add("")
@@ -386,8 +385,9 @@ def core_page(entry: MemoryEntry, lines: Sequence[BlamedLine]) -> Page:
 
 
 def commit_page(entry: TimelineEntry, difference: Difference) -> Page:
-    """A commit as a diff; each hunk is a link, so that it can be undone alone. A file that moved is
-    two hunks, which are shown as one, with the text of the file. Ends after MAX_PAGE_LINES.
+    """A commit as a diff of at most MAX_PAGE_LINES. Each hunk is a link, so that it can be undone
+    alone. A file that was moved has two hunks in git; they are shown as one, with the text of the
+    file.
     """
     page = Page(entry.commit.subject, f"{entry.scope} · {entry.commit.id[:12]}")
     _add_commit(page, entry.commit)
@@ -425,8 +425,9 @@ def proposal_page(proposal: Proposal) -> Page:
 
 
 def recalled_page(note: RecalledNote, recalled: NotesRecalled) -> Page:
-    """Why a note was sent with the last message or not, its score and tokens, and the tokens of all
-    notes that were sent. It has no title, because the page of the note follows it.
+    """The first lines of the page of a recalled note: whether and why it was sent with the last
+    message, its score and tokens, and the tokens of all notes that were sent. They have no title,
+    because the page of the note follows.
     """
     page = Page()
     page.add(
@@ -469,7 +470,9 @@ def turn_page(turn: TurnEvidence) -> Page:
 
 
 def _add_source(page: Page, session_id: str, turn: int) -> None:
-    """Add a link to the turn that a memory came from. An empty id or the turn 0 means none."""
+    """Add a link to the turn that a memory came from. If the id is empty or the turn is 0, there is
+    none, and a text says so.
+    """
     page.section("Source")
     if session_id and turn:
         page.add(f"session {session_id[:8]}, turn {turn}", link=PageLink("turn", session_id, turn))
@@ -493,7 +496,9 @@ def _short_name(name: str) -> str:
 
 
 def _add_changes(page: Page, before: str, after: str) -> None:
-    """Add the changed lines of a file. Of a note, also add its new front matter, if that changed."""
+    """Add the changed lines of a file. If the file is a note and its front matter has changed, also
+    add the new front matter.
+    """
     for line in _changed_lines(before, after):
         page.add(line, "added" if line[0] == "+" else "removed")
     front_matter = _front_matter_lines(after)

@@ -160,8 +160,8 @@ class Picker(Sheet[str | None]):
         self._beneath.styles.padding = 0
 
     def _follow_layout(self, _screen: Screen[Any]) -> None:
-        """Make room again after a layout that has given the texts other heights, on a low terminal:
-        there the first heights come from an earlier width or text.
+        """On a low terminal, make room again after a layout that has changed the heights of the
+        texts. The first layout has heights for an earlier width or text.
         """
         if not self.has_class("-low") or not self._frame.is_attached:
             return
@@ -177,8 +177,9 @@ class Picker(Sheet[str | None]):
         ]
 
     def _make_room(self) -> None:
-        """Give the list the lines that the title, the texts and the keys leave. A short list also
-        moves the transcript up, so that its end stays visible above the list.
+        """Set the height of the list: it gets the lines that the title, the texts and the keys
+        leave. If the list is short, also move the transcript up, so that its end stays visible
+        above the sheet.
         """
         sheet = self._frame
         if not sheet.is_attached:
@@ -272,9 +273,9 @@ class Picker(Sheet[str | None]):
             self._accepts_from = 0.0
 
     def _take_text(self, event: events.Key) -> bool:
-        """Handle a key that is text. In a short list text marks a choice or goes to the prompt; in a
-        long one it goes to the search field. Returns False for a key that is not text, and for one
-        that the search field gets from Textual, because it has the focus.
+        """Handle a key that is text. In a short list, text marks a choice, or goes to the prompt.
+        In a long list it goes to the search field. Returns False if the key is no text. Also
+        returns False if the search field has the focus, because then it gets the key from Textual.
         """
         if self.is_short:
             is_text = event.is_printable or event.key == "backspace"
@@ -288,8 +289,8 @@ class Picker(Sheet[str | None]):
         return True
 
     def _take_character(self, event: events.Key) -> None:
-        """Handle a character in a short list. A digit chooses, and letters mark a choice; other
-        text is a message and goes to the prompt, with the letters before it.
+        """Handle a character in a short list. A digit chooses, and letters mark a choice. Any other
+        text is a message: it goes to the prompt, after the letters that were typed before it.
         """
         number = 0  # not a digit
         if event.character and event.character.isdecimal():
@@ -304,8 +305,8 @@ class Picker(Sheet[str | None]):
             self._pass_to_prompt([*self._typed_keys, event])
 
     def _mark_typed(self, event: events.Key) -> bool:
-        """Mark the choice that the typed letters with this one find; Backspace removes the last of
-        them. Returns False if there is no such choice, or if it is too early.
+        """Mark the choice that the typed letters find, including this one. Backspace removes the
+        last letter. Returns False if the letters find no choice, or if it is too early for keys.
         """
         if event.key == "backspace" and self._typed_keys:
             self._typed_keys.pop()
@@ -321,8 +322,9 @@ class Picker(Sheet[str | None]):
         return True
 
     def _move_by_letter(self, event: events.Key) -> bool:
-        """Move the mark for `j` and `k`; returns whether it did. They stay in the typed keys: if
-        another letter follows at once, they are the beginning of a message.
+        """Move the mark down for `j`, or up for `k`. Returns False for any other key, after other
+        letters, and if it is too early. The letter is also added to the typed keys, because it may
+        be the beginning of a message.
         """
         if time.monotonic() < self._reads_from or event.key not in ("j", "k"):
             return False
@@ -333,8 +335,8 @@ class Picker(Sheet[str | None]):
         return True
 
     def _forget_moves(self, now: float) -> None:
-        """Forget the typed keys if they are only `j` and `k`, and some time has passed since: they
-        do not begin a message any more.
+        """Forget the typed keys if they are only `j` and `k`, and some time has passed since the
+        last one. They are not the beginning of a message then.
         """
         has_only_moves = self._typed_keys and all(key.key in ("j", "k") for key in self._typed_keys)
         if has_only_moves and now - self._typed_keys[-1].time > STRAY_GRACE:

@@ -56,7 +56,9 @@ class _PlanLines(RowList[int]):
         self._comments = comments
 
     def cells(self, number: int, is_marked: bool, width: int) -> Iterable[Cell]:
-        """The number of a line, the line, and the comment on it, for which the line is cut."""
+        """The cells of a line: its number, its text, and the comment on it. The text is cut to make
+        room for the comment.
+        """
         text, comment = self._line_and_comment(number)
         yield f"{number:>3} ", "detail"
         yield cut(text, max(1, self._line_width(width, comment))), "marked" if is_marked else ""
@@ -64,8 +66,8 @@ class _PlanLines(RowList[int]):
             yield f"{_COMMENT_MARK}{comment}", "found"
 
     def full_text_if_cut(self) -> str:
-        """The whole marked line, and below it the whole comment on it, if the list has to cut one of
-        them. Empty if it shows both whole, or if no line is marked.
+        """The whole marked line, and below it the whole comment on it. Empty if the list shows both
+        without cutting them, or if no line is marked.
         """
         if self.marked is None:
             return ""

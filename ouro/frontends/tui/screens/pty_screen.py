@@ -176,7 +176,9 @@ class PtySheet(ModalScreen[None]):
         self.dismiss(None)
 
     def _check_program(self) -> None:
-        """Close the sheet if the program has ended, and say whether it hides what is typed."""
+        """Close the sheet if the program has ended. Otherwise show the keys, and whether the
+        program hides what is typed.
+        """
         if self._pty.exit_code is not None:
             self.dismiss(None)
             return
@@ -196,7 +198,7 @@ def _style(cell: Any, *, is_cursor: bool) -> Style:
 
 
 def _color(name: str) -> Color | None:
-    """The colour that pyte calls `name`, as a colour of rich. None is the default colour, or one that
+    """The colour of rich for a name of pyte. None for the default colour, and for a colour that
     rich does not know.
     """
     if name == "default":

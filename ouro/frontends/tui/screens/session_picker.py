@@ -93,8 +93,8 @@ class SessionList(RowList[SessionMatch]):
         return columns, max(0, width - used_width), has_project
 
     def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _layout)
-        """The title of a session, its figures, and its project if there is room. If its messages
-        match the search, the text around the match is shown instead of all figures but the age.
+        """The title of a session, its figures, and its project if there is room. If a message
+        matches the search, the text around the match is shown, and of the figures only the age.
         """
         info = row.info
         figures = (
@@ -117,7 +117,9 @@ class SessionList(RowList[SessionMatch]):
             yield f"  {clean(tilde(Path(info.project)))}", "detail"
 
     def _start_near_match(self, snippet: str) -> str:
-        """A snippet from shortly before the first searched word on; all of it without a match."""
+        """The part of a snippet that begins shortly before the first searched word. It is the whole
+        snippet if it has none of the words.
+        """
         lower_snippet = snippet.lower()
         places = [lower_snippet.find(word) for word in self.words if word in lower_snippet]
         start = max(0, min(places, default=0) - _CHARACTERS_BEFORE_MATCH)
@@ -192,8 +194,8 @@ class SessionPicker(Browser):
         """The sessions that were deleted here and not restored, the last one at the end."""
 
     async def _load(self) -> None:
-        """Show the first page of sessions, then all of them. Then prepare the search for similar
-        titles, which is not ready at once.
+        """Show the first page of the list, then the whole list. After that, import what the search
+        for similar titles needs, and use it from then on.
         """
         session_catalog = self._session_catalog = await self._get_catalog()
 
@@ -227,8 +229,8 @@ class SessionPicker(Browser):
     # Search
 
     def _search_for(self, text: str) -> None:
-        """Search titles at once, and messages a moment later, so that not each key starts a search.
-        Does nothing until the list is read.
+        """Search the titles for a text at once, and the messages a moment later, so that a search
+        of the messages does not begin with each key. Does nothing until the list is read.
         """
         if not self._is_loaded:
             return
@@ -285,8 +287,9 @@ class SessionPicker(Browser):
         return self._list.heading()
 
     async def _page(self) -> Page:
-        """The preview of the marked session: what is known of it, the text around a match of the
-        search, and its first and last messages. If they cannot be read, the error instead.
+        """The preview of the marked session: what is known about it, the text around a match of the
+        search, and its first and last messages. If the messages cannot be read, it has the error
+        instead.
         """
         match = self._list.marked
         if match is None:
@@ -420,8 +423,8 @@ class SessionPicker(Browser):
         )
 
     async def _label(self, info: SessionInfo, tags: Sequence[str], *, pinned: bool) -> None:
-        """Set the tags and the pin of a session. If it is open here, only its own writer can do it;
-        else the catalog does it.
+        """Set the tags and the pin of a session. If the session is open in this process, the
+        session itself does it, otherwise the catalog.
         """
         if not self._label_open(info.id, tags, pinned):
             await self._attempt(self._session_catalog.label(info, tags, pinned=pinned))
@@ -467,8 +470,8 @@ class SessionPicker(Browser):
         self._show()
 
     def _keys(self) -> Keys:
-        """The keys for the last line, which leaves out those without a key. While the list has the
-        focus, they are single letters.
+        """The keys for the last line. A key that is empty is not shown. While the list has the
+        focus, single letters are named if an action has one.
         """
         is_in_list = self._list.has_focus
         key_text = self._letter if is_in_list else self._keymap.key_text

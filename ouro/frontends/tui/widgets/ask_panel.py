@@ -48,8 +48,8 @@ class AskPanel(QuestionPanel):
         self.options.display = bool(question.choices)
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
-        """The function to call for a key; None if it is not an answer. Without choices every key
-        is one, because it begins the text of the answer.
+        """The function to call for a key; None if the key is not an answer. If the question has no
+        choices, every key is one: it is the first character of the answer.
         """
         if not self._question.choices:
             return partial(self._begin_answer, character)

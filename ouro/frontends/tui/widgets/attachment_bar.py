@@ -38,8 +38,8 @@ class AttachmentBar(Widget):
         self._text = ""
 
     def look_at(self, text: str) -> None:
-        """Show the attachments of a text, once the user has stopped typing for _LOOK_DELAY. A text
-        without `@` has none.
+        """Show the attachments of a text when the user has not typed for _LOOK_DELAY. A text
+        without `@` has no attachments.
         """
         if "@" not in text:
             self._text, self.chips = "", ()
@@ -48,7 +48,9 @@ class AttachmentBar(Widget):
             self.run_worker(self._find_attachments(text), exclusive=True)
 
     async def _find_attachments(self, text: str) -> None:
-        """After _LOOK_DELAY, find the attachments of a text, and show them if it is still the text."""
+        """Wait for _LOOK_DELAY, find the attachments of a text, and show them if the text is still
+        the same.
+        """
         await asyncio.sleep(_LOOK_DELAY)
         attachments = await self._find(text)
         if text == self._text:
@@ -81,8 +83,8 @@ class AttachmentBar(Widget):
     def _fill_rows(
         self, attachments: Sequence[Attachment], width: int
     ) -> tuple[list[Content], Sequence[Attachment]]:
-        """The rows of chips in this order, and the attachments that have no room in them, which the
-        last row counts.
+        """Put chips into rows, in this order. Returns the rows, and the attachments that have no
+        room; the last row says how many these are.
         """
         rows = [Content()]
         for number, attachment in enumerate(attachments):

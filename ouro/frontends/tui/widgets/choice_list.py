@@ -71,8 +71,8 @@ class ChoiceList(Widget):
         return max(0, min(first_of_marked, first_of_last_page))
 
     def _render_choices(self, width: int) -> list[list[Text]]:
-        """The lines of each choice: its label, with the detail beside it if both fit into one line
-        of this width, else below it.
+        """The lines of each choice. The detail is beside the label if both fit into one line of
+        this width, otherwise below it.
         """
         detail_style = self.get_component_rich_style("options--detail", partial=True)
         rendered = []
@@ -92,8 +92,8 @@ class ChoiceList(Widget):
         return rendered
 
     def _render_label(self, number: int, label: str, width: int) -> list[Text]:
-        """The label of a choice, wrapped, behind its mark, number and box. That of the marked choice
-        ends with the comment for the agent.
+        """The label of a choice, wrapped, behind its mark, number and box. If the choice is marked,
+        the comment for the agent follows the label.
         """
         is_marked = number == self.place
         box = ""

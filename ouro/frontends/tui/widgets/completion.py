@@ -43,8 +43,8 @@ class Completion(PickList):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the word is a whole file name, and no other file fits. The attachment bar shows
-        it then, and no list.
+        """Whether the typed word is a whole file name, and no other file fits. The list is not
+        shown then, because the attachment bar shows the file.
         """
         is_only = self.word.startswith("@") and len(self.rows) == 1
         return is_only and self.rows[0].value.strip() == self.word
@@ -76,8 +76,8 @@ class Completion(PickList):
         self.change([])
 
     def _suggest(self, word: str) -> list[Choice]:
-        """The commands that begin with a word after `/`, or the files that match one after `@`.
-        Until the list of files is read, a note about it.
+        """The suggestions for a word: the commands that begin with it after `/`, or the files that
+        match it after `@`. Until the list of files is read, it is a note about that.
         """
         if word.startswith("/"):
             from ouro.commands.builtin import matching_commands  # too heavy before the first frame

@@ -37,7 +37,7 @@ class ParsedFile(msgspec.Struct, frozen=True):
     shown: FileDiff
 
     def line_text(self, place: DiffPlace) -> str:
-        """The text of the line at a place, which is of this file; empty for a place without a line."""
+        """The text of the line at a place of this file. Empty if the place has no line."""
         if place.hunk < 0 or not place.sign:
             return ""
         for pair in self.shown.hunks[place.hunk]:
@@ -198,8 +198,8 @@ class DiffLines(LineScroll, can_focus=True):
             self.move(line - self.line)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """After a scroll, also by the mouse, move the mark as little as needed to be in sight, and draw
-        the next pages.
+        """After a scroll, also by the mouse, keep the mark on a visible line: it moves as little as
+        possible. Then draw the next pages.
         """
         super().watch_scroll_y(old_value, new_value)
         top, height = round(new_value), max(1, self.size.height)
@@ -246,8 +246,8 @@ class DiffLines(LineScroll, can_focus=True):
         return StyledLine([margin, *line.segments], gutter, line.joint, line.filling)
 
     def _comment_at(self, row: int) -> str:
-        """The comment to show on this line of the layout; empty if there is none, or if a line above
-        shows it, because a line of the file that is wrapped takes several.
+        """The comment to show on this line of the layout. Empty if there is none. A line of the
+        file may be wrapped into several lines; only the first of them shows the comment.
         """
         if not self._comments or self._layout is None:
             return ""

@@ -145,9 +145,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.replace(text, *self.selection)
 
     def _draw_at_once(self) -> None:
-        """Draw the change of a key now: Textual's next frame comes up to 17 ms later, and also
-        draws the answer. If Textual must lay the screen out first, or a sheet covers it, it is left to
-        that frame.
+        """Draw what a key has changed now. Textual's next frame comes up to 17 ms later, and also
+        draws the answer. If Textual must make a layout first, or if a sheet covers the prompt, the
+        change is left to that frame.
         """
         screen = self.screen
         is_on_top = screen is self.app.screen
@@ -159,8 +159,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.app._display(screen, update)
 
     async def _on_key(self, event: events.Key) -> None:
-        """Handle a key, and draw its effect as soon as it is there. A key that is not handled is left
-        to Textual, which types it or passes it to the app.
+        """Handle a key, and then draw what it has changed. A key that is not handled is left to
+        Textual, which types it or passes it to the app.
         """
         self.call_next(self._draw_at_once)
         if event.is_printable:
@@ -185,9 +185,11 @@ class PromptArea(TextArea, inherit_bindings=False):
         )
 
     def _is_escape_for_vim(self, event: events.Key) -> TypeGuard[EscapedKey]:
-        """Whether a key that came as Esc and a character means two keys: Vim waits for an Esc that ends
-        something, or the key with Alt has no action there. tmux sends both keys at once if the
-        second follows within half a second.
+        """Whether a key that came as Esc and a character means these two keys, and not Alt with the
+        character. That is so if Vim waits for an Esc that ends something, or if the key with Alt
+        has no action.
+
+        tmux sends both keys at once if the second follows within half a second.
         """
         if not isinstance(event, EscapedKey) or self._vim is None:
             return False
@@ -296,9 +298,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         return False
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """Insert a paste: for the path of an image the image, for a long text a placeholder, else the
-        text. A long text that is pasted again replaces its placeholder, because the user wants to
-        see it.
+        """Insert a paste. The path of an image becomes the image, and a long text a placeholder. If
+        a long text is pasted again, it replaces its placeholder, because the user wants to see it.
         """
         event.prevent_default()
         self._pasted_at = event.time
@@ -370,8 +371,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         await self._submit(later=True)
 
     async def _submit(self, later: bool) -> None:
-        """Send the text, with `later` for the next turn, and show the text that was stashed last. On
-        empty input the key has its action of the app.
+        """Send the text, and show the text that was stashed last. With `later` the message is for
+        the next turn. If the prompt is empty, run the app's own action of the key.
         """
         draft = self.attachments.expand(self.text)
         if not draft.text:
@@ -410,7 +411,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.action_cursor_up()
 
     def action_next(self) -> None:
-        """Go down: in the text, and from its last line to the next message in the history. On empty
+        """Go down in the text. In its last line, go to the next message in the history. On empty
         input, first move the mark of the panel above.
         """
         if not self.text and self._move_beside(1):
@@ -459,8 +460,8 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.fill(self._stashed.pop())
 
     def action_unfold(self) -> None:
-        """Replace the placeholder of one long paste by its text: the last one before the cursor, else
-        the first one of the prompt.
+        """Replace the placeholder of one long paste by its text. It is the last placeholder before
+        the cursor, or if there is none the first one of the prompt.
         """
         names = self.attachments.pastes_in(self.text)
         if not names:
@@ -480,8 +481,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.fill("")
 
     def go_to_end(self, action: str) -> bool:
-        """Move to the `top` or `bottom` of a text of several rows; returns False if it is another
-        action, or the cursor is there already.
+        """Move the cursor to the `top` or the `bottom` of a text of several rows. Returns False if
+        it does not move: for any other action, without the focus, for a text of one row, and if it
+        is there already.
         """
         target = {"top": (0, 0), "bottom": self.document.end}.get(action)
         has_rows = self.has_focus and self.wrapped_document.height > 1
@@ -507,8 +509,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         return (row, after[0]) if after else super().get_cursor_right_location()
 
     def _character_edges(self, row: int) -> list[int]:
-        """The columns of a line between which the cursor jumps: 0, and the ends of its characters.
-        Those inside of a flag or a placeholder are left out.
+        """The columns of a line at which the cursor can be: 0, and the end of each character. A
+        flag and a placeholder count as one character.
         """
         line = self.document.get_line(row)
         joined_pattern = "|".join([_FLAG, *map(re.escape, self.attachments.placeholders())])
@@ -586,8 +588,8 @@ class PromptBox(Horizontal):
         self.border_title = ""
 
     def wait_for_answer(self, waits: bool) -> None:
-        """Show from now on that ouro waits for an answer, or that it works. Only a running turn has a
-        text in the frame.
+        """From now on show in the frame that ouro waits for an answer, or with False that it works.
+        Without a running turn, the frame has no text.
         """
         self._waits_for_answer = waits
         if self._timer is not None:

@@ -240,8 +240,9 @@ class QuestionPanel(Vertical, can_focus=True):
         self._fit()
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
-        """The function to call for a key; None if the key is not an answer. `action` is what the
-        keymap calls it, `character` what it types; either may be empty.
+        """The function to call for a key; None if the key is not an answer. `action` is the name of
+        the key's action in the keymap, and `character` the character that it types. Either may be
+        empty.
         """
         if key in ("up", "down"):
             return partial(self.options.move, -1 if key == "up" else 1)
@@ -292,8 +293,8 @@ class QuestionPanel(Vertical, can_focus=True):
     on_descendant_focus = on_descendant_blur = on_resize
 
     def _fit(self) -> None:
-        """Divide the rows between the choices and the texts. A text that gets fewer rows than it has
-        lines can be scrolled, and a hint says so.
+        """Divide the rows between the choices and the texts. A text that has more lines than rows
+        can be scrolled, and a hint says so.
         """
         if not self.options.size.width:
             return  # there is no layout yet; the layout causes a resize too
@@ -335,8 +336,9 @@ class QuestionPanel(Vertical, can_focus=True):
         return height - around - sum(child.outer_size.height for child in others)
 
     def _show_hint(self, hint: str, is_low: bool) -> None:
-        """Show the keys that scroll, with `hint` (the lines of a text that is cut): below the
-        choices, or on low terminals beside the title. An empty hint shows no such keys.
+        """Show that a text is cut, and the keys that scroll it: below the choices, or on a low
+        terminal beside the title. `hint` is the number of its lines in words; if it is empty, no
+        text is cut.
         """
         # The loops run once, or not at all if the question was just answered.
         for key_line in self.query(".question--keys").results(Static):
@@ -451,8 +453,9 @@ class PermissionPanel(QuestionPanel):
         """What the key that refuses chooses."""
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
-        """The function to call for a key; None if it is not an answer. The key of a choice that is
-        not offered gets a function that does nothing, so that it begins no message.
+        """The function to call for a key; None if the key is not an answer. If a key stands for a
+        choice that this question does not offer, the function does nothing, so that the key does
+        not begin a message.
         """
         for number, choice in enumerate(self._asked.choices):
             is_refusal = action == "no" and choice == self._refusal
@@ -493,8 +496,8 @@ class PermissionPanel(QuestionPanel):
 
 
 def _body(display: Display) -> tuple[str, Widget]:
-    """The size of what is asked for (files, or characters and lines), and a widget that shows all
-    of it, also characters that a terminal does not show.
+    """What is asked for, as a pair: its size in words (files, or characters and lines), and a
+    widget that shows all of it, also characters that a terminal does not show.
     """
     match display.body:
         case Diff(changes=changes):

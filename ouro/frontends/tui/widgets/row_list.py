@@ -47,9 +47,9 @@ class LineScrollBar(ScrollBar):
     """
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines of the bar within `crop`. Equal lines are one and the same strip.
+        """The lines of the bar within `crop`. Equal lines share one strip, which is faster.
 
-        A bar without height, or one that Textual draws in another way, is left to Textual.
+        If the bar has no height, or if Textual draws it in another way, Textual does it.
         """
         bar = self.render()
         height = max(self.size.height, crop.bottom)
@@ -114,8 +114,8 @@ class LineScroll(ScrollView):
         return [row.crop(*crop.column_span) for row in rows]
 
     def _rows(self, _visible: Region) -> list[Strip] | None:
-        """The rows of this region, from a subclass that has them ready. None: Textual calls
-        `render_line` for each.
+        """The rows of the visible region, if a subclass has them ready. None: Textual calls
+        `render_line` for each row.
         """
         return None
 
@@ -209,8 +209,8 @@ class RowList(LineScroll, Generic[T], can_focus=True):
     def show(self, rows: Sequence[T], nothing: str = "", *, keep: bool = True) -> None:
         """Show these rows, or the text `nothing` if there are none.
 
-        With `keep` the same row stays marked, or if it is gone, the row at its place. Without it
-        the first row is marked.
+        With `keep` the marked row stays marked. If it is gone, the row at its place is marked.
+        Without `keep` the first row is marked.
         """
         old_row = self.marked
         new_place = 0
@@ -248,7 +248,7 @@ class RowList(LineScroll, Generic[T], can_focus=True):
 
     def take_key(self, key: str, *, is_alone: bool = False) -> bool:
         """Move the mark for a key; returns False if the key does not move it. Letters move it only
-        with `is_alone`: no search field takes them as text.
+        with `is_alone`, which means that no search field takes them as text.
         """
         steps = {**_KEY_STEPS, **_LETTER_STEPS} if is_alone else _KEY_STEPS
         if key in steps:
@@ -381,8 +381,8 @@ class PickList(RowList["Choice"], can_focus=False):
             yield from code_cells(detail, max(0, width - label_width - len(tick)), "detail")
 
     def is_cut(self, choice: Choice) -> bool:
-        """Whether the line of a choice is too narrow for it: it is drawn with more ellipses than the
-        choice itself has.
+        """Whether the line is too narrow for a choice. It is if the drawn choice has more ellipses
+        than the choice itself.
         """
         width = self.scrollable_content_region.width - 2  # without the mark of the row
         drawn_ellipses = sum(text.count("…") for text, _ in self.cells(choice, True, width))

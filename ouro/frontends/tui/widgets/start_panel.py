@@ -74,8 +74,9 @@ class StartPanel(Widget):
         return self.is_open and self._place >= 0 and self._lists_sessions
 
     def show(self, session: Session, sessions: Sequence[SessionInfo]) -> None:
-        """Show the facts of a new session, a tip, and the first MAX_SESSIONS of `sessions` (the last
-        used first) that have messages and are of this folder.
+        """Show the facts of a new session, a tip, and the last sessions of this folder, at most
+        MAX_SESSIONS. `sessions` are all sessions, the last used first. Sessions without messages
+        are left out.
         """
         self._facts = session_facts(session)
         is_here = session.session_catalog.is_here
@@ -120,9 +121,9 @@ class StartPanel(Widget):
         self.display = False
 
     def move(self, by: int) -> bool:
-        """Mark the next session (`by` is 1) or the previous one (-1); above the first, none is marked.
-        Returns False if the panel cannot use the key: it is closed, lists no sessions, or there is
-        nothing above.
+        """Mark the next session (`by` is 1) or the previous one (-1). Before the first session, no
+        session is marked. Returns False if the panel cannot use the key: it is closed, it lists no
+        sessions, or `by` is -1 and none is marked.
         """
         has_none_above = by < 0 and self._place < 0
         if not self.is_open or not self._lists_sessions or has_none_above:

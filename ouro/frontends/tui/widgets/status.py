@@ -157,8 +157,8 @@ class StatusLine(Widget):
         return Content(_ITEM_SEPARATOR).join([*item_texts, _ansi_content(self.script)])
 
     def _fit_items(self, texts: dict[str, str], width: int) -> Content:
-        """The items that fit into the line. While they are too long, the least important one is left
-        out; what cannot be left out may still be too long.
+        """The items that fit into the line. While they are too long, the least important item is
+        left out. Some items always stay, so the line may still be too long.
         """
         items = [item for item in self._items if texts[item]]
         line = _join_items(items, texts)
@@ -177,7 +177,7 @@ def _join_items(items: Sequence[str], texts: dict[str, str]) -> Content:
 
 
 def _ansi_content(line: str) -> Content:
-    """A line, which may have the terminal's codes of colours, as content of Textual."""
+    """A line as content of Textual. Codes of colours in the line are kept."""
     if "\x1b" not in line:
         return Content(line)
     from rich.text import Text  # few have a script

@@ -173,8 +173,8 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._hint.show_message(str(error), "-failed")
 
     async def _go_to_match(self, by: int) -> None:
-        """Go to the next match below (`by` is 1) or above (-1), or say that there is none. Above, it
-        also reads messages from disk until one of them matches.
+        """Go to the next match below (`by` is 1) or above (-1). If there is none above, read
+        earlier messages from disk until one matches. Say so if no match is found.
         """
         is_found = self._transcript.find(self._words, by)
         while not is_found and by < 0 and await self._show_earlier():

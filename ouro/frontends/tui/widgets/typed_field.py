@@ -25,7 +25,9 @@ class TypedField(Input):
     """As in the prompt: a blinking cursor also draws the screen again twice a second."""
 
     async def _on_key(self, event: events.Key) -> None:
-        """Run the action of an editing key at once, not after the parents have seen the key."""
+        """Run the action of an editing key at once. Textual would first pass the key to the widgets
+        around the field.
+        """
         if event.key not in _EDITING or event.key in self.dialog_keys:
             return
         bindings = self._bindings.key_to_bindings.get(event.key, [])
