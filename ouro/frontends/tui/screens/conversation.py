@@ -38,7 +38,8 @@ from ouro.frontends.tui.screens.sheet_layout import Layout
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.attachment_bar import AttachmentBar
 from ouro.frontends.tui.widgets.completion import MAX_SUGGESTIONS, Completion
-from ouro.frontends.tui.widgets.prompt import PromptArea, PromptBox
+from ouro.frontends.tui.widgets.prompt import PromptArea
+from ouro.frontends.tui.widgets.prompt_box import PromptBox
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.frontends.tui.widgets.question_stack import QuestionStack
 from ouro.frontends.tui.widgets.start_panel import StartPanel

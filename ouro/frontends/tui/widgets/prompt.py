@@ -1,29 +1,24 @@
-"""PromptArea: the input in which the user types; PromptBox: its frame, with the sign and the state."""
+"""PromptArea: the input in which the user types."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from rich.cells import split_graphemes
 from textual import events
-from textual.containers import Horizontal
 from textual.message import Message
 from textual.screen import Screen
-from textual.timer import Timer
-from textual.widgets import Static, TextArea
+from textual.widgets import TextArea
 
 from ouro.frontends.clipboard import dropped_image
 from ouro.frontends.history import HistoryWalk, PromptHistory
-from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
 from ouro.frontends.tui.key_events import EscapedKey
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.line_editor import PASTE_GAP
-from ouro.frontends.tui.screen_layout import placeholder
 from ouro.frontends.tui.widgets.completion import Completion
 from ouro.frontends.tui.widgets.placeholders import Placeholders
 from ouro.frontends.tui.widgets.vim_keys import VimKeys
@@ -538,71 +533,3 @@ class PromptArea(TextArea, inherit_bindings=False):
             self._delete_via_keyboard((row, column), (row, end))
         else:
             await super().action_delete_to_end_of_line_or_delete_line()
-
-
-class PromptBox(Horizontal):
-    """The frame of the prompt, with a sign before it, which is `!` while a shell line is written. The
-    frame shows the mode of permissions, the mode of Vim, and how long a turn has worked.
-    """
-
-    def __init__(self, prompt: PromptArea) -> None:
-        self._prompt = prompt
-        super().__init__(Static("❯ ", id="prompt-sign", markup=False), prompt, id="prompt-box")
-        self._began = 0.0
-        """When the turn began."""
-        self._waits_for_answer = False
-        self._timer: Timer | None = None
-
-    def on_resize(self) -> None:
-        """Fit the hint of the prompt to its width, and move the suggestions above its new height."""
-        width = self.content_size.width - 2  # without the sign before the prompt
-        self._prompt.placeholder = placeholder(width)
-        self._prompt.completion.styles.margin = (0, 0, self.outer_size.height + 1, 0)
-        self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
-
-    def on_text_area_changed(self) -> None:
-        # Textual scrolls before the text has grown.
-        """After a change of the text, keep the cursor visible, mark a shell line, and show the mode
-        of Vim in the frame.
-        """
-        self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
-        self.set_class(self._prompt.text.startswith("!"), "-shell")
-        self.border_subtitle = self._prompt.vim_mode
-
-    def show_mode(self, mode: str) -> None:
-        """Give the frame the colour of the mode of permissions; `ask` has none."""
-        for name in ("edit", "plan", "auto"):
-            self.set_class(mode == name, f"-{name}")
-
-    def work_begins(self) -> None:
-        """Show in the frame that a turn runs, with a clock."""
-        self._began = time.monotonic()
-        self._timer = self.set_interval(0.2, self._tick)
-        self._tick()
-
-    def work_ends(self) -> None:
-        """Remove the clock of the turn from the frame."""
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer = None
-        self.border_title = ""
-
-    def wait_for_answer(self, waits: bool) -> None:
-        """From now on show in the frame that ouro waits for an answer, or with False that it works.
-        Without a running turn, the frame has no text.
-        """
-        self._waits_for_answer = waits
-        if self._timer is not None:
-            self._tick()
-
-    def _tick(self) -> None:
-        """Show in the frame how long the turn has worked, or that it waits for an answer."""
-        passed = time.monotonic() - self._began
-        working = (
-            f"{spinner_sign(passed)} working · {format_duration(int(passed), tenths=False)} · Esc"
-            " interrupts"
-        )
-        title = "? waits for your answer" if self._waits_for_answer else working
-        # Changed only if needed, because a change draws the frame again.
-        if title != self.border_title:
-            self.border_title = title

@@ -1,0 +1,81 @@
+"""PromptBox: the frame of the prompt, with the sign and the state."""
+
+from __future__ import annotations
+
+import time
+
+from textual.containers import Horizontal
+from textual.timer import Timer
+from textual.widgets import Static
+
+from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
+from ouro.frontends.tui.screen_layout import placeholder
+from ouro.frontends.tui.widgets.prompt import PromptArea
+
+
+class PromptBox(Horizontal):
+    """The frame of the prompt, with a sign before it, which is `!` while a shell line is written. The
+    frame shows the mode of permissions, the mode of Vim, and how long a turn has worked.
+    """
+
+    def __init__(self, prompt: PromptArea) -> None:
+        self._prompt = prompt
+        super().__init__(Static("❯ ", id="prompt-sign", markup=False), prompt, id="prompt-box")
+        self._began = 0.0
+        """When the turn began."""
+        self._waits_for_answer = False
+        self._timer: Timer | None = None
+
+    def on_resize(self) -> None:
+        """Fit the hint of the prompt to its width, and move the suggestions above its new height."""
+        width = self.content_size.width - 2  # without the sign before the prompt
+        self._prompt.placeholder = placeholder(width)
+        self._prompt.completion.styles.margin = (0, 0, self.outer_size.height + 1, 0)
+        self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
+
+    def on_text_area_changed(self) -> None:
+        """After a change of the text, keep the cursor visible, mark a shell line, and show the mode
+        of Vim in the frame.
+        """
+        # Textual scrolls before the text has grown.
+        self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
+        self.set_class(self._prompt.text.startswith("!"), "-shell")
+        self.border_subtitle = self._prompt.vim_mode
+
+    def show_mode(self, mode: str) -> None:
+        """Give the frame the colour of the mode of permissions; `ask` has none."""
+        for name in ("edit", "plan", "auto"):
+            self.set_class(mode == name, f"-{name}")
+
+    def work_begins(self) -> None:
+        """Show in the frame that a turn runs, with a clock."""
+        self._began = time.monotonic()
+        self._timer = self.set_interval(0.2, self._tick)
+        self._tick()
+
+    def work_ends(self) -> None:
+        """Remove the clock of the turn from the frame."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self.border_title = ""
+
+    def wait_for_answer(self, waits: bool) -> None:
+        """From now on show in the frame that ouro waits for an answer, or with False that it works.
+        Without a running turn, the frame has no text.
+        """
+        self._waits_for_answer = waits
+        if self._timer is not None:
+            self._tick()
+
+    def _tick(self) -> None:
+        """Show in the frame how long the turn has worked, or that it waits for an answer."""
+        passed = time.monotonic() - self._began
+        working = (
+            f"{spinner_sign(passed)} working · {format_duration(int(passed), tenths=False)} · Esc"
+            " interrupts"
+        )
+        title = "? waits for your answer" if self._waits_for_answer else working
+        # Changed only if needed, because a change draws the frame again.
+        if title != self.border_title:
+            self.border_title = title
