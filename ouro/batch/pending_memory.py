@@ -56,8 +56,8 @@ def take_pending(
 
 
 def merge_changes(changes: Iterable[WaitingChange]) -> list[SharedChange]:
-    """Join the changes that have the same lines in the same scope; case and spaces do not count. The
-    order is that of the first change of each.
+    """Join the changes that have the same lines in the same scope; case and spaces do not count. A
+    joined change has the place and the lines of the first of its changes.
     """
     merged: dict[tuple[str, tuple[str, ...]], list[WaitingChange]] = {}
     rows_of: dict[tuple[str, tuple[str, ...]], tuple[str, ...]] = {}

@@ -156,8 +156,8 @@ def read_parcel(encoded: bytes) -> Parcel:
 def receive(state: BatchState, task: Task, parcel: Parcel) -> TaskResult:
     """Save what a worker sent, and return its result: a fault if git cannot fetch the branch.
 
-    The session is saved among those of this machine. The bundle of the branch is saved in the state;
-    if the repository is a folder, the branch is fetched into it.
+    The session is saved among the sessions of this machine. The bundle of the branch is saved in
+    the state; if the repository is a folder, the branch is fetched into it.
     """
     result, folder = parcel.result, state.place(task.id)
     with suppress(OSError):
@@ -278,7 +278,7 @@ def _save_session(files: Mapping[str, bytes]) -> None:
 
 
 def _is_full(folder: Path) -> bool:
-    """Whether the disk of the folder, or that of ouro's home, has little free space."""
+    """Whether little space is free on the disk of the folder, or on the disk of ouro's home."""
     places = (folder, ensure_private_dir(get_home()))
     return min(shutil.disk_usage(place).free for place in places) < _MIN_FREE
 

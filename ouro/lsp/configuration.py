@@ -22,8 +22,8 @@ class LanguageServerSpec(msgspec.Struct, frozen=True):
     languages: Mapping[str, str]
     """The ending of a file -> the language id of the protocol."""
     job: str = ""
-    """What it checks: of the installed servers with the same job only the first one is used. Empty:
-    no other server has its job.
+    """What it checks. If several installed servers have the same job, only the first one is used.
+    Empty: no other server has its job.
     """
     options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """The `initializationOptions` of the protocol."""
@@ -100,7 +100,7 @@ KNOWN = (
         {".sh": "shellscript", ".bash": "shellscript"},
     ),
 )
-"""The servers that ouro knows. Of several with the same job the first one that is installed is
+"""The servers that ouro knows. If several have the same job, the first one that is installed is
 used.
 """
 

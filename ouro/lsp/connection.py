@@ -398,8 +398,8 @@ class LspConnection:
         self._send({"id": number, "result": result})
 
     def _setting(self, item: Any) -> Any:
-        """The settings that the server asks for: those of the section that `item` names, such as
-        `python.analysis`, or all if it names none. None if the section is not set.
+        """The settings that the server asks for: the section that `item` names, such as
+        `python.analysis`, or all settings if it names none. None if the section is not set.
         """
         section = item.get("section") if isinstance(item, dict) else ""
         value: Any = self._request["settings"]

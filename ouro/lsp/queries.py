@@ -51,7 +51,9 @@ class Queries:
         raise LookupError(f"There is no action {action}.")
 
     async def _symbols(self, request: JsonObject) -> list[JsonObject]:
-        """The symbols of a file; if the request has no path, those of the project that match its query."""
+        """The symbols of a file. If the request has no path, the symbols of the project that match
+        its query.
+        """
         if not request["path"]:
             params = types.WorkspaceSymbolParams(request["query"])
             return [*symbols(await self._ask("workspace/symbol", params))][:MAX_ITEMS]

@@ -409,8 +409,8 @@ class LanguageServers:
     async def _check(
         self, server: LanguageServer, changes: Sequence[TextChange]
     ) -> list[JsonObject]:
-        """The new errors of a server after changes, with those of earlier changes that no result has had
-        yet. A check that takes too long continues in the background.
+        """The new errors of a server after changes, and errors of earlier changes that no result
+        has had yet. A check that takes too long continues in the background: its errors come later.
         """
         files: list[JsonObject] = []
         for change in changes:

@@ -38,7 +38,7 @@ _FIELDS_WITH_VARIABLES = (
     "client_secret",
 )
 """The fields in which `${NAME}` is filled in."""
-_VARIABLE_PLACE = late_pattern(r"\$\{(\w+)(?::-([^}]*))?\}")
+_VARIABLE_PLACE = late_pattern(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
 """Matches `${NAME}` and `${NAME:-default}`."""
 FoundServer = tuple[McpServerSettings, str]
 """A server, and the file that defines it."""
@@ -78,15 +78,15 @@ def find_servers(
     plugins: Mapping[str, Any] | None = None,
     from_project: Mapping[str, McpServerSettings] | None = None,
 ) -> Registry:
-    """All servers, and what is switched off. If several have the same name, the first of these
-    counts: that of the settings, of `ouro mcp add`, of a plugin, of the project's file. Entries
-    that cannot be used become notices; the others are used.
+    """All servers, and what is switched off. If several have the same name, the first one counts,
+    in this order: the settings, `ouro mcp add`, the plugins, the project's file. Entries that
+    cannot be used become notices; the others are used.
 
     Args:
         settings: the servers of the settings.
         trusted_root: the root of the project; None if the user does not trust its files.
         plugins: `mcpServers` of each plugin.
-        from_project: those of `settings` that the settings of the project define.
+        from_project: the servers among `settings` that the settings of the project define.
 
     Raises:
         ConfigError: ~/.ouro/mcp.json, which has the switches, cannot be read.
@@ -258,7 +258,7 @@ def expand_variables(
         """The value of a variable, or its default. Raises ConfigError if it has neither, or must
         not be sent.
         """
-        name, default = match[1], match[2]
+        name, default = match["name"], match["default"]
         value = environ.get(name, default)
         if name in withheld:
             raise ConfigError(
@@ -286,8 +286,8 @@ def expand_variables(
 
 
 def server_environment(child: Mapping[str, str], server: McpServerSettings) -> dict[str, str]:
-    """The environment of a server: the variables of `child` that every server gets, and those of
-    its settings.
+    """The environment of a server: the variables of `child` that every server gets, and the
+    variables in its settings.
 
     Args:
         child: the environment of child processes, without keys.
@@ -337,8 +337,8 @@ def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], lis
 
 
 def _read_claude(path: Path, root: Path) -> Iterator[Any]:
-    """Yields the objects `mcpServers` in a file of Claude Code: that of the file, and that of this
-    project in it; None for one that is not there. Raises ConfigError.
+    """Yields the two objects `mcpServers` in a file of Claude Code: first the one for all projects,
+    then the one for the project `root`. None for one that is not there. Raises ConfigError.
     """
     table = read_json(path)
     yield table.get("mcpServers")

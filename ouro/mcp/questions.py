@@ -91,8 +91,8 @@ async def _ask_field(intro: str, name: str, field: JsonObject, ask: AskUser) -> 
 
 
 def _choices(field: JsonObject) -> tuple[str, ...]:
-    """The values that the schema of a field allows: those of `enum`, or the constants of `oneOf` or
-    `anyOf`. Empty if it does not name any.
+    """The values that the schema of a field allows: the values of `enum`, or the constants of
+    `oneOf` or `anyOf`. Empty if it does not name any.
     """
     values = field.get("enum")
     if not isinstance(values, list) or not values:

@@ -64,8 +64,8 @@ def _load() -> Handler:
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
-    """The kind (the name of the class) and the message of an error, as the session gets them. Of a
-    group of errors, those of the first one.
+    """The kind (the name of the class) and the message of an error, as the session gets them. If it
+    is a group of errors, the first one counts.
     """
     import httpx2
 

@@ -115,7 +115,7 @@ def _spellings(word: str) -> Iterator[str]:
 
 def _is_file_below(path: Path, root: Path) -> bool:
     """Whether a path is a file below the project, also with links followed, and its name does not
-    end like that of data.
+    end like the name of a data file.
     """
     is_program = path.suffix not in _DATA_ENDINGS and path.is_file()
     return is_program and path.is_relative_to(root) and path.resolve().is_relative_to(root)

@@ -158,7 +158,7 @@ class Permissions:
 
     @property
     def mode(self) -> Mode:
-        """The mode that holds now: of a subagent never wider than that of its session."""
+        """The mode that holds now. The mode of a subagent is never wider than its session's."""
         return narrower(self._mode, self._parent.mode) if self._parent else self._mode
 
     @mode.setter
@@ -373,8 +373,8 @@ class Permissions:
 
     @property
     def _roots(self) -> tuple[Path, ...]:
-        """The folders that a relative pattern may start from: the root of the workspace, and for a
-        subagent, which may have a folder of its own, also those of its session.
+        """The folders that a relative pattern may start from: the root of the workspace. For a
+        subagent, whose workspace may be another folder, also the roots of its session.
         """
         return (self.workspace.root, *(self._parent._roots if self._parent else ()))
 

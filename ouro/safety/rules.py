@@ -88,7 +88,7 @@ Kind = Literal["deny", "ask", "allow"]
 """The kinds of rules."""
 
 _RULE_HINT = "Write what may be done: edit, shell(git status *), write(src/**)."
-_RULE_TEXT = late_pattern(r"([A-Za-z_][\w*.-]*)(?:\((.*)\))?", re.DOTALL)
+_RULE_TEXT = late_pattern(r"(?P<head>[A-Za-z_][\w*.-]*)(?:\((?P<pattern>.*)\))?", re.DOTALL)
 _EFFECT_BY_WORD = {
     "read": Effect.READ,
     "write": Effect.WRITE,
@@ -200,7 +200,7 @@ def parse_rule(text: str, where: str = "") -> Rule:
     match = _RULE_TEXT.fullmatch(text.strip())
     if not match:
         raise not_a_rule
-    head, pattern = match[1], match[2]
+    head, pattern = match["head"], match["pattern"]
     if pattern is None:
         return Rule(head)
     if not pattern.strip():

@@ -347,7 +347,7 @@ class SecretMask:
         Args:
             values: known secrets.
             patience: total seconds that texts wait for the scanner.
-            scanner: finds text that looks like a secret; default: that of the process.
+            scanner: finds text that looks like a secret; None: the scanner of the process.
             on_wait: called once, in any thread, if a text waits until the rules are compiled.
         """
         self._known_values = _compile_known_values(values)

@@ -201,8 +201,8 @@ def _has_only_letters(word: str) -> bool:
 
 
 def _describes_secret(word: str) -> bool:
-    """Whether a word describes a secret, such as `required` and `encrypted`, or names one. Of a
-    word with hyphens each part is looked at.
+    """Whether a word describes a secret, such as `required` and `encrypted`, or names one. A word
+    with hyphens describes one if any of its parts does.
     """
     if _SECRET_WORD.fullmatch(word) or _IDLE_ENDING.search(word):
         return True

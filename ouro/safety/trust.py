@@ -57,7 +57,8 @@ class TrustStore:
         return not self.find_untrusted(root, files)
 
     def find_untrusted(self, root: Path, files: Sequence[Path]) -> tuple[Path, ...]:
-        """Returns those of the `files` that the user has not trusted, or that have changed since.
+        """Returns the files among `files` that the user has not trusted, or that have changed
+        since.
 
         Raises:
             ConfigError: one of them cannot be read.
@@ -248,8 +249,8 @@ def programs_of(root: Path) -> frozenset[Path]:
 
 
 def _settings_files(root: Path) -> tuple[Path, ...]:
-    """Returns the settings files of a project that ouro obeys; those of Claude Code only if they
-    have hooks.
+    """Returns the settings files of a project that ouro obeys. A settings file of Claude Code is
+    among them only if it has hooks.
     """
     with_hooks = (root / name for name in CLAUDE_SETTINGS if _has_hooks(root / name))
     files = (root / CONFIG_FILE, root / MCP_FILE, *with_hooks)
@@ -399,8 +400,8 @@ def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) 
 def _used_files(
     folder: Path, names: Sequence[str], kind: ExtensionKind, inside: Path
 ) -> list[Path]:
-    """Returns the paths of those of the `names` in a folder that are extension files of a kind,
-    sorted. Links out of the folder `inside` are left out.
+    """Returns the paths of the extension files of a kind among the `names` in a folder, sorted by
+    name. Links out of the folder `inside` are left out.
     """
     endings = _FILE_ENDINGS.get(kind, (".md",))
     used = [name for name in names if name.endswith(endings) and _is_used(name, kind)]

@@ -392,8 +392,8 @@ class Workspace:
         return root is not None and not protected.is_reserved(path, root)
 
     def _require_regular(self, path: Path, status: os.stat_result | None) -> None:
-        """Raise ToolError unless `status` is that of a regular file. None means that nothing is at
-        the path.
+        """Raise ToolError unless `path` is a regular file. `status` is the status of the path;
+        None: nothing is there.
         """
         if status is None:
             raise ToolError(f"{self.shown(path)} does not exist.")

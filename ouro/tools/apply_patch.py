@@ -38,7 +38,7 @@ from ouro.utils.text_files import Span, TextFile, save
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 _END_OF_FILE = "*** End of File"
-_FILE_HEADER = late_pattern(r"\*\*\* (Add|Delete|Update) File: (.+)")
+_FILE_HEADER = late_pattern(r"\*\*\* (?P<verb>Add|Delete|Update) File: (?P<path>.+)")
 _MOVE_HEADER = late_pattern(r"\*\*\* Move to: (.+)")
 _UNIFIED_HEADER = late_pattern(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
 _HEREDOC_OR_FENCE = late_pattern(r"(?:.*<<-?\s*['\"]?\w+['\"]?|```\w*)\s*")
@@ -92,7 +92,7 @@ def parse_patch(text: str) -> list[FilePatch]:
         # Inside of an update an indented header is a context line: a file may hold one.
         is_inside = bool(files) and files[-1].kind == "Update"
         if match := _FILE_HEADER.fullmatch(line.rstrip() if is_inside else line.strip()):
-            files.append(FilePatch(cast("FileVerb", match[1]), match[2].strip()))
+            files.append(FilePatch(cast("FileVerb", match["verb"]), match["path"].strip()))
         elif files:
             _read_line(files[-1], lines, number)
         elif line.strip():

@@ -90,8 +90,8 @@ class ChangeTool(FileTool[A]):
 def file_change(
     shown: str, before: str | None, after: str | None, moved_to: str = ""
 ) -> FileChange:
-    """The change of a file as the user sees it. Of a long file it has only the changed part with
-    some lines around it, because it is saved with the session.
+    """The change of a file as the user sees it. For a long file it has only the changed part with
+    some lines around it, because the change is saved with the session.
 
     Args:
         shown: the name of the file for the user.

@@ -133,8 +133,8 @@ class FilesSeen:
             self._changed[path] = TextChange(path, text_before, after)
 
     async def new_errors(self, paths: Iterable[Path]) -> Sequence[str]:
-        """The errors that are new since these files were changed, one line each; also those of
-        earlier changes that were found late. Empty if they were not changed.
+        """The errors that are new since these files were changed, one line each. Errors of earlier
+        changes that were found late are added. Empty if none of the files was changed.
         """
         changes_or_none = [self._changed.pop(path, None) for path in paths]
         changes = [change for change in changes_or_none if change is not None]

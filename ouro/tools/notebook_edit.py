@@ -87,8 +87,8 @@ class NotebookEdit(ChangeTool[NotebookEditArgs]):
 
 
 def _require_notebook(file_before: FileBefore) -> TextFile:
-    """The text of a notebook. Raises ToolError if the name is not that of a notebook, or there is
-    no such file.
+    """The text of a notebook. Raises ToolError if the file does not have the ending of notebooks,
+    or does not exist.
     """
     if not file_before.shown.lower().endswith(ENDING):
         raise ToolError(f"{file_before.shown} is not a notebook ({ENDING}). Use edit.")

@@ -296,9 +296,9 @@ def _read_lines(
     file: BinaryIO, encoding: str, first: int, count: int
 ) -> tuple[list[str], int | None]:
     """Read `count` lines of a file of any size, from line `first` on (counted from 1). Returns
-    them, and the number of all lines, or None if the end of the file was not reached. Of a long
-    line only the beginning is kept, and only these lines are in memory. Raises ToolError if they
-    are too far into the file.
+    these lines, and the number of all lines of the file; None instead of the number if the end of
+    the file was not reached. A long line is cut. Only the returned lines are kept in memory. Raises
+    ToolError if they are too far into the file.
     """
     reader = io.TextIOWrapper(file, encoding, errors="replace", newline="\n")
     lines: list[str] = []

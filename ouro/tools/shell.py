@@ -255,8 +255,8 @@ class Shell(Tool[ShellArgs]):
         limits: Limits = "off",
         call_id: str = "",
     ) -> ToolResult:
-        """Run one command to its end, and end what it leaves running. It is that of a tool call, or
-        a line that the user typed after `!`.
+        """Run one command to its end, and end what it leaves running. The command is from a tool
+        call, or a line that the user typed after `!`.
 
         Args:
             foreground: lets the user move it to the background; None: it cannot be moved.

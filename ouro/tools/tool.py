@@ -65,7 +65,9 @@ class HookOutcome(msgspec.Struct, frozen=True):
 
 
 A = TypeVar("A", bound=msgspec.Struct)
-_LIST_IN_QUOTES = late_pattern(r"Expected `(?:array|object)`, got `str` - at `\$\.(\w+)`")
+_LIST_IN_QUOTES = late_pattern(
+    r"Expected `(?:array|object)`, got `str` - at `\$\.(?P<argument>\w+)`"
+)
 """Some models write a list as text: `"[{…}]"`."""
 
 
@@ -108,7 +110,7 @@ class Tool(Protocol, Generic[A]):
             return from_plain(dict(arguments), self.Args, strict=False)
         except msgspec.ValidationError as error:
             if match := _LIST_IN_QUOTES.match(str(error)):
-                name = match[1]
+                name = match["argument"]
                 with suppress(msgspec.DecodeError):
                     return self.parse({**arguments, name: msgspec.json.decode(arguments[name])})
             raise

@@ -380,11 +380,11 @@ def _page_as_text(url: str, content_type: str, data: bytes) -> tuple[str, str]:
 
 
 def _decode(parameters: str, data: bytes) -> str:
-    """The text of a page in the encoding that the header names, otherwise that which the first
-    bytes of the page name, otherwise UTF-8.
+    """The text of a page. It is decoded by the encoding that the header names; if it names none, by
+    the one that the first bytes of the page name; otherwise as UTF-8.
 
     Args:
-        parameters: those of the header Content-Type.
+        parameters: the parameters of the header Content-Type, such as `charset=utf-8`.
     """
     encoding = "utf-8"
     if by_header := re.search(r"charset=\"?([\w-]+)", parameters):

@@ -82,7 +82,7 @@ class Repository:
     @cached_property
     def top(self) -> Path:
         """The root of the user's repository in which the workspace is. The workspace itself if
-        there is no repository, or if its root is the home folder or that of the disk.
+        there is no repository, or if the repository has the home folder or `/` as its root.
         """
         root = find_root(self.root)
         git_dir, _shared = git_dirs(root)
@@ -161,8 +161,8 @@ class Repository:
     def git_files(
         self, *arguments: str, data: bytes = b"", lock: bool = False, is_background: bool = False
     ) -> bytes:
-        """Run a command of git about files; returns its output as it is. The work tree is that of
-        the user's repository (`top`), and paths are relative to the workspace.
+        """Run a command of git about files; returns its output as it is. The work tree is the root
+        of the user's repository (`top`), and paths are relative to the workspace.
 
         Args:
             data: what git reads from its standard input.

@@ -51,12 +51,12 @@ class IndexEntry(msgspec.Struct, frozen=True):
 
 
 def copy_user_index(repository: Repository) -> bool:
-    """Copy the user's index as that of the checkpoints. Returns False if there is none, or it
-    cannot be used: it is sparse, or its names are SHA-256.
+    """Copy the index of the user's repository into the repository of the checkpoints. Returns False
+    if there is none, or it cannot be used: it is sparse, or its names are SHA-256.
 
-    git takes a file as unchanged if its size and time are those of the entry. For some entries that
-    says nothing about the bytes of the file: they lose their times, so that git compares the
-    content.
+    git takes a file as unchanged if the size and the time in its entry are still right. For some
+    entries that says nothing about the bytes of the file. The times of these entries are removed,
+    so that git compares the content.
     """
     own, shared = git_dirs(repository.top)
     if own is None or shared is None or _SHA256_SETTING.search(read_git_file(shared / "config")):

@@ -83,7 +83,7 @@ class CheckpointIndex:
 
     def _is_gone(self, name: str, letter: str) -> bool:
         """Whether a file is not there any more: it was removed, is a folder now, or a folder above
-        a changed file is a link now. `letter` is that of git's list.
+        a changed file is a link now. `letter` is the letter in git's list.
         """
         if letter == _REMOVED or self._is_folder(name):
             return True
@@ -148,8 +148,8 @@ class CheckpointIndex:
         return self._last_tree
 
     def _write_tree(self) -> str:
-        """Write the workspace's part of the index as a tree; returns its id, which is that of the
-        empty tree if it has no files.
+        """Write the workspace's part of the index as a tree; returns the id of the tree. If the
+        workspace has no files, it is the empty tree.
         """
         # Objects of a partial clone may be missing: git would fetch each one.
         words = ["write-tree", "--missing-ok"]

@@ -54,7 +54,7 @@ def remember_large(repository: Repository, names: Collection[str]) -> dict[str, 
 
 
 def changed_large(repository: Repository, before: Mapping[str, LargeFile]) -> dict[str, LargeFile]:
-    """Returns those of the large files that have changed or are gone."""
+    """Returns the large files in `before` that have changed or are gone since."""
     return {
         name: large
         for name, large in before.items()

@@ -93,7 +93,8 @@ class PartUndo:
     def _rename_back(self, file: DiffedFile, change: TreeChange) -> tuple[TreeChange, ...]:
         """Move a renamed file to its old name. Its lines are restored already, by `change`.
 
-        Returns that change, then those of the file with the old name and of the one with the new.
+        Returns three changes: `change`, that the file with the old name was written, and that the
+        file with the new name was deleted.
 
         Raises:
             UsageError: there is a file with the old name again.

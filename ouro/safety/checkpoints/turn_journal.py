@@ -195,7 +195,7 @@ def cut_turns(folder: Path, session: str = "", held: Collection[int] = ()) -> It
     next one is asked for. Turns that a process holds are left out.
 
     Args:
-        folder: that of the checkpoints of a workspace.
+        folder: the folder with the checkpoints of a workspace.
         session: if another process holds a turn of this session, this waits up to `_PATIENCE`
             seconds until it has finished with it. Empty: does not wait.
         held: the turns of `session` that this process itself holds, which are not waited for.

@@ -410,8 +410,9 @@ class Undo:
                 (self._root / parent).rmdir()
 
     def write(self, file: Path, mode: str, data: bytes) -> None:
-        """Write a file, or a link to `data`. An existing file keeps its permissions, but whether it
-        can be run is as `mode` (that of git) says.
+        """Write a file, or a link to `data`. `mode` is the mode that git gives to files: it says
+        whether it is a link, and whether it can be run. All other permissions of an existing file
+        stay.
         """
         file.parent.mkdir(parents=True, exist_ok=True)
         if os.path.lexists(file) and (mode == "120000" or file.is_symlink()):

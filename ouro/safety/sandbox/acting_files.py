@@ -227,7 +227,7 @@ class ActingFiles:
         """Read a folder; returns its acting files, and the folders that are to be searched.
 
         The result is saved for `_find_acting`, unless the folder changed just now: another change
-        could then get the same time. `status` is that of the folder before it is read.
+        could then get the same time. `status` is the status of the folder before it is read.
         """
         from ouro.utils.project_files import GENERATED
 
@@ -346,8 +346,8 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _files_of(path: str) -> Iterator[str]:
-    """Yield the path of an acting file, or the files below an acting folder. Of a git directory
-    these are only the ones in `ACTING_IN_GIT`.
+    """Yields the path of an acting file, or the files below an acting folder. In a git directory
+    only what `ACTING_IN_GIT` names is acting.
     """
     if path.lower().endswith("/.git"):
         for name in ACTING_IN_GIT:

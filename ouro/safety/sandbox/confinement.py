@@ -504,7 +504,7 @@ class Confinement:
         hidden = tuple(map(str, policy.hidden))
         shown = tuple(map(str, (*policy.visible, *policy.writable)))
         workspace = tuple(map(str, existing((self._root, *self._also_writable))))
-        # With the network of the machine its own servers are listed like those of others.
+        # With the network of the machine, the list also has the servers of the workspace itself.
         exempt = workspace if policy.network else ()
 
         def is_reachable(path: str) -> bool:

@@ -73,7 +73,7 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
 
     Args:
         plan: as in `main`.
-        version: that of Landlock in the kernel.
+        version: the version of Landlock in the kernel.
 
     Raises:
         OSError: a step of it failed.

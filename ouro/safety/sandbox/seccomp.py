@@ -156,7 +156,7 @@ def _refuse_tag_changes(column: int) -> list[bytes]:
     """Returns instructions that refuse to set the limit of resident memory, and allow to read it.
 
     `setrlimit` always sets. `prlimit` sets if its third argument, the address of a new limit, is
-    not null; it is tested in two halves. `column` is that of the processor in the tables above.
+    not null; it is tested in two halves. `column` is the column of the processor in the tables above.
     """
     # Each skips the instruction after it if the test is true.
     skip_if_resident_limit = _instruction(_JUMP_EQUAL, _RESIDENT_LIMIT, 1, 0)
@@ -205,8 +205,8 @@ def filter_file(folder: Path, *, internet: bool, connects: bool, keeps_tag: bool
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-    """Returns one instruction. Of a jump, `if_true` and `if_false` are the numbers of instructions
-    that it skips.
+    """Returns one instruction. For a jump, `if_true` and `if_false` are the numbers of instructions
+    that it skips if its test is true or false.
     """
     return struct.pack("=HBBI", code, if_true, if_false, value)
 

@@ -53,10 +53,11 @@ _VARIABLE_NAME = (  # no variable that bash or a program obeys
     r"(?!\w*_proxy)[a-z][a-z0-9A-Z_]*|[A-Z]"
 )
 _KNOWN_ASSIGNMENT = re.compile(
-    rf"""({_VARIABLE_NAME})=([\w./@%+,:-]+|"[^"$`\\~]*"|'[^'~]*')[ \t]*(?=;|\n|&&|\Z)"""
+    rf"""(?P<name>{_VARIABLE_NAME})="""
+    r"""(?P<value>[\w./@%+,:-]+|"[^"$`\\~]*"|'[^'~]*')[ \t]*(?=;|\n|&&|\Z)"""
 )
 """`name=value` with a value that bash does not expand, and nothing behind it that gets it."""
-_READ_COMMAND = re.compile(r"(?:IFS=[^\s\w$`(]* )?read(?: -r)?((?: [a-z]\w*)+)")
+_READ_COMMAND = re.compile(r"(?:IFS=[^\s\w$`(]* )?read(?: -r)?(?P<names>(?: [a-z]\w*)+)")
 """`read -r name other`, as the condition of a loop."""
 _INVISIBLE_CHARACTER = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\xa0\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ufeff]"
@@ -221,7 +222,8 @@ class _Lexer(WordReader):
             self._read_group(char)
         elif match := _REDIRECT.match(self._text, self._at):
             self._at = match.end()
-            self._read_redirect(match[1] or match[2])
+            operator = match[1] or match[2]  # the second group is `&>` and `&>>`
+            self._read_redirect(operator)
         elif match := _OPERATOR.match(self._text, self._at):
             self._at = match.end()
             self._take_operator(match[0])
@@ -234,11 +236,13 @@ class _Lexer(WordReader):
         environment, which a program may obey.
         """
         match = _KNOWN_ASSIGNMENT.match(self._text, self._at) if self._is_certain else None
-        if match is None or match[1] in os.environ:
+        if match is None or match["name"] in os.environ:
             return False
         self._at = match.end()
-        value = match[2][1:-1] if match[2][0] in "'\"" else match[2]
-        self._line.values[match[1]] = Word(value)
+        value = match["value"]
+        if value[0] in "'\"":
+            value = value[1:-1]
+        self._line.values[match["name"]] = Word(value)
         return True
 
     def _read_words(self) -> None:
@@ -316,8 +320,8 @@ class _Lexer(WordReader):
         return command if is_simple else None
 
     def _take_keyword(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
-        """Handle a keyword such as `if` or `done`; returns those of the `words` after it that may
-        be a command. `source` is the command before it in a pipe.
+        """Handle a keyword such as `if` or `done`. `words` are the words after it; returns the ones
+        among them that may be a command. `source` is the command before the keyword in a pipe.
         """
         is_test = keyword == "[[" and is_plain_test(words)
         if keyword == "done":
@@ -380,7 +384,7 @@ class _Lexer(WordReader):
         elif keyword == "while" and (read_match := _READ_COMMAND.fullmatch(_raw_text(words))):
             is_understood = True
             files = Word("", exact=False, under=folders_of_names(source))
-            loop = _Loop(read_match[1].split(), [files])
+            loop = _Loop(read_match["names"].split(), [files])
         else:
             self._loops.append(_Loop())
             return words
@@ -394,9 +398,7 @@ class _Lexer(WordReader):
         return []
 
     def _is_new_variable(self, name: str) -> bool:
-        """Whether a name can be that of a variable that no program obeys, and nothing has set
-        it.
-        """
+        """Whether no variable with this name is set, and no program would obey one."""
         is_known = name in os.environ or name in self._line.values
         return not is_known and bool(re.fullmatch(_VARIABLE_NAME, name))
 

@@ -82,8 +82,8 @@ class Places:
         return [self.workspace.resolve(str(folder / text)) for folder in self.folders]
 
     def paths_of_word(self, word: Word) -> tuple[Path, ...]:
-        """Returns the real paths that a word may name: those of its parts that may be paths, and
-        the files that its pattern matches, with the folders that bash lists for that.
+        """Returns the real paths that a word may name: the parts of the word that may be paths, the
+        files that its pattern matches, and the folders that bash lists to find these files.
         """
         # Cached: a line is walked several times, and may repeat a word a thousand times.
         if word in self._paths_by_word:
@@ -239,8 +239,8 @@ class Places:
         return ""
 
     def _folders_of_git(self, command: Command) -> list[Path]:
-        """Returns the folders in which a command of git may run, those of its options `-C`
-        included.
+        """Returns the folders in which a command of git may run: the folders of the line, and those
+        that its options `-C` name.
         """
         texts = [word.text for word in command.arguments]
         folders_of_option = [texts[at + 1] for at, text in enumerate(texts[:-1]) if text == "-C"]

@@ -203,7 +203,8 @@ class WordReader(ABC):
             draft.text += _ANSI_ESCAPE.sub(_unescape, self._read_quoted(_ANSI_QUOTES))
         elif match := _VARIABLE.match(text, at):
             self._at = match.end()
-            self._read_variable(draft, match[1] or match[2], match[0], quoted=quoted)
+            name = match[1] or match[2]  # as `${name}`, or as `$name`
+            self._read_variable(draft, name, match[0], quoted=quoted)
         elif text.startswith("${", at):
             self._read_computation(draft)
         else:
