@@ -127,33 +127,47 @@ def _is_plain(value: str) -> bool:
 
 
 def _refuse_misspelt_command(given: Sequence[str]) -> None:
-    """Raise UsageError if the first words are probably a misspelt command: `memroy`, `memroy list` or
-    `"memory list"` as one word. `"model the domain"` is a message: there is no such action.
+    """Raise UsageError if the first words are probably meant as a command."""
+    meant_command = _meant_command(given)
+    if not meant_command:
+        return
+    from ouro.errors import UsageError
+
+    message = " ".join(given).partition(" -")[0]  # without the flags after it
+    hint = f'To send it as a message: ouro -- "{message}"'
+    raise UsageError(
+        f"There is no command `{given[0]}`. Did you mean `ouro {meant_command}`?", hint
+    )
+
+
+def _meant_command(given: Sequence[str]) -> str:
+    """The command that is probably meant by `memroy`, `memroy list`, `"memory list"` as one word, or a
+    command of another program. Empty for a message, as `"model the domain"` is: there is no such
+    action.
     """
     word, _, action = given[0].partition(" ")
     if not word.isalpha():
-        return
+        return ""
+    if given[0] in _COMMAND_OF_OTHER_PROGRAM:
+        return " ".join([_COMMAND_OF_OTHER_PROGRAM[word], *given[1:]])
     from difflib import get_close_matches
 
     similar = get_close_matches(word, GROUPS, 1, MIN_LIKENESS)
     if not similar:
-        return
+        return ""
     from ouro.commands.builtin import ACTIONS
-    from ouro.errors import UsageError
 
     meant_command = given[0].replace(word, similar[0], 1)
-    if not action or any(meant_command in known_action.names for known_action in ACTIONS):
-        message = " ".join(given).partition(" -")[0]  # without the flags after it
-        hint = f'To send it as a message: ouro -- "{message}"'
-        raise UsageError(
-            f"There is no command `{given[0]}`. Did you mean `ouro {meant_command}`?", hint
-        )
+    if action and not any(meant_command in known_action.names for known_action in ACTIONS):
+        return ""
+    return meant_command
 
 
 MIN_LIKENESS = 0.8
 """How similar a word must be to a command to count as misspelt: `memroy` has .83 to `memory`,
 `configure` .80 and `continue` .57 to `config`.
 """
+_COMMAND_OF_OTHER_PROGRAM = {"resume": "--resume", "exec": "-p", "run": "-p"}
 _FLAG_OF_OTHER_PROGRAM = {
     "--output-format": "--output",
     "--input-format": "--input",

@@ -110,6 +110,9 @@ def test_mistyped_word_error_has_two_lines_with_a_suggestion(capsys):
         (["sessions list"], "sessions list", "sessions list"),
         (["sesions", "--plain"], "sesions", "sessions"),
         (["sesions", "--model", "sonnet"], "sesions", "sessions"),
+        (["resume"], "resume", "--resume"),
+        (["resume", "last"], "resume last", "--resume last"),
+        (["exec", "fix it"], "exec fix it", "-p fix it"),
     ],
 )
 def test_misspelt_command_is_no_message(line, message, near, capsys):

@@ -248,8 +248,7 @@ class ScreenFrontEnd:
         self._conversation.show_again()
         self.typed_command = ""  # the transcript shows the result
         prompt = self._conversation.prompt
-        image_names = [prompt.attachments.add_image(image) for image in images]
-        text = " ".join(filter(None, [draft, *image_names]))
+        text = prompt.attachments.restore(Draft(draft, tuple(images)))
         if text:
             prompt.stash_text()
             prompt.fill(text)

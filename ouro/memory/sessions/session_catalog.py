@@ -355,8 +355,8 @@ def find_session(
     """Returns the session that `query` names.
 
     Args:
-        query: an id or its beginning, the name of its folder, `latest` (of this project), a tag
-            such as `#parser`, or words of a title or of messages. Of several sessions with the tag
+        query: an id or its beginning, the name of its folder, `latest` or `last` (of this
+            project), a tag such as `#parser`, or words of a title or of messages. Of several sessions with the tag
             or the words only those of this project count, if there are any.
         is_here: returns whether the folder of a session belongs to the current project.
         ids_with: returns the ids of the sessions with these words in messages; called only if no id
@@ -368,7 +368,7 @@ def find_session(
         SessionNotFound: none matches.
     """
     query = query.strip()
-    if query == "latest":
+    if query in ("latest", "last"):
         resumable = filter(_has_begun, sessions)
         here = [session for session in resumable if is_here(session.project)]
         return _only_one_of(here[:1], "No session of this folder yet.", hint)

@@ -91,6 +91,7 @@ def test_session_is_found_by_id_latest_title_and_message_text(catalog):
         "00000001",
         session_id(3),
         "latest",
+        "last",
         "MEND import",
         "again parser",
         "drops lexer",
@@ -99,6 +100,7 @@ def test_session_is_found_by_id_latest_title_and_message_text(catalog):
     assert [wait(catalog.find(query)).title for query in asked] == [
         "mend the import",
         "the parser again",
+        "the parser",
         "the parser",
         "mend the import",
         "the parser again",

@@ -49,6 +49,12 @@ class Completion(PickList):
         is_only = self.word.startswith("@") and len(self.rows) == 1
         return is_only and self.rows[0].value.strip() == self.word
 
+    @property
+    def is_folder_typed(self) -> bool:
+        """Whether the marked suggestion is a folder that is typed already, and others follow."""
+        folder = self.marked.value.rstrip(' "') if self.marked is not None else ""
+        return folder.endswith("/") and folder == self.word and len(self.rows) > 1
+
     def look_at(self, before: str) -> None:
         """Show suggestions for the word at the end of `before`, the text before the cursor. The popup
         closes if there are none, and stays closed for a word for which the user has closed it.

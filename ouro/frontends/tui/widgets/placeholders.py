@@ -48,7 +48,11 @@ class Placeholders:
     def add_image(self, image: Image) -> str:
         """Attach an image; returns its placeholder for the prompt."""
         kind = image.media_type.rpartition("/")[2].upper()
-        placeholder = f"[image {len(self._images) + 1}: {kind}, {byte_size(len(image.data))}]"
+        facts = f"{kind}, {byte_size(len(image.data))}"
+        number = len(self._images) + 1
+        while f"[image {number}: {facts}]" in self._images:  # of an undone message
+            number += 1
+        placeholder = f"[image {number}: {facts}]"
         self._images[placeholder] = image
         return placeholder
 
@@ -66,12 +70,14 @@ class Placeholders:
         return text
 
     def restore(self, draft: Draft) -> str:
-        """Attach the images of a draft again that was withdrawn from the queue, and return its text. The
-        text has the placeholders of the images, in the order of the images.
+        """Attach the images of a message again that was undone or withdrawn from the queue, and return
+        its text. It has the placeholders of the images in their order. One without a placeholder, as
+        other programs send it, gets one at the end.
         """
         placeholders = _IMAGE_PLACEHOLDER.findall(draft.text)
         self._images |= zip(placeholders, draft.images, strict=False)
-        return draft.text
+        further_images = draft.images[len(placeholders) :]
+        return " ".join(filter(None, [draft.text, *map(self.add_image, further_images)]))
 
     def placeholders(self) -> list[str]:
         return [*self._pastes, *self._images]

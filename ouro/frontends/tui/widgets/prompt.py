@@ -336,9 +336,11 @@ class PromptArea(TextArea, inherit_bindings=False):
         """Insert the marked suggestion. `send` tells that the key is the one that sends. Returns False if
         the key must still send: the suggestion is a command without arguments, or is typed already.
 
-        With any other key, a folder is inserted without the end of its suggestion (a quote, a blank)
-        unless it is typed already, so that what is in the folder is suggested next.
+        With any other key, a folder is inserted without its end (a quote, a blank), so that what is in
+        it is suggested next; if it is typed already, the first of what is in it is inserted.
         """
+        if not send and self.completion.is_folder_typed:
+            self.completion.move(1)
         suggestion, word = self.completion.marked, self.completion.word
         if suggestion is None:
             return False

@@ -211,6 +211,18 @@ async def test_image_that_is_too_large_for_models_is_a_usage_error(monkeypatch):
         await clipboard.clipboard_image()
 
 
+async def test_undone_message_has_each_of_its_images_once():
+    red, blue = (Image("image/png", sign * 2000, "") for sign in (b"0", b"1"))
+    session = FakeSession([says("ok")])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        text = "see [image 2: PNG, 2 KB]"
+        pilot.app.front_end.show_again(text, (red, blue))
+        assert prompt(pilot).text == f"{text} [image 3: PNG, 2 KB]"
+        await pilot.press("enter")
+        await until(pilot, lambda: session.sent_images == [red, blue])
+
+
 async def test_withdrawn_message_keeps_its_images():
     image = Image("image/png", b"0" * 2000, "clipboard")
     session = FakeSession([[Wait()], says("ok")])
@@ -313,8 +325,8 @@ async def test_tab_at_a_folder_suggests_what_is_in_it_also_with_spaces():
         assert prompt(pilot).text == 'see @"my dir/the file.txt" '
         await pilot.press("ctrl+u", *"see @sr", "tab")
         assert prompt(pilot).text == "see @src/"
-        await pilot.press("tab")
-        assert prompt(pilot).text == "see @src/ "
+        await pilot.press("tab")  # on into the folder, whose name is typed already
+        assert prompt(pilot).text == "see @src/api.py "
         await pilot.press("ctrl+u", *"see @my", "enter")
         assert prompt(pilot).text == 'see @"my dir/" '
 
