@@ -164,7 +164,9 @@ class HeadlessRun(TurnObserver):
         return self._result.exit_code
 
     async def run(self, prompt: str, stdin: int | None) -> None:
-        """Send the prompt, if there is one, then the messages from stdin until its end."""
+        """Print the start, and in a format with events the card of a resumed session. Then send the
+        prompt, if there is one, and the messages from stdin until its end.
+        """
         self._output.print_start(self._session)
         if self._session.resumed is not None and self._output.prints_events:
             from ouro.frontends.session_format import card_line, now
@@ -172,7 +174,7 @@ class HeadlessRun(TurnObserver):
             self._output.event(events.Notice(card_line(await self._session.resumed.card(), now())))
         if prompt:
             self._queue.queue(Draft(prompt))
-        self._queue.attach(self._session)
+        self._queue.attach(self._session)  # the queue begins to send
         if self._has_user:
             await self._read_until_over(stdin)
         await self._queue.idle()

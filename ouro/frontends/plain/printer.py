@@ -130,8 +130,8 @@ class Printer(NoticePrinter):
 
     @property
     def activity(self) -> str:
-        """What the model does now: the title of the newest tool call, or the state of a compaction,
-        or `thinking`. Empty if it is none of these.
+        """What the model does now: the title of the newest tool call or compaction, or `thinking`.
+        Empty if it does none of these.
         """
         if self._titles:
             newest_title = next(reversed(self._titles.values()))

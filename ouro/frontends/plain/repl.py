@@ -128,9 +128,9 @@ class Repl(TurnObserver):
 
             self.reader = PromptReader(self, lambda text: self._printer.line(clean(text), "bold"))
         self._work: set[asyncio.Task[None]] = set()
-        """Lines that are carried out, and the opening of the session."""
+        """The tasks of the lines that are being handled, and of the opening of the session."""
         self._order_lock = asyncio.Lock()
-        """Held by the line that is carried out, so that the next one waits."""
+        """Held while a line is handled, so that the next one waits."""
         self._reading: asyncio.Task[str | None] | None = None
         """Waits for the next line."""
         self._exit_code: int | None = None
@@ -220,7 +220,7 @@ class Repl(TurnObserver):
     # What the front end needs
 
     def redraw(self) -> None:
-        """Show the prompt, unless a line is being carried out that asks nothing."""
+        """Show the prompt, unless a line is being handled and no question is open."""
         if not self._work or self._questions.open is not None:
             self.reader.redraw()
 
@@ -417,8 +417,8 @@ class Repl(TurnObserver):
         return await self.reader.read()
 
     def _take_line(self, line: str) -> None:
-        """Answer the open question with a line, or carry the line out in the background. An empty line
-        without a question does nothing.
+        """Answer the open question with a line. If there is no question, begin to handle the line in
+        the background: it is a command or a message. Nothing happens if it is empty.
         """
         if self._questions.open is not None:
             hint = self._questions.take(line)

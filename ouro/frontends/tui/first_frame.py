@@ -323,7 +323,8 @@ class _FrameText:
         """The first line of the screen: the name in bold, the version and the folder."""
         width = self._width
         name_and_version = f" ouro {self._settings.version}".rstrip()[:width]
-        name, version = name_and_version[:5], name_and_version[5:]
+        name_end = len(" ouro")
+        name, version = name_and_version[:name_end], name_and_version[name_end:]
         room = max(0, width - len(name_and_version) - 1)
         folder = f" · {clean(self._settings.folder)}"[:room]
         blanks = " " * (width - len(name_and_version) - len(folder))

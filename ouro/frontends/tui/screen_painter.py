@@ -352,6 +352,8 @@ def _pieces_of_chops(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
     """Yield the strips of an update of parts of rows, as `_pieces_of` does. A strip that goes
     beyond the changed span is cut at its end.
     """
+    # Textual keeps the strips of each row by the column where they begin (`chops`), and apart from
+    # them the columns where they end. A span is the columns of a row that have changed.
     for y, begin, end in update.spans:
         for chop_end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
             if strip is None or x > end or chop_end <= begin:

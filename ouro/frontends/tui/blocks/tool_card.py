@@ -29,6 +29,8 @@ MAX_LINES = 2_000
 """Maximum lines that are drawn of one body."""
 MAX_DIFF_SIZE = 30
 """Maximum lines that a diff is estimated to have."""
+_MIN_TITLE_WIDTH = 8
+"""Columns that the title gets even if the terminal is too narrow for it."""
 
 
 def body_lines(
@@ -345,13 +347,15 @@ class ToolCard(TranscriptBlock):
         seconds = self._clock() - self._since if self._seconds is None else self._seconds
         figures_text = "".join(figure.text for figure in figures)
         summary = self._summary(figures_text)
-        room = max(8, width - len(MARGIN) - 3)  # the last column belongs to the scroll bar
-        room = max(8, room - cell_len(figures_text))
+        around = len(MARGIN) + 3  # the margin, the sign, a blank, and the column of the scroll bar
+        room = max(_MIN_TITLE_WIDTH, width - around - cell_len(figures_text))
         duration = format_duration(seconds) if seconds >= 0.1 else ""
         if figures and cell_len(f"{self.title} · {summary} · {duration}") > room:
             duration = ""  # what has changed is more important
         details = "".join(f" · {part}" for part in (summary, duration) if part)
-        title = crop(self.title, max(8, room - min(cell_len(details), room // 2)))
+        # The title gets at least half of the room.
+        details_width = min(cell_len(details), room // 2)
+        title = crop(self.title, max(_MIN_TITLE_WIDTH, room - details_width))
         details = crop(details, max(0, room - cell_len(title)))
         kind_sign = spinner_sign(seconds) if self.state == "running" else self._kind.sign
         sign = _STATE_SIGNS.get(self.state, kind_sign)

@@ -313,10 +313,10 @@ class Browser(Sheet[OpenRequest | None]):
             (self._list if is_in_search else self._search).focus()
         elif is_in_search and self._list.take_key(event.key):
             pass
-        elif action and not (is_in_search and self._edits_search(event)):
-            await self._attempt(self._run_key_action(action))
-        else:
+        elif not action or (is_in_search and self._edits_search(event)):
             return False
+        else:
+            await self._attempt(self._run_key_action(action))
         return True
 
     def _edits_search(self, event: events.Key) -> bool:

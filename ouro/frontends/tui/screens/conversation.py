@@ -306,8 +306,9 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self.run_worker(self.show_earlier())
 
     async def show_earlier(self) -> bool:
-        """Read a page of earlier messages from disk and show it above; returns whether it did. It does
-        not if there is none, it cannot be read, another page is being read, or there is another session.
+        """Read a page of earlier messages from disk and show it above. Returns False if nothing was
+        shown: there is no page, it cannot be read, another one is being read, or the session is
+        another now.
         """
         session = self.session
         if session is None or self._is_loading_earlier or not session.scrollback.has_more:

@@ -154,8 +154,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
         yield from super().compose()
 
     def on_resize(self) -> None:
-        """Lay the lines out for the new width. Before the first resize there is no width. After it, the
-        screen is painted after MAX_HELD, even if its lines are not laid out then.
+        """Lay the lines out for the new width. At the first resize, also see to it that the screen
+        is painted after MAX_HELD, even if its lines are not laid out by then.
         """
         if self._layout_now is not None:
             self.call_after_refresh(self._lay_out_later)  # the lines have their new width then

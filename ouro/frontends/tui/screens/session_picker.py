@@ -238,7 +238,7 @@ class SessionPicker(Browser):
         self._show(keep=not changed)
         if changed and self._matches.query:
             self._search_messages(MESSAGE_SEARCH_DELAY)
-        elif changed:
+        elif changed:  # the search is empty: end the one of the messages that may still run
             self.workers.cancel_group(self, "words")
 
     @work(group="words", exclusive=True)

@@ -294,7 +294,7 @@ class QuestionPanel(Vertical, can_focus=True):
 
     def _fit(self) -> None:
         """Divide the rows between the choices and the texts. A text that has more lines than rows
-        can be scrolled, and a hint says so.
+        can be scrolled. A hint says so, with the number of lines of the last such text.
         """
         if not self.options.size.width:
             return  # there is no layout yet; the layout causes a resize too
