@@ -103,8 +103,8 @@ class Repository:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the lock of the repository inside this context, because only one process at a time
-        may use its index. The repository is created if it is missing.
+        """Hold the lock of the repository inside this context: only one process at a time may use
+        its index. The repository is created if it is missing.
 
         Raises:
             CheckpointError: the workspace contains home, or a newer ouro has written checkpoints.
@@ -255,8 +255,8 @@ class Repository:
         return name
 
     def _has_loose(self, name: str) -> bool:
-        """Whether an object is there as a file of its own. If it is, its time becomes the present
-        one, so that a clean-up (`gc`) does not remove it.
+        """Whether an object is stored as a file of its own. If it is, the time of that file is set
+        to now, so that a clean-up (`gc`) does not remove it.
         """
         try:
             os.utime(self.folder / "objects" / name[:2] / name[2:])
@@ -288,8 +288,9 @@ class Repository:
         return {line.split(" ")[0] for line in lines if line.endswith(" missing")}
 
     def copy_objects(self, names: set[str]) -> set[str]:
-        """Copy those objects that only the user's repository has into this one, so that they stay
-        when it removes them. Returns the ids of those that neither has.
+        """Copy objects from the user's repository into this one, unless they are in it already. So
+        they stay here when the user's repository removes them. Returns the ids of the objects that
+        neither repository has.
         """
         missing_here = self.absent_objects(names, own_only=True)
         missing_everywhere = self.absent_objects(missing_here)

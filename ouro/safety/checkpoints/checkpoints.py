@@ -112,8 +112,8 @@ class Checkpoints:
 
     def take(self, number: int, moment: Moment) -> ChangedFiles:
         """Make the checkpoint `before` or `after` the turn that begins with message `number`. The
-        one before stores all files, the one after what the turn changed. Returns what the turn
-        changed; of the checkpoint before, nothing.
+        checkpoint before a turn stores all files, and the result is empty. The checkpoint after it
+        stores what the turn changed, and the result is these changes.
 
         Raises:
             CheckpointError: git is missing or failed.
@@ -152,8 +152,8 @@ class Checkpoints:
             self._last_taken = (content, commit_id, self.folder / ref)
 
     def _take_after(self, number: int) -> ChangedFiles:
-        """Keep what a turn changed, end its journal, and return the changes. If this fails, the
-        journal stays on disk for the next start.
+        """Record what a turn changed, end its journal, and return the changes. If this fails, the
+        journal stays on disk, and the next start of ouro records them.
         """
         journal = self._journals.pop(number, None)
         without_journal = TurnRecord(self.session, number, began=_BEGAN_UNKNOWN)
@@ -192,7 +192,7 @@ class Checkpoints:
         return True
 
     def keep_written(self, number: int, path: Path) -> None:
-        """Keep the content of a file as a tool left it; a failure is ignored."""
+        """Store the content of a file as a tool left it. A failure is ignored."""
         name = self._name_in_workspace(path)
         journal = self._journals.get(number)
         if not name or journal is None:
@@ -221,7 +221,7 @@ class Checkpoints:
                 journal.append(ended=1)
 
     def _journal(self, number: int) -> TurnJournal:
-        """Returns the journal of a turn, which is begun if there is none."""
+        """Returns the journal of a turn. If there is none, a new one is begun."""
         if number not in self._journals:
             self.repository.create()
             self._journals[number] = TurnJournal(self.folder, self.session, number)
@@ -259,8 +259,8 @@ class Checkpoints:
         return None if state == ABSENT else self.repository.read_blob(state.blob)
 
     def release(self) -> list[int]:
-        """Close the journals of the turns whose changes are not kept yet, so that another process
-        can keep them. Returns the numbers of these turns.
+        """Close the journals of the turns whose changes are not recorded yet, so that another
+        process can record them. Returns the numbers of these turns.
         """
         numbers = sorted(self._journals)
         for number in numbers:
@@ -268,13 +268,15 @@ class Checkpoints:
         return numbers
 
     def has_turn_elsewhere(self) -> bool:
-        """Whether a turn of this session has a journal that is not of this process: another process
-        is keeping its changes, or was killed before it kept them.
+        """Whether a turn of this session has a journal that this process does not hold. Another
+        process records its changes now, or was killed before it recorded them.
         """
         return any(number not in self._journals for number in open_turns(self.folder, self.session))
 
     def recover(self) -> list[CutTurn]:
-        """Keep the changes of turns whose ouro ended before it kept them; returns these turns."""
+        """Record the changes of turns that were cut off: the ouro process ended before it recorded
+        them. Returns these turns.
+        """
         sweep_written_dirs(())  # removes half-written files, which are not changes of a turn
         recovered = []
         for cut in cut_turns(self.folder, self.session, self._journals):
@@ -305,8 +307,8 @@ class Checkpoints:
         return tuple(self.turn_changes(turn).files.values())
 
     def turn_changes(self, turn: TurnFiles) -> ChangedFiles:
-        """Returns what a turn changed, and which of these files cannot be restored; nothing if the
-        turn has not ended.
+        """Returns what a turn changed, and which of these files cannot be restored. The result is
+        empty if the turn has not ended.
         """
         if turn.new:
             start, end = turn.old, turn.new
@@ -332,8 +334,8 @@ class Checkpoints:
             self.repository.write_object("blob", content)
 
     def _turn_ref(self, number: int, moment: str, session: str = "") -> str:
-        """Returns the ref of a checkpoint of a turn; `moment` is a field of `TurnFiles`. An empty
-        `session` is this one.
+        """Returns the ref of a checkpoint of a turn; `moment` is a field of `TurnFiles`. `session`
+        is the session of the turn; empty: the session of this object.
         """
         return f"{REFS}/turns/{session or self.session}/{number}/{moment}"
 
@@ -350,8 +352,9 @@ class Checkpoints:
         return name if is_inside(name) and not is_kept_by_ouro else ""
 
     def _keep_file(self, path: Path) -> FileState | None:
-        """Write the content of a file into the repository; returns its state, `ABSENT` if it does
-        not exist. None if it is a folder or a device, or a large file for which there is no room.
+        """Write the content of a file into the repository, and return the state of the file. The
+        state is `ABSENT` if the file does not exist. It is None, and nothing is written, for a
+        folder, a device, and a large file for which there is no room.
         """
         status = path.lstat() if os.path.lexists(path) else None
         is_file = status is not None and stat.S_ISREG(status.st_mode)
@@ -369,8 +372,8 @@ class Checkpoints:
         """Returns what a turn changed: the difference between the files before it and the files
         now.
 
-        If a command ran, all files are compared, otherwise only those that tools were going to
-        change. What later turns changed since does not count.
+        If a command ran, all files are compared; otherwise only the files that tools were going to
+        change. What later turns have changed since does not count.
 
         Args:
             record: the journal of the turn.
@@ -398,8 +401,8 @@ class Checkpoints:
         return changes
 
     def _files_kept_by_later_turns(self, record: TurnRecord) -> dict[str, FileState]:
-        """Returns the states that files had before tools of later turns of this process changed
-        them, by the names of the files.
+        """Returns the state of each file that tools of later turns of this process have changed, as
+        it was before these turns changed it.
         """
         kept: dict[str, FileState] = {}
         # The latest turn first, so that the state before the earliest one remains.
@@ -409,10 +412,11 @@ class Checkpoints:
         return kept
 
     def _add_all_differences(self, record: TurnRecord, changes: ChangedFiles) -> None:
-        """Add the differences between all files before the turn and now to `changes`.
+        """Add the differences between all files before the turn and all files now to `changes`.
 
-        Without a complete checkpoint from before, the files are compared with the last state of the
-        index. Then files that look new are lost, and all others are unsure.
+        If there is no complete checkpoint from before the turn, the files are compared with the
+        last state of the index. In this case files that look new are lost, and all others are
+        unsure.
         """
         ref = self.folder / self._turn_ref(record.number, "before", record.session)
         is_complete = ref.is_file()
@@ -438,8 +442,8 @@ class Checkpoints:
             self._add_nested_repositories(record, now, changes)
 
     def _move_new_files_to_lost(self, changes: ChangedFiles) -> None:
-        """Move the files that look new from `files` to `lost`. Perhaps they only look new, because
-        the checkpoint before the turn is incomplete.
+        """Move the files that look new from `changes.files` to `changes.lost`. The checkpoint
+        before the turn is incomplete, so they may have been there already.
         """
         new = [change.path for change in changes.files.values() if change.old == ABSENT]
         for name in new:
@@ -460,11 +464,11 @@ class Checkpoints:
     def _add_left_out(
         self, record: TurnRecord, before: CommitNotes, now: FilesNow, changes: ChangedFiles
     ) -> None:
-        """Add the changed files that checkpoints leave out, before the turn or now.
+        """Add to `changes` the changed files that checkpoints leave out, before the turn or now.
 
-        A file that was large goes to `files` if there is a copy of its old content. To `lost` go
-        the others: large files without a copy, files that are too large now, and files that were
-        left out for another reason and changed.
+        A file that was large before the turn is added to `files` if there is a copy of its old
+        content. All others are added to `lost`: large files without a copy, files that are too
+        large now, and files that were left out for another reason.
         """
         limit = _megabytes(self.max_file_bytes)
         large = {name: LargeFile(*words) for name, words in before.details.get("large", {}).items()}
@@ -487,7 +491,9 @@ class Checkpoints:
     def _add_nested_repositories(
         self, record: TurnRecord, now: FilesNow, changes: ChangedFiles
     ) -> None:
-        """Add the nested repositories in which commands of the turn changed files to `lost`."""
+        """Add to `changes.lost` the nested repositories in which commands of the turn changed
+        files.
+        """
         kept = {*record.written, *changes.files}
         for name in {*now.left_out, *submodules(self.root)}:
             if reason := changed_inside(self.root, name, record.began, kept):
@@ -495,9 +501,11 @@ class Checkpoints:
 
     def _large_change(self, name: str, large: LargeFile) -> TreeChange | None:
         """Returns the change of a file that was large before the turn, and writes its old content
-        into the repository. None if that content is lost, or a folder or a device is there now.
+        into the repository. None if the old content is lost, or if a folder or a device is there
+        now.
 
-        Of a regular file as it is now only the id is needed: its content is not written.
+        If a regular file is there now, only the id of its content is needed: the content is not
+        written.
         """
         old_blob = keep_content(self.repository, large)
         path = self.root / name
@@ -532,8 +540,8 @@ class Checkpoints:
             changes.files[name] = TreeChange(name, *change.old, *new)
 
     def _keep(self, record: TurnRecord, changes: ChangedFiles) -> None:
-        """Write the two small commits of a turn: the changed files as they were before (`old`) and
-        after it (`new`). Changes that these commits have already stay.
+        """Write the two small commits of a turn: the changed files as they were before it (`old`)
+        and after it (`new`). Changes that earlier commits of this turn hold are included.
         """
         self._add_earlier_changes(record, changes)
         wanted = set[str]()
@@ -567,8 +575,8 @@ def state_of(path: Path) -> FileState | None:
 
 
 def state_and_content(path: Path) -> tuple[FileState | None, bytes]:
-    """Returns the state of a file as it is now, and its content; of a link its target. The state is
-    `ABSENT` if it does not exist, and None for a folder or a device.
+    """Returns the state of a file as it is now, and its content. The content of a link is its
+    target. The state is `ABSENT` if the file does not exist, and None for a folder or a device.
     """
     try:
         status = path.lstat()

@@ -53,9 +53,10 @@ def stored_checkpoints(base: Path) -> tuple[StoredCheckpoints, ...]:
 def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | None = None) -> int:
     """Delete old checkpoints; returns the number of bytes that were freed.
 
-    All checkpoints of a workspace are deleted if the last one is older than `days`, or if they do
-    not fit into `max_bytes` together with those of workspaces that were used later. In other
-    workspaces only the refs older than `days` are deleted, with the objects that nothing else uses.
+    All checkpoints of a workspace are deleted if its last one is older than `days`. They are also
+    deleted if they do not fit into `max_bytes` beside the checkpoints of workspaces that were used
+    later. In all other workspaces only the refs older than `days` are deleted, with the objects
+    that nothing else uses.
 
     Args:
         keep: the folder of checkpoints that is in use; it is never deleted as a whole, like one

@@ -96,11 +96,11 @@ def _copy_index(own: Path, folder: Path) -> bool:
 
 
 def _lines_to_compare(repository: Repository, entries: Sequence[IndexEntry]) -> bytes:
-    """Returns lines for `git update-index --index-info` that write doubtful entries again without
-    times, so that git compares the content of these files. Open entries are removed.
+    """Returns lines for `git update-index --index-info`. They write doubtful entries again without
+    times, so that git compares the content of these files, and they remove open entries.
 
-    Doubtful are entries that the user told git to skip or not to check, and those whose content git
-    may have converted.
+    An entry is doubtful if the user told git to skip or not to check the file, or if git may have
+    converted its content.
     """
     root = os.fsencode(repository.top)
     converts = _may_convert(repository)
@@ -124,8 +124,8 @@ def _lines_to_compare(repository: Repository, entries: Sequence[IndexEntry]) -> 
 
 
 def _may_convert(repository: Repository) -> bool:
-    """Whether git may have converted files of the user's repository, because a setting or a file of
-    attributes says so. Then a file and its content in git may differ.
+    """Whether git may have converted files of the user's repository, because of a setting or a file
+    of attributes. Then the bytes of a file and of its content in git may differ.
     """
     git = Git(repository.top, _GIT_TIMEOUT)
     if git.ask("config", "--get", "core.autocrlf").strip() not in ("", "false"):

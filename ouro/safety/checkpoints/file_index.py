@@ -26,8 +26,8 @@ _CLOCK_LAG = 10_000_000
 
 
 def _is_being_written(item: str) -> bool:
-    """Whether an item of git's list, a letter and a name, is a temporary file that ouro writes, or
-    was writing when it was killed. It is no file of the workspace: it is renamed soon, or removed.
+    """Whether an item of git's list, a letter and a name, is a temporary file of ouro. It is no
+    file of the workspace: ouro will rename it soon, or was killed while it wrote it.
     """
     letter, name = item[0], item[2:]
     return letter == _OTHER and is_temporary(name)
@@ -99,9 +99,9 @@ class CheckpointIndex:
         return {item[2:]: item[0] for item in items if item and not _is_being_written(item)}
 
     def _find_late(self, names: Iterable[str]) -> set[str]:
-        """Returns the files that have changed since a command began: it may have changed them
-        already, so what they hold now is not their content from before. Empty if no command began
-        (`changed_since` is 0).
+        """Returns the files that have changed since a command began. The command may have changed
+        them, so their present content may not be the content before the turn. Empty if no command
+        began (`changed_since` is 0).
         """
         began = self.changed_since
         if not began:
@@ -136,8 +136,8 @@ class CheckpointIndex:
         return name.endswith("/") or is_device
 
     def _tree_of_index(self) -> str:
-        """Returns the id of the tree of the index. It is written again only if the index has
-        changed; without an index it is the empty tree.
+        """Returns the id of a tree with the content of the index. The tree is written again only if
+        the index has changed. Without an index it is the empty tree.
         """
         state = self._index_state()
         if state is None:
@@ -170,8 +170,8 @@ class CheckpointIndex:
         return (index.stat().st_ino, index.stat().st_mtime_ns) if index.exists() else None
 
     def _update_index(self, option: str, names: Collection[str]) -> None:
-        """Update these files in the index, or remove them from it. `option` of `git update-index`
-        says which: `--remove` removes only files that are gone, `--force-remove` all.
+        """Update these files in the index, or remove them from it. `option` is an option of `git
+        update-index`: `--remove` removes the files that are gone, `--force-remove` removes all.
         """
         if not names:
             return
@@ -185,8 +185,8 @@ class CheckpointIndex:
 
 
 def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the names in chunks, each twice as large as the one before. If the session ends before
-    the last chunk, the files of the earlier ones are kept.
+    """Yields the names in chunks, each twice as large as the previous one. If the session ends
+    before the last chunk, at least the files of the earlier chunks are in the index.
     """
     start, size = 0, _FIRST_CHUNK
     while start < len(names):

@@ -43,8 +43,9 @@ def finish_later(checkpoints: Checkpoints) -> None:
 
 
 def needs_recovery(checkpoints: Checkpoints) -> bool:
-    """Whether a turn in this workspace, or an undo of this session, was cut off; or another process
-    is keeping a turn of this session. Starts no process.
+    """Whether something is left to be finished: a turn in this workspace or an undo of this session
+    was cut off, or another process records the changes of a turn of this session now. Starts no
+    process.
     """
     has_cut_turn = next(cut_turns(checkpoints.folder), None) is not None
     if has_cut_turn or checkpoints.has_turn_elsewhere():

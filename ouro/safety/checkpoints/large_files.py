@@ -37,8 +37,8 @@ class LargeFile(msgspec.Struct, frozen=True):
 
 
 def remember_large(repository: Repository, names: Collection[str]) -> dict[str, LargeFile]:
-    """Make a link or a copy of each regular file that checkpoints leave out, as `_share` does;
-    returns these files by their names. Other names, such as folders, are ignored.
+    """Make a copy or a link of each regular file in `names`, which checkpoints leave out; see
+    `_share`. Returns these files by their names. Other names, such as folders, are ignored.
     """
     large_files: dict[str, LargeFile] = {}
     for name in names:
@@ -90,15 +90,15 @@ def keep_content(repository: Repository, large: LargeFile) -> str:
 
 
 def has_room(folder: Path, size: int) -> bool:
-    """Whether a content of so many bytes may be kept on the disk of a folder: it is at most
-    `_MAX_KEPT_BYTES`, and much more is free.
+    """Whether a content of `size` bytes may be stored on the disk of a folder: it has at most
+    `_MAX_KEPT_BYTES`, and `_SPARE_FACTOR` times as much is free.
     """
     return size <= _MAX_KEPT_BYTES and shutil.disk_usage(folder).free > _SPARE_FACTOR * size
 
 
 def forget_old_large(folder: Path, days: float) -> None:
-    """Delete the links and copies of files that no checkpoint of the last `days` has. The time of
-    the file with the suffix `.seen` says when a checkpoint last had one.
+    """Delete the links and copies of large files that no checkpoint of the last `days` needs. The
+    time of the file with the suffix `.seen` says when a checkpoint needed one last.
     """
     oldest = time.time() - days * 86_400
     for path in (folder / _LARGE_FILES_FOLDER).glob("*"):
@@ -119,11 +119,11 @@ def _mode(status: os.stat_result) -> str:
 
 
 def _share(path: Path, link: Path) -> None:
-    """Make a copy that shares the blocks of a file, or a hard link where the file system cannot do
-    that. Nothing is made if there is one already, or neither is possible.
+    """Make a copy that shares the blocks of a file. If the file system cannot do that, make a hard
+    link. Nothing is made if one of them exists already, or if neither is possible.
 
-    A hard link keeps the content of a file that is removed or replaced, but not of one that is
-    changed in place. `link` is its path; the copy is beside it.
+    A hard link keeps the content of a file that is removed or replaced later, but not of a file
+    that is changed in place. `link` is the path of the link; the copy is made beside it.
     """
     # The time of this mark says when the copy or link was needed last.
     link.with_name(link.name + _SEEN_SUFFIX).touch(mode=0o600)

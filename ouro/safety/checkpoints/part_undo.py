@@ -27,8 +27,8 @@ class PartUndo:
         self._undo = Undo(checkpoints)
 
     def undo(self, file: DiffedFile, hunk: str = "") -> None:
-        """Undo one hunk of a file; without a `hunk` all that the diff shows of the file. Other
-        lines of the file stay as they are.
+        """Undo one hunk of a file, or all that the diff shows of the file if `hunk` is empty. All
+        other lines of the file stay as they are.
 
         Raises:
             UsageError: the lines of the hunk are not in the file any more, or the file is binary.
@@ -40,7 +40,7 @@ class PartUndo:
 
     def redo(self) -> dict[str, str]:
         """Redo the part that was undone last. Returns the outcome for each file, as `Undo.restore`
-        does: empty if it was redone.
+        does; the outcome is empty for a file that was restored.
 
         Raises:
             UsageError: there is nothing to redo.
@@ -63,8 +63,8 @@ class PartUndo:
         return (change,)
 
     def _restore_deleted(self, file: DiffedFile) -> tuple[TreeChange, ...]:
-        """Write a deleted file again from its diff; returns the change. Raises UsageError if there
-        is a file again.
+        """Write a deleted file again, with the lines that the diff shows; returns the change.
+        Raises UsageError if there is such a file now.
         """
         path = self._checkpoints.root / file.path
         if state_of(path) != ABSENT:
@@ -75,7 +75,7 @@ class PartUndo:
     def _take_hunks_out(
         self, file: DiffedFile, hunks: Sequence[str], *, is_whole: bool
     ) -> TreeChange:
-        """Take these hunks out of a file; returns the change.
+        """Undo these hunks in a file; returns the change.
 
         The file is deleted if the diff shows it as added, nothing is left in it, and these are all
         of its hunks (`is_whole`, or it has only one).
@@ -120,7 +120,7 @@ class PartUndo:
     def _write(
         self, name: str, mode: str, text: str, *, before: FileState = ABSENT, content: bytes = b""
     ) -> TreeChange:
-        """Write a file, and keep its content from before and after that; returns the change.
+        """Write a file, and store its content from before and its new content; returns the change.
 
         Args:
             before: its state before; `ABSENT` if there is no file yet.
@@ -135,8 +135,8 @@ class PartUndo:
         return TreeChange(name, *before, *after)
 
     def _delete(self, name: str, before: FileState, content: bytes) -> TreeChange:
-        """Delete a file whose state and content are given, and keep this content; returns the
-        change.
+        """Delete a file, and store its content; returns the change. `before` is its state,
+        `content` its content.
         """
         self._undo.remove(self._keep_before(name, before, content))
         return TreeChange(name, *before, *ABSENT)
@@ -164,8 +164,8 @@ class PartUndo:
 
 
 def _reverse_hunk(text: str, hunk: str, name: str) -> str:
-    """Returns the text with the old lines of a hunk instead of its new lines. If these are at
-    several places, the one nearest to where the hunk says counts.
+    """Returns the text with the old lines of a hunk instead of its new lines. If the new lines are
+    at several places in the text, the place nearest to the line number of the hunk counts.
 
     Raises:
         UsageError: the new lines are not in the text.
@@ -194,8 +194,9 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _find_new_lines(lines: list[str], sides: HunkSides) -> int | None:
-    """Returns the index of the line at which the new lines of a hunk begin, nearest to where the
-    hunk says; None if they are not there. Without new lines it is where the hunk says.
+    """Returns the index of the line at which the new lines of a hunk begin. If they are at several
+    places, it is the place nearest to the line number of the hunk. None if they are not there. If
+    the hunk has no new lines, it is the line number of the hunk itself.
     """
     new, count = sides.new, len(sides.new)
     if not new:

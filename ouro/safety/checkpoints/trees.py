@@ -72,16 +72,17 @@ def changes_between(repository: Repository, start: str, end: str) -> Iterator[Tr
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path of a tree stays inside of the workspace and out of `.git`. A tree that a
-    repository of others made may have any path.
+    """Whether a path of a tree stays inside of the workspace and out of `.git`. A tree in a foreign
+    repository may hold any path.
     """
     names = path.split("/")
     return not {"", ".", "..", ".git"} & set(names)
 
 
 def small_trees(repository: Repository, changes: Collection[TreeChange]) -> tuple[str, str]:
-    """Write two trees with only the changed files: as they were before, and after. Returns the ids
-    of both. They are complete without the trees of the user's repository.
+    """Write two trees that hold only the changed files: one with the files before the changes, one
+    with the files after them. Returns the ids of both. Neither needs the trees of the user's
+    repository.
     """
     old = _write_tree(repository, {change.path: change.old for change in changes})
     new = _write_tree(repository, {change.path: change.new for change in changes})
@@ -89,8 +90,8 @@ def small_trees(repository: Repository, changes: Collection[TreeChange]) -> tupl
 
 
 def _write_tree(repository: Repository, files: Mapping[str, FileState]) -> str:
-    """Write a tree with these files, by their paths, and the trees of its folders; returns its id.
-    git is not started. Absent files are left out.
+    """Write a tree with these files, by their paths, and the trees of its folders; returns the id
+    of the tree. Does not start git. Absent files are left out.
     """
     entries: list[tuple[bytes, bytes]] = []  # each with the key by which git sorts
     folders: dict[str, dict[str, FileState]] = {}

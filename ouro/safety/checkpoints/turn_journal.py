@@ -92,8 +92,8 @@ class TurnRecord(msgspec.Struct):
             self.running -= 1
 
     def _finish_one(self, name: str) -> bool:
-        """Remove one tool from those that are about to write a file, because it has written it.
-        Returns whether another one may still write it.
+        """Note that one tool has written a file: remove it from the tools that are about to write
+        it. Returns whether another tool may still write the file.
         """
         other_times = self.pending.pop(name, [])[1:]
         # Tools that began longer ago have written it by now, or never will.
@@ -191,8 +191,8 @@ def changed_after(path: str, moment: int) -> bool:
 
 
 def cut_turns(folder: Path, session: str = "", held: Collection[int] = ()) -> Iterator[CutTurn]:
-    """Yield the turns whose ouro has ended before it kept their changes. Each is locked until the
-    next one is asked for. Turns that a process holds are left out.
+    """Yields the turns that were cut off: the ouro process ended before it recorded their changes.
+    Each is locked until the next one is asked for. Turns that a process holds are left out.
 
     Args:
         folder: the folder with the checkpoints of a workspace.
@@ -230,7 +230,7 @@ def open_turns(folder: Path, session: str) -> Iterator[int]:
 
 
 def has_live_turn(folder: Path) -> bool:
-    """Whether a process that runs has a turn open in this folder of checkpoints."""
+    """Whether a turn in this folder of checkpoints is held by a process that still runs."""
     for path in (folder / OPEN_TURNS_FOLDER).glob("*.*"):
         if path.suffix != _DIED_SUFFIX:
             descriptor = _lock_if_dead(path)
@@ -260,7 +260,7 @@ def _lock_if_dead(path: Path, patience: float = 0.0) -> int | None:
 
 
 def _read_cut_turn(path: Path, session: str, number: int) -> CutTurn:
-    """Returns what a journal says that a killed ouro left, with the time after which its turn
+    """Returns the turn of a journal that a killed ouro left, with the time after which the turn
     changed nothing.
 
     That is the time of the last line. If a command was running, it is the time that the watcher

@@ -103,8 +103,8 @@ class Undo:
     def undo(
         self, turns: Sequence[TurnFiles], path: str = "", sure: Collection[str] = ()
     ) -> Restored:
-        """Restore the files as they were before `turns`, the last turn first; the user's later
-        changes stay.
+        """Restore the files as they were before `turns`. The last turn is undone first. Changes
+        that the user has made later stay.
 
         Args:
             path: restores only this file, relative to the workspace; empty: all files.
@@ -151,8 +151,9 @@ class Undo:
         return self._carry_out(self._redo_plan(turns), turns)
 
     def finish(self) -> Restored | None:
-        """Finish an undo or redo of this session that an ended process began; returns what it did.
-        None if there is none, or this process is carrying it out.
+        """Finish an undo or redo of this session that another process began and did not end;
+        returns what was restored. None if there is none, or if this process itself is carrying it
+        out.
         """
         plan_file = self._plan_file()
         if self._checkpoints.is_undoing or not plan_file.exists():
@@ -174,8 +175,8 @@ class Undo:
         return self._folder / UNDOING_FOLDER / self._checkpoints.session
 
     def _carry_out(self, plan: RestorePlan, turns: Sequence[TurnFiles]) -> Restored:
-        """Keep the present files, write the plan to disk, and carry it out; returns what was
-        done.
+        """Store the present files, write the plan to disk, and carry it out. Returns what was
+        restored.
         """
         with self._repository.lock():
             self._keep_present_files(turns)
@@ -189,11 +190,12 @@ class Undo:
         turns: Sequence[TurnFiles],
         done: Mapping[tuple[int, str], str],
     ) -> dict[str, str]:
-        """Carry out a plan, and append the outcome of each file to its file on disk. At the end the
-        turns are marked and the plan is deleted. Returns the outcome for each file.
+        """Carry out a plan. The outcome of each file is appended to the file of the plan. At the
+        end the turns are marked, and that file is deleted. Returns the outcome for each restored
+        file.
 
-        A file that several turns changed has the last outcome, unless an earlier one is a reason
-        why it was not restored.
+        A file that several turns changed has the last outcome, unless an earlier outcome is a
+        reason why it was not restored.
 
         Args:
             turns: the turns of the plan that still have checkpoints.
@@ -245,8 +247,8 @@ class Undo:
         return self._plan_file().with_name(self._checkpoints.session + QUESTION_SUFFIX)
 
     def _note_question(self, plan: RestorePlan, outcomes: Mapping[str, str]) -> None:
-        """After an undo, write the unsure files to disk as an open question. After a redo nothing
-        needs to be asked about its files any more.
+        """After an undo, write the unsure files to disk as an open question. After a redo, remove
+        its files from the open questions.
         """
         if not plan.undone:
             self.note_answers(outcomes.keys())
@@ -271,7 +273,7 @@ class Undo:
         return [(change, change.path in unsure) for change in changes]
 
     def _mark_turns(self, plan: RestorePlan, turns: Sequence[TurnFiles]) -> None:
-        """Mark the turns as undone; after a redo remove the mark."""
+        """Mark the turns as undone after an undo; remove the mark after a redo."""
         for turn in turns:
             ref = f"{REFS}/turns/{plan.session}/{turn.number}/undone"
             commit_id = turn.new or turn.before
@@ -328,7 +330,7 @@ class Undo:
 
     def restore(self, change: TreeChange) -> str:
         """Give a file the state after a change (`change.new`): write or delete it. Returns the
-        outcome: RESTORED, MERGED, or why it was not restored.
+        outcome: RESTORED, MERGED, or a reason why it was not restored.
 
         Raises:
             OSError: it cannot be read or written.
@@ -354,10 +356,11 @@ class Undo:
         self, file: Path, now: FileState, content: bytes, change: TreeChange
     ) -> str:
         """Restore a file that the user has changed since, by a merge. Returns the outcome: MERGED,
-        or why the file was not restored.
+        or a reason why the file was not restored.
 
-        If it cannot be merged, the content after the change is written to a file beside it, with
-        BESIDE_SUFFIX. A file that the user deleted, or that would be deleted, is left alone.
+        If it cannot be merged, the content after `change` is written to another file beside it,
+        with BESIDE_SUFFIX. A file that the user has deleted, or that the change would delete, stays
+        as it is.
 
         Args:
             now: the present state of the file.
@@ -379,8 +382,9 @@ class Undo:
         return f"you have changed it since; the other version is in {beside.name}"
 
     def _merge(self, own: bytes, change: TreeChange, other: bytes) -> bytes | None:
-        """Returns the user's text (`own`) with the change in it, whose result is `other`. None if
-        both change the same lines, one is not text, or git takes too long.
+        """Returns the user's text `own` with a change merged into it; `other` is the text after
+        that change. None if the user and the change have changed the same lines, if one of them is
+        not text, or if git takes too long.
         """
         # A file that is added or deleted, and a link, have no two texts to compare.
         cannot_merge = {change.old_mode, change.new_mode} & {ABSENT.mode, "120000"}
@@ -455,8 +459,8 @@ class Undo:
             return None
 
     def undo_hunk(self, turns: Sequence[TurnFiles], path: str, hunk_id: str) -> Restored:
-        """Undo one hunk of `diff` in the file as it is now, and keep the present file. A file that
-        the turns made is deleted if nothing is left in it.
+        """Undo one hunk of `diff` in a file. The present version of the file is stored first. A
+        file that the turns made is deleted if nothing is left in it.
 
         Raises:
             UsageError: the diff does not have this hunk any more, or the file is in another place.
@@ -483,8 +487,8 @@ class Undo:
         return Restored((path,))
 
     def _diff_pieces(self, turns: Sequence[TurnFiles], path: str = "") -> Iterator[str]:
-        """Yield the unified diff of `diff` in pieces: the head of a file, then each of its hunks
-        with its id, which is a hash of the lines. `path`: only of this file; empty: of all.
+        """Yields the text of `diff` in pieces: the head of a file, then each of its hunks with its
+        id, which is a hash of the lines. `path`: the only file to show; empty: all.
         """
         changes = self._changes_since(turns)
         if path:

@@ -111,8 +111,8 @@ class ActingFiles:
     def accept(
         self, *, copies: bool, is_alone: bool = True, is_first: bool = True
     ) -> tuple[Path, ...]:
-        """Accept the acting files as they are now, before a command runs; returns their paths.
-        `revert` compares with this state. Blocks.
+        """Accept the acting files as they are now, before a command runs. `revert` will compare
+        with this state. Returns the paths of these files. Blocks.
 
         Args:
             copies: whether to copy their contents, because the command could change them.
@@ -132,7 +132,7 @@ class ActingFiles:
 
     def revert(self) -> list[RevertedFile]:
         """Move the acting files out of the workspace that were made or changed since `accept`, and
-        restore the earlier version of changed ones. Returns what was moved. Blocks.
+        restore the earlier version of the changed ones. Returns the files that were moved. Blocks.
 
         A new git directory stays, and is accepted, if nothing in it can run a program.
         """
@@ -167,8 +167,8 @@ class ActingFiles:
         return failed
 
     def _restore_copies(self) -> Iterator[RevertedFile]:
-        """Restore every file that differs from its copy, and move out those without a copy; yields
-        each file after that. Without copied places nothing happens.
+        """Restore each file that differs from its copy, and move out each file that has no copy;
+        yields these files, one after the other. Does nothing if `accept` has made no copies.
         """
         if not self._copied_places:
             return
@@ -183,10 +183,11 @@ class ActingFiles:
                 yield reverted
 
     def _restore_copy(self, path: str, before: _FileCopy | None) -> RevertedFile | None:
-        """Move out what is at a path, and write the copy `before` there; returns what was done.
+        """Move out what is at a path, and write the copy `before` there. Returns what was done.
 
-        `before` is None for a file that is new. A file that was deleted is written too, but not if
-        its folder is gone: then the result is None, because nothing can obey what is gone.
+        `before` is None for a new file: it is only moved out. A file that was deleted is written
+        again. If its folder is gone too, nothing is done and the result is None: nothing can obey a
+        file that is gone.
         """
         is_there = os.path.lexists(path)
         if not is_there and not Path(path).parent.is_dir():
@@ -251,9 +252,10 @@ class ActingFiles:
         return listing
 
     def _copy_files(self, places: Sequence[str]) -> Iterator[tuple[str, _FileCopy]]:
-        """Yield each file and link in these acting files and folders, as its path with its copy.
+        """Yields each file and link in these acting files and folders: its path and its copy.
 
-        At most `_MAX_COPIES` are looked at. Large files and those that cannot be read are left out.
+        At most `_MAX_COPIES` are looked at. Large files, and files that cannot be read, are left
+        out.
         """
         files = chain.from_iterable(map(_files_of, places))
         for _, path in zip(range(_MAX_COPIES), files, strict=False):

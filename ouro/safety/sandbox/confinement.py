@@ -171,7 +171,7 @@ class Confinement:
     def take_warning(self) -> str:
         """Returns a warning for the user if a stronger sandbox could not be used (B4).
 
-        Empty if the strongest one is used, and at each call after the one with the warning.
+        Empty if the strongest one is used, and if the warning was returned before.
         """
         chosen = self.chosen()
         if self._has_warned or not chosen.refused:
@@ -189,7 +189,7 @@ class Confinement:
     def known_tier(self) -> str:
         """The tier of the sandbox, without testing it. In a container it is the name of the engine.
 
-        `off` if the settings disable the sandbox; empty before the first command has tested it.
+        `off` if the settings disable the sandbox. Empty as long as no command has tested it.
         """
         if not self.settings.enabled:
             return "off"
@@ -254,8 +254,8 @@ class Confinement:
     ) -> Sequence[str]:
         """Returns the command line that starts a command of the agent with these limits.
 
-        It runs on this machine here, and in a container in `ContainerConfinement`. `argv` is from
-        `limit_command`.
+        The command runs on this machine; `ContainerConfinement` lets it run in a container instead.
+        `argv` is the result of `limit_command`.
 
         Raises:
             ToolError: the container cannot be used, or the settings want one and there is none.
@@ -300,8 +300,8 @@ class Confinement:
     def _behind_proxy(
         self, argv: list[str], policy: SandboxPolicy
     ) -> tuple[list[str], SandboxPolicy]:
-        """Returns the command line and the policy with which a command reaches the hosts of the
-        settings, and no others: the relay starts the command and leads to ouro's proxy.
+        """Returns a command line and a policy with which a command reaches only the hosts of the
+        settings: a relay starts the command, and connects it with ouro's proxy.
         """
         if self._proxy is None:
             from ouro.safety.sandbox.proxy import NetworkProxy  # only if hosts are named
@@ -314,10 +314,10 @@ class Confinement:
 
     def revert(self, call_id: str) -> list[RevertedFile]:
         """Move the files out of the workspace that a command made or changed and that other
-        programs obey. Restores the earlier version of changed files. Blocks.
+        programs obey. The earlier version of changed files is restored. Blocks.
 
-        Returns what was moved: nothing for a call that could not change the workspace, or that
-        was reverted before.
+        Returns the files that were moved. Empty for a call that could not change the workspace, or
+        that was reverted before.
 
         Raises:
             OSError: one of the files cannot be moved.
@@ -329,8 +329,8 @@ class Confinement:
             return self._acting.revert()
 
     def restore(self, reverted: Sequence[RevertedFile]) -> list[Path]:
-        """Move reverted files that the user allows into the workspace again; returns the paths of
-        those that could not be moved.
+        """Move files back into the workspace that `revert` has moved out, because the user allows
+        them. Returns the paths of the files that could not be moved.
         """
         with self._lock:
             return self._acting.restore(reverted)
@@ -345,11 +345,11 @@ class Confinement:
         return self._state_dir / LEFT_RUNNING
 
     def take_left_running(self, call_id: str) -> int:
-        """Returns how many processes the last command of this call left running, which its sandbox
+        """Returns how many processes the last command of this call left running, which the sandbox
         then ended. Blocks.
 
-        0 if it left none, if the number was read before, and with the sandboxes that cannot end
-        them: there ouro does.
+        0 if it left none, and if the number was read before. Also 0 in a sandbox that cannot end
+        them: there ouro ends and counts them itself.
         """
         token = self._tokens.pop(call_id, "")
         path = self._left_running
@@ -403,10 +403,10 @@ class Confinement:
         return ""
 
     def find_denial(self, output: str) -> str:
-        """Returns what the sandbox probably refused to a failed command; empty if nothing.
+        """Returns what the sandbox has probably refused to a failed command; empty if nothing.
 
-        First the hosts that the proxy refused since the last call, otherwise the line of the output
-        that looks like a refusal.
+        These are the hosts that the proxy has refused since the last call. If there are none, it is
+        the line of the output that looks like a refusal.
         """
         if self._proxy is not None and (refused_hosts := self._proxy.take_refusals()):
             return refused_hosts
@@ -432,8 +432,8 @@ class Confinement:
         return ""
 
     def close(self) -> None:
-        """Delete the /tmp of the commands, and stop their network proxy. Move the files out of the
-        workspace that hooks and servers have made and that other programs obey.
+        """Delete the /tmp of the commands, and stop their network proxy. Files that hooks and
+        servers have made and that other programs obey are moved out of the workspace.
         """
         with self._lock, suppress(OSError):
             # Calls are reverted at their end: what is left runs without a call.
@@ -516,11 +516,11 @@ class Confinement:
         return msgspec.structs.replace(policy, sockets=tuple(map(Path, sockets)))
 
     def _with_acting(self, policy: SandboxPolicy, limits: Limits, tier: Tier) -> SandboxPolicy:
-        """Returns the policy in which the files that other programs obey are read-only too, at any
-        depth of the workspace. As they are now, they count as accepted.
+        """Returns the policy, changed so that files which other programs obey are read-only too, at
+        any depth of the workspace. In their present state these files count as accepted.
 
-        With the limits `repository` a git directory can be changed, but not its parts that run
-        programs.
+        With the limits `repository` a git directory can be changed, but not the parts of it that
+        run programs.
         """
         acting = self._acting.accept(
             copies=tier == "landlock" or limits == "repository",

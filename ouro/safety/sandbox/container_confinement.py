@@ -87,8 +87,8 @@ class ContainerConfinement(Confinement):
     ) -> Sequence[str]:
         """Returns the command line that starts `argv` in the container for these limits.
 
-        With the limits `off` it may change all of the workspace and use the network of the machine,
-        but it still runs in a container: no command of the agent runs on the machine itself.
+        With the limits `off` the command may change all of the workspace and use the network of the
+        machine. It still runs in a container: no command of the agent runs on the machine itself.
         """
         with self._lock:
             self._kept_from_memory.discard(call_id)

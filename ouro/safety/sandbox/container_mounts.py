@@ -53,8 +53,8 @@ class ContainerView(msgspec.Struct, frozen=True):
 
     @property
     def masked(self) -> tuple[Path, ...]:
-        """The hidden places and sockets in the shared folders, which something empty covers. What
-        is visible nevertheless is left out.
+        """The hidden places and sockets in the shared folders, which are covered by something
+        empty. Visible places are left out.
         """
         hidden = (*self.policy.hidden, *self.policy.sockets)
         shown = set(self.policy.visible)
@@ -119,8 +119,9 @@ def all_mounts(view: ContainerView, own_folder: Path) -> Iterator[str]:
 
 
 def extra_mounts(view: ContainerView) -> Iterator[str]:
-    """Yield the options for the volumes and empty folders that the devcontainer adds. One below the
-    second path of the workspace is mounted below the first path too.
+    """Yields the options for the volumes and empty folders that the devcontainer adds. If one of
+    them is below the second path of the workspace, it is mounted at the same place below the first
+    path too.
     """
     alias = Path(view.alias or "/-")  # without a second path: a path that nothing is below
     for mount in view.mounts:
@@ -136,8 +137,8 @@ def extra_mounts(view: ContainerView) -> Iterator[str]:
 
 
 def _paths_inside(place: Path, view: ContainerView) -> list[str]:
-    """Returns the paths of a place inside the container: its own, and for a place in the workspace
-    also the one below the second path, if there is one.
+    """Returns the paths at which a place is mounted inside the container: its own path. If the
+    workspace has a second path, a place in the workspace is mounted below that, too.
     """
     if not view.alias or not place.is_relative_to(view.root):
         return [str(place)]

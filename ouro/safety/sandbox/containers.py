@@ -189,8 +189,8 @@ class _Container:
 def remove_left_containers(state_dir: Path) -> int:
     """Remove the containers of killed ouro processes; returns how many were removed. Blocks.
 
-    A record stays if its engine does not remove the container. Without its engine the record is
-    deleted, but not counted.
+    If an engine does not remove its container, the record of the container stays. If the engine is
+    gone, the record is deleted, and the container is not counted.
     """
     removed = 0
     for record in left_records(_records_dir(state_dir)):
@@ -342,8 +342,8 @@ class Containers:
             self._folder = None
 
     def _make_view(self, limits: str, policy: SandboxPolicy) -> ContainerView:
-        """Returns what the container for these limits shares with this machine. That includes the
-        git directories of the workspace: those of a worktree are elsewhere.
+        """Returns what the container for these limits shares with this machine. The git directories
+        of the workspace are shared too, because those of a worktree are elsewhere.
         """
         plan = self.plan
         git_dir, shared_dir = git_dirs(self._root)
@@ -450,7 +450,7 @@ class Containers:
         return {**child_environment({}), "HOME": os.path.realpath(Path.home())}
 
     def _own_folder(self) -> Path:
-        """Returns the private folder of the session, which the first call makes. It has the scripts
+        """Returns the private folder of the session; the first call makes it. It holds the scripts
         of ouro (`own`), and the home folder of the commands (`home`).
         """
         if self._folder is None:
@@ -480,7 +480,8 @@ class Containers:
         """Raise ToolError if a container does not confine what runs in it.
 
         A script in the container checks its rights and its network, and tries to change read-only
-        places. By the proof, a random text, it shows that it shares the folder of the session.
+        places. It also compares the proof, a random text, with a file: so it is sure that the
+        container shares the folder of the session.
         """
         proof = (self._own_folder() / "own" / "proof").read_text()
         read_only = [*view.read_only]

@@ -94,7 +94,7 @@ class DevContainer(msgspec.Struct, frozen=True):
     def alias(self, workspace: Path) -> str:
         """Returns the second path that a workspace has inside the container; empty if it has none.
 
-        The workspace may be a folder of the project: then this is the same folder below
+        If the workspace is only a folder of the project, it is the same folder below
         `workspace_folder`.
         """
         if not self.workspace_folder:
@@ -107,8 +107,8 @@ class DevContainer(msgspec.Struct, frozen=True):
 def devcontainer_files(root: Path) -> tuple[Path, ...]:
     """Returns the files of a devcontainer that the user must trust before it is used.
 
-    These are `devcontainer.json`, and the Dockerfile that it names if that is in the project. Empty
-    if the project has no devcontainer.
+    These are `devcontainer.json` and its Dockerfile, if that is in the project. Empty if the
+    project has no devcontainer.
     """
     file = _find_file(root.resolve())
     if file is None:
@@ -201,8 +201,8 @@ def _parse_json_with_comments(file: Path) -> dict[str, Any]:
 
 
 def _dockerfile(values: Mapping[str, Any], file: Path) -> Path | None:
-    """Returns the path of the Dockerfile that the keys of `file` name, which is relative to its
-    folder; None if they name none.
+    """Returns the path of the Dockerfile that the keys of `file` name; None if they name none. They
+    name it relative to the folder of `file`.
     """
     build = dictionary(values.get("build"))
     name = build.get("dockerfile") or values.get("dockerFile")
@@ -312,8 +312,8 @@ class _Reader:
         """Returns the variables in the object of a key (`containerEnv`, `remoteEnv`), with their
         values expanded.
 
-        Noted as unused are values that are not texts, invalid names, and values that refer to the
-        container's own variables, which are not known here.
+        Three kinds are not used, and noted as unused: values that are not texts, invalid names, and
+        values that refer to the container's own variables, which are not known here.
         """
         variables: dict[str, str] = {}
         for name, value in dictionary(self._values.get(key)).items():

@@ -94,9 +94,9 @@ class ContainerEngine:
         return result.stdout.strip() == "true"
 
     def user_words(self) -> list[str]:
-        """Returns the options with which files that a command makes belong to this user. Blocks.
+        """Returns the options by which this user owns the files that a command makes. Blocks.
 
-        The root of a rootless docker is this user. podman can show this user under the same number.
+        In a rootless docker this user is root. podman can show this user under the same number.
         """
         own_ids = f"{os.getuid()}:{os.getgid()}"
         if not self.is_rootless:
@@ -111,8 +111,8 @@ class ContainerEngine:
         return 0 if self.name == "docker" and self.is_rootless else os.getuid()
 
     def remove_container(self, name: str) -> bool:
-        """End a container and all its processes, and remove it. Returns whether it is gone, also if
-        it was not there. Blocks.
+        """End a container and all its processes, and remove it. Returns whether the container is
+        gone; True also if it did not exist. Blocks.
         """
         # docker ends the processes at once anyway.
         at_once = ("--time", "0") if self.name == "podman" else ()
@@ -145,8 +145,8 @@ def _is_absence(text: str) -> bool:
 
 
 def find_engine(wanted: str, workspace: Sequence[Path]) -> ContainerEngine:
-    """Returns the engine with the `wanted` name; the first that is installed if the name is empty.
-    One in the workspace is not used: a command may have made it.
+    """Returns the engine with the name `wanted`; if that is empty, the first engine that is
+    installed. A program in the workspace is not used: a command may have made it.
 
     Raises:
         ToolError: there is none.

@@ -139,11 +139,11 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
 
 
 def _all_but(folder: str, hidden: Sequence[str]) -> Iterator[str]:
-    """Yield the paths that together contain everything in `folder` except the `hidden` places.
-    Rules can only allow, so these are the paths to allow.
+    """Yields paths that together hold everything in `folder` except the `hidden` places. Rules can
+    only allow, so these are the paths to allow.
 
-    It is `folder` itself if nothing in it is hidden, and nothing if it is hidden. Folders that hold
-    something hidden, and links, are not among them.
+    If nothing in the folder is hidden, it is `folder` itself. If `folder` is hidden, nothing is
+    yielded. Folders that hold something hidden, and links, are not yielded themselves.
     """
     if folder in hidden:
         return

@@ -41,8 +41,8 @@ class LeftRecord(NamedTuple):
 
 
 def left_records(folder: Path) -> Iterator[LeftRecord]:
-    """Yield the records whose process has ended. Each is locked until the next one is asked for.
-    Blocks.
+    """Yields the records of processes that have ended. Each record is locked until the next one is
+    asked for. Blocks.
     """
     for path in sorted(folder.glob(f"{PREFIX}*")):
         with suppress(OSError, ValueError), path.open("r+", encoding="utf-8") as file:

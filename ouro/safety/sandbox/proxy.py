@@ -185,8 +185,8 @@ class _Connection(socketserver.BaseRequestHandler):
 
 
 def _read_head(client: socket.socket) -> bytes:
-    """Returns the bytes up to and with the end of a request's head; bytes after it may follow. The
-    end is missing if the client closes the connection, or after `_MAX_HEAD` bytes.
+    """Returns the bytes of a request up to the end of its head; bytes after the head may follow. If
+    the client closes the connection, or after `_MAX_HEAD` bytes, the end of the head is missing.
     """
     head = b""
     while b"\r\n\r\n" not in head and len(head) < _MAX_HEAD:

@@ -23,8 +23,9 @@ _WITHOUT_PROXY = "localhost,127.0.0.1,::1"
 
 
 def main(path: str, places: str, *command: str) -> int:
-    """Run the command with ports that lead to the proxy, and with the variables that name one of
-    them. Returns its exit code, or 128 plus the number of the signal that ended it.
+    """Run a command with ports that lead to the proxy, and with variables that name the first of
+    these ports. Returns the exit code of the command, or 128 plus the number of the signal that
+    ended it.
 
     Args:
         path: the socket of the proxy.

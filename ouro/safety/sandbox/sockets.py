@@ -39,8 +39,8 @@ def find_sockets(
 ) -> list[str]:
     """Returns the paths of the sockets that a command must not reach, sorted. Blocks.
 
-    These are the sockets that programs have open, others in the same folders (OpenSSH renames its
-    own), those that variables name, and well-known ones.
+    These are: the sockets that programs have open, other sockets in the same folders (OpenSSH
+    renames its own), the sockets that variables name, and well-known ones.
 
     Args:
         environment: the variables that commands get.
@@ -104,11 +104,11 @@ def _paths_in_variables(environment: Mapping[str, str]) -> Iterator[str]:
 
 def _find_relative_sockets(paths: Mapping[str, str]) -> None:
     """Put the absolute path of each of these sockets into `_paths_by_inode`, and remove the sockets
-    that are gone. All processes are searched only if there is a new one: few programs bind such a
-    path.
+    that are gone from it.
 
-    A path that a process bound is relative to its folder, so the process that has the socket open
-    is looked for.
+    The path of such a socket depends on the process that bound it, so the process that has the
+    socket open is looked for. This is only done if there is a new socket, because all processes
+    must be searched; few programs bind such a path.
 
     Args:
         paths: the paths by which the sockets were bound, by their inodes.
