@@ -45,8 +45,9 @@ _MAIN_FILES = ("__main__.py", "__init__.py", "index.js", "index.mjs", "index.cjs
 
 
 def scripted_values(text: str, name: str) -> dict[str, Any]:
-    """Returns the sections that may name programs (`SCRIPTED`), by their names: of a Markdown file
-    of an extension only the hooks in its front matter. A section that is missing is None.
+    """Returns the sections of a file that may name programs, by their names (`SCRIPTED`). In a
+    Markdown file of an extension this is only `hooks` in its front matter. A section that is
+    missing is None.
 
     Args:
         text: the content of the file.
@@ -87,8 +88,8 @@ def named_programs(root: Path, folder: Path, files: Iterable[Path]) -> list[Path
 
 
 def _find_files(word: str, bases: Iterable[Path], root: Path) -> Iterator[Path]:
-    """Yield the files below the project `root` that a word may name: the file itself, or of a
-    folder the files that run, such as `__main__.py` and `index.js`.
+    """Yields the files below the project `root` that a word may name. If it names a folder, the
+    files in it that run, such as `__main__.py` and `index.js`.
 
     Args:
         bases: the folders that the word may be relative to.
@@ -104,8 +105,8 @@ def _find_files(word: str, bases: Iterable[Path], root: Path) -> Iterator[Path]:
 
 
 def _spellings(word: str) -> Iterator[str]:
-    """Yield the paths that a word may stand for: `tools/x` also for `tools/x.js`, and `tools.x` for
-    a module of Python.
+    """Yields the paths that a word may stand for: `tools/x` may mean `tools/x.js`, and `tools.x`
+    may be a module of Python.
     """
     yield from (f"{word}{ending}" for ending in _PROGRAM_ENDINGS)
     if "." in word and _MODULE_NAME.fullmatch(word):
@@ -122,8 +123,8 @@ def _is_file_below(path: Path, root: Path) -> bool:
 
 
 def _words_in(values: Any) -> Iterator[str]:
-    """Yield the words in all texts of the values that may name a file: each text as a whole, what
-    is in its quotes, and its words as a shell splits them.
+    """Yields the words in all texts of the values that may name a file. These are each whole text,
+    what is in its quotes, and its words as a shell splits them.
 
     A variable for the project becomes `.`. Files that a line writes are left out: they change with
     each run.

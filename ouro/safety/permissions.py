@@ -68,11 +68,11 @@ def join_rules(rules: Sequence[str]) -> str:
 
 
 def _names_place(rule: Rule, area: Path | None) -> bool:
-    """Whether an allow rule may count for a path outside of the workspace: its pattern begins with
-    / or ~.
+    """Whether an allow rule may count for a path outside of the workspace: its pattern must begin
+    with / or ~.
 
-    If the path is in a place of keys (`area`), the pattern must name that place or a path in it, as
-    far as it has no wildcard. So `read(~/**)` does not allow to read keys.
+    If the path is in a place of keys (`area`), the part of the pattern before its first wildcard
+    must name that place or a path in it. So `read(~/**)` does not allow to read keys.
     """
     pattern = rule.pattern or ""
     if not pattern.startswith(("/", "~")):
@@ -166,8 +166,9 @@ class Permissions:
         self._mode = mode
 
     def narrow(self, mode: Mode, workspace: Workspace, deny: Sequence[str] = ()) -> Permissions:
-        """Returns the permissions of a subagent: the same rules with these `deny` rules added, in
-        `mode`. A mode of the session that is narrower, now or later, holds for the subagent too.
+        """Returns the permissions of a subagent: the same rules, these `deny` rules added, and
+        another mode. If the mode of the session is narrower than `mode`, now or later, it holds for
+        the subagent too.
         """
         child = self._copy()
         child.workspace, child._mode, child._parent = workspace, mode, self
@@ -200,10 +201,10 @@ class Permissions:
         return decision
 
     def _decide(self, tool: str, effect: Effect, targets: Sequence[str], outside: bool) -> Decision:
-        """Decide on each target, and make one decision of these.
+        """Decide on each target, and make one decision of all.
 
-        The first Deny counts for all targets; otherwise the questions are joined to one. Without
-        any question the decision on the first target is returned.
+        If one of them is a Deny, the first Deny is returned. Otherwise all questions are joined to
+        one. If there is no question, the decision on the first target is returned.
         """
         if rule := self.find_rule("deny", tool, effect, lambda rule: rule.pattern is None):
             return Deny(
@@ -286,8 +287,8 @@ class Permissions:
         return wider
 
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
-        """Let the running call, which was allowed, open those of its paths that the workspace would
-        refuse: paths outside of it and, for a change, protected ones.
+        """Let the running call, which was allowed, open its paths although the workspace would
+        refuse some of them: paths outside of it, and protected paths that the call changes.
         """
         if effect not in (Effect.READ, Effect.WRITE):
             return
@@ -360,8 +361,8 @@ class Permissions:
     def find_path_rule(
         self, kind: Kind, tool: str, effect: Effect, path: Path, unresolved: Path
     ) -> Rule | None:
-        """Returns the first rule of a kind (`ask` or `deny`) that covers a path with its links
-        followed (`path`), or as it was named (`unresolved`). None if there is none.
+        """Returns the first rule of a kind (`ask` or `deny`) that covers a path: as it is with
+        links followed (`path`), or as it was named (`unresolved`). None if there is none.
         """
         places = list(product((path, unresolved), self._roots))
         return self.find_rule(
@@ -439,8 +440,8 @@ class Permissions:
         return (*filter(None, starts), *roots)
 
     def _names_in(self, folder: str, unreadable: re.Pattern[str]) -> _FolderNames:
-        """Returns which names in a folder match the pattern `unreadable`, and which folders in it
-        are to be searched.
+        """Returns the names in a folder that the pattern `unreadable` matches, and the folders in
+        it that must be searched.
 
         The folder is read again only if it changed: no program can set its time of change (ctime).
         """
@@ -500,8 +501,8 @@ class Permissions:
         return (rule for rule in self._rules[kind] if rule.covers(tool, effect))
 
     def _decide_target(self, tool: str, effect: Effect, target: str, outside: bool) -> Decision:
-        """Decide on one target. By the effect it is a path, a shell line, an address, or the name
-        of a tool; for another effect only an ask rule without a pattern counts.
+        """Decide on one target: by the effect it is a path, a shell line, an address, or the name
+        of a tool. For any other effect only an ask rule without a pattern counts.
         """
         if effect in (Effect.READ, Effect.WRITE):
             return self._decide_file(tool, effect, target)
@@ -565,8 +566,8 @@ class Permissions:
         return _question_about_host(tool, host)
 
     def _decide_named_tool(self, tool: str, effect: Effect, name: str) -> Decision:
-        """Decide on a tool of an MCP server, or from a file. Nothing is known but its name, so only
-        the mode `auto` and allow rules allow it.
+        """Decide on a tool of an MCP server, or a tool from a file. Only its name is known, so it
+        is allowed only by an allow rule or in the mode `auto`.
         """
         if rule := self.find_rule("deny", tool, effect, lambda rule: rule.matches_name(name)):
             return Deny(f"The rule `deny {rule}` forbids {name}.")

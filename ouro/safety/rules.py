@@ -222,9 +222,9 @@ def path_rule(effect: str, path: Path, workspace: Workspace) -> str:
     """Returns the rule that is offered when the user is asked about `path`, for the answer
     "always".
 
-    In the workspace it covers the top folder that the path is in, or a file directly in the root.
-    Elsewhere it covers the folder of the path, but only the path itself directly in home or in a
-    folder such as /etc. Empty for a protected path, and for a name with characters of patterns.
+    In the workspace it covers the top folder that the path is in; for a file in the root, only this
+    file. Elsewhere it covers the folder of the path; for a path in home or in a folder such as
+    /etc, only this path. Empty for a protected path, and for a name with wildcards.
 
     Args:
         effect: `read` or `write`, which the rule allows.
@@ -252,8 +252,8 @@ def _pattern_inside(path: Path) -> str:
 
 
 def _pattern_outside(path: Path, home: Path) -> str:
-    """Returns the pattern for the folder of an absolute path; for the path itself if that folder is
-    home, the root of the disk, or a folder in that.
+    """Returns the pattern for an absolute path: it covers the folder of the path. If that folder is
+    home, `/`, or a folder in `/`, it covers only the path itself.
     """
     if path.is_relative_to(home):
         below_home = path.relative_to(home)
@@ -271,8 +271,8 @@ def has_no_wildcard(text: str) -> bool:
 
 
 def absolute_pattern(pattern: str, root: Path) -> str:
-    """Returns the pattern as an absolute one: a relative one below `root`, and one with `~` below
-    home. Empty for a bare name, such as `*.pem`, which may be in any folder.
+    """Returns the pattern as an absolute one: a relative pattern is put below `root`, and `~`
+    becomes home. Empty for a bare name, such as `*.pem`, which may be in any folder.
     """
     if pattern.endswith("/") and len(pattern) > 1:
         pattern = pattern.rstrip("/")
@@ -284,10 +284,11 @@ def absolute_pattern(pattern: str, root: Path) -> str:
 
 
 def path_regex(pattern: str, root: Path) -> str:
-    """Returns the regular expression for the paths that a pattern covers, and for all that is below
-    them. It is for paths as `path_text` writes them.
+    """Returns the regular expression for the paths that a pattern covers, and for all paths below
+    them. It is compared with the text of `path_text`.
 
-    A relative pattern starts from `root`, one with `~` from home, and a bare name is in any folder.
+    A relative pattern starts from `root`, a pattern with `~` from home. A bare name may be in any
+    folder.
     """
     pattern = readable_bytes(pattern)
     full = readable_bytes(absolute_pattern(pattern, root))
@@ -425,7 +426,8 @@ class RuleStore:
 
     def _change(self, change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
         """Replace the project's rules in the file by what `change` makes of them, under the lock of
-        the file. It is not written if that is the same. Projects without rules are left out.
+        the file. If nothing changes, it is not written. Projects that have no rules left are
+        removed from it.
         """
         import yaml
 
@@ -471,7 +473,7 @@ def _parse_saved_rule(saved: str) -> tuple[Kind, str]:
 
 
 def _format_saved_rule(kind: Kind, rule: str) -> str:
-    """Returns the text that the file has for a rule: the rule, after its kind unless that is
-    `allow`.
+    """Returns the text of a rule in the file. A rule that is not an `allow` rule has its kind
+    before it.
     """
     return rule if kind == "allow" else f"{kind} {rule}"

@@ -44,8 +44,8 @@ class Word(msgspec.Struct, frozen=True):
     @property
     def paths(self) -> tuple[str, ...]:
         """The parts of the word that may be a path: the word itself unless it is an option, and
-        what is after `@`, after `=`, and after the letters of a short option. Of `@x`, `of=x` and
-        `--file=x` that is `x`, of `-f/x` it is `/x`.
+        what comes after `@`, after `=`, and after the letters of a short option. So `@x`, `of=x`
+        and `--file=x` hold the path `x`, and `-f/x` holds `/x`.
         """
         if self.under:
             return self.under
@@ -68,8 +68,8 @@ class Assignment(msgspec.Struct, frozen=True):
 
     @property
     def harmless(self) -> bool:
-        """Whether it cannot make a program run another one, or work in another place: a harmless
-        variable with a plain value, or a pager that is turned off.
+        """Whether the assignment cannot make a program run another one, or work in another place.
+        This is so for a harmless variable with a plain value, and for a pager that is turned off.
         """
         has_plain_value = re.fullmatch(r"[\w.:@+-]*", self.value.text)
         if has_plain_value and _HARMLESS_VARIABLES.fullmatch(self.name):

@@ -154,9 +154,9 @@ def _check_fetch(line: ShellLine) -> str:
 
 
 def _check_path(path: Path, is_written: bool, command: Command | None, places: Places) -> str:
-    """Returns why opening a path needs a question; empty if it needs none. A command opens it, or a
-    redirection if `command` is None. git may write protected paths, because its commands are judged
-    elsewhere.
+    """Returns why opening a path needs a question; empty if it needs none. It is opened by
+    `command`, or by a redirection if `command` is None. git may write protected paths, because its
+    commands are judged elsewhere.
     """
     if command is None and _is_foreign_device(path, places):
         return f"it opens the device {path}"
@@ -255,8 +255,8 @@ def _check_git(subcommand: str, rest: Sequence[str], options: ReadOptions) -> st
 
 
 def _check_removal(command: Command, places: Places) -> str:
-    """Returns why the user is asked about what a command removes, moves or gives another mode or
-    owner; empty if not.
+    """Returns why a command needs a question because of what it removes or moves, or of which it
+    changes the mode or the owner. Empty if it needs none.
     """
     if command.program in _MODE_CHANGERS or command.program in _REMOVERS:
         return _check_recursive(command, places)
@@ -268,8 +268,8 @@ def _check_removal(command: Command, places: Places) -> str:
 
 
 def _check_recursive(command: Command, places: Places) -> str:
-    """Returns what a recursive `rm`, `chmod` or the like removes or changes that needs a question;
-    empty if nothing, or if it is not recursive.
+    """Returns why a command such as `rm -r` or `chmod -R` needs a question: what it removes or
+    changes with all that is below it. Empty if it needs none, or is not recursive.
     """
     words = command.arguments
     if not _may_be_recursive(words):
@@ -310,9 +310,9 @@ def _check_mv(command: Command, places: Places) -> str:
 
 
 def _check_find_delete(command: Command, places: Places) -> str:
-    """Returns why `find -delete` needs a question: it deletes outside of the workspace, in a
-    computed folder, or everything in a whole folder without a test that limits it. Empty if it does
-    not.
+    """Returns why `find -delete` needs a question: it deletes outside of the workspace, or below a
+    computed folder, or everything in a whole folder without a test that limits it. Empty if it
+    needs none, and for another command.
     """
     words = command.arguments
     if not any(word.text == "-delete" for word in words):
@@ -328,11 +328,11 @@ def _check_find_delete(command: Command, places: Places) -> str:
 
 
 def _check_target(word: Word, places: Places) -> str:
-    """Returns what a word names, or may name, that needs a question before it is removed or changed
-    with all that is in it; empty if there is nothing of the kind.
+    """Returns why a question is needed before what a word names is removed or changed, with all
+    that is below it. Empty if none is needed.
 
-    That is: a computed word, everything in a folder, a whole folder as in `Places.whole`, and paths
-    outside of the workspace.
+    A question is needed for a computed word, for everything in a folder, for a whole folder as in
+    `Places.whole`, and for paths outside of the workspace.
     """
     if not word.exact and not word.glob:
         return f"{word.text}, which is not known"
@@ -363,8 +363,8 @@ def reads_all_below(command: Command) -> bool:
 
 
 def _runs_input(command: Command) -> bool:
-    """Whether a command is an interpreter, such as python, that runs its input or what another
-    command prints.
+    """Whether a command is an interpreter, such as python, and runs its input or the output of
+    another command.
     """
     if not _INTERPRETERS.fullmatch(command.program):
         return False
@@ -412,8 +412,8 @@ def _row_for_memory(command: Command) -> CommandRow | None:
 
 
 def _memory_of(text: str, places: Places) -> GuardedMemory | None:
-    """Returns the memory whose folder a path names. None if it names another folder, also one below
-    it, or may name several.
+    """Returns the memory whose folder a path names. None if it names any other folder, such as one
+    below it, or if it may name several folders.
     """
     candidates = {(places.workspace.memory_at(path), path) for path in places.paths_of(text)}
     memory, path = candidates.pop()

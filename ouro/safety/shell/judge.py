@@ -81,8 +81,8 @@ class LineCase:
         return _limits_for(self.policy, self.line, self.needs)
 
     def offer(self, needs: Sequence[Need]) -> str:
-        """Returns the rules that would always allow `needs`, as one text. Empty if one of them
-        cannot have a rule, or it is not known what the line does.
+        """Returns the rules that would always allow `needs`, as one text. Empty if a rule cannot be
+        made for one of them, or if it is not known what the line does.
         """
         return "" if self.opaque else offer_rules(needs, self.policy.workspace)
 
@@ -141,7 +141,7 @@ def _ask_about_a_long_line(case: LineCase) -> Decision | None:
 
 
 def _deny_in_plan_mode(case: LineCase) -> Decision | None:
-    """Deny a line in plan mode if it does more than read files, or it is not known what it does."""
+    """Deny a line in plan mode if it does more than read files, or if it is not known what it does."""
     if case.policy.mode != "plan":
         return None
     only_reads_files = all(need.kind == "read" for need in case.needs)
@@ -300,8 +300,8 @@ def _limits_for(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> 
     """Returns the narrowest limits of the sandbox with which a line can run if all its needs are
     met.
 
-    `off` for a command that a rule of the user allows, for one that shows the processes of the
-    machine, and for a line that writes memory and other files.
+    They are `off` in three cases: a rule of the user allows one of its commands, it shows the
+    processes of the machine, or it writes memory and other files.
     """
     if any(map(_runs_a_command, needs)) or only_sees_processes(line):
         return "off"
@@ -314,8 +314,8 @@ def _limits_for(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> 
 
 
 def _runs_a_command(need: Need) -> bool:
-    """Whether a need is a command that may change anything. One that only creates files names these
-    as its paths.
+    """Whether a need is to run a command that may change anything. A command that only creates
+    files is no such need: it names these files as its paths.
     """
     return need.kind == "command" and not need.paths
 
@@ -330,9 +330,9 @@ def _written_paths(needs: Sequence[Need]) -> list[Path]:
 
 
 def _find_line_rule(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[Rule, str] | None:
-    """Returns the first `ask` or `deny` rule that is about a command of the line, or otherwise
-    about a path in it. The second value is that path as text; empty for a rule about a command.
-    None if there is no such rule.
+    """Returns the first `ask` or `deny` rule about a command of the line. If there is none, the
+    first rule about a path in it. The second value is that path as text; empty for a rule about a
+    command. None if there is no such rule.
     """
     texts = _texts_for_rules(case.line.commands)
     matches = partial(_matches_one, texts=texts)
@@ -369,8 +369,8 @@ def _find_rule_for_paths(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[
 
 
 def _find_leak(case: LineCase) -> str:
-    """Returns why a line may print something that a rule denies to read although the line does not
-    name it; empty if it cannot. Commands that an allow rule covers are left out.
+    """Returns why a line may print something that a rule denies to read, although the line does not
+    name it. Empty if it cannot. Commands that an allow rule covers are not looked at.
 
     The sandbox hides such files, but not their contents in git.
     """
@@ -405,8 +405,8 @@ def _prints_only_names(command: Command) -> bool:
 
 
 def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
-    """Whether rules or the mode allow one thing that a line needs. The allow rule for a command is
-    noted as used.
+    """Whether rules or the mode allow one thing that a line needs. If it is an allow rule for a
+    command, its use is recorded.
     """
     if need.kind == "memory":  # only listed commands of git have this need
         return True
@@ -458,9 +458,9 @@ def _words_named_by(rule: Rule, command: Command) -> set[str]:
 
 
 def _texts_for_rules(commands: Sequence[Command]) -> list[str]:
-    """Returns the texts with which deny and ask rules are compared, each once: every command as it
-    is written, and without the folder of its program; git also without the options before its
-    subcommand.
+    """Returns the texts with which deny and ask rules are compared, each once. These are, for every
+    command: its text as it is written, the same without the folder of the program, and for git also
+    without the options before the subcommand.
     """
     texts: list[str] = []
     for command in commands:

@@ -39,8 +39,9 @@ class Need(msgspec.Struct, frozen=True):
 def find_needs(line: ShellLine, places: Places) -> Iterator[Need]:
     """Yields everything that a line needs, in the order of the line. The same need may come twice.
 
-    A command that is run from a file of the workspace needs to be allowed as a whole. A wrapper
-    such as `env` and a guess need nothing: what they run is in the line too.
+    A command is needed as a whole if a program of the workspace may run in its place, or if it
+    mixes processes of the machine with other work. A wrapper such as `env`, and a guess, need
+    nothing themselves: what they run is in the line too.
     """
     for command in line.commands:
         is_from_workspace = command.kind != "guess" and places.has_program(command.name)
@@ -77,8 +78,8 @@ def _is_filter(command: Command) -> bool:
 
 
 def _mixes_processes(command: Command, line: ShellLine) -> bool:
-    """Whether a command shows processes of the machine, and is combined with more than filters. It
-    then needs a permission of its own.
+    """Whether a command shows processes of the machine, in a line that does not only filter them.
+    Then it needs a permission of its own.
     """
     if command.kind == "guess" or command.program not in _PROCESS_VIEWERS:
         return False
@@ -101,7 +102,7 @@ def _redirect_needs(redirect: Redirect, places: Places) -> Iterator[Need]:
 
 
 def _command_needs(command: Command, places: Places) -> Iterator[Need]:
-    """Yield what one command needs. A command that only reads in the workspace needs nothing."""
+    """Yields what one command needs. Yields nothing for a command that only reads in the workspace."""
     files = files_read(command)
     if memory_git(command, places):
         yield Need("memory", command.text, command)
@@ -118,8 +119,8 @@ def _command_needs(command: Command, places: Places) -> Iterator[Need]:
 
 
 def _created_files(command: Command, places: Places) -> tuple[Path, ...]:
-    """Returns the files that `mkdir` or `touch` creates; empty for another command, and if a word
-    is computed.
+    """Returns the files that `mkdir` or `touch` creates. Empty for any other command, and if bash
+    computes one of the words.
     """
     if command.name not in _CREATORS or not all(word.exact for word in command.words):
         return ()
@@ -130,8 +131,8 @@ def _created_files(command: Command, places: Places) -> tuple[Path, ...]:
 
 
 def _program_of_git(command: Command, places: Places) -> str:
-    """Returns a setting of the repository with which a command of git runs a program; empty if
-    there is none, or it is not git.
+    """Returns a setting of the repository by which a command of git runs a program. Empty if there
+    is none, or if it is not a command of git.
     """
     return places.program_of_git(command) if command.program == "git" else ""
 

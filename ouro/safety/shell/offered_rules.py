@@ -81,8 +81,9 @@ def _rule_for(need: Need, workspace: Workspace) -> str:
 
 
 def _rule_for_command(command: Command) -> str:
-    """Returns the rule that would always allow a command: `shell(…)` with its settings and the
-    pattern of `_pattern`. Empty if what it does cannot be known from such a rule.
+    """Returns the rule that would always allow a command: `shell(…)` with the settings of the
+    command and the pattern of `_pattern`. Empty if such a rule would not tell what the command
+    does.
     """
     if not _has_plain_name(command) or find_unlisted(command) or command.program in SHELLS:
         return ""
@@ -117,10 +118,10 @@ def _may_be_in_a_rule(setting: Assignment) -> bool:
 
 def _pattern(command: Command, words: list[str]) -> str:
     """Returns the pattern of the rule for a command with these words: the program with its
-    subcommand, and `*`.
+    subcommand, and `*`. For an interpreter it is the program with the script, and `*`.
 
-    For an interpreter it is the script and `*`. A command whose effect depends on every word is
-    only allowed word for word. Empty if it cannot be written as a pattern.
+    If the effect of a command depends on every word, the pattern is the whole command. Empty if
+    there is no pattern that is safe.
     """
     is_module = words[1:2] == ["-m"] and len(words) > 2  # `python -m pytest`
     if _INTERPRETERS.fullmatch(command.program) and not is_module:

@@ -85,7 +85,7 @@ def parse_line(text: str) -> ShellLine:
 
 def _add_command(line: ShellLine, command: Command, depth: int) -> None:
     """Add a command to the line, and after it the commands that it runs. `depth` is the number of
-    commands around it; of a command deeper than MAX_DEPTH it is not found out what it runs.
+    commands around it. For a command deeper than MAX_DEPTH it is not found out what it runs.
     """
     if len(line.commands) > MAX_COMMANDS * 4:
         line.hide(f"it runs more than {MAX_COMMANDS} commands")
@@ -162,8 +162,8 @@ class _Lexer(WordReader):
         """Whether a keyword such as `if` was read: what is after it may not run."""
 
     def script(self, end: str = "") -> None:
-        """Read commands up to `end`, which is the `)` of a substitution or subshell, or up to the
-        end of the text if it is empty.
+        """Read commands up to `end`, the `)` of a substitution or subshell. If `end` is empty, up
+        to the end of the text.
         """
         self._depth += 1
         is_read = False
@@ -347,8 +347,8 @@ class _Lexer(WordReader):
         return assignments
 
     def _keep_variables(self, assignments: list[Assignment]) -> None:
-        """Remember the variables that assignments without a command set. Their values do not count
-        as known, and the line is opaque.
+        """Store the variables that are set by assignments without a command. Their values do not
+        count as known, and the line becomes opaque.
         """
         for assignment in assignments:
             self._make_opaque("it sets a variable")
@@ -373,10 +373,11 @@ class _Lexer(WordReader):
                 self._line.commands.append(Command(tuple(map(Word, pieces)), kind="guess"))
 
     def _begin_loop(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
-        """Begin a loop whose words before the body were read. A `for` over plain values, and a
-        `while read` over names of files, are understood; others make the line opaque.
+        """Begin a loop; `words` are the words before its body. A `for` over plain values, and a
+        `while read` over names of files, are understood. Any other loop makes the line opaque.
 
-        Returns the words that are a command, as the condition of another `while`; otherwise none.
+        Returns the words that are a command, such as the condition of another `while`; empty if
+        there are none.
         """
         if keyword == "for":
             is_understood = _is_over_plain_values(words)
@@ -414,8 +415,9 @@ class _Lexer(WordReader):
         self._loops.append(loop)
 
     def _end_loop(self) -> None:
-        """End a round of a loop at `done`: go back to its body if there is another value, else
-        leave the loop. If that would make too many rounds or commands, the line is opaque.
+        """End a round of a loop at `done`. If there is another value, go back to the body of the
+        loop; otherwise leave the loop. The line becomes opaque if there would be too many rounds or
+        commands.
         """
         loop = self._loops.pop() if self._loops else _Loop()
         line = self._line
@@ -460,8 +462,9 @@ class _Lexer(WordReader):
     def _read_heredoc(self, delimiter: Word, *, strips_tabs: bool) -> None:
         """Read a here-document, up to the line that is `delimiter`, as the input of the command.
 
-        Only one with a quoted delimiter and without `<<-` is understood; another one makes the line
-        opaque. Without quotes the commands in it are read too, because bash runs them.
+        It is only understood if the delimiter is quoted and the operator is not `<<-`. Any other
+        makes the line opaque. If the delimiter is not quoted, the commands in the text are read
+        too, because bash runs them.
         """
         # What is behind `<<EOF` on the line must be simple, so that the text surely begins after
         # it.

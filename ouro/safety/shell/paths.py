@@ -74,8 +74,8 @@ class Places:
         self.folders = list(folders)[: 2 * _MAX_FOLDERS]
 
     def paths_of(self, text: str) -> list[Path]:
-        """Returns the real paths that a text may name: one for an absolute path, otherwise one in
-        each of the folders.
+        """Returns the real paths that a text may name. An absolute path names one. A relative path
+        names one in each of `folders`.
         """
         if text.startswith(("/", "~")):
             return [self.workspace.resolve(text)]
@@ -100,8 +100,9 @@ class Places:
         return self._paths_by_word[word]
 
     def opened_paths(self, line: ShellLine) -> Iterator[tuple[Path, bool, Command | None]]:
-        """Yield each path that a line may open, with two more values: whether it is written, and
-        the command that opens it (None for a redirection). A path may come several times.
+        """Yields each path that a line may open. Two values come with it: whether it is written,
+        and the command that opens it (None for a redirection). The same path may come several
+        times.
         """
         for redirect in line.redirects:
             if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
@@ -115,8 +116,9 @@ class Places:
                 yield from ((path, False, command) for path in self.paths_of_word(word))
 
     def has_program(self, name: str) -> bool:
-        """Whether a folder of PATH in the workspace has a program of that name, or one of
-        `_STARTED_PROGRAMS`: bash would run that program instead of the machine's.
+        """Whether a folder of PATH that is in the workspace has a program with this name, which
+        bash would run. A program of `_STARTED_PROGRAMS` counts too, because many programs start
+        these.
         """
         folders = _workspace_folders_of_path(os.environ.get("PATH", ""), self.workspace.roots)
         real_folders = chain.from_iterable(map(self.paths_of, folders))
@@ -208,8 +210,8 @@ class Places:
         return islice(chain(above, matches), _MAX_MATCHES)
 
     def program_of_git(self, command: Command) -> str:
-        """Returns a setting of the repository with which a git command that only reads runs a
-        program; empty if there is none. If git fails, it is the error.
+        """Returns a setting of the repository by which a git command that only reads runs a
+        program. Empty if there is none. If git fails, returns the error.
         """
         for folder in self._folders_of_git(command):
             try:
@@ -253,8 +255,8 @@ class Places:
         return not self.workspace.is_inside(path) and str(path) not in HARMLESS_DEVICES
 
     def is_elsewhere(self, path: Path) -> bool:
-        """Whether a path is outside of the workspace and not a temporary file. In /tmp and the
-        like, files of the home folder and protected ones do not count as temporary.
+        """Whether a path is outside of the workspace and not a temporary file. Files in /tmp and
+        the like are temporary, except protected ones, and those of a home folder that is there.
         """
         if not self.is_outside(path):
             return False
@@ -275,7 +277,7 @@ class Places:
 
     def is_above_keys(self, path: Path) -> bool:
         """Whether a path is a folder outside of the workspace with places of keys below it. The
-        home folder and those above it always count.
+        home folder, and the folders above it, always are such folders.
         """
         if self.workspace.is_inside(path):
             return False
@@ -284,8 +286,9 @@ class Places:
         return any(area.exists() for area in protected.reserved_below(path))
 
     def whole(self, text: str) -> str:
-        """Returns what a text names, as a phrase for a question, if that is the workspace, the git
-        directory of a repository, home, or a folder above these; otherwise empty.
+        """Returns, as a phrase for a question, the whole folder that a text names: the workspace,
+        the git directory of a repository, home, or a folder above these. Empty if it names none of
+        them.
         """
         root = self.workspace.root
         for path in self.paths_of(text):
@@ -304,8 +307,9 @@ def _goes_back(command: Command) -> bool:
 
 
 def _strange_name(matches: list[str], word: Word) -> str:
-    """Returns why bash or the command may take one of the names that the pattern of a word matches
-    for something else: there are too many, or one looks like an option or is split. Empty if not.
+    """Returns why one of the names that the pattern of a word matches may be taken for something
+    else. There are too many names, or one of them looks like an option, or bash splits it. Empty if
+    there is no such name.
     """
     if len(matches) >= _MAX_MATCHES:
         return f"{word.text} matches too many files"
@@ -321,8 +325,8 @@ def _strange_name(matches: list[str], word: Word) -> str:
 
 @lru_cache(maxsize=8)
 def _workspace_folders_of_path(path: str, roots: tuple[Path, ...]) -> list[str]:
-    """Returns those folders in `path`, the value of PATH, that are in one of the `roots`; and
-    relative ones, which may be, depending on the folder in which a command runs.
+    """Returns the folders in `path`, a value of PATH, that are in one of the `roots`. Relative
+    folders are added: they may be in one, depending on the folder in which a command runs.
     """
     folders: list[str] = []
     for text in path.split(os.pathsep):
@@ -335,16 +339,16 @@ def _workspace_folders_of_path(path: str, roots: tuple[Path, ...]) -> list[str]:
 
 
 def before_pattern(text: str) -> str:
-    """Returns the folder where a file pattern starts, with its slash: `a/` for `a/b*/c`; empty if
-    the first name has a pattern.
+    """Returns the folder where a file pattern starts, with its slash: `a/` for `a/b*/c`. Empty if
+    the first name of the pattern has a wildcard.
     """
     folder, slash, _ = re.split(r"[*?\[]", text)[0].rpartition("/")
     return folder + slash
 
 
 def written_paths(command: Command) -> tuple[Word, ...]:
-    """Returns the words, or parts of words, that name what a command writes, moves or removes, as
-    far as the table and `_written_operands` know it.
+    """Returns the words, or parts of words, that name what a command writes, moves or removes. Only
+    what the table and `_written_operands` know is found.
     """
     row = rows().get(command.program)
     options = read_options(command.arguments, row or UNKNOWN)
@@ -377,8 +381,8 @@ def _written_operands(program: str, options: ReadOptions) -> Sequence[Word]:
 
 
 def _written_by_git(operands: Sequence[Word]) -> Sequence[Word]:
-    """Returns the words that name what git writes: the values of `--output`, and the folder that
-    `clone`, `init` and `worktree` make, which is their last operand.
+    """Returns the words that name what git writes: the values of `--output`, and for `clone`,
+    `init` and `worktree` the last operand, which is the folder that they make.
     """
     options = read_options(operands[1:], rows()["git-log"])
     written = options.values.get("output", [])

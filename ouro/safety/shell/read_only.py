@@ -32,7 +32,7 @@ _GIT_FORMAT = re.compile(r"%G|signature")
 
 
 def files_read(command: Command, named: Collection[str] = ()) -> tuple[Word, ...] | str | None:
-    """Finds whether a command only reads.
+    """Returns what a command reads, if it only reads.
 
     Args:
         named: words that a rule of the user names, which are not checked.
@@ -64,8 +64,8 @@ def files_read(command: Command, named: Collection[str] = ()) -> tuple[Word, ...
 def _read_operands(
     command: Command, row: CommandRow, options: ReadOptions, named: Collection[str]
 ) -> tuple[Word, ...] | str:
-    """Returns the words of the files that a command of the table reads; or, as a str, the first
-    operand that is not listed for it. Its options must be checked before.
+    """Returns the words of the files that a command of the table reads. If one of its operands is
+    not listed, returns the first such operand, as a str. The caller must check the options before.
     """
     name = command.name
     checked, files = _split_operands(command, row, options)
@@ -105,8 +105,8 @@ def _split_operands(
 
 
 def _checked_text(command: Command, operands: list[Word]) -> list[Word]:
-    """Returns those operands of a command without files that can change what it does: the operators
-    of `test`, the format of `printf`, and all of others.
+    """Returns the operands that can change what a command without files does: the operators of
+    `test`, the format of `printf`, and all operands of any other command.
     """
     if command.name in ("test", "["):
         return _test_operators(operands)
@@ -219,8 +219,8 @@ class _Option(NamedTuple):
 
 
 def _read_option(word: Word, row: CommandRow, rest: list[Word], found: ReadOptions) -> bool:
-    """Read an option into `found`, with its value, which may be the next word: that is removed from
-    `rest`. Returns whether the row lists the option with this value.
+    """Read an option into `found`, with its value. The value may be the next word, which is then
+    removed from `rest`. Returns whether the row lists the option with this value.
     """
     is_long = word.text.startswith("--")
     is_number = "#" in row.letters and re.fullmatch(r"-\d+", word.text)  # `head -5`
@@ -268,7 +268,7 @@ def _read_value(
     option: _Option, word: Word, row: CommandRow, rest: list[Word], found: ReadOptions
 ) -> bool:
     """Read the value of an option into `found`. Returns whether the option is listed and may have
-    this value; False if there is none, and for an option that needs a question.
+    this value. False if there is no value, and for an option that always needs a question.
     """
     marks = row.valued[option.name]
     value = _take_value(option, marks, rest)
@@ -285,8 +285,8 @@ def _read_value(
 
 
 def _take_value(option: _Option, marks: str, rest: list[Word]) -> Word | None:
-    """Returns the value of an option: from the same word, or the next one, which is removed from
-    `rest`. None if there is none.
+    """Returns the value of an option. It is in the same word, or it is the next word, which is
+    removed from `rest`. None if there is no value.
 
     An option with the mark `+` has a name before its value, which is removed from `rest` too.
     """
@@ -303,8 +303,8 @@ def _take_value(option: _Option, marks: str, rest: list[Word]) -> Word | None:
 
 
 def _is_path(word: Word, may_begin_with_pattern: bool = False) -> bool:
-    """Whether a word is a path for certain: it is exact, it stands for files below a folder, or it
-    is a pattern of files none of which can look like an option.
+    """Whether a word certainly is a path: it is exact, or it stands for files below a folder, or it
+    is a pattern of files that matches nothing which looks like an option.
 
     Args:
         may_begin_with_pattern: whether a pattern may start with `*`, because an option would be
@@ -320,8 +320,8 @@ def _is_path(word: Word, may_begin_with_pattern: bool = False) -> bool:
 
 
 def find_starts(words: Sequence[Word]) -> tuple[Word, ...]:
-    """Returns the paths among the arguments of `find`: those before its first test, which begins
-    with `-`, or is `(` or `!`.
+    """Returns the paths among the arguments of `find`: all words before its first test. A test
+    begins with `-`, or is `(` or `!`.
     """
     return tuple(takewhile(lambda word: not re.fullmatch(r"-.+|[(!]", word.text, re.DOTALL), words))
 
@@ -391,8 +391,8 @@ def split_git_words(words: Sequence[Word]) -> tuple[list[Word], list[str]]:
 
 
 def git_lists(subcommand: str, rest: Sequence[str]) -> bool:
-    """Whether a subcommand of git that lists or changes something, such as `branch`, only lists
-    with the arguments `rest`.
+    """Whether a subcommand of git only lists something with the arguments `rest`. It is a
+    subcommand, such as `branch`, that lists or changes.
     """
     return _only_lists(f"git {subcommand}", rest)
 
@@ -431,8 +431,8 @@ def _computed_in_git(begin: Sequence[Word], operands: Sequence[Word]) -> list[st
 
 
 def _files_of_git(words: Sequence[Word], named: Collection[str]) -> tuple[Word, ...] | str | None:
-    """Returns whether a git command only reads, with the results of `files_read`. If it only reads,
-    all of its words are returned, because each may name something that it reads.
+    """Returns whether a git command only reads, in the form of `files_read`. If it only reads, the
+    result is all of its words, because each may name something that it reads.
     """
     rest, unlisted = split_git_words(words)
     if unlisted_word := _first_not_named(unlisted, named):

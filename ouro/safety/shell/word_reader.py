@@ -184,7 +184,7 @@ class WordReader(ABC):
 
     def _read_expansion(self, draft: _Draft, *, quoted: bool) -> None:
         """Read the expansion that a `$` or a backtick begins at this position. If its value is not
-        known, the word is not exact, and if it may be several words, the line is opaque.
+        known, the word is not exact. If it may become several words, the line is opaque.
         """
         text, at = self._text, self._at
         if text[at] == "`":
@@ -239,8 +239,8 @@ class WordReader(ABC):
         return match if _runs_nothing(match["text"], text_after) else None
 
     def _read_computation(self, draft: _Draft) -> None:
-        """Read a `${…}` that is more than a name. The line is opaque, but commands in it are
-        read.
+        """Read a `${…}` that is more than a name. The line becomes opaque. Commands in it are read
+        nevertheless, because bash runs them.
         """
         self._make_opaque("it computes with variables")
         draft.exact = False
@@ -298,8 +298,8 @@ class WordReader(ABC):
             draft.text += value.text if value and value.raw else raw
 
     def _read_inner_script(self, draft: _Draft) -> None:
-        """Read `$(…)`, `<(…)` or `>(…)`, and the commands in it. The word is then not exact: bash
-        computes it.
+        """Read `$(…)`, `<(…)` or `>(…)`, and the commands in it. The word of the draft is then not
+        exact, because bash computes it.
         """
         start = self._at
         self._at = self._read_script(self._text, start + 2, ")")
@@ -308,7 +308,7 @@ class WordReader(ABC):
 
     def _read_quoted(self, pattern: re.Pattern[str]) -> str:
         """Read a quoted piece that `pattern` matches at this position; returns the text between the
-        quotes. If they are not closed, the line is hidden, and the rest of the text is returned.
+        quotes. If they are not closed, `_hide` is called, and the rest of the text is returned.
         """
         match = pattern.match(self._text, self._at)
         if not match:

@@ -86,7 +86,7 @@ class InnerCommands(msgspec.Struct, frozen=True):
 
 
 def inner_commands(command: Command) -> InnerCommands | None:
-    """Returns what a command runs, besides itself; None for a command that runs nothing else."""
+    """Returns what a command runs besides itself. None for a command that runs nothing else."""
     if [word.text for word in command.arguments] == ["--version"]:
         return None
     name = command.program
@@ -118,8 +118,9 @@ _SCRIPT_OPTION = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*")
 
 
 def _inner_of_shell(command: Command) -> InnerCommands:
-    """Returns what `bash -c TEXT` runs, or a shell that reads its script from a here-document. For
-    `bash FILE` it is empty: the line is judged by the command `bash` itself.
+    """Returns what a shell runs: the text after `-c`, or a script that it reads from a
+    here-document. The result is empty for `bash FILE`, which is judged as a command `bash` of its
+    own.
     """
     words, name = command.arguments, command.program
     script_options = [at for at, word in enumerate(words) if _SCRIPT_OPTION.fullmatch(word.text)]
@@ -168,8 +169,8 @@ def _inner_of_eval(command: Command) -> InnerCommands:
 
 
 def _inner_of_find(command: Command) -> InnerCommands | None:
-    """Returns the commands that `find` runs with `-exec` and the like, in which `{}` stands for a
-    file below its folders. None if it runs none.
+    """Returns the commands that `find` runs with `-exec` and the like. In them `{}` stands for a
+    file below the folders of `find`. None if it runs no command.
     """
     words = command.arguments
     commands: list[Command] = []
@@ -192,8 +193,8 @@ def _inner_of_find(command: Command) -> InnerCommands | None:
 def _with_names(
     words: Sequence[Word], folders: tuple[str, ...], is_regular: bool = False
 ) -> tuple[Word, ...]:
-    """Returns the words of a command in which `{}` stands for a file below the folders, which is
-    not a link if `is_regular`. A word that has more than `{}` in it may be anything.
+    """Returns the words of a command. In them `{}` stands for a file below `folders`; with
+    `is_regular` this file is not a link. A word in which `{}` is only a part may be anything.
     """
     named: list[Word] = []
     for word in words:
@@ -228,8 +229,8 @@ def folders_of_names(command: Command | None) -> tuple[str, ...]:
 
 
 def _find_lister(command: Command | None) -> Command | None:
-    """Returns the command at the beginning of the pipe that ends with `command`, if it may list
-    names of files and the filters after it do not change the lines. Otherwise None.
+    """Returns the first command of the pipe that ends with `command`, if it is one that may list
+    names of files, and if the filters after it do not change the lines. Otherwise None.
     """
     while command is not None and command.program in _NAME_FILTERS and command.source is not None:
         if not _prints_lines_unchanged(command):
@@ -257,10 +258,11 @@ def _names_exact_files(word: Word, command: Command) -> bool:
 
 
 def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
-    """Returns the command that a wrapper such as `env`, `xargs` or `sudo` runs; None if it only
-    prints.
+    """Returns the command that a wrapper such as `env`, `xargs` or `sudo` runs. None if the wrapper
+    only prints.
 
-    With an option that is not understood the line is opaque, and the command may begin at any word.
+    If an option is not understood, the line becomes opaque, and the inner command may begin at any
+    word.
     """
     if _only_prints(command):
         return None
@@ -326,8 +328,9 @@ def _take_own_words(name: str, words: list[Word], assignments: list[Assignment])
 
 
 def _take_env_settings(words: list[Word], assignments: list[Assignment]) -> bool:
-    """Move the settings at the beginning of the words of `env` to the assignments; returns whether
-    all are understood. `-` alone, which empties the environment, is removed and not understood.
+    """Move the settings at the beginning of the words of `env` from `words` to `assignments`;
+    returns whether all are understood. A `-` alone, which empties the environment, is removed too,
+    and is not understood.
     """
     is_understood = True
     while words and ((setting := _ENV_SETTING.match(words[0].text)) or words[0].text == "-"):
@@ -339,8 +342,8 @@ def _take_env_settings(words: list[Word], assignments: list[Assignment]) -> bool
 
 
 def _guess_suffixes(words: Sequence[Word]) -> tuple[Command, ...]:
-    """Returns guesses at the inner command, if it is not known at which word it begins: at each of
-    the first 12 words, or in the text of a word with blanks.
+    """Returns guesses at an inner command of which it is not known where it begins. It may begin at
+    each of the first 12 words, or be the text of a word with blanks.
     """
     scripts = [tuple(map(Word, word.text.split())) for word in words if re.search(r"\s", word.text)]
     starts = [tuple(words[at:]) for at in range(min(len(words), 12)) if words[at].text]
