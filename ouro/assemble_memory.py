@@ -206,7 +206,8 @@ def _build_hypotheses(basis: SessionBasis, models: ModelSource) -> long_term.Hyp
     return long_term.HypothesisModel(
         ask_in_background(models, basis.transcript, "retrieve", "recall"),
         lambda: models.role_spec("retrieve").window,
-        is_for_auto=not is_small and memory_index.is_embedder_chosen(embedding_model, catalog),
+        is_for_automatic_search=not is_small
+        and memory_index.is_embedder_chosen(embedding_model, catalog),
     )
 
 

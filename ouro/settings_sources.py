@@ -545,8 +545,12 @@ def _type_of(path: str) -> Any:
 
 
 def _build(section: Any, given: Mapping[str, SourcedValue], prefix: str) -> Any:
-    """A copy of a section, also of inner ones, with the values of `given` by their dotted names; `prefix`
-    is that of the section, with a dot at its end.
+    """A copy of a section and of the sections in it, with the values of `given`.
+
+    Args:
+        given: the value of every setting by its dotted name; a field without a value there is a
+            section.
+        prefix: the dotted name of the section, with a dot at its end.
     """
     values = {}
     for name, inner in vars(section).items():

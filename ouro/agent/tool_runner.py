@@ -393,6 +393,7 @@ class ToolBatch:
         """
         decision, comment = self._decide(tool, args, hooked), ""
         answered_question: Decision | None = None
+        # The same question again is answered: the user has said yes to it.
         while isinstance(decision, Ask) and decision != answered_question:
             comment = await self._ask_permission(call, tool, args, decision, verdict)
             answered_question = decision

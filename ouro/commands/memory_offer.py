@@ -51,7 +51,7 @@ async def note_offer(session: Session) -> None:
     await asyncio.to_thread(offers.record, find_root(session.cwd))
 
 
-def import_lines(session: Session, paths: Sequence[Path]) -> list[str]:
+def import_commands(session: Session, paths: Sequence[Path]) -> list[str]:
     """The slash commands that import these files: one for the user's own files, one for those of the
     project. So if the project's wait for approval, the user's do not wait with them.
 

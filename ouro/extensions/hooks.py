@@ -274,7 +274,7 @@ class Hooks:
             return False
 
         async def run() -> None:
-            outcome = await self._run_one(hook, event_data, None)
+            outcome = await self._run_one(hook, event_data, max_seconds=None)
             # It came too late to decide, so only its texts count.
             texts = HookOutcome(context=outcome.context, message=outcome.message)
             self._background_outcomes.append(texts)

@@ -164,7 +164,7 @@ class AdaptiveModel(ABC):
         from ouro.llm.overflow import is_too_long
 
         if error.answer is None or isinstance(error, AuthenticationFailed | RateLimited) or is_last:
-            self.facts.drop()
+            self.facts.drop_trials()
             raise error
         from ouro.llm import refusals  # with its tables, only for a server that refuses a request
 
@@ -178,12 +178,12 @@ class AdaptiveModel(ABC):
             other_wire=self.other_wire,
             limit_names=self.limit_names,
         )
-        share = request_size(messages, body) / self.spec.window
-        notice = self._try_adaptation(refused, error, messages, images, share)
+        window_share = request_size(messages, body) / self.spec.window
+        notice = self._try_adaptation(refused, error, messages, images, window_share)
         if notice is not None:
             return notice
-        self.facts.drop()
-        if is_too_long(error.answer, share):
+        self.facts.drop_trials()
+        if is_too_long(error.answer, window_share):
             too_long = ContextTooLong(error.message, error.hint)
             too_long.answer = error.answer
             raise too_long from error

@@ -200,7 +200,7 @@ class ServerFacts:
         if self._store:
             self._store.save(self._server, proven)
 
-    def drop(self) -> None:
+    def drop_trials(self) -> None:
         """Undo the changes on trial: they did not help."""
         if self._trial or self._hidden_on_trial or self._described_on_trial:
             self._trial.clear()

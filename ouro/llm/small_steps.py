@@ -393,8 +393,8 @@ def _find_change(old: list[str], new: list[str]) -> tuple[str, str]:
 
 
 def is_step(call: ToolCall) -> bool:
-    """Whether the call may come from a request about one step, in which nothing else of the session
-    was sent.
+    """Whether ouro made this call from the answer to a request about one step. Such a request holds
+    nothing else of the session. The prefix of the id is the mark of these calls.
     """
     return call.id.startswith((_READ_TO_CHANGE, _CHANGE_MADE, _LIST_FOR_FAULT, _RUN_AGAIN))
 

@@ -94,8 +94,9 @@ class TranscriptPager(msgspec.Struct, eq=False):
             (item for item in items[begin:end] if isinstance(item, MessageRecord)), None
         )
         if begin == 0 and not self.has_earlier:
-            self._shown_from = 0  # also where only a change of the model precedes the first message
-        elif first_message is not None:
+            # All is shown now, also if only a change of the model precedes the first message.
+            self._shown_from = 0
+        elif first_message is not None:  # else there is nothing by which they could count as shown
             self._shown_from = first_message.number
         return tuple(items[begin:end])
 

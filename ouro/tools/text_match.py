@@ -216,7 +216,8 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
     """
     lines = Lines(text)
     if found := _match_exactly(text, old, new, everywhere=everywhere):
-        # Of a line that begins deeper in the file, only its end may have matched.
+        # The line in the file may begin with more blanks than `old`, which then matched only the
+        # part behind them. `new` needs these blanks, too.
         return _match_deeper_line(lines, old, new) or found
     if _has_line_numbers(old):
         old, new = _LINE_NUMBER.sub("", old), _LINE_NUMBER.sub("", new)

@@ -22,7 +22,7 @@ def messages(records) -> list[Message]:
     return [each.message for each in records if isinstance(each, MessageRecord)]
 
 
-def import_lines(tmp_path, *lines):
+def import_commands(tmp_path, *lines):
     path = tmp_path / "rollout.jsonl"
     path.write_text(
         "".join(json.dumps({"timestamp": "2026-01-01T00:00:00Z", **each}) + "\n" for each in lines)
@@ -69,7 +69,7 @@ def test_picture_tags_and_skill_text_are_left_out(tmp_path):
         {"type": "input_text", "text": "<image> is a tag of SVG, isn't it?"},
     ]
     skill = "<skill>\n<name>pdf</name>\nRead it.\n</skill>"
-    found = import_lines(
+    found = import_commands(
         tmp_path,
         item(type="message", role="user", content=[{"type": "input_text", "text": skill}]),
         item(type="message", role="user", content=content),
@@ -124,7 +124,7 @@ def test_compaction_is_recorded_but_an_encrypted_one_is_ignored(tmp_path):
     found = next(each for each in read_codex(NEW).records if isinstance(each, CompactionRecord))
     assert (found.summary, found.covers) == ("A test for the cart was added.", (1, 11))
 
-    sealed = import_lines(
+    sealed = import_commands(
         tmp_path,
         item(type="message", role="user", content=[{"type": "input_text", "text": "hi"}]),
         {
@@ -163,7 +163,7 @@ def test_oldest_layout_with_bare_items_is_read():
 
 
 def test_messages_only_in_events_are_read(tmp_path):
-    found = import_lines(
+    found = import_commands(
         tmp_path,
         {"type": "session_meta", "payload": {"id": "x", "cwd": "/p"}},
         event(type="user_message", message="hello"),
@@ -176,7 +176,7 @@ def test_messages_only_in_events_are_read(tmp_path):
 
 
 def test_copied_session_is_identified_by_its_own_header(tmp_path):
-    found = import_lines(
+    found = import_commands(
         tmp_path,
         {
             "type": "session_meta",
@@ -193,14 +193,14 @@ def test_non_object_arguments_are_kept_as_malformed(tmp_path):
         item(type="function_call", name="f", arguments=text, call_id=str(number))
         for number, text in enumerate(['{"a": 1', "[1]", '{"a": 1}', None])
     ]
-    parts = messages(import_lines(tmp_path, *calls).records)[0].parts
+    parts = messages(import_commands(tmp_path, *calls).records)[0].parts
     assert [(each.arguments, each.malformed) for each in parts] == [
         ({}, '{"a": 1'), ({}, "[1]"), ({"a": 1}, ""), ({}, ""),
     ]  # fmt: skip
 
 
 def test_unknown_items_are_counted(tmp_path):
-    found = import_lines(
+    found = import_commands(
         tmp_path,
         item(type="image_generation_call"),
         {"type": "of_next_year", "payload": {}},

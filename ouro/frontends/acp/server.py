@@ -123,9 +123,11 @@ def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
     for server in servers:
         valid_name = re.sub(r"[^A-Za-z0-9-]+", "-", server.name).strip("-")
         # Of the 32 characters of a name, three are left for a number.
-        name = valid_name[:29] or "server"
-        if name in settings:  # the number is that of the server in the list, so it is unique
-            name = f"{name}-{len(settings)}"
+        first_choice = valid_name[:29] or "server"
+        name, number = first_choice, 1
+        while name in settings:
+            number += 1
+            name = f"{first_choice}-{number}"
         if isinstance(server, acp.McpServerStdio):
             env = {variable.name: variable.value for variable in server.env}
             settings[name] = McpServerSettings(

@@ -376,7 +376,7 @@ class Repl(TurnObserver):
         """Print the commands that import the memory of other agents in this folder. This is done
         once for each folder, and only on a terminal, where a user can read it.
         """
-        from ouro.commands.memory_offer import find_offer, import_lines, note_offer
+        from ouro.commands.memory_offer import find_offer, import_commands, note_offer
 
         session = self._front_end.session
         if session.resumed is not None or not sys.stdin.isatty():
@@ -385,7 +385,7 @@ class Repl(TurnObserver):
         if offer is None:
             return
         description = f"{plural(offer.entries, 'entry', 'entries')} of {join_names(offer.agents)}"
-        lines = "\n".join(import_lines(session, offer.paths))
+        lines = "\n".join(import_commands(session, offer.paths))
         self._front_end.say(
             f"Not in memory yet: {description}. To read them, once and with undo:\n{lines}"
         )

@@ -521,14 +521,16 @@ class KeyActions:
         self._app.push_screen(PtySheet(job.command, job.pty))
 
     def import_memory(self) -> None:
-        """Import what the start panel offers. Raises UsageError if it offers nothing."""
-        from ouro.commands.memory_offer import import_lines  # used once a folder
+        """Import what the start panel offers, by sending the commands `/memory import` as if the
+        user had typed them. Raises UsageError if it offers nothing.
+        """
+        from ouro.commands.memory_offer import import_commands  # used once a folder
 
         offer = self._conversation.start.take_offer()
         if offer is None:
             raise UsageError("Nothing is offered for import. /memory import PATH reads a file.")
-        for line in import_lines(self._front_end.session, offer.paths):
-            self._turns.say(Draft(line))
+        for command in import_commands(self._front_end.session, offer.paths):
+            self._turns.say(Draft(command))
 
     async def receipt(self) -> None:
         if self._front_end.session.memory.manager is None:

@@ -130,8 +130,11 @@ class Undo:
     def _plan(
         self, turns: Sequence[TurnFiles], path: str = "", sure: Collection[str] = ()
     ) -> RestorePlan:
-        """Returns the plan that undoes turns, the last turn first. `path` is the only file to
-        restore; empty: all files of the turns.
+        """Returns the plan that undoes turns, the last turn first.
+
+        Args:
+            path: the only file to restore; empty: all files of the turns.
+            sure: the only files to restore, about which the user was asked; empty: all files.
         """
         numbers = tuple(sorted((turn.number for turn in turns), reverse=True))
         return RestorePlan(

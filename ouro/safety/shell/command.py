@@ -142,8 +142,8 @@ class Command(msgspec.Struct, frozen=True):
 
 def several_words(text: str, at: int) -> list[Word]:
     """Returns the words to which bash expands the word at the position `at`, if it has braces such
-    as `{1..3}`. Empty if it has none, if these are more than `_MAX_WORDS` words, or if there is no
-    bash: another shell would then run the line.
+    as `{1..3}`. Empty if it has none, if these are more than `_MAX_WORDS` words, if one of them is
+    empty, because bash drops it, or if there is no bash: another shell would then run the line.
     """
     match = _BRACE_WORD.match(text, at)
     if not match or not shutil.which("bash"):

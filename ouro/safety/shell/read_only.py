@@ -242,7 +242,8 @@ def _long_option(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
     is_listed = name in row.valued or (name in row.long and not equals)
     if not is_listed and len(name) > 1:
         name = next((option for option in row.valued if option.startswith(name)), name)
-    is_valued = name in row.valued and bool(equals or name not in row.long)
+    may_lack_value = name in row.long  # listed both with a value and without one
+    is_valued = name in row.valued and bool(equals or not may_lack_value)
     return _Option(name, is_listed, is_valued, Word(inside, word.exact) if equals else None)
 
 

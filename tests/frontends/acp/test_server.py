@@ -24,7 +24,7 @@ from fakes.model_server import Call, Reply, agent, failure
 from fakes.ouro_program import ANTHROPIC, OuroProgram
 
 from ouro.events import Outcome
-from ouro.frontends.acp.server import STOP_REASONS
+from ouro.frontends.acp.server import STOP_REASONS, _mcp_servers
 
 
 @pytest.fixture
@@ -462,6 +462,16 @@ async def test_mcp_servers_of_the_editor_and_custom_commands_work(ouro):
     assert all(f"`{name}` · " in editor.text for name in ("My-Server", "server", "My-Server-2"))
     assert '<file path="api.py">' in editor.text
     assert {"shell echo heron", "read api.py"} <= {call.title for call in editor.of("tool_call")}
+
+
+def test_no_mcp_server_of_the_editor_replaces_another():
+    servers = [
+        acp.McpServerStdio(name=name, command="run", args=[name], env=[])
+        for name in ("a-2", "a", "a ", "a/", "服务器", "服")
+    ]
+    settings = _mcp_servers(servers)
+    assert list(settings) == ["a-2", "a", "a-3", "a-4", "server", "server-2"]
+    assert [one.args[0] for one in settings.values()] == ["a-2", "a", "a ", "a/", "服务器", "服"]
 
 
 async def test_a_goal_is_pursued_until_its_command_passes(ouro):

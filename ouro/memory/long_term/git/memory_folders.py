@@ -181,9 +181,20 @@ def _copy_git_dir(source: Path, target: Path, last: str = "") -> None:
 
 
 def label_folder(folder: Path, state_dir: Path, git_dir: Path, *, is_shared: bool) -> str:
-    """Record to which folder a state folder belongs, and write the label that names the state
-    folder into the git directory. Returns why plain git in the folder shows another history; empty
-    if it does not.
+    """Connect a memory folder with the folder of its state. The state folder gets a record of the
+    memory folder; the git directory gets a label with the name of the state folder. The repository
+    around the memory folder gets a rule that ignores it.
+
+    Args:
+        folder: the memory folder.
+        state_dir: holds what ouro knows about this memory.
+        git_dir: holds its history. It is `.git` in the folder; if a `.git` that is not ouro's is
+            there, or the memory is shared, it is `state_dir` itself.
+        is_shared: whether the folder is part of the project's repository: then it gets no label,
+            and stays visible to that repository.
+
+    Returns a warning for users of plain git, if it would show another history in the folder; else
+    an empty text.
     """
     record = f"{folder}\n{_identity(folder)}"
     if "\n".join(_recorded_folder(state_dir)) != record:

@@ -121,11 +121,11 @@ def _relative_path(name: str, root: str) -> str:
     """A path in its shortest form, relative to `root` if it is in it. Empty for the folder itself,
     for `/`, and for a path that leads above the folder.
     """
-    path = name.replace("\\", "/")
+    path = posixpath.normpath(name.replace("\\", "/"))
     if root:
+        path = "." if path == posixpath.normpath(root) else path
         path = path.removeprefix(f"{root.rstrip('/')}/")
-    path = posixpath.normpath(path)
-    return "" if path in (".", "/") or path.startswith("../") else path
+    return "" if path in (".", "..", "/") or path.startswith("../") else path
 
 
 def _find_in_code(text: str) -> Iterator[str]:

@@ -219,10 +219,12 @@ def find_undone(steps: Sequence[Step], read: ReadFile) -> list[Undone]:
 
 def dead_end_of_commands(steps: Sequence[Step], reason: str) -> DeadEnd | None:
     """The dead end of a turn in which only commands changed files, and the user undid that. None if
-    no command may have changed files, or if no command failed and `reason` is empty.
+    no command may have changed files, or if no command failed and the user gave no reason.
+
+    `reason`: why the user undid it; empty if nothing was said.
     """
     commands = _commands_in(steps)
-    return _judge_commands(commands, commands, reason)
+    return _judge_commands(tried=commands, ran=commands, reason=reason)
 
 
 def _commands_in(steps: Sequence[Step]) -> list[CommandStep]:

@@ -33,9 +33,9 @@ class HypothesisModel(msgspec.Struct, frozen=True):
     ask: Callable[[list[Message]], Awaitable[str]]
     window: Callable[[], int]
     """Returns its window, in tokens."""
-    is_for_auto: bool
-    """Whether `auto` uses hypotheses: an embedding model is configured, and this model is not a
-    small one (of a small model only one of four sentences is usable).
+    is_for_automatic_search: bool
+    """Whether `memory.retrieval: auto` uses hypotheses: an embedding model is configured, and this
+    model is not a small one (of a small model only one of four sentences is usable).
     """
 
 

@@ -486,7 +486,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         """
         retrieval = self.finder.settings.retrieval
         if retrieval == "auto":
-            return "hyde" if self.hypotheses and self.hypotheses.is_for_auto else "local"
+            has_writer = self.hypotheses and self.hypotheses.is_for_automatic_search
+            return "hyde" if has_writer else "local"
         lacks_model = retrieval == "hyde" and self.hypotheses is None
         return "off" if self._missing or lacks_model else retrieval
 

@@ -11,6 +11,11 @@ def test_file_paths_are_normalized(path):
     assert normalize_entity(f"file:{path}", "/repo") == "file:api.py"
 
 
+@pytest.mark.parametrize("path", [".", "/", "..", "../x", "/repo", "/repo/", "/repo/.", "a/../.."])
+def test_the_folder_itself_and_what_is_above_it_are_no_files(path):
+    assert normalize_entity(f"file:{path}", "/repo") == ""
+
+
 @pytest.mark.parametrize(
     ("written", "one_name"),
     [
