@@ -76,9 +76,9 @@ class AsyncAgent:
         self._options = options
         self._cwd = Path(cwd).expanduser().resolve()
         self._session: Session | None = None
-        self._last_id = ""
-        self._background: asyncio.Task[None] | None = None
-        self._waking: asyncio.Task[None] | None = None
+        self._last_id = ""  # of the session, also after it was closed
+        self._background: asyncio.Task[None] | None = None  # reads the events outside of turns
+        self._waking: asyncio.Task[None] | None = None  # lets the idle agent continue
         self._woken: asyncio.Task[None] | None = None
         """The turn that something in the background has started."""
         self._was_interrupted = False
@@ -424,7 +424,7 @@ class Agent:
         self._agent = AsyncAgent(cwd, **options)
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._end: asyncio.Event | None = None
+        self._end: asyncio.Event | None = None  # set to end the loop and its thread
 
     @property
     def session(self) -> Session:

@@ -70,8 +70,8 @@ class AgentOptions(TypedDict, total=False):
 
 
 def session_options_of(cwd: Path, options: AgentOptions) -> Options:
-    """The options of a session, as its command line would have them, from those of a program.
-    Raises UsageError if they do not fit together.
+    """Translate the options that a program passes to the options of a session, which the command
+    line also makes from its flags. Raises UsageError if they do not fit together.
     """
     model, tools = options.get("model", ""), tuple(options.get("tools", ()))
     _check_lists(options, tools)
@@ -92,6 +92,7 @@ def session_options_of(cwd: Path, options: AgentOptions) -> Options:
     ready_model = None if isinstance(model, str) else model
     if ready_model:
         settings["model"] = None
+    # A tool that asks is a rule of its own: the user is asked before each call.
     asked = [*more.get("permissions.ask", ()), *(tool.name for tool in tools if tool.asks)]
     return Options(
         cwd=cwd,

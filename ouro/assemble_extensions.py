@@ -371,8 +371,8 @@ async def _ask_for_hook(
     messages: list[Message],
     schema: Mapping[str, Any],
 ) -> str:
-    """Ask the model of a hook with a prompt; its cost counts in the session. `model`: the name that the
-    hook gives; empty for the model of small tasks.
+    """Ask a model the question of a hook that is a prompt; the cost counts in the session. `model`: the
+    name in the hook; empty for the model of small tasks, which a program with its own model has too.
     """
     hook_models = models.role("classify")
     if model and not basis.options.ready_model:

@@ -464,7 +464,9 @@ def run_full_screen(
     open_catalog: OpenCatalog | None = None,
     may_leave: Callable[[int], bool] | None = None,
 ) -> int:
-    """Draw the first frame before the heavy imports, so that typed keys are collected from now on."""
+    """Run the full screen; returns the exit code. The first frame is drawn before the heavy imports: it
+    collects the keys that the user types meanwhile. So the session is named by functions.
+    """
     from ouro.frontends.tui import first_frame
 
     frame = first_frame.draw(screen_settings)

@@ -167,7 +167,9 @@ class PerMessage(Generic[T]):
     def __init__(self, make: Callable[[Message], T]) -> None:
         self._make = make
         self._last: list[Message] = []
+        """The messages of the last request."""
         self._made: list[T] = []
+        """The result for each of them, in the same order."""
 
     def __call__(self, messages: Iterable[Message]) -> list[T]:
         """The results for these messages, in their order."""

@@ -135,7 +135,8 @@ def _changes_in_memory(
     Args:
         task_of_session: the id of the task of each session of the batch.
         scope_name: `user` or `repo`.
-        repository: the place in the result; None for the user's memory.
+        repository: the repository of the folder, which the changes then name as their place; None
+            for the user's memory.
     """
     changes: list[WaitingChange] = []
     with folder.memory() as (editor, _stores):

@@ -245,7 +245,7 @@ class Folder:
 async def _decline_question(
     _server: str, _kind: str, _parameters: dict[str, Any]
 ) -> dict[str, Any]:
-    """Answer the question of an MCP server: no user can be asked."""
+    """Decline the question of an MCP server, because no user can be asked on the command line."""
     return {"action": "decline", "refused": "Questions cannot be asked on the command line."}
 
 

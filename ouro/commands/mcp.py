@@ -76,8 +76,8 @@ def _tokens_of_tools(server: mcp.McpServer) -> int:
 
 
 async def show(context: ActionContext, server: str) -> Answer:
-    """Show a server with its tools. If it was never approved, and has not been connected to either,
-    its tools are not known: then connect to it first, as `test` does.
+    """Show a server with its tools. The tools are known if they were approved once, or if the server
+    is connected. Otherwise connect to it first, as `test` does.
     """
     async with context.servers() as servers:
         mcp_server = _find_server(servers, server)

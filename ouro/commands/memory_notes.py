@@ -195,7 +195,7 @@ async def commands(context: ActionContext) -> Answer:
         """The records of the project's memory; none if it has no memory."""
         for scope in memory.editor.scopes:
             if scope.name == "repo":
-                # It is only read, so no secret is searched for.
+                # Only a ledger that is written needs the function that finds secrets.
                 return long_term.ledger_of(scope, lambda _text: "", context.cwd).records()
         return {}
 

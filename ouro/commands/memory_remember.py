@@ -104,9 +104,9 @@ async def _decide(
         else:
             scope = await _ask_scope(context, words)
     replaced_id = await _choose_replaced_id(context, statement, effect)
-    # The model has joined the statement with what still holds of the entry that it replaces.
-    has_rewritten = effect is not None and bool(effect.rewritten)
-    if replaced_id and has_rewritten and effect and effect.entry:
+    if not replaced_id or effect is None or effect.entry is None:
+        return scope, replaced_id, words
+    if effect.rewritten:  # the statement, joined with what still holds of the replaced entry
         words = await _choose_words(context, words, effect.rewritten, effect.entry)
     return scope, replaced_id, words
 

@@ -207,7 +207,7 @@ async def _choose_model_at(
     if server.models:
         choices = []
         for model, window in server.models.items():
-            label = model if local else model.partition("/")[2]
+            label = model if local else model.partition("/")[2]  # without `openai/`
             choices.append(Choice(model, label, f"{window:,} tokens" if window else ""))
         place = local.title if local else server.url
         name = await asker.choose(f"Which model of {place}?", choices)

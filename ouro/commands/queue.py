@@ -18,7 +18,7 @@ _USAGE = "Usage: /queue [edit N | up N | down N | remove N | clear]"
 
 
 async def queue(context: SessionContext, what: str) -> Answer | None:
-    """Show or change the messages that wait. None if a screen has shown them; else they are the answer.
+    """Show or change the messages that wait. Returns them, or None if a screen has shown them.
 
     Args:
         what: empty to show them; `clear` to remove all; else a word of `_change` and the number of

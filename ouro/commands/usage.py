@@ -307,8 +307,8 @@ def _table(title: str, rows: Sequence[UsageRow], widths: Sequence[int]) -> list[
 
 
 def _rows(period: UsagePeriod) -> list[UsageRow]:
-    """A row for each model, and their sum if there are several. If only some prices are known, the
-    cost of the sum is that of these models `+ unknown`.
+    """A row for each model, and, if there are several, a row with their sum. If only some prices are
+    known, the cost in that row is the sum of the known costs, followed by `+ unknown`.
     """
     rows = [_row(use) for use in period.models]
     if len(rows) > 1:

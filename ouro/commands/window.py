@@ -148,8 +148,8 @@ def _items_view(items: Sequence[ContextItem]) -> View:
 
 
 def largest_items(window: ContextWindow) -> list[ContextItem]:
-    """The messages, tool outputs and notes of the request, the largest first. One that was dropped is
-    still among them, at the same place, so that the numbers of the others stay.
+    """The messages, tool outputs and notes of the request, the largest first. A dropped item keeps its
+    place in the list, so that the numbers of the other items stay the same.
     """
     return sorted(window.items(), key=lambda item: -item.tokens)
 

@@ -59,7 +59,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
 
     async def run(self, text: str, images: Sequence[Image], emit: Emit) -> TurnFinished:
         """Run one turn: `text` is a message for the agent, or calls a custom command. Returns how
-        the turn ended; an OuroError is its outcome, too, and is not raised.
+        the turn ended. An OuroError is not raised: it becomes the outcome and the detail of the
+        result.
         """
         if self.files is not None:
             self.files.begin_turn()

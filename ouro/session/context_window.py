@@ -151,14 +151,15 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     def compact(
         self, keep: str, review: Review | None = None, *, probe: bool = False
     ) -> AsyncGenerator[Event, None]:
-        """Compact the messages; yields the events, as of a turn.
+        """Compact the messages; yields events as a turn does.
 
         Args:
             keep: what the user wants to keep in particular.
-            review: receives the summary before it is used, if `compaction.review` is on.
+            review: receives the summary before it is used, and returns the one to use. It is only
+                called if `compaction.review` is on.
             probe: whether the model is asked afterwards about what was cut, to report what was lost.
         """
-        options = {}
+        options = {}  # without `review` the compactor uses the summary as it is
         if review is not None and self.compactor.settings.review:
             options = {"review": review}
         return self.tasks.run(

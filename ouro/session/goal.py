@@ -268,7 +268,9 @@ class GoalPursuit:
         return finished
 
     def _pause_reason(self, goal: Goal) -> str:
-        """Why the goal is paused although it does not hold; empty if the next turn may follow."""
+        """Why the goal must be paused although it is not reached; empty if the next turn may
+        follow.
+        """
         if cap := self._find_reached_cap(goal):
             return f"it has reached its cap of {cap}, and does not hold yet"
         if goal.turns >= goal.caps.turns:

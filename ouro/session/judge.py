@@ -81,7 +81,9 @@ class Judge:
         self._transcript = transcript
         self._permissions = permissions
         self._judged: list[Judged] = []
+        """The last calls with their verdicts, the latest last."""
         self._count = {"allow": 0, "ask": 0}
+        """How many verdicts there were of each kind."""
         self._words: tuple[str, ...] = ()
         """What the user had said when `_allowed` was last emptied."""
         self._allowed: dict[str, JudgeVerdict] = {}

@@ -205,6 +205,7 @@ class _OpenQuestions:
 
     def __init__(self, dialog: OpenDialog, keeps: bool) -> None:
         self._keeps = keeps
+        """Whether another session is open, which stays if the user declines."""
         self.dialog = dialog
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str:

@@ -73,6 +73,7 @@ class PlanApproval:
         self._models = models
         self._ask_user = ask_user
         self._asked = 0
+        """How often the user was asked about a plan: it makes the ids of the questions unique."""
         self._body = ""
         """The plan that is asked about, as the user has changed it on the screen."""
 

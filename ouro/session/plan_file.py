@@ -152,7 +152,7 @@ class PlanFolder:
         """Whether the folder of plans is a link, or a folder above it within the project is one:
         then the files may be outside of the project.
         """
-        expected = os.path.join(os.path.realpath(self.root), PLANS_FOLDER)  # noqa: PTH118 - of text
+        expected = os.path.join(os.path.realpath(self.root), PLANS_FOLDER)  # noqa: PTH118 - a text
         return os.path.realpath(self.folder) != expected
 
     def _paths(self) -> Sequence[Path]:
@@ -256,14 +256,15 @@ def number_lines(body: str) -> str:
 
 
 def expand_comments(body: str, text: str) -> str:
-    """Quote the plan in a message of comments. If each line of `text` has the form `3: why?` with
-    the number of a line of the plan, returns the comments, each below its line. Any other text is
-    returned unchanged.
+    """Add the quoted lines of the plan `body` to a message of comments. If each line of `text` has
+    the form `3: why?`, with the number of a line of the plan, returns the comments, each below the
+    line that it is about. Any other text is returned unchanged.
     """
     matches = [_LINE_COMMENT.fullmatch(line) for line in text.strip().splitlines()]
     comments = [(int(match["number"]), match["comment"].strip()) for match in matches if match]
-    count = len(body.splitlines())
-    if len(comments) < len(matches) or not all(0 < number <= count for number, _ in comments):
+    line_count = len(body.splitlines())
+    has_wrong_number = any(not 0 < number <= line_count for number, _comment in comments)
+    if len(comments) < len(matches) or has_wrong_number:
         return text
     return join_comments(body, comments)
 

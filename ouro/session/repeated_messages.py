@@ -44,7 +44,9 @@ class RepeatedMessages:
     def __init__(self) -> None:
         self._messages: dict[str, RepeatedMessage] = {}
         self._changed = asyncio.Event()
+        """Set when a message was added or ended: `due` then looks again."""
         self._count = 0
+        """The number of messages that were added: it makes their ids unique."""
 
     def list(self) -> tuple[RepeatedMessage, ...]:
         return tuple(self._messages.values())
@@ -52,7 +54,12 @@ class RepeatedMessages:
     def add(
         self, text: str, seconds: float, *, is_kept: bool = False, first_in: float = 0.0
     ) -> RepeatedMessage:
-        """Send a message after `first_in` seconds, and then at each interval."""
+        """Add a message that is due after `first_in` seconds, and then every `seconds` seconds.
+        Returns it.
+
+        Args:
+            is_kept: whether it is repeated again when the session is resumed.
+        """
         self._count += 1
         message = RepeatedMessage(f"loop_{self._count}", text, seconds, is_kept)
         message.next_at = time.monotonic() + first_in

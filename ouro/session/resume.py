@@ -123,8 +123,8 @@ class Resumed(msgspec.Struct, eq=False):
     """Whether the user has chosen by `--part` which part is sent: then no question asks for it."""
 
     async def card(self) -> ResumeCard:
-        """Collect what the user sees before the first model call, once everything that is sent is
-        loaded. git is asked meanwhile, for a limited time.
+        """Collect what the user sees of a resumed session before the first model call. Waits until
+        all messages that are sent are loaded. git is asked what changed, for a limited time.
         """
         info, memory = self.info, self.window.compactor.memory
         await memory.pager.finish_loading()

@@ -81,7 +81,7 @@ class UndoObserver(Protocol):
         """Called after the user undid what these messages did to files.
 
         Args:
-            turn: the number of their last turn.
+            turn: the number of the last turn to which one of the messages belongs.
             reason: why, in the words of the user; it may be empty.
         """
 

@@ -203,9 +203,9 @@ def _sizes_of_versions(git: Git, root: Path, file: DiffedFile) -> tuple[int | No
 
 
 def read_changes(git: Git, name: str = "") -> tuple[str, str]:
-    """Compare the work tree with a commit: the last one if `name` is empty, otherwise the one at
-    which the current branch left `name`. Returns its shortened name, and the diff in the format of
-    git, which also has the files that git does not track, at most MAX_NEW_FILES of them.
+    """Compare the work tree with the commit that `_find_base` finds for `name`. Returns the shortened
+    name of that commit, and the diff in the format of git. The diff also has files that git does
+    not track, at most MAX_NEW_FILES of them.
 
     Raises:
         UsageError: there is no such commit, or no repository.

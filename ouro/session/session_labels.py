@@ -35,6 +35,7 @@ class SessionLabels:
         self._count_read = len(transcript.messages())
         """The number of messages whose calls are in `_changed`: the first ones."""
         self._changed = self._changed_files_since(0)
+        """The files that tools changed, according to the messages read so far."""
         self._changed_before = max(0, self._labels.files - len(self._changed))
         """Files that were changed in messages which are not loaded."""
 

@@ -50,8 +50,11 @@ class SessionTasks:
         self._turns: set[asyncio.Task[TurnFinished]] = set()
         """The running turn and the running shell lines of the user."""
         self._background: set[asyncio.Task[None]] = set()
+        """Other work, which may continue between turns."""
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        """The events outside of turns, for `events`; None is the end."""
         self._questions: dict[str, asyncio.Future[UserAnswer]] = {}
+        """The answer to each open question, by its id."""
 
     async def run(self, work: Work) -> AsyncGenerator[Event, None]:
         """Run a turn; yields its events, of which TurnFinished comes last, exactly once. Closing

@@ -54,6 +54,7 @@ class StandingWork:
         self._transcript = transcript
         self._emit = emit
         self._is_saved = is_saved
+        """Whether the session is saved, so that what is kept can be written into its folder."""
         self._loaded = KeptWork()
         """What the session kept when it was closed last."""
         self._unstarted: tuple[KeptMessage, ...] = ()

@@ -32,6 +32,7 @@ class TelemetryExport:
         self._environment = environment
         self._process: subprocess.Popen[bytes] | None = None
         self._waiting = b""
+        """What the pipe has not taken yet."""
         self._has_failed = False
 
     def send(self, record: Mapping[str, Any]) -> None:
@@ -159,7 +160,8 @@ class Telemetry:
 
     def _end_call(self, message: Message, now: int) -> None:
         """Send the span of a model call, which began when the model was asked last."""
-        provider, _, model = message.model.rpartition("/")  # `openrouter/vendor/model`
+        # Of `openrouter/vendor/model` the first word is the provider, the last one the model.
+        provider, _, model = message.model.rpartition("/")
         attributes = {
             "gen_ai.operation.name": "chat",
             "gen_ai.provider.name": provider.partition("/")[0],

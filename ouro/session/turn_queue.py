@@ -84,17 +84,21 @@ class TurnQueue:
         take a while. At the end of the turn: a message that it never showed.
         """
         self._live: UnsavedEvents | None = None
+        """What a front end that joins the session later needs; None before `attach`."""
         self._observer = observer
         self._deliver = deliver or self.deliver
         self._has_commands = deliver is None
+        """Whether `/`, `#` and `!` at the start of a message have a meaning."""
         self._holds_after_interrupt = holds_after_interrupt
         self._lines_in_terminal = lines_in_terminal
         self._drafts: deque[Draft] = deque()
+        """The messages that wait for a turn of their own."""
         self._unsteered: list[Draft] = []
         """Drafts that `say` queued because no turn could be steered: later messages are sent after
         them.
         """
         self._worker: asyncio.Task[None] | None = None
+        """Delivers the drafts, one after another, until none is left."""
         self._turn: asyncio.Task[Outcome] | None = None
         self._one_turn = asyncio.Lock()
         self._began = 0.0

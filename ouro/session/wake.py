@@ -47,6 +47,7 @@ class Wake:
         self._subagents = subagents
         self._tasks = tasks
         self._in_a_row = 0
+        """The number of turns that the agent began itself since the user's last message."""
 
     @property
     def has_running_subagents(self) -> bool:

@@ -78,7 +78,7 @@ class _ClaudeEntries:
     def __init__(self, session_id: str, project: str) -> None:
         self._session_id = session_id
         self._project = project
-        self._parent: str | None = None
+        self._parent: str | None = None  # the id of the last entry
 
     def make(self, kind: str, number: int, at: str, **fields: Any) -> Mapping[str, Any]:
         """An entry for the message of this number; _NO_MESSAGE if it is for no message. The next

@@ -200,8 +200,8 @@ class HtmlFormat:
         return f"<pre>{highlight_code(text, language)}</pre>\n"
 
     def diff(self, lines: list[str]) -> str:
-        """A unified diff in which each line has a class: for the head of a file (from `--- ` to the
-        first `@@`) and for `@@`, for an added, and for a removed line.
+        """A unified diff in which each line has a class: `place` for a line that begins with `@@`,
+        and for the lines before the first one of a file; `added-line`; `removed-line`; or none.
         """
         html_lines: list[str] = []
         in_file_head = True
