@@ -106,7 +106,7 @@ Opener = Callable[[OpenRequest], Awaitable[Session]]
 
 
 def opener(options: Options) -> Opener:
-    """Returns a function that opens sessions with these options: front ends do not know them."""
+    """Returns a function that opens sessions with these options. So front ends need not know them."""
     store = None
     if options.ephemeral:
         from ouro.memory.ephemeral_backend import DictMemoryStore  # imported late, only here
@@ -527,7 +527,7 @@ def _build_rewind(
 
     transcript, tasks, memory = shared.basis.transcript, shared.basis.tasks, shared.memory
 
-    def on_change() -> None:
+    def on_change() -> None:  # the messages are others now: so is what was taken from them
         plan.items = find_plan(transcript)
         files_seen.clear()
         context.clear()

@@ -132,10 +132,8 @@ async def _apply(context: ActionContext, key: str, value: Any) -> str:
         await session.set_model(value)
     elif key == "effort" and session.status().can_think:
         await session.set_model(effort=value)
-    elif (
-        key == "permissions.mode" and value != "auto"
-    ):  # `auto` needs a consent: `/mode` asks for it
-        session.set_mode(value)
+    elif key == "permissions.mode" and value != "auto":
+        session.set_mode(value)  # but not `auto`: it needs a consent, for which `/mode` asks
     elif key == "tui.theme" and await _try_theme(front_end, value):
         return "It is in use."
     else:

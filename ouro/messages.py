@@ -113,7 +113,7 @@ class Usage(msgspec.Struct, frozen=True):
         )
 
     def __sub__(self, before: Usage) -> Usage:
-        """What was used since `before`."""
+        """What was used since `before`. The cost is None if it is not known now."""
         return Usage(
             input=self.input - before.input,
             cached=self.cached - before.cached,

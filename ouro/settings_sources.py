@@ -515,7 +515,8 @@ def _node(text: str, to: Any, variable: str) -> Node:
         return parse_yaml(text, variable)
     if not is_list:
         return Scalar(text)
-    return Sequence(tuple(Scalar(part) for part in re.split(r",\s*(?![^(]*\))", text)))
+    comma_outside_parentheses = r",\s*(?![^(]*\))"
+    return Sequence(tuple(Scalar(item) for item in re.split(comma_outside_parentheses, text)))
 
 
 @cache

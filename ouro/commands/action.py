@@ -110,7 +110,8 @@ SESSION_HELP = "an id, its start, `latest`, or words of its title or messages"
 
 def parse_in_any_order(parser: ArgumentParser, words: Sequence[str]) -> dict[str, Any]:
     """The values of the arguments by name. Flags may stand before, between and after the others."""
-    if "--" in words:  # what follows is no flag; argparse 3.11 loses that if it takes any order
+    # Words after `--` are not flags. `parse_intermixed_args` of Python 3.11 does not heed that.
+    if "--" in words:
         return vars(parser.parse_args(words))
     return vars(parser.parse_intermixed_args(words))
 

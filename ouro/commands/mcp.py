@@ -110,7 +110,9 @@ async def log(context: ActionContext, server: str) -> Answer:
 
 
 async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
-    """Show which tools of a server changed since they were approved, and ask whether to use them."""
+    """Show which tools of a server are new or changed since they were approved, and ask whether to use
+    them; `yes` approves them without the question. Returns the names of the approved tools.
+    """
     async with context.servers() as servers:
         mcp_server = await servers.connect(_find_server(servers, server).name)
         changed = mcp_server.unapproved_tools()

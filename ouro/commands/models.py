@@ -156,7 +156,7 @@ async def show(_context: ShellContext, name: str) -> Answer:
 
 
 async def reset(_context: ShellContext, name: str) -> Answer:
-    """Forget what was learned about a model's server; says how many facts these were."""
+    """Forget what was learned about a model's server. The answer is the number of forgotten facts."""
     catalog = llm.Catalog.from_files()
     name = catalog.resolve(name)
     forgotten = len(catalog.find_learned_facts(name))

@@ -97,8 +97,8 @@ async def _act_on(front_end: FrontEnd, folder: PlanFolder, plan: PlanFile) -> No
 
 
 async def _carry_out(front_end: FrontEnd, plan: PlanFile, mode: str) -> None:
-    """Make the plan that of the session, set the mode, and let the agent begin with the plan. `mode` is
-    a value of _CARRY_OUT_CHOICES.
+    """Let this session carry out the plan: the plan becomes its own, the mode is set, and the agent
+    begins. `mode` is a value of _CARRY_OUT_CHOICES.
     """
     message = await front_end.session.plan.adopt(plan, _MODE_OF_CHOICE[mode])
     front_end.redraw()

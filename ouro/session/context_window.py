@@ -123,8 +123,9 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
     tasks: SessionTasks
 
     def report(self) -> WindowReport:
-        """What fills the window now, and what a compaction would leave. The estimates of the groups
-        are scaled so that they add up to the tokens that the provider has counted.
+        """What fills the window now, and what a compaction would leave; nothing about that if it
+        would not make the request smaller. The estimates of the groups are scaled so that they add
+        up to the tokens that the provider has counted.
         """
         estimates = self._estimate_groups()
         estimate_sum = sum(estimates.values())
@@ -167,8 +168,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         )
 
     def aside(self, question: str, show: Callable[[str], None]) -> AsyncGenerator[Event, None]:
-        """Ask a question outside of the session, as `ask_aside` does. `show` gets the answer;
-        yields the events of the work, of which the end is the last.
+        """Ask a question outside of the session, as `ask_aside` does, and call `show` with the
+        answer. Yields events as a turn does: TurnFinished comes last.
         """
 
         async def show_answer(_emit: Emit) -> None:

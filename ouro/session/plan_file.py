@@ -296,14 +296,16 @@ def _match_todos(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> Iterator[t
         return
     from difflib import get_close_matches  # needed when todos change
 
-    texts = {step_text(todo.text).casefold(): todo.state for todo in todos}
-    exact = {step.line: texts.pop(step.text.casefold(), "") for step in steps}
+    state_of_text = {step_text(todo.text).casefold(): todo.state for todo in todos}
+    # All equal texts are taken before a similar one: what is left is compared with the other steps.
+    state_of_line = {step.line: state_of_text.pop(step.text.casefold(), "") for step in steps}
     for step in steps:
-        if exact[step.line]:
-            yield step.line, exact[step.line]
+        if state_of_line[step.line]:
+            yield step.line, state_of_line[step.line]
             continue
-        for similar_text in get_close_matches(step.text.casefold(), texts, 1, _MIN_SIMILARITY):
-            yield step.line, texts.pop(similar_text)
+        words = step.text.casefold()
+        for similar_text in get_close_matches(words, state_of_text, 1, _MIN_SIMILARITY):
+            yield step.line, state_of_text.pop(similar_text)
 
 
 def _have_same_words(steps: Sequence[PlanStep], todos: Sequence[Todo]) -> bool:

@@ -109,7 +109,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """The loaded messages of the user on this branch, oldest first."""
         points: list[Point] = []
         call_count = 0
-        # From the newest message: both counts are of what would be undone.
+        # From the newest message on: each point has the counts of what a rewind to it would undo.
         for message_count, entry in enumerate(reversed(self.memory.transcript.entries), 1):
             call_count += len(entry.message.tool_calls)
             if _is_typed(entry):
@@ -224,10 +224,10 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def rewind(
         self, number: int, scopes: Collection[RewindScope] = _CONVERSATION, reason: str = ""
     ) -> Rewound:
-        """Undo in `scopes` what was done from the user's message `number` on, one of `points`.
+        """Undo in `scopes` what was done since the user's message `number`, which is one of `points`.
 
-        With the scope `conversation`, the session continues before the message, which is returned
-        for editing. Without it only files or memory change.
+        With the scope `conversation`, the session continues before that message, and the result
+        has its text and images, for editing. Without it only files or memory change.
 
         Args:
             reason: why, in the words of the user; it may be empty.
@@ -238,7 +238,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         self._require_idle()
         entry = self._find_user_message(number)
         undoable = await self._find_undoable(scopes, number)
-        # Before the transcript changes:
+        # Looked up before `_continue_at` removes the messages from the branch.
         undone_messages, turn = self._messages_since(number), self.memory.transcript.turns
         if "conversation" in scopes:
             await self._continue_at(await self._number_before(entry), undoable)

@@ -64,9 +64,9 @@ class SessionDiff:
         """Read the changes that a source names. Raises UsageError.
 
         Args:
-            source: empty for those since the last commit; `session` since the session began; `turn N`
-                for those of the turn that message N began; a number for those since before that many
-                messages; otherwise a commit or branch.
+            source: which changes. Empty: since the last commit. `session`: since the session began.
+                `turn N`: of the turn that message N began. A number: since that many of the user's
+                messages ago. Otherwise a commit or branch: since then.
         """
         if source == SESSION:
             text, since = await self._diff_of_session(), "the session began"

@@ -306,8 +306,10 @@ class TurnQueue:
                     " does not."
                 )
                 self._observer.show(Notice(usage, "error"))
-        elif not draft.text.startswith(("/", "#")) or not await self._run_command(draft):
-            await self.run(self.session.send(draft.text, draft.images), draft)
+            return
+        if draft.text.startswith(("/", "#")) and await self._run_command(draft):
+            return  # it was a command of ouro
+        await self.run(self.session.send(draft.text, draft.images), draft)
 
     def _set_starting(self, draft: Draft | None) -> None:
         if draft is not self.starting:
