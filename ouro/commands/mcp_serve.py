@@ -169,7 +169,9 @@ def _find_unapproved(memory: MemoryAccess) -> set[str]:
 
 @contextmanager
 def _errors_for_the_client() -> Iterator[None]:
-    """Raises errors of ouro as one that the SDK sends to the client."""
+    """In this context an error of ouro is raised as a ResourceError, which the SDK sends to the
+    client with its text.
+    """
     try:
         yield
     except OuroError as error:

@@ -332,8 +332,8 @@ def _old_files(files: Sequence[long_term.OldFile], *, is_whole: bool) -> View:
 
 
 async def _show_turn(context: ActionContext, commit: Commit) -> Answer | None:
-    """Show the messages of the turn that the trailers of a commit name, and in a session offer to open
-    it. None if all was shown. Raises UsageError if they name no turn.
+    """Show the messages of the turn that a commit came from, and in a session offer to open it. None if
+    a session has shown all already. Raises UsageError if the commit did not come from a turn.
     """
     source = commit.source
     if not source.session or not source.turn:

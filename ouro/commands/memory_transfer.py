@@ -158,7 +158,9 @@ async def import_(
 
 
 def _import_view(context: ActionContext, imported: long_term.MemoryImportResult | None) -> View:
-    """Lines about what was imported, or which changes wait for approval; None is nothing imported."""
+    """Lines about what was imported, or about the changes that wait for approval. `imported` is None
+    if nothing was imported.
+    """
     if imported is None:
         return [line("Nothing was imported.")]
     if not imported.proposals:

@@ -26,8 +26,8 @@ AUTO_MEANS = (
 
 
 async def plan(context: SessionContext, task: str) -> None:
-    """With a task, enter plan mode and send it. Without one (empty), enter plan mode, or leave it for
-    the mode `ask` if it is on.
+    """With a task, enter plan mode and send the task. With an empty task, enter plan mode, or, if it is
+    on, change to the mode `ask`.
     """
     leaves_plan_mode = context.session.status().mode == "plan" and not task
     set_mode(context.front_end, "ask" if leaves_plan_mode else "plan")

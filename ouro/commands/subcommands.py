@@ -406,6 +406,7 @@ class ShellContext:
                 report = long_term.synchronize(store, address, self.sync_progress)
         if not report.received:
             return report
+        # Opened again, to read what was received.
         with self.folder.memory() as (editor, _stores):
             received = sorted(long_term.texts_in_use(editor) - texts_before)
             return replace(report, disputed=long_term.find_contradicting_pairs(editor, received))

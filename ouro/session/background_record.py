@@ -122,7 +122,7 @@ class Claim:
                 "This session already runs in the background.",
                 f"Attach to it: `ouro attach {session_id[:8]}`.",
             ) from error
-        except OSError:
+        except OSError:  # the claim holds without a lock: `is_alive` then looks at the socket
             log.info("this disk has no locks: %s", self.place.lock)
 
     def write(self, record: BackgroundRecord) -> None:

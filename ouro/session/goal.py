@@ -167,7 +167,7 @@ class GoalPursuit:
 
     @property
     def state(self) -> str:
-        """The goal's progress in a list; empty without a goal."""
+        """How far the goal is, as a list shows it; empty without a goal."""
         goal = self.goal
         if goal is None:
             return ""
