@@ -43,7 +43,7 @@ async def rewind(context: SessionContext, back: str) -> None:
     """
     front_end, rewind = context.front_end, context.session.rewind
     if back:
-        # For a word that is not a number, 0: `find_number_back` refuses it and says what is allowed.
+        # 0 for a word that is no number: `find_number_back` refuses it with the right message.
         number = await rewind.find_number_back(int(back) if back.isdigit() else 0)
         await carry_out(front_end, RewindChoice("rewind", number))
         return
