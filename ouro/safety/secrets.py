@@ -80,8 +80,8 @@ class SecretScanner:
     def find(
         self, data: bytes, until: float, on_wait: Callable[[], None] | None = None
     ) -> list[tuple[int, int, str]]:
-        """Returns the secrets in `data`: of each its start and end in bytes, and the name of the
-        rule that found it.
+        """Returns the secrets in `data`. Each is its start and its end in bytes, and the name of
+        the rule that found it.
 
         Waits for the scanner until the time `until` (of `time.monotonic`); returns nothing if it is
         not ready by then. Calls `on_wait` if the rules are not compiled after `_SILENT_WAIT`.
@@ -130,8 +130,8 @@ def shared_scanner() -> SecretScanner:
 
 
 def _cache_folder() -> Path | None:
-    """Returns the folder for compiled rules, which is made if it is missing; None if the scanner's
-    own variable KF_RULE_CACHE_DIR names a folder.
+    """Returns the folder for compiled rules; it is made if it is missing. None if
+    KF_RULE_CACHE_DIR, the scanner's own variable, names another folder.
     """
     if os.environ.get("KF_RULE_CACHE_DIR"):
         return None
@@ -157,10 +157,11 @@ def _is_compiled() -> bool:
 
 
 def _compile_once() -> None:
-    """Compile the rules in a separate process and wait for it; with the lock, or without one if
-    home cannot be written. If another ouro compiles them, only wait for that.
+    """Compile the rules in a separate process, and wait for it. If another ouro compiles them now,
+    only wait until it has done so. If home cannot be written, there is no lock for this, and each
+    ouro compiles them.
 
-    Without the lock fifty first starts at once took 4.5 s of CPU each.
+    Without the lock, fifty first starts at once took 4.5 s of CPU each.
     """
     with ExitStack() as stack:
         inherited: tuple[int, ...] = ()
@@ -399,8 +400,8 @@ class SecretMask:
     def kind_of_secret(self, text: str) -> str:
         """Returns the name of the first rule that finds a secret in `text`; empty if none does.
 
-        It is "a secret" if the text has placeholders of all these rules already, so that the new
-        one cannot be told from them.
+        The name is taken from the new placeholder. If `text` has placeholders of the same rule
+        already, the new one cannot be told from them, and the result is "a secret".
         """
         masked = self.mask(text)
         if masked == text:
@@ -424,8 +425,8 @@ class SecretMask:
             on_wait()
 
     def _mask_findings(self, text: str) -> str:
-        """Returns the text with a placeholder for each finding of the scanner. A finding that
-        overlaps one already masked, or has a placeholder in it, stays as it is.
+        """Returns the text with a placeholder for each finding of the scanner. A finding is left as
+        it is if it overlaps with one that is masked already, or if it holds a placeholder.
         """
         # The patience counts from the first text that needs the scanner, for all texts together.
         self._give_up_at = self._give_up_at or time.monotonic() + self._patience
@@ -442,7 +443,9 @@ class SecretMask:
 
 
 def _lowercase(text: str) -> str:
-    """Returns `text` in lower case, with the same length, so that offsets in it hold for `text`."""
+    """Returns `text` in lower case. It has the same length, so that an offset in it is also an
+    offset in `text`.
+    """
     for letter, plain in _FOLDED_LETTERS.items():
         text = text.replace(letter, plain)
     return text.lower()
@@ -485,8 +488,8 @@ def _replace_at(
     replace: Callable[[re.Match[str]], str],
     text: str,
 ) -> str:
-    """Returns the text with the matches of a pattern replaced that begin at one of the sorted
-    `offsets`.
+    """Returns the text with some matches of a pattern replaced: those that begin at one of the
+    sorted `offsets`.
 
     If the pattern can match nowhere else, this is the same as `pattern.sub(replace, text)` in less
     time.
@@ -552,8 +555,8 @@ def _base64_inside(data: bytes, bytes_before: int) -> str:
 
 
 def _mask_match(rule: str, match: re.Match[str]) -> str:
-    """Returns the text of a match with a placeholder instead of its group `secret`; unchanged if
-    that group holds a placeholder already.
+    """Returns the text of a match with a placeholder instead of its group `secret`. Unchanged if
+    this group holds a placeholder already.
     """
     secret = match["secret"]
     if _PLACEHOLDER in secret:

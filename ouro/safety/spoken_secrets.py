@@ -139,8 +139,9 @@ def spoken_secret(text: str) -> str:
 
 
 def _candidates(text: str) -> Iterator[tuple[re.Match[str], bool]]:
-    """Yield each match that may tell a secret, and whether it is weak: no verb such as "is" joins
-    the name to the value, as in `password hunter2`, `hunter2 as password` and `passwords: hunter2`.
+    """Yields each match that may tell a secret, and whether it is weak. A match is weak if no verb
+    such as "is" joins the name to the value: `password hunter2`, `hunter2 as password`, `passwords:
+    hunter2`.
     """
     for pattern in (_NAME_IS_VALUE, _VALUE_IS_NAME, _EAST_ASIAN, _NAME_VALUE):
         start = 0
@@ -212,8 +213,9 @@ def _describes_secret(word: str) -> bool:
 def _is_plain_value(kind: str, bare: str, value: str, rest: str) -> bool:
     """Whether a word of letters without quotes is the secret itself.
 
-    It is if it ends its clause and does not describe a secret. A password may also be a phrase of
-    several words. An ordinary word is not a token, and a short one in capitals is not a secret.
+    The word is the secret if it ends its clause and does not describe a secret. A password may also
+    be a phrase of several words. For other kinds an ordinary word is never the secret. A short word
+    in capitals is not a secret either.
 
     Args:
         bare: the word without marks at its end.
@@ -235,8 +237,8 @@ def _is_plain_value(kind: str, bare: str, value: str, rest: str) -> bool:
 
 
 def _is_phrase(words: list[str]) -> bool:
-    """Whether these words are a pass phrase: 4 to 10 words of letters. A part of a sentence with so
-    many words has a small word such as `the`.
+    """Whether these words are a pass phrase: 4 to 10 words of letters, none of them a small word
+    such as `the`. A part of a sentence with so many words has a small word.
     """
     has_small = any(word.lower() in _SMALL_WORDS for word in words)
     return 4 <= len(words) <= 10 and not has_small and all(map(_has_only_letters, words))

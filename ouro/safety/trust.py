@@ -69,8 +69,8 @@ class TrustStore:
         )
 
     def was_trusted(self, root: Path) -> bool:
-        """Whether the user has ever trusted files of this folder. Files that are untrusted now are
-        new then, or have changed.
+        """Whether the user has ever trusted files of this folder. If so, the files that are not
+        trusted now are new, or have changed.
         """
         return bool(self._entry(root).files)
 
@@ -104,8 +104,8 @@ class TrustStore:
         return self._entries.get(_escaped_text(root.resolve()), TrustEntry())
 
     def _read(self) -> dict[str, TrustEntry]:
-        """Returns the entries of the file by their folders; empty if there is no file. If it is
-        broken the result is empty too, and `notice` says so.
+        """Returns the entries of the file by their folders; empty if there is no file. If the file
+        is broken, the result is empty too, and `notice` says why.
         """
         name = tilde(self._path)
         try:
@@ -262,8 +262,8 @@ def _is_markdown(path: Path) -> bool:
 
 
 def instruction_files(root: Path, folder: Path) -> tuple[Path, ...]:
-    """Returns the files of instructions in the folders from `root` down to `folder`, in this order;
-    only those in `root` if `folder` is not below it.
+    """Returns the files of instructions in the folders from `root` down to `folder`, in this order.
+    If `folder` is not below `root`, only the files in `root`.
     """
     root, inner = root.resolve(), folder.resolve()
     upwards = [inner, *inner.parents]
@@ -329,7 +329,7 @@ def with_imports(
 
 def _import_problem(target: Path, depth: int, number: int) -> str:
     """Returns why a file is not imported; empty if it is. `depth` is the number of imports above
-    the file that imports it, `number` the number of files before it.
+    the file that imports it. `number` is the number of files that were added before.
     """
     if reason := _find_import_obstacle(target):
         return f"not imported: {reason}"
@@ -374,8 +374,9 @@ def extension_files(root: Path, kind: ExtensionKind) -> list[Path]:
 
 
 def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) -> list[Path]:
-    """Returns the extension files of a kind in a folder and below it: of skills all files, of tools
-    the Python files, of rules also `.mdc` files, of other kinds the Markdown files.
+    """Returns the extension files of a kind in a folder and below it. For skills these are all
+    files, for tools the Python files, for rules the Markdown and `.mdc` files, for other kinds the
+    Markdown files.
 
     At most `MAX_FILES`, from at most `MAX_DEPTH` levels below the folder. Hidden files are left
     out, except in skills, whose files refer to each other. Links are followed, but not out of the
@@ -435,8 +436,8 @@ def _tracked_below(root: Path, folder: Path) -> list[Path]:
 
 
 def _is_acting(path: Path, root: Path) -> bool:
-    """Whether a path is a regular file of the project that can be read, with links followed. A link
-    out of the project is not obeyed, nor is a file in ouro's own folder.
+    """Whether ouro obeys a path in the project: it is a regular file that can be read, with links
+    followed. A link out of the project is not obeyed, and neither is a file in ouro's own folder.
     """
     resolved, ouro_home = path.resolve(), _resolve(get_home())
     # If the project is the home folder, its `.ouro/` belongs to the user, not to the project.
@@ -460,10 +461,11 @@ def _is_users_file(path: Path, home: Path) -> bool:
 
 
 def _has_hooks(path: Path) -> bool:
-    """Whether a settings file of Claude Code has hooks; True if it cannot be read as an object.
+    """Whether a settings file of Claude Code has hooks. True if the file cannot be read as an
+    object.
 
-    Without hooks it needs no trust: ouro ignores the permissions in it, and Claude Code changes
-    them often.
+    A file without hooks needs no trust: ouro ignores the permissions in it, and Claude Code changes
+    it often.
     """
     try:
         settings = json.loads(read_start(path, _MAX_READ) or "{}")

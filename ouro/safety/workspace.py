@@ -120,8 +120,9 @@ class GuardedMemory(msgspec.Struct, frozen=True):
         return next((f"{path} names programs" for path in self._find_acting_files()), "")
 
     def _find_acting_files(self) -> Iterator[Path]:
-        """Yield the files in the folder and below it that git obeys: attributes, and nested
-        repositories, because `git status` reads their settings. The memory's own .git is left out.
+        """Yields the files in the folder and below it that git obeys: attributes, and nested
+        repositories, because `git status` reads the settings of these. The memory's own .git is
+        left out.
         """
         for root, folders, files in os.walk(self.path):
             is_top = Path(root) == self.path
@@ -133,8 +134,8 @@ class GuardedMemory(msgspec.Struct, frozen=True):
 
 
 def _has_own_settings(config: Path) -> bool:
-    """Whether a configuration of git has all lines of `GIT_CONFIG`, and otherwise only lines that
-    name no program, such as a remote. False if it cannot be read.
+    """Whether a configuration of git has all lines of `GIT_CONFIG`, and besides them only lines
+    that name no program, such as a remote. False if it cannot be read.
     """
     own_lines = set(GIT_CONFIG.splitlines())
     lines = read_start(config, _MAX_CONFIG_BYTES, os.O_NOFOLLOW).splitlines()
@@ -245,8 +246,8 @@ class Workspace:
         return any(folder.keeps(path) for folder in self.memory)
 
     def grant(self, path: Path, access: Access = "write") -> None:
-        """Let the running task open `path`, and everything below it, although it is outside or
-        protected.
+        """Let the running task open `path` and everything below it, although the path is outside of
+        the workspace or protected.
 
         A tool call is a task: the grant ends with the call.
         """
@@ -266,8 +267,9 @@ class Workspace:
         return path_text(path)
 
     def check(self, path: Path, access: Access) -> None:
-        """Raise ToolError if the running call may not open a real path: it is outside of the
-        workspace, or protected and to be written, and was not granted. To `show` it is allowed.
+        """Raise ToolError if the running call may not open a real path. The path is outside of the
+        workspace, or it is protected and the call writes, and it was not granted. The access `show`
+        is always allowed.
         """
         if access == "show" or self._is_granted(path, access):
             return
@@ -374,7 +376,8 @@ class Workspace:
     def _protection(self, path: Path) -> str:
         """Returns why a change of a real path needs a question; empty if it needs none.
 
-        In a folder of memory only the folder, its archive and the memory files need none.
+        In a folder of memory, three things need none: the folder itself, its archive and the memory
+        files.
         """
         folder = self.memory_at(path)
         if folder is None or ".git" in path.parts[len(folder.path.parts) :]:
@@ -402,8 +405,8 @@ class Workspace:
             raise ToolError(f"{self.shown(path)} is {kind}, not a file.")
 
     def _is_granted(self, path: Path, access: Access) -> bool:
-        """Whether the running call was granted this access to the path, or to a folder above it.
-        Who may write may also read.
+        """Whether the running call was granted this access to the path, or to a folder above it. A
+        grant to write includes reading.
         """
         granted = {key for kind, key in _granted.get() if kind in (access, "write")}
         if not granted:
@@ -419,8 +422,8 @@ class Workspace:
         return any(_comparable(folder) in granted for folder in counting)
 
     def _open_folder(self, folder: Path, *, create: bool) -> int:
-        """Open a folder; returns its descriptor. With `create`, it and missing folders above it are
-        made, after a check that the running call may write there.
+        """Open a folder; returns its descriptor. With `create`, the folder and missing folders
+        above it are made, if the running call may write there.
 
         Raises:
             ToolError: it may not be made, or is missing, a link, or not a folder.

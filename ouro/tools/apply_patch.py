@@ -249,9 +249,9 @@ def apply_hunks(file: TextFile, hunks: Sequence[Hunk], notes: list[str]) -> Text
 
 
 def _find_header(lines: list[str], hunk: Hunk, header: str, start: int) -> int:
-    """The index of the line that a header names: a line with this text, otherwise one that begins
-    with it. The first one from `start` on; if there is none, the first one in the file. Raises
-    ToolError if no line begins with it.
+    """The index of the line that a header names: a line with this text; if there is none, a line
+    that begins with it. The first such line from `start` on counts; if there is none, the first one
+    in the file. Raises ToolError if no line begins with it.
     """
     positions, _ = _find_positions(lines, [header], start)
     if not positions:
@@ -396,8 +396,8 @@ class _Step(msgspec.Struct, frozen=True):
 
     @property
     def changes(self) -> list[FileChange]:
-        """The change of the file. If it is moved over another file, the deletion of that comes
-        first.
+        """The change of the file. If it is moved over another file, the deletion of that other file
+        comes first.
         """
         changes = []
         if self.target and self.target.file:

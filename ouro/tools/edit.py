@@ -125,8 +125,9 @@ class Edit(ChangeTool[EditArgs]):
 
 
 def apply_edits(file: TextFile, edits: list[Replacement], notes: list[str]) -> TextFile:
-    """The file with all edits made, in their order: each sees those before it. Notes for the model
-    on tolerated differences, and on the number of replaced places, are added to `notes`.
+    """The file with all edits made, one after the other: each is made in the result of the previous
+    one. Notes for the model on tolerated differences, and on the number of replaced places, are
+    added to `notes`.
 
     Raises:
         ToolError: one of them cannot be made; the message says which.

@@ -32,8 +32,8 @@ class FileTool(Tool[A]):
         self._workspace = seen.workspace
 
     def resolve(self, args: A) -> tuple[AnyTool, Any]:
-        """This tool, and the arguments. If there is no file with the path in the call, but one
-        whose path looks like it, the arguments have the path of that file.
+        """This tool, and the arguments. If no file has the path in the call, but the path of one
+        file looks like it, the arguments get the path of that file.
         """
         if not (path := getattr(args, "path", "")):
             return self, args
@@ -111,9 +111,9 @@ def file_change(
 
 
 def display_of(changes: Sequence[FileChange]) -> Display:
-    """The changes of a call for the user. The summary counts the added and removed lines: `+3 −1`;
-    for a new file `new file, 12 lines`; for a deleted one `deleted, 12 lines`; for several files `3
-    files, +10 −2`.
+    """The changes of a call for the user. The summary counts the added and removed lines: `+3 −1`.
+    For a new file it is `new file, 12 lines`, for a deleted file `deleted, 12 lines`, for several
+    files `3 files, +10 −2`.
     """
     added = removed = 0
     for change in changes:
@@ -134,7 +134,9 @@ def display_of(changes: Sequence[FileChange]) -> Display:
 
 
 def _differs_in_newline(old: Sequence[str], new: Sequence[str]) -> bool:
-    """Whether the last line of a file is in both, but in one of them without its newline."""
+    """Whether the last line of a file is in both texts, and only one of them has the newline after
+    it.
+    """
     return _ends_as_line_of(old, new) or _ends_as_line_of(new, old)
 
 

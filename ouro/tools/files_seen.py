@@ -198,8 +198,9 @@ class FilesSeen:
             )
 
     def current(self, path: Path, data: bytes) -> bytes:
-        """The present content of a text file: that on disk, which is `data`; but if the user has it
-        open in an editor with unsaved changes, the editor's text, in the encoding of the file.
+        """The present content of a text file. That is `data`, the content on disk. But if the user
+        has unsaved changes of the file in an editor, it is the text in the editor, in the encoding
+        of the file.
         """
         from ouro.utils.text_files import TextFile
 
@@ -213,9 +214,9 @@ class FilesSeen:
 
     @contextmanager
     def lock(self, paths: Iterable[str]) -> Iterator[ExitStack]:
-        """In this context the files of these names are locked, so that parallel calls change a file
-        one after the other. All calls lock in the order of the paths, so that none waits for
-        another for ever.
+        """In this context the files with these names are locked, so that parallel calls change a
+        file one after the other. All calls lock the files in the order of their paths, so that two
+        calls never wait for each other.
 
         It is a lock of threads, not of tasks: the work is done in a thread, which continues if its
         task is cancelled.

@@ -26,8 +26,8 @@ class Foreground:
         """Set by each output after the move."""
 
     def take(self, data: bytes) -> None:
-        """Called with each piece of output: report it to the tool call; after the move, only set
-        `changed`.
+        """Called with each piece of output. It is reported to the tool call. After the move to the
+        background only `changed` is set.
         """
         from ouro.tools.truncate import readable
 

@@ -143,9 +143,9 @@ def tool(
 
 
 def _arguments_struct(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
-    """A struct with a field for each parameter of the function, from whose schema the model knows
-    the arguments. Raises UsageError: a parameter has no type hint or no JSON schema, or stands for
-    any number of arguments.
+    """A struct with a field for each parameter of the function. The model gets the schema of this
+    struct. Raises UsageError: a parameter has no type hint or no JSON schema, or stands for any
+    number of arguments.
     """
     hints = typing.get_type_hints(function, include_extras=True)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
@@ -187,8 +187,8 @@ def _arguments_struct(name: str, function: Callable[..., Any]) -> type[msgspec.S
 
 
 def _value_as_result(value: Any) -> ToolResult:
-    """The returned value as a result: a text as it is, None as `Done.`, anything else as JSON. A
-    long text is shortened.
+    """The returned value as a result. A text stays as it is, None becomes `Done.`, anything else
+    becomes JSON. A long text is shortened.
     """
     if value is None:
         return ToolResult("Done.", Display("done"))

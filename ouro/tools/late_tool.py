@@ -32,8 +32,8 @@ class SchemaCache:
 
     @cached_property
     def _specs(self) -> dict[str, ToolSpec]:
-        """The saved specs by the name of the tool. Empty if the file is missing or damaged, or was
-        written by another version of ouro or of its source files.
+        """The saved specs by the name of the tool. Empty if the file is missing or damaged, or if
+        it was written by another version of ouro or from other source files.
         """
         with suppress(OSError, msgspec.MsgspecError, ValueError):
             saved = decode_json(self._path.read_bytes(), _SavedSpecs)
@@ -52,8 +52,8 @@ class SchemaCache:
         return f"{__version__} {sizes}"
 
     def spec(self, name: str, tool: Callable[[], AnyTool]) -> ToolSpec:
-        """The saved spec of a tool. If there is none, `tool` is called, and the spec of the tool
-        that it returns is added.
+        """The saved spec of a tool. If none is saved, `tool` is called; the spec of the tool that
+        it returns is stored, and `save` will save it.
         """
         if name not in self._specs:
             self._specs[name] = tool().spec()

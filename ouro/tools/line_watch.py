@@ -74,7 +74,9 @@ class LineWatch:
         await self._process.wait()
 
     async def _collect_matches(self) -> None:
-        """Keep the lines that ripgrep prints; of too many, only their number."""
+        """Store the lines that ripgrep prints. If they are too many, the further ones are only
+        counted.
+        """
         assert self._process.stdout is not None
         async for line in self._process.stdout:
             if len(self._lines) < _MAX_LINES:

@@ -83,8 +83,8 @@ class MemorySearch(Tool[MemorySearchArgs]):
 
 
 def _quote_hit(number: int, hit: CitedText) -> str:
-    """A hit as quoted data, with its number and its source: every line is marked with `>`, so that
-    the model does not read it as instructions. A long one is cut.
+    """A hit as quoted data, with its number and its source. Every line of it begins with `>`, so
+    that the model does not read it as instructions. A long hit is cut.
     """
     text = hit.text if len(hit.text) <= _MAX_QUOTED else hit.text[:_MAX_QUOTED] + " […]"
     return "\n".join([f"{number}. {hit.source}", *(f"   > {line}" for line in text.splitlines())])

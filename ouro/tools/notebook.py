@@ -122,8 +122,8 @@ class CellNotebook:
         return Style(unit, comma, colon, ascii_only)
 
     def _find_comma(self) -> str:
-        """What is between the first two members, in a file without indentation; `, ` if there is
-        only one.
+        """The separator of the first two members, in a file without indentation. `, ` if there is
+        only one member.
         """
         first, *others = self._top.values()
         return self.text[first.end : others[0].key_at] if others else ", "
@@ -161,7 +161,7 @@ class CellNotebook:
 
     def convert_cell(self, cell: Cell, kind: CellKind, source: str) -> str:
         """The JSON of a cell as a cell of another kind, with this source. Outputs are lost. The
-        order of its members stays, or they are sorted if they were.
+        members stay in their order; if they were sorted, the new ones are sorted too.
 
         Raises:
             ToolError: the cell holds what the other kind cannot.
@@ -200,8 +200,8 @@ class CellNotebook:
         return name
 
     def _source_in_style_of(self, source: str, like: object) -> list[str] | str:
-        """A source as the file has the source `like`: one text, or otherwise a list of lines, each
-        with its newline.
+        """A source in the form of the source `like`: one text if that is a text; otherwise a list
+        of lines, each with its newline.
         """
         if isinstance(like, str):
             return source
@@ -368,8 +368,8 @@ def _after_comma(text: str, at: int) -> int:
 
 
 def _line_indent(text: str, at: int) -> str | None:
-    """What is before the offset `at` on its line, if these are only blanks: the indentation.
-    Otherwise None; also on the first line of the text.
+    """The indentation of the line at the offset `at`: what is on the line before this offset. None
+    if there is something else than blanks, and on the first line of the text.
     """
     newline = text.rfind("\n", 0, at)
     line = text[newline + 1 : at]
@@ -377,8 +377,8 @@ def _line_indent(text: str, at: int) -> str | None:
 
 
 def _output_text(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str:
-    """An output of a cell as text: an error with its traceback, printed text, or a value. A picture
-    is a line about it, and is itself added to `pictures`.
+    """An output of a cell as text: an error with its traceback, printed text, or a value. For a
+    picture it is a line about it, and the picture itself is added to `pictures`.
 
     Args:
         where: the cell, as the name of the picture.

@@ -182,8 +182,8 @@ def _convert_cell(book: CellNotebook, cell: Cell, kind: CellKind, source: str, n
 
 
 def _with_rows(before: TextFile, book: CellNotebook, rows: Sequence[ChangedCell]) -> TextFile:
-    """The file with these cells. What is the same before and after the changed part stays byte for
-    byte.
+    """The file with these cells. The bytes before and after the changed part stay exactly as they
+    are.
     """
     cells = [(book.cells[row.number - 1] if row.number else None, row.text) for row in rows]
     old, new = book.text, book.with_cells(cells)
@@ -216,8 +216,8 @@ def _change_of_cells(shown: str, book: CellNotebook, rows: Sequence[ChangedCell]
 
 
 def _notes_for_model(book: CellNotebook, rows: Sequence[ChangedCell]) -> list[str]:
-    """Notes for the model: the numbers of new cells, whether others have other numbers now, and ids
-    that more than one cell has.
+    """Notes for the model: the numbers of new cells, whether other cells have another number now,
+    and ids that several cells have.
     """
     notes = []
     new_cells = [now for now, row in enumerate(rows, 1) if row.number is None]

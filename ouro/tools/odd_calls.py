@@ -121,9 +121,9 @@ _MARKDOWN_FENCE = late_pattern(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
 
 
 def read_calls(message: Message, tools: Mapping[str, AnyTool]) -> Message:
-    """The model's answer `message` with each call as its tool asks for it. A call in another form
-    is read if it can have only one meaning, and may turn out to be several calls. Any other call
-    stays as it is; the tool will refuse it.
+    """The model's answer `message`, in which each call has the form that its tool asks for. A call
+    in another form is read if it can have only one meaning; it may mean several calls. Any other
+    call stays as it is, and the tool will refuse it.
 
     Called before anything is saved or asked, so that what is shown, asked, run and saved is one
     call.
@@ -209,8 +209,8 @@ def _tools_in_name(name: str, tools: Mapping[str, AnyTool]) -> list[str]:
 def _find_tool(name: str, tools: Mapping[str, AnyTool]) -> str:
     """The name of the only tool that a name can mean; empty if there is none, or several.
 
-    These are compared: the name itself; without a prefix, a tail, separators and case; and as one
-    of the names in TOOL_NAMES.
+    The name is compared as it is; then without a prefix, a tail, separators and case; then with the
+    other names of tools in TOOL_NAMES.
     """
     if name in tools:
         return name
@@ -229,9 +229,9 @@ def squeeze(name: str) -> str:
 
 
 def _values_in_text(text: str) -> list[Any]:
-    """The JSON values of which a text consists, one after another, each once. Empty values are left
-    out if there are others. Returns an empty list if the text has anything else, or more than
-    MAX_JOINED values.
+    """The JSON values of which a text consists, one after the other. A value that comes twice is
+    returned once. Empty values are left out if there are others. Returns an empty list if the text
+    has anything else, or more than MAX_JOINED values.
     """
     text = _without_fence(text).strip()
     decoder = json.JSONDecoder(strict=False)
@@ -252,8 +252,8 @@ def _values_in_text(text: str) -> list[Any]:
 
 
 def _decode_json_in_text(value: Any) -> Any:
-    """If the value is a text that is JSON, what the JSON says, also if that is such a text again
-    (up to MAX_QUOTES times). Otherwise the value itself.
+    """What a text says that is JSON. If the result is again such a text, it is decoded too, up to
+    MAX_QUOTES times. Any other value is returned as it is.
     """
     for _ in range(MAX_QUOTES):
         if not isinstance(value, str):
@@ -297,7 +297,7 @@ def _unwrap_arguments(value: dict[str, Any], fields: Mapping[str, Any]) -> Any:
 
 
 def _wrap_in_only_field(value: Any, fields: Mapping[str, Any], schema: Mapping[str, Any]) -> Any:
-    """A list or a text that should be in an object, as an object: it is the value of the only
+    """A list or a text that should be an object, as an object. It becomes the value of the only
     required field that takes a list, or a text. Unchanged if there is no such field, or more than
     one.
     """
@@ -343,8 +343,8 @@ def _is_absent(value: Any, kinds: Sequence[str]) -> bool:
 
 
 def _unwrap_list(key: str, value: Any, field: Mapping[str, Any]) -> Any:
-    """The value of the field `key`. If it takes a list, and its name was written twice, as in
-    `{"edits": {"edits": […]}}`, that is the inner list. Otherwise `value` unchanged.
+    """The value of the field `key`. If the field takes a list, and its name was written twice, as
+    in `{"edits": {"edits": […]}}`, the inner list is returned; otherwise `value`.
     """
     kinds = kinds_of(field)
     if "array" not in kinds or "string" in kinds or "object" in kinds:
@@ -369,8 +369,9 @@ def _with_known_names(value: Mapping[str, Any], fields: Mapping[str, Any]) -> di
 
 
 def _find_field(key: str, fields: Mapping[str, Any]) -> str:
-    """The name of the only field that `key` can mean: it is the same but for case and separators,
-    or one of its names in FIELD_NAMES. `key` itself if there is none, or several.
+    """The name of the only field that `key` can mean. It is the same name but for case and
+    separators; or FIELD_NAMES has `key` as another name for it. `key` itself if there is no such
+    field, or more than one.
     """
     squeezed = squeeze(key)
     matching_fields = [name for name in fields if squeeze(name) == squeezed]
@@ -382,10 +383,9 @@ def _find_field(key: str, fields: Mapping[str, Any]) -> str:
 def _gather_item(
     value: dict[str, Any], fields: Mapping[str, Any], schema: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The object with its required list, if a model has left the list out and written the fields of
-    its only item instead: `{"path": A, "old_text": B}` is read as
-    `{"path": A, "edits": [{"old_text": B}]}`. Unchanged if the list is there, or not all required
-    fields of an item are.
+    """The object with its required list. Some models leave the list out and write the fields of its
+    only item instead: `{"path": A, "old_text": B}` is read as `{"path": A, "edits": [{"old_text":
+    B}]}`. Unchanged if the list is there, or if a required field of an item is missing.
     """
     own_fields = {key: item for key, item in value.items() if key in fields}
     others = {key: item for key, item in value.items() if key not in fields}
@@ -446,7 +446,7 @@ def _read_nested_values(value: Any, kinds: Sequence[str], schema: Mapping[str, A
 
 def _read_text_value(value: str, kinds: Sequence[str], schema: Mapping[str, Any]) -> Any:
     """The choice, number, boolean, list or object that was written as the text `value`. The text
-    itself if the schema asks for a text, or it is none of them.
+    itself if the schema asks for a text, or if it is none of these.
     """
     if choices := schema.get("enum"):
         return _find_choice(value, choices)
@@ -465,8 +465,8 @@ def _read_text_value(value: str, kinds: Sequence[str], schema: Mapping[str, Any]
 
 
 def _find_choice(value: str, choices: Sequence[Any]) -> Any:
-    """The only one of the choices that a text means: it is the same but for case and separators, or
-    has the text as a synonym. The text itself if there is none.
+    """The only one of the choices that a text means: it is the same text but for case and
+    separators, or VALUE_SYNONYMS has the text for it. The text itself if there is none.
     """
     if value in choices:
         return value

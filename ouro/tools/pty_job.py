@@ -37,8 +37,8 @@ class PtyJob(Job):
         return self.pty.screen.text()
 
     def report(self) -> ToolResult:
-        """The lines that have left the screen since the last report (the last _MAX_ABOVE of them),
-        the screen, and the state of the job.
+        """The result with the lines that have left the screen since the last report (the last
+        _MAX_ABOVE of them), the screen, and the state of the job.
         """
         super().report()  # notes that the output and the end are known; its text is not used
         screen = self.pty.screen

@@ -132,8 +132,8 @@ class PtyProcess(ShellProcess):
         set_size(self._terminal, *self.screen.size)
 
     async def settle(self, seconds: float) -> None:
-        """Wait until the program has ended, or has printed nothing for a moment and so seems to
-        wait for input; at most `seconds`. Its output is then drawn.
+        """Wait at most `seconds`, until the program has ended or seems to wait for input: it has
+        printed nothing for a moment. When this returns early, all of its output is drawn.
         """
         until = time.monotonic() + seconds
         while time.monotonic() < until:

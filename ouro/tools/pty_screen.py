@@ -138,8 +138,9 @@ class _Screen(pyte.Screen):
         super().__init__(columns, rows)
 
     def index(self) -> None:
-        """Move the cursor down a line. On the last line the screen scrolls: its first line leaves
-        it, and is kept, but not if only a lower part scrolls, or an editor draws on another screen.
+        """Move the cursor down a line. On the last line the screen scrolls instead, and its first
+        line leaves it. This line is kept, unless only a lower part of the screen scrolls, or an
+        editor draws on another screen.
         """
         scrolls_at_top = self.margins is None or self.margins.top == 0
         is_on_last_line = self.cursor.y == self.lines - 1
@@ -149,8 +150,8 @@ class _Screen(pyte.Screen):
         super().index()
 
     def set_mode(self, *modes: int, **kwargs: Any) -> None:
-        """Set modes of the terminal. When an editor or a pager asks for the other screen, the usual
-        one is kept until `reset_mode`.
+        """Set modes of the terminal. When an editor or a pager asks for the other screen, the
+        content of the usual screen is stored until `reset_mode`.
         """
         if kwargs.get("private") and _OTHER_SCREEN in modes and self._usual_screen is None:
             self._usual_screen = deepcopy(self.buffer), copy(self.cursor)
@@ -172,7 +173,7 @@ class _Screen(pyte.Screen):
 
 
 def _split_at_codes(text: str) -> list[str]:
-    """The text in pieces, each of which begins with a code (the first may have none). So a code
-    that pyte refuses does not prevent what follows it from being drawn.
+    """The text in pieces. Each piece begins with a code, except perhaps the first. If pyte refuses
+    a code, only the piece with this code is not drawn.
     """
     return [piece for piece in re.split(r"(?=\x1b)", text) if piece]

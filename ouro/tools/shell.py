@@ -398,8 +398,8 @@ class Shell(Tool[ShellArgs]):
         return in_time, left_running
 
     async def _move_out_acting_files(self, ctx: ToolContext) -> Sequence[RevertedFile]:
-        """Move the files that the command has made and that other programs obey out of the
-        workspace, and warn the user. Returns these files; none if the command ran without limits.
+        """Move files out of the workspace that the command has made and that other programs obey,
+        and warn the user. Returns these files; none if the command ran without limits.
         """
         if ctx.limits == "off":
             return ()
@@ -438,8 +438,8 @@ class Shell(Tool[ShellArgs]):
         front: Foreground,
         call_id: str,
     ) -> RunningCommand:
-        """Start a line. That of a tool call runs in a terminal of the user's editor, if the editor
-        opens one; any other runs as a child process.
+        """Start a line. A line of a tool call runs in a terminal of the user's editor, if the
+        editor opens one. Any other line runs as a child process.
         """
         in_container = self.confinement.in_container and bool(call_id)
         wrap = self._make_wrap(limits, call_id, cwd)
@@ -455,8 +455,8 @@ class Shell(Tool[ShellArgs]):
 
     def _make_wrap(self, limits: Limits, call_id: str, cwd: Path, *, pty: bool = False) -> Wrap:
         """Returns a function that confines a command: it takes the words of the command, and
-        returns those that run it in the sandbox. For a line of the user, which has no call id,
-        nothing is recorded.
+        returns the words that run it in the sandbox. Nothing is recorded for a line of the user,
+        which has no call id.
         """
         if not call_id:
             return lambda argv: self.confinement.wrap(argv, limits)
@@ -565,7 +565,7 @@ def _ended_processes(count: int) -> str:
 
 def _describe_moved_files(reverted: Sequence[RevertedFile], root: Path) -> str:
     """A sentence, without its full stop, about the files that were moved out of the workspace:
-    their names (those outside of `root` with the whole path), and where they are now.
+    their names, and where they are now. A file outside of `root` is named by its whole path.
     """
     names = []
     for item in reverted[:_MAX_FILES_NAMED]:

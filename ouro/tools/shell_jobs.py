@@ -306,8 +306,8 @@ class ShellJobs:
         return f"job_{self._count}"
 
     def _add_job(self, job: Job) -> Job:
-        """Add a job to the list, and return it. If there are more than _MAX_JOBS_KEPT, the oldest
-        of those that have ended are removed.
+        """Add a job to the list, and return it. If there are more than _MAX_JOBS_KEPT jobs, the
+        oldest ended jobs are removed.
         """
         job.watcher.add_done_callback(lambda _: self._on_news())
         self._jobs[job.id] = job
@@ -381,9 +381,9 @@ class ShellOutput(Tool[ShellOutputArgs]):
         return f"shell_output {args.id}"
 
     def resolve(self, args: ShellOutputArgs) -> tuple[AnyTool, Any]:
-        """The tool that does the work, and its arguments. That is this tool if nothing is typed,
-        because to look has no effect. Otherwise it is shell_input, about which the user is asked,
-        because what is typed can run something.
+        """The tool that does the work, and its arguments. To look at a job has no effect: if
+        nothing is typed, it is this tool. What is typed can run something: then it is shell_input,
+        about which the user is asked.
         """
         if not args.text and not args.keys:
             return self, args

@@ -27,10 +27,11 @@ _MAX_SHOWN = 5
 def find_existing(
     workspace: Workspace, text: str, is_meant: Callable[[Path], bool] = lambda _path: True
 ) -> str:
-    """The path of the file or folder that the path `text` means. That is `text` itself if it exists
-    as it is written. Otherwise each of its names may stand for the only name in its folder that
-    looks like it. If a name has none, the rest of the path is new: it stays as written, below what
-    exists.
+    """The path of the file or folder that the path `text` means. That is `text` itself if something
+    exists there.
+
+    Otherwise each name in the path is replaced by the only name in its folder that looks like it.
+    If no name looks like it, this and all further names are new: they stay as they were written.
 
     Args:
         is_meant: whether a file that only looks alike may be taken; if not, `text` is returned.
@@ -98,8 +99,8 @@ def _appearance(name: str) -> str:
 
 
 def _describe_name(name: str) -> str:
-    """The name for an error message. Characters that cannot be told from ordinary ones are escapes
-    in it, and are explained behind it.
+    """The name for an error message. A character that looks like an ordinary one is written as an
+    escape, and explained behind the name.
     """
     odd = [char for char in dict.fromkeys(name) if _is_odd(char)]
     escaped = "".join(f"\\u{ord(char):04x}" if _is_odd(char) else char for char in name)

@@ -21,10 +21,12 @@ Reindent = Callable[[str], str]
 
 
 def reindent_between(wanted: Sequence[str], file_lines: Sequence[str]) -> Reindent | None:
-    """Compare the indentation of lines as the model wrote them (`wanted`) with that of the same
-    lines in the file. Returns a function that changes the indentation of any line in the same way.
-    None if there is no such way: equal indentations differ in the file, or a deeper line is not
-    deeper there.
+    """Compare the indentation of lines as the model wrote them (`wanted`) with the indentation of
+    the same lines in the file. Returns a function that changes the indentation of any line in the
+    same way.
+
+    None if there is no such way: lines with equal indentation have different ones in the file, or a
+    deeper line is not deeper there.
     """
     indents: dict[str, str] = {}  # of the model: of the file
     for wanted_line, file_line in zip(wanted, file_lines, strict=True):
@@ -204,9 +206,9 @@ def find_lines(
 
 
 def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
-    """The places of `old` in `text`, each with its replacement by `new`. An exact match comes
-    first; then lines without the numbers that `read` shows; then lines that differ as TOLERANCES
-    allow; then a similar text, unless `everywhere`.
+    """The places of `old` in `text`, each with its replacement by `new`. Four ways are tried in
+    this order: an exact match; the lines without the numbers that `read` shows; lines that differ
+    as TOLERANCES allow; and, unless `everywhere`, a similar text.
 
     Args:
         everywhere: match all places; otherwise there must be exactly one.
@@ -291,9 +293,9 @@ def _match_exactly(text: str, old: str, new: str, *, everywhere: bool) -> Match 
 
 
 def _match_deeper_line(lines: Lines, old: str, new: str) -> Match | None:
-    """The match of a single line that is indented deeper in the file than the model wrote it. The
-    new lines, of which there are several, are re-indented to that depth. None if `old` is not such
-    a line.
+    """The match of a single line that has a deeper indentation in the file than the model wrote,
+    and that is replaced by several lines. The new lines get the indentation of the file. None if
+    `old` is not such a line.
     """
     if not _indent_of(old) or "\n" in old or "\n" not in new:
         return None
@@ -311,9 +313,9 @@ def _match_deeper_line(lines: Lines, old: str, new: str) -> Match | None:
 def _find_places(
     lines: Lines, wanted: list[str], normal: Callable[[str], str]
 ) -> list[tuple[int, Reindent]]:
-    """The places where the lines `wanted` are in the text if lines are compared by `normal`: the
-    index of the first line of each, and its re-indentation. They do not overlap. Empty if all lines
-    are blank.
+    """The places in the text where the lines `wanted` are, if lines are compared by `normal`. Each
+    is the index of its first line, and the function that re-indents new lines. The places do not
+    overlap. Empty if all lines are blank.
     """
     places: list[tuple[int, Reindent]] = []
     if not any(map(normal, wanted)):
