@@ -216,8 +216,8 @@ class Attempt:
             return _AttemptOutcome(_fault(task, plain_error(error).message))
 
     def _find_left_tree(self, task: Task) -> TaskTree | None:
-        """The tree that an earlier attempt left, if its session ended with an answer; else None. An
-        attempt leaves it if ouro was killed, or if git could not commit the changes.
+        """The tree that an earlier attempt left, if its session ended with an answer; otherwise
+        None. A tree is left if ouro was killed, or if git could not commit the changes.
         """
         folder = self._state.place(task.id)
         if not (folder / "tree").is_dir() or not _read_answer(folder / _ANSWER):
@@ -256,8 +256,8 @@ class Attempt:
         )
 
     def _commit_changes(self, task: Task, tree: TaskTree) -> tuple[str, ...]:
-        """Commit what the agent changed to the branch, and save it as a patch; returns the names of the
-        changed files. The names are recorded, and a later call only returns the record.
+        """Commit to the branch what the agent has changed, and save it as a patch. Returns the
+        names of the changed files. They are recorded, and a later call only returns the record.
         """
         record = self._state.place(task.id) / _FILES
         with suppress(OSError, msgspec.MsgspecError):
@@ -272,8 +272,8 @@ class Attempt:
     ) -> tuple[dict[str, Any], bool]:
         """Run a headless ouro in the folder, unless its answer is there already. Blocks.
 
-        Returns the answer, which is empty if ouro printed none, and whether the session took too
-        long. For an answer that was there already, this is False.
+        Returns the answer, and whether the session took too long. The answer is empty if ouro
+        printed none. If the answer was there already, the second value is False.
         """
         task_folder = self._state.place(task.id)
         if answer := _read_answer(task_folder / _ANSWER):
@@ -327,8 +327,8 @@ class Attempt:
         output: int,
         log: int,
     ) -> _Process:
-        """Start ouro: by the fork server if there is one, which is faster, and else as a new
-        program.
+        """Start ouro. If there is a fork server, it forks the process, which is faster; otherwise a
+        new program is started.
         """
         if self._server is not None:
             with suppress(NoForkServer):
@@ -389,8 +389,9 @@ def _fault(task: Task, detail: str) -> TaskResult:
 
 @contextmanager
 def _lifeline(group: int) -> Iterator[None]:
-    """In this context a group of processes is killed if this process ends, even by a kill. A shell
-    waits for that: the end of this process closes the shell's standard input.
+    """In this context a group of processes is killed if this process ends, even if it is killed
+    itself. A shell waits for that: when this process ends, the standard input of the shell is
+    closed.
     """
     line = f"read -r _; kill -KILL -{group}"  # dash takes no `--`
     watcher = subprocess.Popen(["/bin/sh", "-c", line], stdin=subprocess.PIPE)
@@ -406,7 +407,7 @@ def _lifeline(group: int) -> Iterator[None]:
 @contextmanager
 def _time_limit(group: int, seconds: float) -> Iterator[threading.Event]:
     """In this context a group of processes is ended after some seconds. Yields an event that is set
-    when that begins.
+    when the time is over.
     """
     has_ended, timed_out = threading.Event(), threading.Event()
 
@@ -461,7 +462,9 @@ def _flags(task: Task, max_cost: float | None, task_folder: Path) -> list[str]:
 
 
 def _replace_folder(source: Path, target: Path) -> None:
-    """Copy a folder over the target; what the agent wrote there is removed."""
+    """Copy a folder to the target. What is at the target before, which the agent may have written,
+    is removed.
+    """
     if target.is_symlink() or target.is_file():
         target.unlink()
     shutil.rmtree(target, ignore_errors=True)
@@ -469,7 +472,9 @@ def _replace_folder(source: Path, target: Path) -> None:
 
 
 def _variables(task: Task) -> dict[str, str]:
-    """The settings, as variables, of a session whose folder is removed, and which has no user."""
+    """The variables with settings for a session whose folder will be removed, and which has no
+    user.
+    """
     # The branch keeps what was changed. Checkpoints of a folder that is gone would only push out
     # those of the user.
     settings = {"OURO_CHECKPOINTS_ENABLED": "false"}
@@ -525,7 +530,7 @@ def _subject(task: Task) -> str:
 
 
 def _last_line(path: Path) -> str:
-    """The last line of a log, cut to 300 characters; words for the user if there is none."""
+    """The last line of a log, cut to 300 characters. `it printed nothing` if there is none."""
     try:
         lines = path.read_text("utf-8", "replace").strip().splitlines()
     except OSError:

@@ -64,8 +64,8 @@ def reject(state: BatchState, result: TaskResult) -> TaskResult:
 def open_pull_request(state: BatchState, result: TaskResult) -> TaskResult:
     """Push the branch to `origin` by the user's git, and open a pull request by `gh`.
 
-    Returns the result with the address of the pull request as its state; `pushed` if `gh` printed
-    none.
+    Returns the result. Its state is the address of the pull request, or `pushed` if `gh` printed no
+    address.
 
     Raises:
         BranchError: one of them is missing or failed.
@@ -82,8 +82,9 @@ def open_pull_request(state: BatchState, result: TaskResult) -> TaskResult:
 
 
 def _repository(state: BatchState, result: TaskResult) -> Path:
-    """The repository that has the branch of a result: the task's own if that is a folder, otherwise a
-    clone in the state. Raises BranchError if the result has no branch, or not any more.
+    """The repository that has the branch of a result. It is the repository of the task if that is a
+    folder, otherwise a clone in the state. Raises BranchError if the result has no branch, or not
+    any more.
     """
     if not result.branch:
         raise BranchError(f"{result.id} has changed nothing.")
@@ -99,8 +100,9 @@ def _repository(state: BatchState, result: TaskResult) -> Path:
 
 
 def _clone_for_bundle(state: BatchState, result: TaskResult, folder: Path) -> None:
-    """Clone the repository of a task into the folder, and fetch its branch, if a worker sent it as a
-    bundle and the folder does not exist yet. Raises BranchError.
+    """Clone the repository of a task into the folder, and fetch its branch from the bundle that a
+    worker has sent. Does nothing if there is no bundle, or if the folder exists already. Raises
+    BranchError.
     """
     bundle = state.place(result.id) / BUNDLE
     if folder.is_dir() or not bundle.is_file():

@@ -90,8 +90,9 @@ class DaskRunner:
         return result
 
     def _run(self, task: Task, max_cost: float | None) -> TaskResult:
-        """Run a task on one worker after another, until a worker is not to blame for the result, or no
-        other worker is left; returns this result. It is a fault if `_MAX_LOST` workers were lost.
+        """Run a task on one worker after another, until a result is not the fault of its worker, or
+        until no other worker is left. Returns the last result. If `_MAX_LOST` workers were lost,
+        the result is a fault.
         """
         from ouro import __version__  # not while the package is imported
 

@@ -45,9 +45,10 @@ class SharedBudget:
     def reserve(self, wanted: float | None) -> float | None:
         """Reserve money for a task; returns the limit of the task in dollars.
 
-        The limit is `wanted`; for None it is an equal share, one for each worker, of what is neither
-        spent nor reserved. It is never more than all of that, and 0 if nothing is left. Without a
-        maximum of the budget, `wanted` is returned, and None means no limit.
+        The limit is `wanted`. If that is None, it is an equal share for each worker of what is
+        neither spent nor reserved. The limit is never more than what is left, and 0 if nothing is
+        left. If the budget has no maximum, `wanted` is returned; None then means that the task has
+        no limit.
         """
         with self._lock:
             if self._left is None:
@@ -136,7 +137,7 @@ def _fill(
 def _run_one(
     runner: Runner, task: Task, limit: float | None, budget: SharedBudget, progress: BatchProgress
 ) -> None:
-    """Run a task in a thread, and settle its cost; without a result it has cost nothing."""
+    """Run a task, and settle its cost: nothing if it has no result. Called in a thread."""
     progress.started(task)
     cost = None
     try:

@@ -221,7 +221,7 @@ def _read_settings(folder: Path) -> EvalSettings:
 
 
 def _merge_settings(file_settings: EvalSettings, flags: EvalSettings | None) -> EvalSettings:
-    """The settings of the file; a flag that is not the default replaces its setting. Raises ConfigError
+    """The settings of the file, changed by the flags that are not the default. Raises ConfigError
     if no model, no use of memory or no repeat is left.
     """
     if flags is None:
@@ -302,8 +302,8 @@ def _read_file(path: Path) -> YamlTable:
 
 
 def _arm_names(settings: EvalSettings) -> dict[tuple[str, MemoryUse], str]:
-    """A short name of each arm, a model with a use of memory, for the ids of its runs. Models whose
-    last parts are equal get a number.
+    """A short name for each arm, which is a model with a use of memory. The ids of its runs hold
+    this name. If the last parts of two models are equal, the second one gets a number.
     """
     names: dict[tuple[str, MemoryUse], str] = {}
     for model in dict.fromkeys(settings.models):

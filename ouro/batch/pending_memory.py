@@ -42,8 +42,8 @@ class SharedChange(NamedTuple):
 def take_pending(
     repository: Path, session: str, keep: Callable[[Sequence[Proposal]], None]
 ) -> None:
-    """Move the pending changes of one session out of the memories that it used: the user's, and that
-    of the repository, a clone that will be removed.
+    """Move the pending changes of one session out of the memories that it used. These are the
+    user's memory, and the memory in the repository, which is a clone that will be removed.
 
     Args:
         session: its id. Empty if the task had no session; then nothing is moved.

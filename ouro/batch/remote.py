@@ -154,7 +154,8 @@ def read_parcel(encoded: bytes) -> Parcel:
 
 
 def receive(state: BatchState, task: Task, parcel: Parcel) -> TaskResult:
-    """Save what a worker sent, and return its result: a fault if git cannot fetch the branch.
+    """Save what a worker sent, and return its result. The result is a fault if git cannot fetch the
+    branch.
 
     The session is saved among the sessions of this machine. The bundle of the branch is saved in
     the state; if the repository is a folder, the branch is fetched into it.
@@ -195,8 +196,8 @@ def _own_version() -> str:
 
 
 def _make_wanted_check() -> Callable[[], bool]:
-    """A function that returns whether this worker is connected and the task still wanted. Otherwise
-    the task ends: its coordinator was killed, or another worker has it.
+    """Returns a function. It returns whether this worker is connected and the task is still wanted.
+    If not, the task should end: its coordinator was killed, or another worker has it.
     """
     from distributed import get_worker
 
@@ -265,8 +266,8 @@ def _session_files(session_id: str) -> dict[str, bytes]:
 
 
 def _save_session(files: Mapping[str, bytes]) -> None:
-    """Write the files of a session below the folder of sessions. Files that exist are not changed, and
-    a path that leaves the folder is ignored: a worker names the paths.
+    """Write the files of a session below the folder of sessions. A file that exists is not changed.
+    The worker names the paths, so a path that leaves this folder is ignored.
     """
     root = get_sessions_dir().resolve()
     for name, data in files.items():

@@ -64,8 +64,8 @@ def summary_rows(results: Iterable[TaskResult]) -> list[SummaryRow]:
 
 
 def reason(result: TaskResult) -> str:
-    """Why a task did not succeed, in one line; for a task that succeeded, its branch, or that it has
-    changed nothing.
+    """Why a task did not succeed, in one line. For a task that succeeded: its branch, or `no
+    changes`.
     """
     failed = [check for check in result.checks if check.exit_code]
     if failed and result.outcome == CHECKS:
@@ -127,7 +127,9 @@ def _link_if_address(text: str) -> str:
 
 
 def _diff_line(line: str) -> str:
-    """A line of a diff as HTML, in the colour of its mark; the lines with names of files have none."""
+    """A line of a diff as HTML, in the colour of its mark. Lines with the names of files have no
+    colour.
+    """
     kinds = {"+": "plus", "-": "minus", "@": "place"}
     kind = "" if line.startswith(("+++", "---")) else kinds.get(line[:1], "")
     return f'<span class="{kind}">{escape(line)}</span>' if kind else escape(line)

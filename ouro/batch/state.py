@@ -92,8 +92,8 @@ class BatchState:
         """The tasks whose folder was created by this object."""
 
     def begin(self, batch: Batch) -> None:
-        """Write the tasks into the folder if this is the first run; otherwise check that they are the
-        same.
+        """Write the tasks into the folder if this is its first run. In a later run check that they
+        are the same.
 
         Raises:
             UsageError: the folder has other tasks, or a newer ouro wrote it.

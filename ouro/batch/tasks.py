@@ -284,14 +284,15 @@ def _plain_message(error: Exception) -> str:
 
 
 def _absolute_repository(repo: str, file: Path) -> str:
-    """The absolute path of a repository that is a folder; an address as it is."""
+    """The absolute path of a repository, if it is a folder. An address stays as it is."""
     if Task(prompt="-", repo=repo).is_remote:
         return repo
     return str((file.parent / Path(repo).expanduser()).resolve())
 
 
 def _add_ids(tasks: Sequence[Task]) -> list[Task]:
-    """The tasks, each with its own id: the one from the file, or one made of the repository's name.
+    """The tasks, each with its own id. It is the id in the file; a task without one gets the name
+    of its repository.
 
     Raises:
         ConfigError: two tasks of the file have one id.
@@ -310,7 +311,8 @@ def _add_ids(tasks: Sequence[Task]) -> list[Task]:
 
 
 def _free_name(repo: str, used_names: set[str], numbers: Counter[str]) -> str:
-    """The name of a repository; with the next number, from 2, if the name is used.
+    """A name for a task, made of the name of its repository. If it is used, the next number is
+    added, from 2.
 
     Args:
         numbers: the last number of each name. It is changed, so that a search continues there.

@@ -85,8 +85,8 @@ class TaskTree(msgspec.Struct, frozen=True):
             raise TreeError(f"{self.folder}: git could not commit: {error}") from error
 
     def remove(self, *, keeps_branch: bool) -> None:
-        """Remove the folder, and the branch unless `keeps_branch`. With `keeps_branch` a clone is only
-        cleaned, because the branch is in no other repository.
+        """Remove the folder, and the branch unless `keeps_branch`. A clone whose branch must stay
+        is not removed, only cleaned, because no other repository has the branch.
         """
         if self.repository is None:
             if keeps_branch:

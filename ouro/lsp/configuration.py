@@ -151,8 +151,9 @@ def _enabled_servers(
 def _server_of_settings(
     name: str, entry: LanguageServerSettings, known: LanguageServerSpec | None
 ) -> LanguageServerSpec:
-    """A server that is described in the settings. If ouro knows a server of that name, `known`, what
-    the settings leave out comes from it. Raises ConfigError if it has no command or no languages.
+    """The server that an entry of the settings describes. `known` is the server with this name that
+    ouro knows, or None: what the entry leaves out comes from it. Raises ConfigError if the server
+    has no command or no languages.
     """
     command = known.command if known else ()
     if entry.command:
@@ -174,8 +175,8 @@ def _server_of_settings(
 
 
 def _is_installed(spec: LanguageServerSpec, folders: str, root: Path) -> bool:
-    """Whether the program of a server exists. A command with a `/` is a path, relative to `root`; another
-    one is searched in `folders`, which are joined as in PATH.
+    """Whether the program of a server exists. If the command has a `/`, it is a path, relative to
+    `root`. Otherwise it is searched in `folders`, which are joined as in PATH.
     """
     program = Path(spec.command[0]).expanduser()
     if os.sep in spec.command[0]:

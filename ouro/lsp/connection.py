@@ -118,8 +118,8 @@ class LspConnection:
         self._queries = Queries(self._ask)
 
     async def run(self) -> None:
-        """Start the server, and emit events until it ends or this is cancelled. Raises the error
-        that ended it.
+        """Start the server, and emit events until it ends or this is cancelled. If it ends, raises
+        the error that is the reason.
         """
         request = self._request
         process = self._process = await start_server(
@@ -177,8 +177,8 @@ class LspConnection:
         return None if action == "note" else await self._queries.answer(action, request)
 
     async def _check(self, files: list[JsonObject]) -> list[JsonObject]:
-        """Send the texts of files from before a change, then those after it. Returns the errors that
-        the server did not publish before the second.
+        """Send the texts of files from before a change, and then the texts after it. Returns the
+        errors that the server published only for the second texts.
         """
         paths = [file["path"] for file in files]
         self._to_check.update(paths)
@@ -234,8 +234,8 @@ class LspConnection:
         return await self._diagnostics.settle(sent, seconds) if sent else True
 
     def _open(self, path: str, text: str, language: str) -> None:
-        """Open a document, or send its text if that has changed. Above MAX_OPEN, close those that were
-        not used for the longest time.
+        """Open a document, or send its text if it is open and the text has changed. If more than
+        MAX_OPEN are open then, the documents that were not used for the longest time are closed.
         """
         uri, document = Path(path).as_uri(), self._documents.pop(path, None)
         number = self._diagnostics.number
@@ -446,8 +446,8 @@ def _read_diagnostic(item: Any) -> types.Diagnostic | None:
 
 
 def _texts(files: list[JsonObject], when: str) -> dict[str, str]:
-    """The texts of files, `before` or `after` a change, by path. Files that do not exist then are
-    left out.
+    """The texts of files, by path: those `before` or `after` a change, as `when` says. A file that
+    does not exist then is left out.
     """
     return {file["path"]: file[when] for file in files if file[when] is not None}
 

@@ -100,8 +100,8 @@ class Diagnostics:
         self._changed.set()
 
     async def settle(self, awaited: Mapping[str, Sent], seconds: float) -> bool:
-        """Wait until the errors of all awaited texts are published, and then nothing more comes for
-        QUIET_SECONDS. Returns False if that did not happen within the time limit.
+        """Wait until the errors of all awaited texts are published, and nothing more has come for
+        QUIET_SECONDS. Returns False if the time limit is over before that.
 
         Args:
             awaited: path -> the text that was sent.
@@ -120,8 +120,8 @@ class Diagnostics:
         return False
 
     def _is_published(self, path: str, sent: Sent) -> bool:
-        """Whether the errors of this text of a file were published. Without a version of the server, any
-        message about the file that came after the text was sent counts.
+        """Whether the errors of this text of a file were published. If the server names no version,
+        any message about the file counts that came after the text was sent.
         """
         file = self._files.get(path)
         if file is None:
@@ -142,8 +142,8 @@ class Diagnostics:
                 file.known = _keys(file.errors)
 
     def take_new(self) -> list[JsonObject]:
-        """The published errors that are not known, each with its path; they are known from then on. If
-        an error occurs more often than it is known, the later occurrences are returned.
+        """The published errors that are not known yet, each with its path; from then on they are
+        known. If the same error occurs more often than before, its last occurrences are new.
         """
         new: list[JsonObject] = []
         for path, file in self._files.items():

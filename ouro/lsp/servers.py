@@ -255,8 +255,9 @@ class LanguageServers:
         )
 
     def any_file(self) -> Path:
-        """A path below the root with the ending of a server for this project, preferably of a server
-        that runs. The file need not exist: the path stands for its language. Blocks.
+        """A path below the root that has an ending of one of the servers for this project. A server
+        that runs is preferred. The file need not exist: the path only stands for its language.
+        Blocks.
 
         Raises:
             ToolError: there is no server.
@@ -373,7 +374,7 @@ class LanguageServers:
         self._worker.close()
 
     def _explain_missing(self, path: Path) -> str:
-        """Why no server answers for a file: there is none, or all of them have failed."""
+        """Why no server answers for a file: there is none for it, or all of them have failed."""
         failed = [server for server in self.servers if server.spec.language(path)]
         problems = "; ".join(f"{server.name}: {server.problem}" for server in failed)
         cause = f" ({problems})" if problems else ""
@@ -427,8 +428,8 @@ class LanguageServers:
         return server.take_late()
 
     async def _run_check(self, server: LanguageServer, files: Sequence[JsonObject]) -> None:
-        """Ask a server for the new errors, and add them to its late errors: the change that is checked
-        may not wait for them any longer.
+        """Ask a server for the new errors, and add them to its late errors. They are added there
+        because the call that changed the files may not wait for them any longer.
         """
         start = time.monotonic()
         server.running.append(start)

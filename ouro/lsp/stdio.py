@@ -94,8 +94,8 @@ class ServerProcess:
             await asyncio.sleep(0)  # other servers must not wait for a full buffer
 
     def send(self, message: JsonObject) -> None:
-        """Send a message; it is lost if the server has ended. If more than MAX_UNREAD bytes wait, because
-        the server does not read, the server is killed.
+        """Send a message. It is lost if the server has ended. If more than MAX_UNREAD bytes wait,
+        the server does not read, and is killed.
         """
         assert self.process.stdin is not None
         data = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode()

@@ -86,8 +86,9 @@ class Lsp(FileTool[LspArgs]):
         return (args.path or ".",)
 
     def resolve(self, args: LspArgs) -> tuple[AnyTool, Any]:
-        """The tool that a call is for, with its arguments: `Rename`, which changes files, for a rename,
-        and this tool for the other actions. Raises ToolError if a rename lacks an argument.
+        """The tool for a call, with its arguments. For a rename it is `Rename`, which changes
+        files; for all other actions it is this tool. Raises ToolError if a rename lacks an
+        argument.
         """
         if args.action != "rename":
             return self, args
@@ -186,8 +187,8 @@ class Rename(ChangeTool[RenameArgs]):
         return {name: getattr(args, name) for name in ("path", "line", "name", "new_name")}
 
     async def prepare(self, args: RenameArgs) -> RenameArgs:
-        """The arguments with the edits of the server, so that permissions can judge which files change.
-        Raises ToolError if the server cannot rename, or would change too many files.
+        """The arguments with the edits of the server added, so that permissions can judge which
+        files change. Raises ToolError if the server cannot rename, or would change too many files.
         """
         place = await asyncio.to_thread(name_request, self._seen, args)
         request = {**place, "new_name": args.new_name}
@@ -200,8 +201,8 @@ class Rename(ChangeTool[RenameArgs]):
         return msgspec.structs.replace(args, edits=dict(sorted(edits.items())))
 
     def _change(self, args: RenameArgs, access: Access, notes: list[str]) -> Display:
-        """The changes of all files, to be shown. If `access` is `write`, they are also written; if one
-        file cannot be written, those before it are restored.
+        """Plan the changes of all files, and return them for the user. If `access` is `write`, they
+        are also written. If one file cannot be written, the files before it are restored.
         """
         with self._seen.lock(args.edits) as locks:
             changes = [
@@ -306,9 +307,9 @@ def _file_request(seen: FilesSeen, name: str) -> JsonObject:
 
 
 def name_request(seen: FilesSeen, args: LspArgs | RenameArgs) -> JsonObject:
-    """A request about a name in a file, with its line and column from 0. With a line in the arguments,
-    it is the place nearest to that line, because models are often wrong by a few lines; otherwise the
-    first place. Of `a.b`, the name is `b`.
+    """A request about a name in a file, with its line and column from 0. If the name is there
+    several times, the place nearest to the line of the arguments is taken, because models are often
+    wrong by a few lines. Without a line it is the first place. In `a.b` the name is `b`.
 
     Raises:
         ToolError: the name is not in the file.

@@ -274,7 +274,9 @@ def expand_variables(
         return value
 
     def fill_variables(field: Any) -> Any:
-        """A text, or the texts of a mapping or a sequence, with the values of their variables."""
+        """The field with the values of its variables. It is a text, or a mapping or sequence of
+        texts.
+        """
         if isinstance(field, str):
             return _VARIABLE_PLACE.sub(value_of, field)
         if isinstance(field, Mapping):
@@ -310,8 +312,8 @@ def approval_key(name: str, server: McpServerSettings, cwd: Path) -> str:
 
 
 def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], list[str]]:
-    """The servers that other programs have: those in `~/.claude.json` of the user and of this
-    project, in `.mcp.json` of the project, and in Codex's `config.toml`.
+    """The servers that other programs have. They are read from `~/.claude.json` (of the user and of
+    this project), `.mcp.json` of the project, and `config.toml` of Codex.
 
     Returns:
         Each server by its name, with the file that defines it (of several with the same name, the
@@ -364,8 +366,8 @@ def _read_codex(path: Path, _root: Path) -> Iterator[Any]:
 
 
 def _convert_codex_entry(entry: Any) -> Any:
-    """An entry of Codex as an entry of `mcpServers`: keys have other names, and a variable that an
-    entry names for a header becomes `${NAME}` in it.
+    """An entry of Codex as an entry of `mcpServers`. Some keys have other names. Where an entry
+    names a variable for a header, the header becomes `${NAME}`.
     """
     if not isinstance(entry, dict):
         return entry

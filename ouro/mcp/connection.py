@@ -93,7 +93,7 @@ class Connection:
 
     async def run(self) -> None:
         """Connect, and emit the lists of the server and other events until it ends or this is
-        cancelled. Raises the error that ended it.
+        cancelled. If it ends, raises the error that is the reason.
         """
         asks = self._request["asks"]
         try:
@@ -133,8 +133,8 @@ class Connection:
         self, method: str, request: JsonObject, emit: Callable[[JsonObject], None]
     ) -> None:
         """Carry out a request to the open server, and emit its result: `call` a tool, `read` a
-        resource, get a `prompt`. Or pass on the `answer` to a question that the server has asked by
-        an event.
+        resource, or get a `prompt`. The request `answer` is the answer to a question of the server,
+        and is passed on to it.
         """
         match method:
             case "answer":
@@ -157,8 +157,8 @@ class Connection:
         self, tool: str, arguments: JsonObject, emit: Callable[[JsonObject], None]
     ) -> None:
         """Call a tool: emit its progress, then its result. If the result has only structured
-        content, that is its text. A warning is added if the structured content does not match its
-        schema.
+        content, this becomes its text. If the structured content does not match its schema, a
+        warning is added to the text.
         """
         progress = _ProgressReports(emit)
         try:
@@ -179,8 +179,8 @@ class Connection:
         emit({"result": {**content, "failed": result.is_error}})
 
     async def _send(self, request: Callable[[], Awaitable[_Result]]) -> _Result:
-        """Send a request and return the answer. If the server may hang since a request was
-        cancelled, it is first asked for a sign of life.
+        """Send a request and return the answer. If a request was cancelled before its answer came,
+        the server may hang: then it is first asked for a sign of life.
 
         Raises:
             LookupError: the server has ended, and can be started again.
@@ -235,8 +235,8 @@ class Connection:
         self._may_hang = False
 
     async def _serve(self, client: Client, limit: asyncio.Timeout) -> None:
-        """Emit the lists of the server, and again each time that they change, until it ends. Raises
-        ServerEnded then.
+        """Emit the lists of the server, and emit them again whenever they change. When the server
+        ends, raises ServerEnded.
 
         Args:
             limit: the time limit of the connection; it is lifted when the first lists are there.
@@ -298,9 +298,9 @@ class Connection:
                 result[field] = [item for item in items if self._check_item(field, item, result)]
 
     def _check_item(self, field: str, item: Any, result: JsonObject) -> bool:
-        """Returns whether an item of the list `field` can be used; if not, the reason is recorded
-        for the user. An output schema that is too large is removed from the item, which can still
-        be used.
+        """Returns whether an item of the list `field` can be used. If not, the reason is recorded
+        for the user. If only its output schema is too large, this schema is removed from the item,
+        and the item can be used.
 
         Args:
             result: the whole result, with the list.
@@ -411,8 +411,9 @@ class Connection:
         return descriptions
 
     async def _on_message(self, message: Any) -> None:
-        """Called with each message of the server that is no answer, and with errors of the
-        transport. Record that a list has changed; end the server if its message cannot be read.
+        """Called with each message of the server that is not an answer, and with errors of the
+        transport. If it says that a list has changed, `_changed` is set. If a message cannot be
+        read, the server is ended.
         """
         if isinstance(message, _LIST_CHANGES):
             self._changed.set()
@@ -458,7 +459,7 @@ class Connection:
         return types.CreateMessageResult(role="assistant", content=content, model=answer["model"])
 
     async def _ask(self, kind: str, about: JsonObject) -> Any:
-        """Emit a question of the server as an event, and return the answer when it comes by
+        """Emit a question of the server as an event, and return the answer, which comes by
         `handle`.
 
         Args:

@@ -78,8 +78,9 @@ class ToolDefinition(msgspec.Struct, frozen=True, dict=True):
         return cut(clean(self.description or self.title), MAX_DESCRIPTION)
 
     def fits_request(self) -> bool:
-        """Whether the tool can be in a request: every provider accepts its name and its schema,
-        which is not too long. Otherwise a provider would refuse the whole request.
+        """Whether the tool can be in a request: every provider accepts its name and its schema, and
+        the schema is not too long. If one tool did not fit, a provider would refuse the whole
+        request.
         """
         schema, properties = self.schema, self.schema.get("properties", {})
         if self.problem or not self.name.isascii() or schema.get("type") != "object":
@@ -164,7 +165,7 @@ def save_approved(key: str, tools: Iterable[ToolDefinition]) -> None:
 def find_changed_tools(
     approved: Mapping[str, ToolDefinition], tools: Iterable[ToolDefinition]
 ) -> tuple[ToolDefinition, ...]:
-    """Those of the `tools` that were not approved as they are now: new ones, and changed ones."""
+    """The tools among `tools` that are not approved as they are now: new ones, and changed ones."""
     changed = []
     for tool in tools:
         before = approved.get(tool.name)
@@ -174,8 +175,8 @@ def find_changed_tools(
 
 
 def describe_change(before: ToolDefinition | None, after: ToolDefinition) -> str:
-    """What differs between two definitions of a tool, as a unified diff for the user. If there was
-    none before, the whole new definition.
+    """The difference between two definitions of a tool, as a unified diff for the user. If there
+    was none before, the whole new definition.
     """
     import difflib
 

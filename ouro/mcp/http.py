@@ -96,8 +96,8 @@ async def login_provider(
     request: JsonObject, emit: Callable[[JsonObject], None], on_refused: Callable[[], None]
 ) -> OAuthClientProvider | None:
     """The OAuth provider for a server. If the request has `login`, it lets the user log in with a
-    browser. Otherwise it uses the stored tokens; without any the result is None, so that no client
-    is registered without the user.
+    browser. Otherwise it uses the stored tokens. If there are none, the result is None, because a
+    client must not be registered without the user.
 
     Args:
         request: the request that opens the server.
@@ -193,8 +193,8 @@ class _LoginRedirect:
                 self._server.close()
 
     async def _on_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer a request of the browser. That for `/callback` with the code, or with an error,
-        ends the login; any other is answered with 404.
+        """Answer a request of the browser. A request for `/callback` with the code, or with an
+        error, ends the login. Any other request is answered with 404.
         """
         try:
             request_line = await asyncio.wait_for(reader.readline(), 10)

@@ -52,8 +52,8 @@ async def answer_elicitation(server: str, about: JsonObject, ask: AskUser) -> Js
 
 
 async def _ask_to_open(intro: str, url: str, ask: AskUser) -> JsonObject:
-    """Ask the user to open a URL, which ouro does not do itself. Returns the result for the
-    protocol: whether the user does.
+    """Ask the user to open a URL. ouro does not open it itself. Returns the result for the
+    protocol: whether the user has agreed.
     """
     question = Question(
         f"{intro}\nIt wants you to open an address in your browser. Do you?",
@@ -65,7 +65,7 @@ async def _ask_to_open(intro: str, url: str, ask: AskUser) -> JsonObject:
 
 async def _ask_field(intro: str, name: str, field: JsonObject, ask: AskUser) -> Any:
     """Ask for one field of a form until the answer is valid, and return its value. If the user
-    gives no answer, that is the default of the field, or None if it has none.
+    gives no answer, returns the default of the field; None if it has no default.
 
     Args:
         intro: the first line of the question.
@@ -137,8 +137,8 @@ def _named_values(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 
 
 def parse_prompt_arguments(prompt: ServerPrompt, typed: str) -> dict[str, str]:
-    """The arguments of a prompt, by name, from what was typed after its name: each is `NAME=value`,
-    or a value alone, which belongs to the next argument that has no value yet.
+    """The arguments of a prompt, by name, from the text that was typed after its name. Each word is
+    `NAME=value`, or a value alone, which belongs to the next argument that has no value yet.
 
     Raises:
         UsageError: a required one is missing.

@@ -59,8 +59,8 @@ def schema_problem(schema: Any) -> str:
 
 
 def content_problem(schema: Any, content: Any) -> str:
-    """Why structured content does not match its schema, with the place. Empty if it matches, or if
-    that cannot be found out in a short time.
+    """Why structured content does not match its schema, and at which place. Empty if it matches, or
+    if a check would take too long.
     """
     if content is None:
         return "it is missing, although the tool promises it"

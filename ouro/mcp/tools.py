@@ -418,9 +418,9 @@ def _name_others(tools: Sequence[tuple[McpServer, ToolDefinition]]) -> str:
 
 
 def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTool, ...]:
-    """The tools of servers for the requests of a session; none if there is no server that is on.
-    They are the three tools of this module, and the approved tools of each server whose tools fit
-    into the rest of the budget. Those of other servers are found by search.
+    """The tools of servers for the requests of a session: the three tools of this module, and
+    approved tools of servers. The tools of a server are left out if they do not fit into the rest
+    of the budget; these are found by search. No tools at all if no server is on.
 
     Args:
         budget: tokens for the tools of servers in a request.
@@ -474,8 +474,9 @@ def resource_names(servers: McpServers) -> list[str]:
 
 
 async def read_named_resources(servers: McpServers, text: str) -> str:
-    """The content of the resources that a message names, as text for the model: of the first
-    MAX_ATTACHED; for one that cannot be read, the reason. Empty if it names none.
+    """The content of the resources that a message names, as text for the model. At most
+    MAX_ATTACHED are read. For a resource that cannot be read, the text is the reason. Empty if the
+    message names none.
     """
     resources = dict.fromkeys(
         (name, uri.rstrip(_SENTENCE_ENDS))

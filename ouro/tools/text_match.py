@@ -66,8 +66,8 @@ def _indent_for(indent: str, indents: dict[str, str], units: tuple[str, str]) ->
         return indent
 
     def distance(known: str) -> tuple[int, bool]:
-        """The distance in columns. Of two that are as near, the one is first that `indent` begins
-        with.
+        """The distance in columns. If two indentations are as near, the one with which `indent`
+        begins is first.
         """
         return abs(_width(known) - _width(indent)), not indent.startswith(known)
 
@@ -384,8 +384,8 @@ def _score_places(
 def _best_starts(
     lines: Sequence[str], goal: Sequence[str], starts: Sequence[int], most: int
 ) -> list[int]:
-    """Those `most` of the `starts` behind which most lines of `goal` follow, in any order. Lines
-    that are rare in the file count more.
+    """The `most` best of the `starts`: those behind which most lines of `goal` follow, in any
+    order. A line counts more if it is rare in the file.
     """
     line_counts, wanted = Counter(lines), set(goal)
     weights = [1 / line_counts[line] if line in wanted else 0.0 for line in lines]
@@ -399,8 +399,8 @@ def _best_starts(
 
 
 def _is_each_line_similar(wanted: Sequence[str], file_lines: Sequence[str]) -> bool:
-    """Whether each of the lines is similar to that at the same place in the file, and has the same
-    numbers in it.
+    """Whether each of the lines `wanted` is similar to the line at the same place in `file_lines`,
+    and has the same numbers in it.
     """
     from rapidfuzz import fuzz
 
@@ -420,8 +420,8 @@ def _squeeze_spaces(lines: Sequence[str]) -> list[str]:
 def _replacement_span(
     lines: Lines, first: int, wanted: list[str], reindent: Reindent, old: str, new: str
 ) -> Span:
-    """The replacement of `old` by `new` at a place in the text, by offsets. Lines that are in both
-    stay as they are in the file; new lines are re-indented.
+    """The replacement of `old` by `new` at a place in the text, by offsets. A line that is in `old`
+    and in `new` stays as it is in the file. New lines get the indentation of the file.
 
     Args:
         first: the index of the first line of the place.
@@ -450,8 +450,8 @@ def _replacement_span(
 def keep_characters(
     wanted: Sequence[str], file_lines: Sequence[str], new_lines: Sequence[str]
 ) -> list[str]:
-    """Models write plain quotes, dashes and spaces where the file has others. Returns `new_lines`,
-    which replace `wanted`, with the characters of the file in what the change leaves.
+    """Returns `new_lines`, which replace `wanted`, with the characters of the file where they stay
+    the same. Models write plain quotes, dashes and spaces where the file has others.
 
     Args:
         wanted: the replaced lines as the model wrote them.
@@ -467,8 +467,9 @@ def keep_characters(
 
 
 def _with_file_characters(line: str, pairs: Sequence[tuple[str, str]]) -> str:
-    """A new line of the model with the characters of the file in what it has in common with the
-    most similar of the replaced lines. Unchanged if none is similar.
+    """A new line of the model, in which what it has in common with a replaced line is written with
+    the characters of the file. The most similar of the replaced lines is taken. Unchanged if none
+    is similar.
 
     Args:
         pairs: replaced lines, as the model wrote them and as the file has them.

@@ -46,8 +46,8 @@ class TodoWrite(Tool[TodoArgs]):
         return f"plan {done}/{len(args.todos)}"
 
     async def run(self, args: TodoArgs, ctx: ToolContext) -> ToolResult:
-        """Replace the todos. The summary for the user is the todo that is in progress, without one
-        the next one, or `all done`.
+        """Replace the todos. The summary for the user is the todo that is in progress; if there is
+        none, the next one; if all are done, `all done`.
         """
         todos = tuple(Todo(item.text, item.state) for item in args.todos)
         self._plan.items = todos

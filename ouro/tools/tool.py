@@ -116,8 +116,8 @@ class Tool(Protocol, Generic[A]):
             raise
 
     def resolve(self, args: A) -> tuple[AnyTool, Any]:
-        """The tool that does the work, and its arguments: another tool if this one only forwards a
-        call.
+        """The tool that does the work, and its arguments. This is another tool if this one only
+        forwards a call.
         """
         return self, args
 
@@ -127,8 +127,8 @@ class Tool(Protocol, Generic[A]):
         return arguments
 
     async def prepare(self, args: A) -> A:
-        """The arguments of a call, completed with what `targets` and `preview` need and what has to
-        be looked up. Raises ToolError.
+        """The arguments of a call, completed with what `targets` and `preview` need and what must
+        be looked up for it. Raises ToolError.
         """
         return args
 
@@ -178,8 +178,7 @@ def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
 @cache  # cached, because it is the same for each request
 def _schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
     """The JSON schema of the arguments `args` for the model. It has no references, because not
-    every provider follows them, and no description of its own: the docstring of `args` is for
-    readers of the code.
+    every provider follows them. The docstring of `args` is left out: it is for readers of the code.
     """
     _, definitions = msgspec.json.schema_components([args], ref_template="{name}")
     schema: dict[str, Any] = _inline(definitions[args.__name__], definitions)
@@ -218,10 +217,10 @@ def _without(node: Mapping[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def _is_obvious(key: str, value: Any) -> bool:
-    """Whether a model does not need a key of the schema: an empty default, a lower bound of 0 or 1,
-    an upper bound, or that there are no other fields.
+    """Whether a model does not need a key of the schema. It does not need an empty default, a lower
+    bound of 0 or 1, an upper bound, and that there are no other fields.
 
-    All of them are still checked in calls, and the error names the bound.
+    All of these are still checked in calls, and the error names the bound.
     """
     if key == "default":
         return not value

@@ -244,8 +244,8 @@ async def public_address(host: str, port: int) -> str:
 
 
 def _is_public(address: str) -> bool:
-    """Whether an address is on the internet. If it is one of IPv6 that stands for one of IPv4, that
-    one is judged.
+    """Whether an address is on the internet. If an address of IPv6 stands for one of IPv4, the
+    address of IPv4 is judged.
     """
     ip = ipaddress.ip_address(address)
     if isinstance(ip, ipaddress.IPv6Address):
@@ -346,8 +346,8 @@ async def _convert_page(url: str, content_type: str, data: bytes) -> WebPage:
 
 
 def read_stdin() -> None:
-    """Read a page from stdin, and print its text and its kind as JSON; after an error the message
-    and an empty kind. The program of the process of `_convert_page`.
+    """Read a page from stdin, and print its text and its kind as JSON. After an error the text is
+    the message, and the kind is empty. This runs in the process that `_convert_page` starts.
     """
     url, content_type = sys.argv[1:]
     max_seconds = int(_CONVERSION_TIMEOUT)  # nobody ends this process if ouro is killed meanwhile
@@ -360,8 +360,8 @@ def read_stdin() -> None:
 
 
 def _page_as_text(url: str, content_type: str, data: bytes) -> tuple[str, str]:
-    """The text of a page, HTML as Markdown; and its kind, which is its content type or `text`.
-    Raises ToolError: it is neither text nor a PDF.
+    """The text of a page, and its kind. HTML becomes Markdown. The kind is the content type of the
+    page, or `text` if it has none. Raises ToolError: the page is neither text nor a PDF.
     """
     kind, _, parameters = content_type.lower().partition(";")
     kind = kind.strip()
@@ -398,8 +398,8 @@ def _decode(parameters: str, data: bytes) -> str:
 
 
 def _html_as_markdown(url: str, html: str) -> str:
-    """The readable part of a page as Markdown, below its title: no scripts, no menus, and nothing
-    that a browser would not show.
+    """The readable part of a page as Markdown, below its title. Scripts, menus, and everything that
+    a browser would not show are left out.
     """
     from bs4 import BeautifulSoup, Comment
     from markdownify import MarkdownConverter

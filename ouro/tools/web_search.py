@@ -206,8 +206,8 @@ class WebSearch(Tool[WebSearchArgs]):
         return ToolResult(text, Display(plural(len(results), "result"), Plain(text)))
 
     def _address(self, url: str, query: str) -> str:
-        """An address with the query, which permissions judge and the question to the user shows. It
-        is not the one that is requested.
+        """An address that holds the query. Permissions judge it, and the question to the user shows
+        it. The request itself has another one.
         """
         return f"{url}?q={one_line(query, 10 * MAX_QUERY)}"
 
@@ -277,8 +277,8 @@ async def fetch_json(
 
 
 def _describe_refusal(name: str, status: int, hint: Callable[[int], str]) -> str:
-    """The error for the model about a status that is not success; with a hint if the key is
-    refused.
+    """The error for the model about a status that is not success. If the key is refused, the hint
+    is added.
     """
     if status == 429:
         return f"{name} answered 429: its limit of requests is reached. Try again later."
@@ -339,9 +339,9 @@ def _describe_result(result: WebResult) -> str:
 
 
 def choose_search(name: str, url: str, environment: Mapping[str, str]) -> WebSearch | None:
-    """The tool web_search with the backend that the settings name. If they name none, that is the
-    first of BACKENDS whose key or address is in the environment. None if there is none, or search
-    is off.
+    """The tool web_search with the backend that the settings name. If they name none, it is the
+    first of BACKENDS that has its key or address in the environment. None if there is no such
+    backend, or if search is off.
 
     Args:
         name: the name of a backend, `off`, or empty.
@@ -366,8 +366,9 @@ def choose_search(name: str, url: str, environment: Mapping[str, str]) -> WebSea
 def _make_search(
     backend: SearchBackend, url: str, environment: Mapping[str, str]
 ) -> WebSearch | None:
-    """The tool with a backend. None if the environment has no key for it; or, if the backend has no
-    address of its own, if neither the settings nor the environment have one.
+    """The tool with a backend. None if something is missing for it: a backend with an address of
+    its own needs a key in the environment; any other needs an address, in the settings or in the
+    environment.
     """
     values = (environment.get(variable, "") for variable in backend.variables)
     key_or_address = next(filter(None, values), "")
