@@ -281,10 +281,9 @@ def _make_prompt(
 
 
 def select_tools(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
-    """Those of `tools` that a kind of subagent has, in the same order.
-
-    It has those that `spec.tools` names, or all if it names none; `mcp__SERVER` there names all tools
-    of that server. No subagent has those that its kind or `_NOT_FOR_CHILDREN` excludes.
+    """The tools of a kind of subagent: those of `tools` that `spec.tools` names, or all of them if it
+    names none, in the order of `tools`. In `spec.tools`, `mcp__SERVER` names all tools of that server.
+    The tools of `spec.without` and of `_NOT_FOR_CHILDREN` are left out.
     """
     excluded = {*_NOT_FOR_CHILDREN, *spec.without}
 

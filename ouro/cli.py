@@ -35,7 +35,7 @@ def run() -> int:
     # to the first request.
     gc.set_threshold(150_000, 20, 20)
     for name in ("stdin", "stdout", "stderr"):
-        # Closed, as by `>&-`: a file that is opened later would get this descriptor.
+        # The shell closed it (`>&-`): else a file that is opened later would get its descriptor.
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):

@@ -373,7 +373,9 @@ def recorded_model(test_command: str, pace: float, *, watched: bool) -> Scripted
 
 
 def remembering_model(pace: float, *, watched: bool) -> ScriptedModel:
-    """The model of the second act: it repeats what the prompt of its session says about prices."""
+    """The model of the second act: it repeats what the prompt of its session says about prices, and
+    says how to leave the demo if a user watches.
+    """
 
     def answer(messages: Sequence[Message]) -> ScriptedReply:
         """Answer from memory, if the wish of the first act is in the prompt."""

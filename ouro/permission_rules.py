@@ -184,7 +184,9 @@ def _judge_choices(judge: Judge | None) -> list[Choice]:
 
 
 def _revoke_verdict(judge: Judge, number: str) -> Answer:
-    """Revoke a verdict of the judge, or all of them without a number. Raises UsageError."""
+    """Revoke the verdict of the judge that has this number. Without a number the judge is switched
+    off for this session. Raises UsageError if there is no such verdict.
+    """
     if not number:
         judge.revoke()
         return Answer("judge", [line("The judge decides nothing more in this session.")])

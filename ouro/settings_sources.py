@@ -210,7 +210,7 @@ def save_setting(path: str, value: str | tuple[str, ...]) -> None:
     """
     file = get_config_path()
     name = tilde(file)
-    # Lists that add up have an effect beside a variable.
+    # A list of ADD_UP is joined with that of the variable: it has an effect all the same.
     if path not in ADD_UP and (stronger := _from_environment().get(path)):
         raise ConfigError(
             f"The variable {stronger.source} sets `{path}`, and wins over {name}.",

@@ -574,7 +574,8 @@ def listed_commands(session: Session | None) -> Sequence[Action | CustomCommand]
 
 def matching_commands(session: Session | None, typed: str) -> list[Choice]:
     """Choices of commands for a typed name: first the one of that name or alias, then those that
-    begin with it, then those that contain its letters in order. One with arguments ends in a space.
+    begin with it, then those that contain its letters in order. The value of one with arguments ends
+    in a space, so that they can be typed after it.
     """
     letters_in_order = re.compile(".*".join(map(re.escape, typed)), re.IGNORECASE)
 

@@ -66,7 +66,8 @@ async def _change_to_review(cwd: Path, what: str) -> dict[str, str]:
             "what": f"pull request {number}",
             "how": f"`gh pr view {number}`, `gh pr diff {number}`",
         }
-    if not what or what.startswith("-"):  # git would read it as an option
+    # Words that begin with `-` are not looked up as a commit: git would read them as an option.
+    if not what or what.startswith("-"):
         return {
             "what": what or UNCOMMITTED,
             "how": "`git status`, `git diff HEAD`, the new files",

@@ -276,7 +276,7 @@ turn_on, turn_off = partial(_switch, True), partial(_switch, False)
 
 def _describe_server(server: mcp.McpServer) -> Answer:
     """A server with its state and version, its tools, and the names of its resources and prompts. Each
-    tool has its tokens, and words for what holds for it, such as `off`.
+    tool is shown with its size in tokens and with marks, such as `off` or `read-only`.
     """
     listing = server.listing
     unapproved = {tool.name for tool in server.unapproved_tools()}

@@ -61,7 +61,8 @@ async def consolidate(
 
     Args:
         what: `core`; `notes`; a scope, for its core; empty for the core and the notes.
-        core, notes: the same choice as flags: only the core, only the notes.
+        core: only the core, as a flag instead of `what`.
+        notes: only the notes, as a flag instead of `what`.
         yes: do not ask.
     """
     if what not in ("", "notes", "core", "user", "repo"):

@@ -315,8 +315,8 @@ def note_fields(details: long_term.EntryDetails) -> list[tuple[str, str]]:
 def _core_files(
     editor: MemoryEditor, names: Sequence[tuple[Scope, str]], *, only_text: bool
 ) -> Answer:
-    """An answer with the core files that are not empty; if all are empty, it names all of them. The
-    value of a single file is not in a list.
+    """An answer with the core files that are not empty, or with all of them if all are empty. Its value
+    is a list; for one file it is that file's data alone.
 
     Args:
         names: the scope and the file name of each.

@@ -414,8 +414,8 @@ async def sync(context: ShellContext, remote: str, encrypt: bool, plain: bool) -
 
 
 def _known_remote(context: ShellContext, last: str) -> str:
-    """The remote of the settings, else the `last` one (may be empty), else that of memory. Raises
-    UsageError without any.
+    """The remote to sync with: that of the settings, else the one of the `last` sync (empty if there
+    was none), else the remote of memory. Raises UsageError if none of them is known.
     """
     settings = context.folder.settings
     address = settings.sessions.remote or last or settings.memory.remote

@@ -185,8 +185,8 @@ class ToolEvents(msgspec.Struct, frozen=True):
     async def after(
         self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult
     ) -> str:
-        """Run the hooks after a tool call. Returns the text that they add to its result, empty if
-        there is none: the reason if one denies the result, and their context.
+        """Run the hooks after a tool call. Returns the text that they add to its result: the reason of
+        a hook that denies the result, then the context that the hooks give. Empty without both.
         """
         response = {"text": cut(result.text, MAX_RESULT), "failed": result.failed}
         outcome = await self._run_tool_hooks(

@@ -77,7 +77,7 @@ class SessionLabels:
             self._transcript.note(self._labels)
 
     def _changed_files_since(self, first: int) -> set[str]:
-        """The files that tools changed according to the loaded messages, from the index `first` on."""
+        """The files that tools changed, as the loaded messages from the index `first` on show it."""
         paths = set[str]()
         for message in self._transcript.messages()[first:]:
             for reply in message.parts_of(ToolReply):
