@@ -44,7 +44,7 @@ from ouro.utils.text import clean, cut, escape_invisible, one_line, plural
 if TYPE_CHECKING:
     from ouro.commands.action import Action
     from ouro.tools.skill import SkillArgs
-    from ouro.utils.worker import JsonObject
+    from ouro.utils.worker_process import JsonObject
 
 NO_TELEMETRY = "`telemetry.enabled` needs a package: pip install ouro[otel]"
 MAX_NOTICES = 2

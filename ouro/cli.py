@@ -129,7 +129,7 @@ def run_action(group: str, words: Sequence[str]) -> int:
     """
     from ouro.commands.current_folder import Folder
     from ouro.commands.subcommands import run
-    from ouro.folder_context import folder_settings, unsaved_session
+    from ouro.subcommand_setup import folder_settings, unsaved_session
     from ouro.utils.log import start_log
 
     start_log()

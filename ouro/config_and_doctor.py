@@ -26,7 +26,6 @@ from ouro.doctor_extensions import (
     find_unread_settings,
 )
 from ouro.errors import ConfigError, ModelError, NoModelError, OuroError, ToolError
-from ouro.folder_context import folder_settings, trust_of
 from ouro.llm import Catalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import CONFIG_FILE, TrustStore, acting_files
@@ -38,6 +37,7 @@ from ouro.settings_sources import (
     type_of,
     unknown_variables,
 )
+from ouro.subcommand_setup import folder_settings, trust_of
 from ouro.utils.git import find_root
 from ouro.utils.ouro_paths import (
     get_config_path,

@@ -310,10 +310,11 @@ def _arm_names(settings: EvalSettings) -> dict[tuple[str, MemoryUse], str]:
         last_part = model.rstrip("/").rpartition("/")[2] or "default"
         model_name = re.sub(r"[^\w-]+", "-", last_part).strip("-")[:_MAX_ARM] or "model"
         for memory in dict.fromkeys(settings.memory):
-            name = model_name if memory == "none" else f"{model_name}-memory"
-            similar_names = [other for other in names.values() if other.startswith(name)]
-            if name in similar_names:
-                name = f"{name}-{len(similar_names) + 1}"
+            first_choice = model_name if memory == "none" else f"{model_name}-memory"
+            name, number = first_choice, 1
+            while name in names.values():
+                number += 1
+                name = f"{first_choice}-{number}"
             names[model, memory] = name
     return names
 

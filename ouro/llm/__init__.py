@@ -9,6 +9,7 @@ from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ouro.llm.catalog import Catalog
+    from ouro.llm.listed_models import fetch_table
     from ouro.llm.model import (
         CallChunk,
         Chunk,
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
         read_models_file,
         write_models_file,
     )
-    from ouro.llm.price_table import fetch_table
     from ouro.llm.provider_errors import describe_connection_error
     from ouro.llm.provider_web_search import ProviderSearch, make_provider_search
     from ouro.llm.providers import (

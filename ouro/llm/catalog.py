@@ -211,7 +211,7 @@ class Catalog:
         """
         if self._is_own_server(name):
             return None
-        from ouro.llm.price_table import find_listed_spec  # most sessions do not need it
+        from ouro.llm.listed_models import find_listed_spec  # most sessions do not need it
 
         return find_listed_spec(name)
 

@@ -1,4 +1,4 @@
-"""litellm in a separate process (`utils/worker.py`): `ask` takes the arguments of
+"""litellm in a separate process (`utils/worker_process.py`): `ask` takes the arguments of
 litellm.acompletion, `embed` those of litellm.aembedding.
 
 Events are those that chat completions stream; vectors come as one event, in OpenAI's format.
@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ouro.utils.worker import Handler, JsonObject, run_worker
+from ouro.utils.worker_process import Handler, JsonObject, run_worker
 
 CALL_OPTIONS: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
 """The options of every call: ouro itself retries."""
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def _handler() -> Handler:
-    """The function that answers the requests of `utils/worker.py`: `ask` and `embed`."""
+    """The function that answers the requests of `utils/worker_process.py`: `ask` and `embed`."""
     litellm = load_litellm()
 
     def answer(name: str, *request: Any) -> Any:

@@ -356,7 +356,7 @@ class KnownModel(NamedTuple):
     def make_spec(self) -> ModelSpec:
         """The facts about the model, from this row or from litellm's table."""
         if not self.figures:
-            from ouro.llm.price_table import find_listed_spec  # 5 ms, for the model in use
+            from ouro.llm.listed_models import find_listed_spec  # 5 ms, for the model in use
 
             listed = find_listed_spec(self.name) or ModelSpec(self.name)
             return replace(listed, patches="patches" in self.abilities)

@@ -25,7 +25,7 @@ from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:
     from ouro.lsp.configuration import LanguageServerSpec
-    from ouro.utils.worker import JsonObject, WorkerProcess
+    from ouro.utils.worker_process import JsonObject, WorkerProcess
 
 WORKER = ("-m", "ouro.lsp.worker")
 """How Python runs the worker."""
@@ -187,7 +187,7 @@ class LanguageServer:
         """Record why the server has ended. The user is notified only if it has failed so often that it
         is not started again.
         """
-        from ouro.utils.worker import WorkerStopped
+        from ouro.utils.worker_process import WorkerStopped
 
         last_line = f". The last line of its log: {self.log[-1]}" if self.log else ""
         self.state = "failed"
@@ -467,7 +467,7 @@ class _Worker:
 
     async def events(self, method: str, request: JsonObject) -> AsyncGenerator[JsonObject, None]:
         """Yield the events that the worker sends for a request. Raises OuroError."""
-        from ouro.utils.worker import WorkerProcess
+        from ouro.utils.worker_process import WorkerProcess
 
         if self._process is None or not self._process.alive:
             self._process = WorkerProcess(WORKER)

@@ -19,7 +19,7 @@ from ouro.utils.server_processes import (
     start_process,
     stop_server,
 )
-from ouro.utils.worker import JsonObject
+from ouro.utils.worker_process import JsonObject
 
 MAX_HEADER = 256 * 1024
 """Maximum bytes of the headers of a message."""

@@ -22,7 +22,7 @@ from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.decoding import from_plain
 from ouro.utils.text import clean, one_line, plural
 from ouro.utils.text_files import TextFile
-from ouro.utils.worker import JsonObject
+from ouro.utils.worker_process import JsonObject
 
 MAX_SHOWN_PLACES = 100
 """Maximum places in a result."""

@@ -1,4 +1,4 @@
-"""The language servers of a session in a separate process (`utils/worker.py`).
+"""The language servers of a session in a separate process (`utils/worker_process.py`).
 
 `open` sends the events of a server until it is cancelled, which ends it: `group`, `log`, `ready`.
 `check` and the questions about the code need an open server.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ouro.utils.server_processes import end_groups
-from ouro.utils.worker import Handler, JsonObject, run_worker
+from ouro.utils.worker_process import Handler, JsonObject, run_worker
 
 NICE = 10
 """A lower priority for the worker and its servers: the session goes first."""

@@ -26,7 +26,7 @@ from ouro.utils.text import clean, one_line, plural
 if TYPE_CHECKING:
     from ouro.mcp.configuration import Registry
     from ouro.mcp.definition import ServerListing, ToolDefinition
-    from ouro.utils.worker import JsonObject, WorkerProcess
+    from ouro.utils.worker_process import JsonObject, WorkerProcess
 
 WORKER = ("-m", "ouro.mcp.worker")
 """How Python runs the worker."""
@@ -103,7 +103,7 @@ class _Worker:
     @property
     def process(self) -> WorkerProcess:
         """The process, which is started if it does not run."""
-        from ouro.utils.worker import WorkerProcess
+        from ouro.utils.worker_process import WorkerProcess
 
         if self._process is None or not self._process.alive:
             self._process = WorkerProcess(WORKER)
@@ -126,7 +126,7 @@ class _Worker:
 
     async def end_if_hung(self) -> None:
         """End the worker if it does not answer a ping: one server may have made it hang for all."""
-        from ouro.utils.worker import WorkerStopped
+        from ouro.utils.worker_process import WorkerStopped
 
         process = self.process
         try:
@@ -440,7 +440,7 @@ class McpServer:
 
     def _on_failure(self, error: OuroError) -> None:
         """Record why the server has ended or did not start, and report it to the user."""
-        from ouro.utils.worker import WorkerStopped
+        from ouro.utils.worker_process import WorkerStopped
 
         was_ready = self.state == "ready"
         self.state = "login" if isinstance(error, LoginRequired) else "failed"

@@ -24,7 +24,7 @@ from ouro.utils.server_processes import (
     start_process,
     stop_server,
 )
-from ouro.utils.worker import JsonObject
+from ouro.utils.worker_process import JsonObject
 
 MAX_LINE = 32 * 1024 * 1024
 """Maximum bytes of a message. The transport of the SDK has no limit, and copies its buffer for each

@@ -1,4 +1,4 @@
-"""The MCP SDK in a separate process (`utils/worker.py`), for all servers of a session.
+"""The MCP SDK in a separate process (`utils/worker_process.py`), for all servers of a session.
 
 `open` sends the events of a server until it is cancelled, which disconnects: `ready` with its
 lists, `log`, `ask` (answered by `answer`), `login`. `call`, `read` and `prompt` need an open
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ouro.utils.server_processes import end_groups
-from ouro.utils.worker import Handler, JsonObject, run_worker
+from ouro.utils.worker_process import Handler, JsonObject, run_worker
 
 _VALIDATION_ERRORS = re.compile(r": \d+ validation errors? for union\[JSONRPC.*", re.DOTALL)
 """Matches the error of pydantic for an answer that is not an MCP message: it has a paragraph for

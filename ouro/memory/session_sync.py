@@ -20,8 +20,8 @@ from ouro.memory.long_term.git.process import OTHERS_PUSH, LostPush
 from ouro.memory.long_term.git.remote_wait import Progress, lock_for_sync
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.serialization import OUTPUTS, header_data, header_from
-from ouro.memory.session_compare import RemoteRecords, SyncStep, choose_step
 from ouro.memory.session_remote import SessionRemote, chunk_name
+from ouro.memory.session_sync_step import RemoteRecords, SyncStep, choose_step
 from ouro.memory.sessions.session_file import (
     END,
     FILE_NAME,

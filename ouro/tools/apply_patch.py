@@ -23,7 +23,7 @@ from ouro.tools.files_seen import (
     require_encodable,
     require_writable,
 )
-from ouro.tools.similar_names import find_existing
+from ouro.tools.lookalike_names import find_existing
 from ouro.tools.text_match import (
     TOLERANCES,
     Lines,

@@ -37,7 +37,7 @@ class FileTool(Tool[A]):
         """
         if not (path := getattr(args, "path", "")):
             return self, args
-        from ouro.tools.similar_names import find_existing  # imported late: for the first file
+        from ouro.tools.lookalike_names import find_existing  # imported late: for the first file
 
         existing_path = find_existing(self._workspace, path, self._is_meant)
         return self, args if existing_path == path else replace(args, path=existing_path)

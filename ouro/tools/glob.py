@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ouro.display import Display, Plain
 from ouro.errors import ToolError
 from ouro.safety import Effect, Workspace
-from ouro.tools.similar_names import find_existing
+from ouro.tools.lookalike_names import find_existing
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 from ouro.utils.project_files import stream_project_text, walk
 from ouro.utils.text import plural

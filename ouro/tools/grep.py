@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ouro.display import Display, Plain
 from ouro.safety import Effect, Workspace
 from ouro.tools.grep_search import FileMatches, FoundLine, GrepArgs, GrepSearch, SearchedFiles
-from ouro.tools.similar_names import find_existing
+from ouro.tools.lookalike_names import find_existing
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 
 _MAX_LINE = 400

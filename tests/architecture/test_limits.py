@@ -36,7 +36,7 @@ LONG_FUNCTIONS = {
 }
 """These lists only shrink."""
 WIDE_STRUCTS = {
-    "memory/long_term/entries.py": "its flat fields are the JSON of `ouro memory list`",
+    "memory/long_term/entry_lookup.py": "its flat fields are the JSON of `ouro memory list`",
     "llm/models_file.py": "an entry of models.yaml has as many fields as settings",
     "settings.py": "a section of config.yaml has as many fields as settings",
     "memory/record_fields.py": "the shape of a record in a session file",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ouro.batch.evaluation import EvalRun, score, wilson
+from ouro.batch.evaluation import EvalRun, EvalSettings, _arm_names, score, wilson
 from ouro.batch.state import TaskAnswer, TaskResult
 
 
@@ -40,3 +40,10 @@ def test_an_unknown_price_makes_the_sum_unknown():
     runs = [EvalRun(name, "t", "", "none", 1) for name in "ab"]
     results = {"a": result("a", "done"), "b": result("b", "done", cost=None)}
     assert score(runs, results).cost is None
+
+
+def test_every_arm_has_a_name_of_its_own():
+    models = ("one/gpt-2", "one/gpt-3", "one/gpt", "two/gpt", "three/gpt")
+    names = _arm_names(EvalSettings(models=models, memory=("none", "read")))
+    assert len(set(names.values())) == len(names) == 10
+    assert [names[model, "none"] for model in models] == ["gpt-2", "gpt-3", "gpt", "gpt-4", "gpt-5"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ouro.llm import HOSTED, KNOWN_NAMES, PROVIDERS, Prices
-from ouro.llm.price_table import find_listed_spec
+from ouro.llm.listed_models import find_listed_spec
 from ouro.llm.providers import KNOWN_MODELS
 
 TABLE = [row.make_spec() for row in KNOWN_MODELS]

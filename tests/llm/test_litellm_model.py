@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from ouro.errors import ModelUnavailable, StreamCut
 from ouro.llm import Endpoint, Timeouts, ToolSpec, litellm_model
 from ouro.messages import Image, system, user
-from ouro.utils.worker import WorkerProcess
+from ouro.utils.worker_process import WorkerProcess
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_litellm_py_in_the_folder_is_not_imported(tmp_path, litellm_kept):
     """A repository may contain a litellm.py: the process must not import it."""
     (tmp_path / "litellm.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     script = (
-        "import asyncio; from ouro.llm.litellm_model import WORKER; from ouro.utils.worker import"
+        "import asyncio; from ouro.llm.litellm_model import WORKER; from ouro.utils.worker_process import"
         " WorkerProcess\nasync def run():\n    process = WorkerProcess(WORKER)\n    request ="
         " {'model': 'openai/x', 'first': 1, 'connect': 1, 'messages': []}\n    print(await"
         " anext(process.ask('ask', request, first=100, idle=100)))\n   "

@@ -12,7 +12,7 @@ from properties import assume, given, settings, st
 
 from ouro.display import Diff, Display, FileChange
 from ouro.errors import ToolError
-from ouro.frontends.tui.blocks.file_diff import file_diffs
+from ouro.frontends.tui.blocks.diff_data import file_diffs
 from ouro.safety import Workspace
 from ouro.tools.edit import Edit, Replacement, apply_edits
 from ouro.tools.file_tool import display_of, file_change

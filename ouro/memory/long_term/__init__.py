@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.doctor import diagnose, memory_stats
     from ouro.memory.long_term.edited_files import open_file, save_file
     from ouro.memory.long_term.editor import MemoryEditor
-    from ouro.memory.long_term.entries import (
+    from ouro.memory.long_term.entry_lookup import (
         EntryDetails,
         MemoryEntry,
         all_entries,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ouro.display import Question
 from ouro.events import Reply
-from ouro.memory.long_term.entries import MemoryEntry, all_entries
+from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries
 from ouro.memory.long_term.forget import forget_entries
 from ouro.memory.long_term.remember import find_same
 from ouro.memory.long_term.statement_effect import (

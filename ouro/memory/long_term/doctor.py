@@ -16,7 +16,7 @@ import msgspec
 
 from ouro.errors import MemoryUnusable, SearchUnavailable
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import MemoryEntry, all_entries
+from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries
 from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILES
 from ouro.memory.long_term.notes.note import CATEGORIES, DEAD_ENDS, Trigger, parse_note
 from ouro.memory.long_term.notes.notebook import NoteFile

@@ -8,7 +8,7 @@ import msgspec
 
 from ouro.errors import OuroError, UsageError
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import find_entry
+from ouro.memory.long_term.entry_lookup import find_entry
 from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.note import parse_note

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ouro.errors import SearchUnavailable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import MemoryEntry, all_entries, chain_of, note_entries
+from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries, chain_of, note_entries
 from ouro.memory.long_term.git.values import Origin, Scope, TurnRef
 from ouro.memory.long_term.notes.note import find_ids, strip_list_mark
 from ouro.memory.long_term.notes.notebook import archive_changes

@@ -10,7 +10,7 @@ from importlib import resources
 
 import msgspec
 
-from ouro.memory.long_term.entries import MemoryEntry
+from ouro.memory.long_term.entry_lookup import MemoryEntry
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.utils.text import clean, plural
 

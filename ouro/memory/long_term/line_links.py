@@ -13,7 +13,7 @@ from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.supersession import find_on_subject
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.entries import MemoryEntry
+    from ouro.memory.long_term.entry_lookup import MemoryEntry
     from ouro.memory.long_term.scope import ScopeMemory
 
 _MAX_RELATED = 4

@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import MemoryEntry, all_entries
+from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries
 from ouro.memory.long_term.git.values import FileEdit, Scope, SkippedFile
 from ouro.memory.long_term.import_files import ImportMaterial, ImportPiece, is_project
 from ouro.memory.long_term.notes.note import Note, note_text

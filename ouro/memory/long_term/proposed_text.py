@@ -8,7 +8,7 @@ import msgspec
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import all_entries
+from ouro.memory.long_term.entry_lookup import all_entries
 from ouro.memory.long_term.git.values import NO_TURN, TurnRef
 from ouro.memory.long_term.placement import place
 from ouro.memory.long_term.remember import clean_text, edit_that_adds, find_same

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ouro.errors import UsageError
 from ouro.memory.backend import timestamp
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import (
+from ouro.memory.long_term.entry_lookup import (
     MemoryEntry,
     all_entries,
     core_entries,

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import UsageError
-from ouro.memory.long_term.entries import all_entries
+from ouro.memory.long_term.entry_lookup import all_entries
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.note import note_text
 from ouro.memory.long_term.placement import note_category, place

@@ -10,7 +10,7 @@ import msgspec
 
 from ouro.errors import ModelError
 from ouro.memory.index import word_starts
-from ouro.memory.long_term.entries import MemoryEntry, all_entries
+from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries
 from ouro.memory.long_term.placement import note_category, place
 from ouro.memory.long_term.remember import clean_text, find_doubtful, find_same
 from ouro.memory.long_term.supersession import find_replaced, subject_words

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import TypeVar
 
 from ouro.memory.index import find_stems, parse_query
-from ouro.memory.long_term.entries import MemoryEntry
+from ouro.memory.long_term.entry_lookup import MemoryEntry
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.statement_patterns import has, pattern_of_group
 from ouro.utils.late_pattern import late_pattern

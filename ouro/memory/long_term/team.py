@@ -17,7 +17,7 @@ from ouro.display import Question
 from ouro.errors import UsageError
 from ouro.events import Notice, Reply
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import MemoryEntry, find_entry
+from ouro.memory.long_term.entry_lookup import MemoryEntry, find_entry
 from ouro.memory.long_term.git.process import import_stream
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.entities import entities_in

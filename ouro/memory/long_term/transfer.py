@@ -11,7 +11,7 @@ import msgspec
 
 from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entries import (
+from ouro.memory.long_term.entry_lookup import (
     MemoryEntry,
     all_entries,
     chain_of,

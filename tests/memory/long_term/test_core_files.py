@@ -8,7 +8,7 @@ from fakes.knowledge import Conversation, seen_by_model, write_as_user
 from ouro.errors import ConfigError
 from ouro.memory.index import Index, MemoryFolder, Search, Sources
 from ouro.memory.long_term import MemoryEditor, open_file
-from ouro.memory.long_term.entries import core_entries
+from ouro.memory.long_term.entry_lookup import core_entries
 from ouro.settings_sources import load_settings
 
 STYLE = ("style.md",)

@@ -12,7 +12,7 @@ from ouro.memory.long_term.core_line_records import (
     confirm_line,
     core_records,
 )
-from ouro.memory.long_term.entries import note_entries
+from ouro.memory.long_term.entry_lookup import note_entries
 from ouro.memory.long_term.line_links import linked_notes, relate_lines
 from ouro.memory.long_term.prompt_block import MARK
 

@@ -11,7 +11,7 @@ from rich.segment import Segment
 
 from ouro.display import NO_FILE
 from ouro.frontends.tui.blocks.code import Code
-from ouro.frontends.tui.blocks.file_diff import FileDiff, file_diffs
+from ouro.frontends.tui.blocks.diff_data import FileDiff, file_diffs
 from ouro.frontends.tui.blocks.hunk_rows import HunkRows, OneColumnRows, TwoColumnRows
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, tidy
 from ouro.frontends.tui.blocks.paged_lines import DrawnPage, LinePage, PagedLines

@@ -11,7 +11,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from ouro.frontends.tui.blocks.code import MAX_LINE, highlight, language_of
-from ouro.frontends.tui.blocks.file_diff import HunkLines, LineRun, Pair, Span, find_changed_words
+from ouro.frontends.tui.blocks.diff_data import HunkLines, LineRun, Pair, Span, find_changed_words
 from ouro.frontends.tui.blocks.lines import (
     Run,
     StyledLine,

@@ -17,7 +17,7 @@ from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Tod
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.code import highlight
 from ouro.frontends.tui.blocks.diff import diff_figures, draw_diff, draw_git_diff
-from ouro.frontends.tui.blocks.file_diff import FileDiff, changed_files, file_diffs
+from ouro.frontends.tui.blocks.diff_data import FileDiff, changed_files, file_diffs
 from ouro.frontends.tui.blocks.lines import StyledLine, clean_output, crop, fold, indent, tidy, wrap
 from ouro.frontends.tui.blocks.messages import MARGIN, format_duration, spinner_sign
 from ouro.frontends.tui.blocks.paged_lines import put_below, put_right_of

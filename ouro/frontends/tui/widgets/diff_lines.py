@@ -17,7 +17,7 @@ from textual.strip import Strip
 
 from ouro.display import NO_FILE
 from ouro.frontends.tui.blocks.diff import DiffLayout, DiffPlace
-from ouro.frontends.tui.blocks.file_diff import FileDiff, HunkLines, read_hunk
+from ouro.frontends.tui.blocks.diff_data import FileDiff, HunkLines, read_hunk
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, mark_span, selected_text
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.widgets.row_list import LineScroll

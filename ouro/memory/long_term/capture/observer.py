@@ -389,7 +389,7 @@ def resolve_notes(notebook: Notebook, new_id: str, old_id: str, answer: str) -> 
 
 def forget_text(editor: MemoryEditor, text: str) -> None:
     """Remove the core lines whose text is `text`. Blocks; raises as `MemoryEditor.write`."""
-    from ouro.memory.long_term.entries import core_entries
+    from ouro.memory.long_term.entry_lookup import core_entries
     from ouro.memory.long_term.forget import forget_entries
 
     lines = [entry for entry in core_entries(editor, sources=False) if entry.text == text]

@@ -41,7 +41,7 @@ _MAX_EARLIER = 6_000
 _MAX_EXCERPT = 24_000
 LABELS = ("Asked", "Done", "Open")
 _LABELLED_LINE = late_pattern(
-    r"^\W*(?P<label>asked|done|open)\W*[::]\W*(?P<text>.*?)[\s*_]*$", re.IGNORECASE
+    r"^\W*(?P<label>asked|done|open)\W*[:\uff1a]\W*(?P<text>.*?)[\s*_]*$", re.IGNORECASE
 )
 """A line of a summary, as `Open: fix the second test`."""
 _NOTHING_OPEN = late_pattern(r"\W*(?:nothing|none|n/?a|no)?\W*(?:is )?(?:open)?\W*", re.IGNORECASE)

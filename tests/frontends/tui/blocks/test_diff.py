@@ -9,7 +9,7 @@ from ouro.display import Diff, Display, FileChange, Plain
 from ouro.frontends.tui.blocks import hunk_rows
 from ouro.frontends.tui.blocks.code import highlight
 from ouro.frontends.tui.blocks.diff import PAGE_ROWS
-from ouro.frontends.tui.blocks.file_diff import LineRun, file_diffs, find_changed_words
+from ouro.frontends.tui.blocks.diff_data import LineRun, file_diffs, find_changed_words
 from ouro.frontends.tui.blocks.hunk_rows import HunkRows
 from ouro.frontends.tui.blocks.lines import count_fold_lines, fold, show_lines, text_to_copy
 from ouro.frontends.tui.blocks.markdown import markdown_lines

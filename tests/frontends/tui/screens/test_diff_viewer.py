@@ -13,7 +13,7 @@ from textual._compositor import Compositor
 
 from ouro.assemble import Options, open_session
 from ouro.frontends.tui.blocks.diff import PAGE_ROWS
-from ouro.frontends.tui.blocks.file_diff import LineRun
+from ouro.frontends.tui.blocks.diff_data import LineRun
 from ouro.frontends.tui.blocks.hunk_rows import HunkRows
 from ouro.frontends.tui.blocks.lines import count_fold_lines
 from ouro.frontends.tui.screens import diff_viewer

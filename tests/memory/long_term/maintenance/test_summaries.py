@@ -194,6 +194,10 @@ def test_three_lines_are_parsed_from_answers_of_small_models():
         "the test of api.py still fails",
     )
     assert (
+        parse_summary("Asked：修复\nDone：完成\nOpen：测试")
+        == "Asked: 修复\nDone: 完成\nOpen: 测试"
+    )
+    assert (
         parse_summary(f"Asked: {'x' * 500}\nDone: y\x1b[2J")
         == f"Asked: {'x' * 159}…\nDone: y\nOpen: –"
     )

@@ -1,5 +1,5 @@
-"""PriceTable: windows, prices and abilities of models, from the table of the installed litellm or
-from a newer copy that the user has fetched.
+"""Windows, prices and abilities of the models that are listed in the table of the installed litellm, or
+in a newer copy that the user has fetched.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from fakes.model_server import ModelServer
 
 from ouro.errors import ConfigError
 from ouro.llm import Catalog, ModelEntry, ModelsFile, Prices
-from ouro.llm.price_table import _load_rows, fetch_table
+from ouro.llm.listed_models import _load_rows, fetch_table
 from ouro.utils.ouro_paths import get_price_table_path
 
 
