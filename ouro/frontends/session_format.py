@@ -350,7 +350,8 @@ class SessionMatches:
         """The scope as it is shown. If all projects are listed because this one has no sessions, it
         says so.
         """
-        if self.scope == ALL and not any(self._is_here(info.project) for info in self.sessions):
+        has_none_here = not any(self._is_here(info.project) for info in self.sessions)
+        if self.scope == ALL and self.sessions and has_none_here:
             return f"none in this folder · {ALL}"
         return self.scope
 

@@ -48,6 +48,8 @@ _MIN_WIDTH_TIGHT, _MIN_WIDTH_FULL, _MIN_WIDTH_PROJECT = 64, 76, 96
 _GAP, _PINNED = "  ", "★ "
 _MIN_LABELS_WIDTH = 12
 """With less room than this, labels are left out if they do not fit."""
+_MIN_WIDTH_OF_SCOPE = 60
+"""Columns from which there is room beside the title to say why all projects are listed."""
 _MIN_FIRST_PAGE = 40
 """The fewest rows of the first page, which is shown before the whole list was read."""
 _CHARACTERS_BEFORE_MATCH = 8
@@ -281,7 +283,10 @@ class SessionPicker(Browser):
         count = f"{len(self._matches.in_scope):,}"
         if match_count is not None and self._matches.is_narrowed:
             count = f"{match_count:,} of {count}"
-        self._count.update(f"{self._matches.scope_text} · {count}{activity}")
+        scope = self._matches.scope_text
+        if self.app.size.width < _MIN_WIDTH_OF_SCOPE:
+            scope = self._matches.scope
+        self._count.update(f"{scope} · {count}{activity}")
 
     def _heading_text(self) -> str:
         return self._list.heading()

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
 from textual import events
-from textual.geometry import Size
+from textual.geometry import Offset, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -37,6 +37,14 @@ class ChoiceList(Widget):
 
     def move(self, by: int) -> None:
         self.place = (self.place + by) % max(1, len(self.lines))
+
+    def watch_place(self) -> None:
+        """Move the cursor of the terminal to the marked choice: screen readers follow it."""
+        if not self.is_mounted:
+            return
+        counts = [len(lines) for lines in self._render_choices(self.size.width)]
+        row = sum(counts[: self.place]) - self._first_line()
+        self.app.cursor_position = self.content_region.offset + Offset(0, row)
 
     def tick(self, number: int) -> None:
         self.ticked = self.ticked ^ {number}

@@ -24,6 +24,9 @@ class Completion(PickList):
     without arguments.
     """
 
+    LEADS_CURSOR = False
+    """It stays in the prompt, where input methods show what is composed."""
+
     def __init__(
         self,
         session: Callable[[], Session | None],

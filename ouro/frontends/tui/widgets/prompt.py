@@ -445,6 +445,11 @@ class PromptArea(TextArea, inherit_bindings=False):
         return "is back"
 
     @property
+    def stashed(self) -> int:
+        """How many texts are stashed."""
+        return len(self._stashed)
+
+    @property
     def unsent_texts(self) -> list[str]:
         """The stashed texts, and the text with its long pastes."""
         return [*map(self.attachments.expand_text, self._stashed), self.whole_text]

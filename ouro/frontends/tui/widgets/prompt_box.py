@@ -35,12 +35,13 @@ class PromptBox(Horizontal):
 
     def on_text_area_changed(self) -> None:
         """After a change of the text, keep the cursor visible, mark a shell line, and show the mode
-        of Vim in the frame.
+        of Vim and the number of stashed texts in the frame.
         """
         # Textual scrolls before the text has grown.
         self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
         self.set_class(self._prompt.text.startswith("!"), "-shell")
-        self.border_subtitle = self._prompt.vim_mode
+        stashed = f"{self._prompt.stashed} stashed" if self._prompt.stashed else ""
+        self.border_subtitle = " · ".join(filter(None, [stashed, self._prompt.vim_mode]))
 
     def show_mode(self, mode: str) -> None:
         """Give the frame the colour of the mode of permissions; `ask` has none."""

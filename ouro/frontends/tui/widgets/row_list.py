@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding
-from textual.geometry import Region, Size
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -181,6 +181,8 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         Binding("end,G", "move(1000000)", show=False),
     ]
     place: reactive[int] = reactive(0, repaint=False)
+    LEADS_CURSOR = True
+    """Whether the cursor of the terminal is on the marked row, where screen readers look."""
 
     class Picked(Message):
         """A click on a row, which is marked now."""
@@ -259,6 +261,9 @@ class RowList(LineScroll, Generic[T], can_focus=True):
 
     def watch_place(self, old: int, new: int) -> None:
         self._show_place()
+        if self.is_mounted and self.LEADS_CURSOR:
+            row = Offset(0, new - self.scroll_offset.y)
+            self.app.cursor_position = self.content_region.offset + row
         for place in (old, new):
             self.refresh(Region(0, place - self.scroll_offset.y, self.size.width, 1))
 

@@ -24,6 +24,14 @@ class TypedField(Input):
     cursor_blink = reactive(False, init=False)
     """As in the prompt: a blinking cursor also draws the screen again twice a second."""
 
+    def _on_paste(self, event: events.Paste) -> None:
+        """Insert a paste of several lines as one line. Textual would keep only the first of them."""
+        event.stop()
+        event.prevent_default()
+        lines = event.text.splitlines()
+        text = " ".join(map(str.strip, lines)).strip() if len(lines) > 1 else "".join(lines)
+        self.replace(text, *self.selection)
+
     async def _on_key(self, event: events.Key) -> None:
         """Run the action of an editing key at once. Textual would first pass the key to the widgets
         around the field.

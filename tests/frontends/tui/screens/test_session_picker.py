@@ -157,6 +157,15 @@ async def test_all_sessions_are_shown_if_the_project_has_none(session_catalog):
         )
 
 
+async def test_the_cursor_of_the_terminal_is_on_the_marked_row(session_catalog):
+    async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
+        await wait_for_picker(pilot)
+        await pilot.press("down")
+        row = screen_text(pilot.app).splitlines()[pilot.app.cursor_position.y]
+        assert "❯" in row
+        assert "write the documentation" in row
+
+
 async def test_esc_opens_a_new_session_and_ctrl_c_quits(session_catalog):
     requests = Requests()
     async with app_on(session_catalog, requests).run_test() as pilot:

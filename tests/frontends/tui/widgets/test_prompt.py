@@ -68,6 +68,15 @@ async def test_line_deletion_ignores_soft_wraps():
         assert prompt.text == "word "
 
 
+async def test_the_frame_shows_that_a_draft_is_stashed():
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press(*"one", "ctrl+s")
+        await until(pilot, lambda: "1 stashed" in screen_text(pilot.app))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "stashed" not in screen_text(pilot.app))
+
+
 async def test_stashed_draft_returns_by_key_or_after_the_next_message():
     session = FakeSession([says("1")])
     async with screen_of(session).run_test() as pilot:

@@ -384,6 +384,18 @@ async def test_a_text_that_begins_with_an_early_answer_is_a_text(monkeypatch):
         assert session.answers == []
 
 
+async def test_the_cursor_of_the_terminal_is_on_the_marked_choice():
+    session = FakeSession([[asks_to_push()]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        for _ in range(2):
+            await pilot.press("down")
+            row = screen_text(pilot.app).splitlines()[pilot.app.cursor_position.y]
+            assert "❯" in row
+
+
 async def test_an_edit_offers_all_edits_of_the_session():
     edit = PermissionAsked(
         "q1", PUSH, "edit a.py", Display("+1"), "it changes a.py", "", edits=True

@@ -51,6 +51,16 @@ async def test_keys_of_one_burst_act_in_their_order(keys, left, kind, keeps_orde
         assert (pilot.app.field.value == left) is keeps_order
 
 
+@pytest.mark.parametrize("kind", [TypedField, SearchField])
+async def test_all_lines_of_a_paste_are_in_the_field(kind):
+    async with FieldApp(kind()).run_test() as pilot:
+        await pilot.pause()
+        await pilot.press(*"a ")
+        pilot.app.post_message(events.Paste("first\r\n second\n"))
+        await pilot.pause()
+        assert pilot.app.field.value == "a first second"
+
+
 class Dialog(Vertical):
     """Uses Ctrl+U itself."""
 
