@@ -105,7 +105,9 @@ class Attempt:
         self._server = server
         self._on_worker = on_worker
         self._running: set[_Process] = set()
+        """The processes of sessions and checks that run now."""
         self._stopping = threading.Event()
+        """Set by `stop`."""
 
     @property
     def is_stopped(self) -> bool:

@@ -57,7 +57,9 @@ class DaskRunner:
         self._name = state.batch().name
         self._client = client
         self._variables = tuple(variables)
+        """The names of the variables that a worker must have."""
         self._stopping = threading.Event()
+        """Set by `stop`."""
         self._unfit: set[str] = set()
         """Addresses of workers that were to blame for a fault, for example by a full disk: they get
         a task only if no other worker is left for it.

@@ -38,8 +38,10 @@ class SharedBudget:
 
     def __init__(self, dollars: float | None, spent: float, workers: int) -> None:
         self._left = None if dollars is None else dollars - spent
+        """The dollars that are not spent yet; None: the budget has no maximum."""
         self._workers = workers
         self._reserved = 0.0
+        """The part of `_left` that is reserved for running tasks."""
         self._lock = threading.Lock()
 
     def reserve(self, wanted: float | None) -> float | None:

@@ -92,6 +92,7 @@ class LspConnection:
         self._root = Path(request["cwd"])
         self._diagnostics = Diagnostics(self._root, _read_diagnostic)
         self._documents: dict[str, OpenDocument] = {}
+        """The open documents by their paths; the one that was used last is the last."""
         self._changed: set[str] = set()
         """The files that the agent has changed."""
         self._to_check: Counter[str] = Counter()
@@ -102,6 +103,7 @@ class LspConnection:
         """The number of a request -> the future that gets its answer."""
         self._process: ServerProcess | None = None
         self._ready = asyncio.Event()
+        """Set when the server has answered the start."""
         self._watch = DiskWatch(self._root, tuple(request["languages"]))
         self._is_watching = False
         """Whether the server wants to be notified of files that others change."""

@@ -66,9 +66,11 @@ class Diagnostics:
         self._root = root
         self._read = read
         self._files: dict[str, FileErrors] = {}
+        """The published errors, by the path of their file."""
         self._number = 0
         """The number of messages so far."""
         self._changed = asyncio.Event()
+        """Set by each message."""
         self.ignored = 0
         """Messages about files of other folders."""
 

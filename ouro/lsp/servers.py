@@ -73,6 +73,7 @@ class LanguageServer:
         """The questions that it can answer: `definition`."""
         self.log: deque[str] = deque(maxlen=MAX_LOG)
         self.failures = 0
+        """How often it has failed."""
         self.reported = 0
         """The number of new errors that it has reported."""
         self.late: list[JsonObject] = []
@@ -224,6 +225,7 @@ class LanguageServers:
         self._check_seconds = check_seconds
         self._worker = _Worker()
         self._servers: list[LanguageServer] | None = None
+        """The installed servers; None until they are needed."""
         self._loop: asyncio.AbstractEventLoop | None = None
         """The loop of the session; None before `start`."""
         self._tasks: set[asyncio.Task[None]] = set()

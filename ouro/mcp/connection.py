@@ -75,6 +75,7 @@ class Connection:
         self._changed = asyncio.Event()
         """Set when a list has changed, or the server has ended."""
         self._ended = asyncio.Event()
+        """Set when the server has ended."""
         self._end_reason = ""
         """Why the server has ended; empty until then."""
         self._output_schemas: dict[str, JsonObject] = {}
@@ -82,6 +83,7 @@ class Connection:
         self._questions: dict[int, asyncio.Future[Any]] = {}
         """The questions of the server, by number; a future gets the answer."""
         self._client: Client | None = None
+        """The client of the SDK; None if there is no connection."""
         self._left_out: dict[str, None] = {}
         """Invalid items of its lists, as lines for the user."""
         self._is_refused = False
@@ -504,6 +506,7 @@ class _ProgressReports:
     def __init__(self, emit: Callable[[JsonObject], None]) -> None:
         self._emit = emit
         self._emitted_at = 0.0
+        """When the last event was emitted (`time.monotonic`)."""
         self._waiting: JsonObject | None = None
         """The latest progress, if it was not emitted."""
 

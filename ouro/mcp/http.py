@@ -162,7 +162,9 @@ class _LoginRedirect:
         self._result: asyncio.Future[AuthorizationCodeResult] = (
             asyncio.get_running_loop().create_future()
         )
+        """Gets the code from the browser, or an error."""
         self._server: asyncio.Server | None = None
+        """Listens for the browser; None before `start`."""
         self.uri = "http://127.0.0.1/callback"
         """Where the browser is sent; the port is set by `start`."""
 

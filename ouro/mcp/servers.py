@@ -531,6 +531,7 @@ class McpServers:
             for name, settings in registry.servers.items()
         }
         self._timer: asyncio.TimerHandle | None = None
+        """Starts the servers after a delay; None before `start`."""
 
     def start(self) -> None:
         """Start all servers that are on, after a delay. One that is needed earlier is started then."""

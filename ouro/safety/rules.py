@@ -352,7 +352,9 @@ class RuleStore:
     def __init__(self, path: Path, project: Path) -> None:
         self._path = path
         self._uses = path.with_name("permissions_used.jsonl")
+        """The file with the record of uses."""
         self._project = path_text(project.resolve())
+        """The folder of the project, as the file names it."""
 
     def load(self, kind: Kind = "allow") -> tuple[str, ...]:
         """Returns the project's saved rules of a kind, oldest first; empty if there is no file.

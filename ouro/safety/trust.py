@@ -49,6 +49,7 @@ class TrustStore:
         self.notice = ""
         """The problem with the file; empty if there is none."""
         self._entries = self._read()
+        """What the user trusts in each folder, by the folder."""
 
     def is_trusted(self, root: Path, files: Sequence[Path]) -> bool:
         """Whether the user has trusted this folder with the present contents of `files`; True

@@ -111,7 +111,9 @@ class FilesSeen:
         self._encodings: dict[Path, str] = {}
         """The encodings that calls have named for files."""
         self._locks: dict[Path, Lock] = {}
+        """The locks of the files that `lock` was called for."""
         self._guard = Lock()
+        """Held while a lock is added to `_locks`."""
 
     def note(self, path: Path, data: bytes) -> None:
         """Record the content of a file as known to the model."""

@@ -22,6 +22,7 @@ class Foreground:
         self._asked = asyncio.Event()
         """Set when the user wants to move the command."""
         self.is_moved = False
+        """Whether the user has moved the command to the background."""
         self.changed = asyncio.Event()
         """Set by each output after the move."""
 

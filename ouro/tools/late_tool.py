@@ -29,6 +29,7 @@ class SchemaCache:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or get_home() / "cache" / "tool_schemas.json"
         self._has_new = False
+        """Whether a spec was added that is not saved yet."""
 
     @cached_property
     def _specs(self) -> dict[str, ToolSpec]:

@@ -30,7 +30,9 @@ class LineWatch:
         self._input = process.stdin
         self._on_match = on_match
         self._lines: list[str] = []
+        """The lines that match, and that `take` has not returned yet."""
         self._lines_not_kept = 0
+        """How many lines matched besides these."""
         self._reader = asyncio.create_task(self._collect_matches(), name="watch")
 
     @property

@@ -100,6 +100,7 @@ class CellNotebook:
         self.text = text
         self.data = _parse_notebook(text)
         self._top = _list_members(text, _skip_blanks(text, 0))
+        """Where the members of the notebook are in the text, by their keys."""
         self.start, self.end = self._top["cells"][1:]
 
     @cached_property

@@ -123,7 +123,7 @@ _MARKDOWN_FENCE = late_pattern(r"\A\s*```\w*\n(.*)\n```\s*\Z", re.DOTALL)
 def read_calls(message: Message, tools: Mapping[str, AnyTool]) -> Message:
     """The model's answer `message`, in which each call has the form that its tool asks for. A call
     in another form is read if it can have only one meaning; it may mean several calls. Any other
-    call stays as it is, and the tool will refuse it.
+    call stays as it is, and the tool will refuse it. `message` itself if no call changes.
 
     Called before anything is saved or asked, so that what is shown, asked, run and saved is one
     call.

@@ -74,8 +74,11 @@ class PtyProcess(ShellProcess):
         # A descriptor of its own, because the reader of the output closes `master`.
         self._terminal: int | None = os.dup(master)
         self._undrawn = bytearray()
+        """The output that is not drawn on the screen yet."""
         self._timer: asyncio.TimerHandle | None = None
+        """Calls `_draw_slice` after a moment; None: nothing waits to be drawn."""
         self._last_output = time.monotonic()
+        """The time of the last output, or of the last typing (`time.monotonic`)."""
         self._is_silent = True
         """Whether it has printed nothing since it was started, or since something was typed."""
         self.screen = PtyScreen(self._reply)

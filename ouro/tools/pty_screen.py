@@ -50,6 +50,7 @@ class PtyScreen:
         self._stream = pyte.Stream(self._screen)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._incomplete = ""
+        """The beginning of a code whose rest has not come yet."""
 
     @property
     def size(self) -> tuple[int, int]:

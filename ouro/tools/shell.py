@@ -119,9 +119,11 @@ class Shell(Tool[ShellArgs]):
         self._timeout = timeout_seconds
         self._terminals = terminals
         self._running: dict[RunningCommand, Foreground] = {}
+        """The commands in the foreground, each with what moves it to the background."""
         self._user_lines: set[asyncio.Event] = set()
         """For each line of the user that runs in a terminal: what moves it to the background."""
         self._setup_lock = asyncio.Lock()
+        """Held while the container is set up: other calls wait for that."""
 
     def runs_outside(self, args: ShellArgs) -> bool:
         return args.outside_sandbox and self.confinement.is_on

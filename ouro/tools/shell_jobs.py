@@ -71,6 +71,7 @@ class Job:
         """Whether the model or the user knows that it has ended."""
         self._is_ended_by_user = False
         self.watcher = asyncio.create_task(self._wait_for_end(), name=job_id)
+        """Waits for the end of the command."""
 
     @property
     def running(self) -> bool:
@@ -198,6 +199,7 @@ class ShellJobs:
         self._on_news = on_news or (lambda: None)
         self._jobs: dict[str, Job] = {}
         self._count = 0
+        """How many jobs were started."""
 
     async def start(
         self,

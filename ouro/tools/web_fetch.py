@@ -112,6 +112,7 @@ class WebFetch(Tool[WebFetchArgs]):
     def __init__(self, resolve: Resolve | None = None) -> None:
         self._resolve = resolve or public_address
         self._cached_pages: dict[str, tuple[float, WebPage]] = {}
+        """By the address: the time when the page was read, and the page."""
 
     def title(self, args: WebFetchArgs) -> str:
         return one_line(args.url)

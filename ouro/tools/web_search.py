@@ -179,6 +179,7 @@ class WebSearch(Tool[WebSearchArgs]):
         self._url = url or backend.url
         self._key = key
         self._cached_results: dict[str, Sequence[WebResult]] = {}
+        """By the query, the oldest first."""
 
     def title(self, args: WebSearchArgs) -> str:
         return one_line(args.query)

@@ -78,6 +78,7 @@ class Repository:
         self._running: set[subprocess.Popen[bytes]] = set()
         """The processes of git that this object runs now."""
         self.is_cancelled = False
+        """Whether `cancel` was called: no command of git is started any more."""
 
     @cached_property
     def top(self) -> Path:

@@ -102,7 +102,9 @@ class Checkpoints:
         first.
         """
         self._journals: dict[int, TurnJournal] = {}
+        """The journals of the turns that this process holds, by their numbers."""
         self._guard = threading.Lock()
+        """Held while a journal is begun or written: tools run in parallel threads."""
         self.left_out: frozenset[str] = frozenset()
         """What the last checkpoint left out: nested repositories, large and unreadable files."""
         self._last_taken: tuple[object, str, Path] = (None, "", self.folder)

@@ -32,6 +32,7 @@ class LateCheckpoints:
     def __init__(self, root: Path, base: Path, session: str, max_file_bytes: int) -> None:
         self._arguments = (root, base, session, max_file_bytes)
         self._making = threading.Lock()
+        """Held while `opened` is made."""
         self.folder = checkpoint_folder(root, base)
         self.opened: Checkpoints | None = None
         """The checkpoints; None until they are used for the first time."""

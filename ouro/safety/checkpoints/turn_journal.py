@@ -109,11 +109,13 @@ class TurnJournal:
     def __init__(self, folder: Path, session: str, number: int) -> None:
         demand_known_checkpoints(folder.parent)
         self.record = TurnRecord(session, number)
+        """What the journal says so far."""
         self._path = ensure_private_dir(folder / OPEN_TURNS_FOLDER) / f"{session}.{number}"
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         self._descriptor = os.open(self._path, flags, 0o600)
         lock_descriptor(self._descriptor)
         self._watcher: subprocess.Popen[bytes] | None = None
+        """The shell that notes when this process is killed; None until a command begins."""
 
     def append(self, **words: Any) -> None:
         """Write one line, with these fields and the time, and bring `record` up to date. Before the

@@ -124,6 +124,7 @@ class Confinement:
         self.settings = settings
         self._lock = threading.Lock()
         self._proxy: NetworkProxy | None = None
+        """The way to the hosts of the settings; None until a command needs it."""
         opened = tuple(Path(name).expanduser() for name in settings.writable)
         self._also_writable = (*also_writable, *opened)
         self._opened = existing(opened)
@@ -137,10 +138,13 @@ class Confinement:
         self._kept_back: Sequence[Path] = ()
         """The paths that rules denied to read for the last command."""
         self._temp: TempFolder | None = None
+        """The /tmp of the commands; None until a command needs it."""
         self._chosen: ChosenSandbox | None = None
+        """The sandbox of this machine; None until it is tested."""
         self._kept_from_memory: set[str] = set()
         """The calls whose last command could not write into long-term memory."""
         self._has_warned = False
+        """Whether `take_warning` has returned its warning."""
         self._tokens: dict[str, str] = {}
         """What identifies the last command of a call in the file of processes left running."""
 

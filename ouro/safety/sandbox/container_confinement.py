@@ -47,6 +47,7 @@ class ContainerConfinement(Confinement):
         super().__init__(root, state_dir, settings, **folders)
         self._devcontainer = devcontainer or partial(read_devcontainer, self._root)
         self._has_set_up = False
+        """Whether `take_setup` has returned its line."""
 
     @cached_property
     def containers(self) -> Containers:

@@ -245,6 +245,7 @@ class Containers:
         self._settings = settings
         self._read_devcontainer = devcontainer
         self.running: dict[str, _Container] = {}
+        """The container that new commands get, by the name of their limits."""
         self._retired: list[_Container] = []
         """Containers that are not used any more, but in which a command still runs."""
         self._folder: Path | None = None

@@ -39,10 +39,13 @@ class NetworkProxy:
         self._hosts = frozenset(host.lower().removeprefix("*.") for host in hosts)
         self._folder = Path(tempfile.mkdtemp(prefix="ouro-net-"))
         self.socket = self._folder / "proxy"
+        """The path of the socket on which it listens."""
         self._refused: list[str] = []
+        """Why hosts were refused since the last call of `take_refusals`."""
         self._server = _Server(str(self.socket), _Connection)
         self._server.proxy = self
         self._is_open = True
+        """False as soon as `close` is called."""
         self._thread = threading.Thread(target=self._serve, name="network proxy", daemon=True)
         self._thread.start()
 

@@ -152,6 +152,7 @@ class _Lexer(WordReader):
         self._source: Command | None = None
         """The command whose output it gets; None if there is none, or it is not a simple one."""
         self._loops: list[_Loop] = []
+        """The loops that are being read, the innermost last."""
         self._after_heredocs = 0
         """The position after the here-documents of this line, where the text continues."""
         self._is_certain = depth == 0

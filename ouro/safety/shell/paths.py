@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import chain, islice, product
+from itertools import chain, islice, pairwise, product
 from pathlib import Path, PurePath
 
 from ouro.safety import protected
@@ -47,6 +47,7 @@ class Places:
         self.folders = [workspace.root]
         """The folders in which commands of the line may run: the first, and those after `cd`."""
         self._paths_by_word: dict[Word, tuple[Path, ...]] = {}
+        """The results of `paths_of_word`."""
         self.lost = ""
         """Why the folder in which commands run is not known; empty if it is known."""
         for command in line.commands:
@@ -245,7 +246,7 @@ class Places:
         that its options `-C` name.
         """
         texts = [word.text for word in command.arguments]
-        folders_of_option = [texts[at + 1] for at, text in enumerate(texts[:-1]) if text == "-C"]
+        folders_of_option = [following for text, following in pairwise(texts) if text == "-C"]
         return list(dict.fromkeys(chain(self.folders, *map(self.paths_of, folders_of_option))))
 
     def is_outside(self, path: Path) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from itertools import product, takewhile
+from itertools import pairwise, product, takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -358,8 +358,11 @@ def _files_of_find(words: Sequence[Word], named: Collection[str]) -> tuple[Word,
         if words[begin - 1].text == "-exec" and has_end_mark:
             del rest[begin - 1 : end + 1]
     unlisted += [word.text for word in rest[len(starts) :] if not _is_listed_test(word)]
-    newer = [rest[at] for at, word in enumerate(rest[:-1], 1) if word.text == "-newer"]
-    return _first_not_named(unlisted, named) or (*starts, *newer)
+    files_after_newer: list[Word] = []
+    for word, following in pairwise(rest):
+        if word.text == "-newer":
+            files_after_newer.append(following)
+    return _first_not_named(unlisted, named) or (*starts, *files_after_newer)
 
 
 def _is_listed_test(word: Word) -> bool:

@@ -346,7 +346,8 @@ def _guess_suffixes(words: Sequence[Word]) -> tuple[Command, ...]:
     each of the first 12 words, or be the text of a word with blanks.
     """
     scripts = [tuple(map(Word, word.text.split())) for word in words if re.search(r"\s", word.text)]
-    starts = [tuple(words[at:]) for at in range(min(len(words), 12)) if words[at].text]
+    first_words = [at for at, word in enumerate(words[:12]) if word.text]
+    starts = [tuple(words[at:]) for at in first_words]
     return tuple(Command(parts, kind="guess") for parts in (*starts, *scripts) if parts)
 
 
