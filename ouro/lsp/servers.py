@@ -70,7 +70,7 @@ class LanguageServer:
         """Why it has failed."""
         self.version = ""
         self.actions: tuple[str, ...] = ()
-        """The questions that it can answer: `definition`."""
+        """What it can be asked, such as `definition`."""
         self.log: deque[str] = deque(maxlen=MAX_LOG)
         self.failures = 0
         """How often it has failed."""

@@ -274,8 +274,8 @@ def expand_variables(
         return value
 
     def fill_variables(field: Any) -> Any:
-        """The field with the values of its variables. It is a text, or a mapping or sequence of
-        texts.
+        """Returns a field with the values of its variables filled in. It is a text, or a mapping or
+        a sequence of texts.
         """
         if isinstance(field, str):
             return _VARIABLE_PLACE.sub(value_of, field)

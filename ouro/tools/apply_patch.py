@@ -544,8 +544,9 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         return target
 
     def _write_step(self, step: _Step, undo: ExitStack) -> None:
-        """Write the new text of one file, at its new path if it moves, and delete the old file if
-        it moves or goes away. Calls that restore both are added to `undo`. Raises ToolError.
+        """Write the new text of one file, at its new path if it moves. If it moves or is deleted,
+        delete the old file. For each of the two, a call that restores the file is added to `undo`.
+        Raises ToolError.
         """
         file_before, seen = step.file_before, self._seen
         if step.after is not None:

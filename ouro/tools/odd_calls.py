@@ -351,8 +351,9 @@ def _unwrap_list(key: str, value: Any, field: Mapping[str, Any]) -> Any:
         return value
     inner = _decode_json_in_text(value)
     fields_of_item = dictionary(dictionary(field.get("items")).get("properties"))
-    is_twice = isinstance(inner, dict) and list(inner) == [key] and key not in fields_of_item
-    return inner[key] if is_twice else value
+    has_only_key = isinstance(inner, dict) and list(inner) == [key]
+    is_name_written_twice = has_only_key and key not in fields_of_item
+    return inner[key] if is_name_written_twice else value
 
 
 def _with_known_names(value: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:

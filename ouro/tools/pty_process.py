@@ -167,7 +167,7 @@ class PtyProcess(ShellProcess):
             self._timer = asyncio.get_running_loop().call_later(_DRAW_INTERVAL, self._draw_slice)
 
     def _reply(self, text: str) -> None:
-        """Send the program what the terminal itself answers, such as the place of the cursor."""
+        """Send the program what a terminal answers by itself, such as the place of the cursor."""
         if self._terminal is not None:
             with suppress(OSError):  # it does not read, or has ended
                 os.write(self._terminal, text.encode())

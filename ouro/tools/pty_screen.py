@@ -169,7 +169,7 @@ class _Screen(pyte.Screen):
         super().reset_mode(*modes, **kwargs)
 
     def write_process_input(self, data: str) -> None:
-        """Send the program what the terminal itself answers."""
+        """Send the program what a terminal answers by itself."""
         self._reply(data)
 
 

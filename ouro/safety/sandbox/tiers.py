@@ -226,6 +226,7 @@ class Landlock(Sandbox):
         from ouro.safety.sandbox import landlock
 
         self._filter_dir = filter_dir
+        # An old kernel cannot keep a command from these.
         if landlock.leaves_sockets(landlock.abi()):
             self.leaves_open = (*self.leaves_open, SOCKETS_OF_PROGRAMS)
 

@@ -415,10 +415,12 @@ def _memory_of(text: str, places: Places) -> GuardedMemory | None:
     """Returns the memory whose folder a path names. None if it names any other folder, such as one
     below it, or if it may name several folders.
     """
-    candidates = {(places.workspace.memory_at(path), path) for path in places.paths_of(text)}
-    memory, path = candidates.pop()
-    is_only_one = not candidates
-    return memory if is_only_one and memory is not None and path == memory.path else None
+    paths = set(places.paths_of(text))
+    if len(paths) != 1:
+        return None
+    path = paths.pop()
+    memory = places.workspace.memory_at(path)
+    return memory if memory is not None and path == memory.path else None
 
 
 def _is_safe_in_memory(subcommand: str, options: ReadOptions) -> bool:
