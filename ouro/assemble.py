@@ -251,8 +251,8 @@ def _build_session(
     plan = TodoPlan()
     subagents, tools, problems = _build_tools(shared, shell, jobs, plan, files_seen, wake_event)
 
-    more = partial(_more_environment, shared)
-    environment = Environment(cwd, lambda: permissions.mode, more, git_changes)
+    further_facts = partial(_more_environment, shared)
+    environment = Environment(cwd, lambda: permissions.mode, further_facts, git_changes)
     has_search = memory.lookup is not None
     context = SentContext(environment, extensions.instructions, plan, jobs, has_search)
     compactor = _build_compactor(shared, tools, context)

@@ -195,7 +195,7 @@ def _run(args: SimpleNamespace) -> int:
     try:
         code = _start(args)
     except BaseException:
-        print(leave_worktree(own, None), file=sys.stderr)  # noqa: T201
+        print(leave_worktree(own, None), file=sys.stderr)  # noqa: T201 (leaves without a question)
         raise
     is_asked = args.prompt is None and sys.stdin.isatty() and sys.stdout.isatty()
     outcome = leave_worktree(own, _ask_on_terminal if is_asked else None)

@@ -151,10 +151,10 @@ def _names_and_titles(memory: MemoryAccess) -> list[tuple[str, str]]:
     """The name and a title of each core file with text, and of each note."""
     editor = memory.editor
     core = [
-        (f"{opened.name}/{name}.md", f"core memory: {name}")
-        for opened in editor.scopes
-        for name in opened.store.core
-        if editor.text(opened.name, f"{name}.md")
+        (f"{scope.name}/{name}.md", f"core memory: {name}")
+        for scope in editor.scopes
+        for name in scope.store.core
+        if editor.text(scope.name, f"{name}.md")
     ]
     notes = long_term.note_entries(editor)
     return [*core, *((note.id, one_line(note.text, 100)) for note in notes)]
@@ -162,7 +162,7 @@ def _names_and_titles(memory: MemoryAccess) -> list[tuple[str, str]]:
 
 def _find_unapproved(memory: MemoryAccess) -> set[str]:
     """The names of core files and the ids of notes with a change that the user has not approved."""
-    core = {f"{opened.name}/{name}" for opened in memory.editor.scopes for name in opened.untrusted}
+    core = {f"{scope.name}/{name}" for scope in memory.editor.scopes for name in scope.untrusted}
     notes = long_term.note_entries(memory.editor)
     return core | {note.id for note in notes if "unconfirmed" in note.badges}
 

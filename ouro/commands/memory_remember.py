@@ -97,6 +97,7 @@ async def _decide(
     )
     if statement is None:  # the rules are sure
         return scope, "", words
+    # What the model says; None if it is not asked, or does not know.
     effect = await context.session.memory.effect_of(statement) if context.session else None
     if not scope and not statement.is_scope_sure:
         if effect and not effect.entry:  # a new statement, for which the model chose the scope

@@ -242,6 +242,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         chosen = self._find_chosen(ids, items)
         changed = []
         for item in items.values():
+            # `chosen` has ids of items, and numbers of messages for all that is sent with them.
             is_chosen = item.id in chosen or str(item.number) in chosen
             if is_chosen and item.is_dropped == restore:
                 changed.append(item)
@@ -259,8 +260,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         return before, after
 
     def _find_chosen(self, ids: Collection[str], items: Mapping[str, ContextItem]) -> set[str]:
-        """The ids of the items to drop or restore, and of those that must be dropped or restored
-        with them. Raises UsageError for an id that is not in `items`.
+        """The ids of the items to drop or restore, and the numbers of the messages that must be
+        dropped or restored with them. Raises UsageError for an id that is not in `items`.
         """
         chosen: set[str] = set()
         for item_id in ids:

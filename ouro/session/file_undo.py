@@ -55,7 +55,9 @@ class FileUndo(msgspec.Struct, eq=False):
     turns to undo. They stay until the user has said what happens to them.
     """
     _number: int = 0
-    """The message of the current turn."""
+    """The number of the message that began the current turn, or steered it last: changes of files
+    belong to it.
+    """
     _before: asyncio.Task[bool] | None = None
     """The checkpoint before the current turn; None if there is none yet."""
     _last: asyncio.Task[bool] | None = None

@@ -311,6 +311,7 @@ def _find_tail_start(entries: Sequence[MessageRecord]) -> int:
     they have more than MAX_TAIL tokens, but at least one. 0 if there is no message of the user, or
     the last turns are all messages.
     """
+    # A message that was added to the file by hand may have no number (0): it begins no tail.
     starts = [
         index for index, entry in enumerate(entries) if entry.number and is_own_words(entry.message)
     ]

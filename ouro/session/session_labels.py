@@ -37,7 +37,7 @@ class SessionLabels:
         self._changed = self._changed_files_since(0)
         """The files that tools changed, according to the messages read so far."""
         self._changed_before = max(0, self._labels.files - len(self._changed))
-        """Files that were changed in messages which are not loaded."""
+        """How many files were changed in messages that are not loaded."""
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -123,10 +123,11 @@ class Telemetry:
             case events.Replied(message):
                 self._end_call(message, now)
             case events.ToolStarted(call):
-                arguments = json.dumps(dict(call.arguments), default=str)
-                texts = {"gen_ai.tool.call.arguments": self._mask_text(arguments)}
                 attributes = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.id}
-                self._tools[call.id] = now, attributes | (texts if self._mask else {})
+                if self._mask:  # texts are sent
+                    arguments = json.dumps(dict(call.arguments), default=str)
+                    attributes["gen_ai.tool.call.arguments"] = self._mask_text(arguments)
+                self._tools[call.id] = now, attributes
             case events.ToolFinished():
                 self._end_tool(event, now)
             case events.Compacted():
