@@ -104,7 +104,7 @@ def dropped_image(pasted: str) -> Image | None:
         return None
     try:
         path = Path(text).expanduser()
-        if not path.is_file():  # terminals quote a path with blanks
+        if not path.is_file():  # a terminal quotes a path with blanks
             [word] = shlex.split(text)
             path = Path(word).expanduser()
         return read_image(path, path.name)

@@ -124,7 +124,7 @@ def retry_line(event: events.Retrying, seconds: float) -> str:
 
     `seconds`: until the next attempt; 0: it begins now.
     """
-    if event.attempt == 1:  # the first of another model
+    if event.attempt == 1:  # the first attempt with another model
         return f"{event.reason} Asking {event.model} instead."
     when = f"in {seconds:.0f} s" if seconds else "now"
     return f"{event.reason} Asking {event.model} again {when} (attempt {event.attempt})."

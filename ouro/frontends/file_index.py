@@ -76,7 +76,7 @@ class FileIndex:
         if not letters:
             return list(islice(self.names(), limit))
         candidates: dict[str, None] = {}
-        # A part begins after a slash; the first one after the line end before the name.
+        # A part of a name begins after a slash, and the first part after the line end.
         starts = (f"/{letters}", f"\n{letters}")
         begins_last_part = chain(*(self._find(start, in_file=True) for start in starts))
         begins_any_part = chain(*(self._find(start) for start in starts))
@@ -264,7 +264,7 @@ class ProjectFiles:
         last_search = self._last_search
         if last_search.answers(text, index):
             return last_search.names
-        self._next_text = text  # a search that runs already looks for it next
+        self._next_text = text  # if a search runs, it looks for this text next
         if self._searching is None or self._searching.done():
             self._searching = asyncio.create_task(self._search(limit))
         return [name for name in last_search.names if text.lower() in name.lower()]

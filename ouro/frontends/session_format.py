@@ -52,7 +52,7 @@ def format_tokens(number: int) -> str:
     if number < 1000:
         return str(number)
     amount, unit = number / 1000, "k"
-    if number >= 999_500:  # it would be rounded to `1000k`
+    if number >= 999_500:  # `k` would round it to `1000k`
         amount, unit = number / 1e6, "M"
     if amount >= 9.95:  # two digits tell enough
         return f"{amount:.0f}{unit}"

@@ -267,7 +267,7 @@ class VimEditor(VimCursor):
             return self._lines(start, end)
         if target.kind == "inclusive":
             if motions.is_empty_line(self.text, start) and start == end:
-                return TextSpan(start, start)  # it has no character to include
+                return TextSpan(start, start)  # an empty line has no character to include
             return TextSpan(start, min(end + 1, len(self.text)))
         leads_to_line_start = end == motions.line_start(self.text, end)
         leaves_line = "\n" in self.text[start:end]

@@ -150,7 +150,7 @@ class RemoteSession:
         session has the whole transcript now.
         """
         self._snapshot_events += filter(None, map(decode, params["events"]))
-        if "state" not in params:  # only the last message of a snapshot has it
+        if "state" not in params:  # only the last message of a snapshot has a state
             return False
         self.state = state_from(params["state"])
         self.scrollback.events, self._snapshot_events = self._snapshot_events, []
@@ -159,7 +159,7 @@ class RemoteSession:
 
     def __getattr__(self, name: str) -> NoReturn:
         """Raises UsageError for what only a session in this process has."""
-        if name.startswith("__"):  # Python itself looks whether it is there
+        if name.startswith("__"):  # Python looks for methods that may be missing
             raise AttributeError(name)
         raise UsageError(
             "This cannot be done while attached: the session runs in another process.",

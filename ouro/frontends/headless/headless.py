@@ -398,5 +398,5 @@ class HeadlessRun(TurnObserver):
         signal interrupts the turn, further ones kill its child processes.
         """
         self._signal = self._signal or number
-        self._queue.stop()  # it does more at each further call
+        self._queue.stop()  # interrupts first, and kills at further calls
         self._over.set()

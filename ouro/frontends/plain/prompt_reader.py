@@ -218,7 +218,7 @@ class PromptReader:
             self._draft = buffer.document
             buffer.reset()
         elif question_has_ended and self._draft is not None:
-            if not buffer.text:  # else the user has begun another message
+            if not buffer.text:  # otherwise the user has begun another message
                 buffer.document = self._draft
             self._draft = None
         self._was_asking = is_asking

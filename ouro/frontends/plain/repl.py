@@ -325,7 +325,7 @@ class Repl(TurnObserver):
         """
         if self.turns.interrupt():
             return False
-        is_open = self.turns.session is not None  # else the work is what opens the session
+        is_open = self.turns.session is not None  # otherwise the work opens the session: it goes on
         if is_open and self._cancel_work():
             return False
         pressed_at = time.monotonic()

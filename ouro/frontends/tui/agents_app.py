@@ -237,7 +237,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         focus, the list gets it back, because its keys answer the question, too.
         """
         if self.panel is not None and self.focused is self.panel:
-            self.table.focus()  # Esc in its field; the keys of the list answer, too
+            self.table.focus()  # Esc in the field gives the panel the focus
         elif not self._session_to_end:
             self._show_foot()
 
@@ -378,7 +378,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         questions = {
             f"{row.id} {row.question.question_id}" for row in rows if row.question is not None
         }
-        is_first_reading = self._known_questions is None  # then all questions would be new
+        is_first_reading = self._known_questions is None  # then no question is new
         new_questions = questions - (self._known_questions or set())
         self._known_questions = questions
         if is_first_reading or not new_questions or not self._rings:

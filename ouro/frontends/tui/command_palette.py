@@ -114,8 +114,9 @@ def _file_choices(session: Session) -> list[Choice]:
 
 
 async def run_choice(app: OuroApp, choice: str) -> None:
-    """Carry out a choice of the palette: run a command or key, use a model, open a session, setting or
-    page, or insert a file. A command that needs an argument is put into the prompt instead.
+    """Run a choice of the palette, such as `command:/help`. It runs a command or key, uses a model,
+    opens a session, setting or page, or inserts a file. A command that needs an argument is put
+    into the prompt instead.
     """
     kind, _, name = choice.partition(":")
     prompt, front_end = app.conversation.prompt, app.front_end

@@ -297,7 +297,7 @@ class KeyReader:
                 events.append(Paste(text.replace("\x00", "")))
                 continue
             typed = _OTHER_ANSWER.sub("", _BACKGROUND_ANSWER.sub(self._on_background, text))
-            if typed:  # an empty text would end the parser
+            if typed:  # for the parser, an empty text means the end
                 events += self._parser.feed(typed)
         return [*events, *self._parser.tick()]
 

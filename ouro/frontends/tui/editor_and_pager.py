@@ -68,12 +68,12 @@ async def _lend_terminal(app: App[Any], work: Coroutine[Any, Any, str]) -> str:
     """
     outcome: str | BaseException
     try:
-        with app.suspend():  # Textual does not resume if something is raised inside
+        with app.suspend():  # after an error inside, Textual does not resume
             [outcome] = await asyncio.gather(work, return_exceptions=True)
     except SuspendNotSupported as error:
         work.close()
         raise UsageError("This terminal cannot run another program inside ouro.") from error
-    app.app_resume_signal.publish(app)  # again: Textual's own comes before its new layout
+    app.app_resume_signal.publish(app)  # once more: Textual's came before its new layout
     if isinstance(outcome, BaseException):
         raise outcome
     return outcome

@@ -210,7 +210,7 @@ class PaintedUpdate(CompositorUpdate):
         """
         painted = self._painter.paint(self._update, self._screen_size, console)
         if painted is None:
-            self._painter.forget()  # it does not know what Textual writes to the screen
+            self._painter.forget()  # what Textual writes is not known to the painter
             return self._update.render_segments(console)
         return painted
 

@@ -269,11 +269,11 @@ class WebServer:
                     await self._send_transcript(lines, row)
                 else:
                     await self._send_live(lines, row)
-                    continue  # it has ended: send its transcript now
+                    continue  # the session has ended: send its transcript now
             except (SocketRefused, UsageError) as error:
                 await lines.put({"problem": str(error)})
                 return  # the page cannot show this session at all
-            except OuroError as error:  # it ends at this moment, or hangs
+            except OuroError as error:  # the session ends just now, or hangs
                 await lines.put({"problem": str(error)})
             reading = await self._wait_until_running(session_id, reading)
 
@@ -338,7 +338,7 @@ class WebServer:
         record = await self._agents.find_record(request.match_info["id"])
         async with host_connection(record) as connection:
             connection.notify("session/cancel", sessionId=record.id)
-            await connection.state()  # its answer shows that the host has read the notification
+            await connection.state()  # the answer comes after the notification was read
         return await self._confirm()
 
     async def _end_session(self, request: web.Request) -> web.Response:

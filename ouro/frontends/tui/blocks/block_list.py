@@ -124,7 +124,7 @@ class BlockList:
         self._drawn: OrderedDict[TranscriptBlock, None] = OrderedDict()
         """The blocks whose lines are kept, the one that was used last at the end."""
         self._palette = palette
-        self._width = 80  # until it is drawn
+        self._width = 80  # the real width comes when it is drawn
 
     def restyle(self, width: int, palette: Palette) -> None:
         """Use another width or other colours. All drawn lines are dropped; each block is drawn
@@ -148,7 +148,7 @@ class BlockList:
         block.index = len(self.blocks)
         block.changed_blocks = self._changed
         self.blocks.append(block)
-        self.total += block.height  # of before, if it is added again; `_estimate` corrects it
+        self.total += block.height  # may be an old height; `_estimate` corrects it
         if block.has_changed:
             self._changed.append(block)
         self._estimate(block)
@@ -168,9 +168,9 @@ class BlockList:
             self._drawn.pop(block, None)
         self.moving -= removed
         for block in blocks_from_there:
-            block.changed_blocks = None  # it is in no list now; `add` notes that it has changed
+            block.changed_blocks = None  # in no list now; `add` notes its changes
             if block not in removed:
-                block.invalidate()  # it moves, and the blank line above it may come or go
+                block.invalidate()  # its place and the blank line above it may change
                 self.add(block)
 
     def _cut_off_from(self, index: int) -> list[TranscriptBlock]:

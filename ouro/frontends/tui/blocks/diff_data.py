@@ -290,7 +290,7 @@ def find_changed_words(old: str, new: str) -> tuple[list[Span], list[Span]]:
     same_words: list[str] = []
     for start, _, size in matcher.get_matching_blocks():
         same_words += old_words[start : start + size]
-    words_in_both = 2 * _count_words(same_words)  # each is once in either line
+    words_in_both = 2 * _count_words(same_words)  # each word is in both lines
     if words_in_both < MIN_SIMILARITY * _count_words([*old_words, *new_words]):
         return [], []
     old_ranges: list[Span] = []

@@ -155,7 +155,7 @@ class HunkRows(ABC):
         first, last = numbers[0] - start, numbers[-1] - start
         lexed_from = _find_lead(texts, first)
         code = "\n".join(texts[lexed_from : last + 1])
-        language = language_of(self._path)  # not needed before: it takes long for a new name
+        language = language_of(self._path)  # slow for a new name
         runs = highlight(code, language, self._palette, self._palette.text)
         return dict(enumerate(runs[first - lexed_from :], numbers[0]))
 

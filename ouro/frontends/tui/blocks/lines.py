@@ -253,7 +253,7 @@ def _slice_runs(runs: Sequence[Run], start: int, end: int) -> Iterator[Run]:
     for text, style in runs:
         if end > 0 and (piece := text[max(0, start) : end]):
             yield piece, style
-        start, end = start - len(text), end - len(text)  # counted from the next run on
+        start, end = start - len(text), end - len(text)  # now from the start of the next run
 
 
 def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tuple[int, int, str]]:
@@ -266,16 +266,16 @@ def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tupl
     if keeps_spaces and (text.isascii() or _NARROW.fullmatch(text)):
         yield from _split_narrow_code(text, width)
         return
-    start = end = used_cells = 0  # of the line that is filled now
+    start = end = used_cells = 0  # of the line that is being filled
     joint = "\n"
     for atom in _WORDS_AND_SPACES.finditer(text):
         is_spaces = atom[1] is not None
         if is_spaces and not keeps_spaces:
             continue
-        used_cells += cell_len(text[end : atom.end()])  # with the spaces before it
+        used_cells += cell_len(text[end : atom.end()])  # spaces before the word count, too
         if used_cells > width:
             is_short_word = not is_spaces and cell_len(atom[0]) <= width
-            if is_short_word or not keeps_spaces:  # it begins a new line
+            if is_short_word or not keeps_spaces:  # the atom begins a new line
                 if end > start:
                     yield start, end, joint
                     has_spaces_before = end < atom.start()
@@ -302,7 +302,7 @@ def _split_narrow_code(text: str, width: int) -> Iterator[tuple[int, int, str]]:
         end = limit
         last_word = text.rfind(" ", start, limit) + 1  # 0: there is no space in the line
         if last_word and text[limit] != " " and _word_end(text, limit) - last_word <= width:
-            end = last_word  # it does not fit into this line, but into the next one
+            end = last_word  # the word fits only into the next line
         yield start, end, joint
         start, joint = end, ""
     yield start, len(text), joint

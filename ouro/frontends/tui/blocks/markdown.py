@@ -80,7 +80,7 @@ def markdown_lines(
     """
     runs_before: list[Run] = []
     if before is not None:
-        space = " " if source.startswith(" ") else ""  # the parser drops it
+        space = " " if source.startswith(" ") else ""  # the parser drops a space at the start
         runs_before = [*before.runs, (space, palette.text)]
     lines = _Drawing(palette, number, runs_before).blocks(parser().parse(source), width)
     if before is not None:
@@ -177,7 +177,7 @@ class _Drawing:
         shown there.
         """
         lines: list[StyledLine] = []
-        number, self._number = self._number, None  # only the first list begins with it
+        number, self._number = self._number, None  # only for the first list
         if number is None and tokens[0].type == "ordered_list_open":
             number = int(tokens[0].attrs.get("start", 1))
         position = 1
@@ -464,7 +464,7 @@ class MarkdownPieces:
             self._finish(pieces[:-1])
             self._seen = end_of_lines
         rest = text[self._start :]
-        if _is_open_fence(rest):  # also where the fence has only now become the first piece
+        if _is_open_fence(rest):  # also if it is the first piece only now
             return [MarkdownPiece(rest, "fence", gap=bool(self.finished), is_open=True)]
         # A dash is mostly the first of a list: with it, the paragraph above would be a heading for
         # a moment.
@@ -546,7 +546,7 @@ def _make_piece(
     if number is not None and before.marker == marker:
         # Only the first item of a list decides: the others are counted on from it.
         number = (before.number or 0) + 1
-    is_table = token.type == "table_open"  # it cannot continue a line, though it was a paragraph
+    is_table = token.type == "table_open"  # a table cannot continue a line
     continues = not before.source.endswith("\n") and not is_table
     gap = not continues and _has_gap(before, token, marker)
     return MarkdownPiece(source, token.type, gap, number, marker, continues=continues)

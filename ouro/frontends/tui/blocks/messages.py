@@ -92,7 +92,7 @@ class StreamedBlock(TranscriptBlock):
     def __init__(self, text: str) -> None:
         super().__init__()
         self._cleaned = self._unfinished = ""
-        StreamedBlock.append(self, text)  # not that of a subclass, which is not made yet
+        StreamedBlock.append(self, text)  # a subclass is not ready for its own `append`
 
     @property
     def text(self) -> str:
@@ -132,7 +132,7 @@ class AnswerBlock(StreamedBlock):
         text_width = width - 2 * len(MARGIN)
         for piece in self._pieces.finished[self._drawn_pieces :]:
             self._add_piece(self._finished, piece, text_width, palette, self._code)
-            self._code = None  # it was for the first of them only, which grew until now
+            self._code = None  # only the first of them was drawn as it grew
         self._drawn_pieces = len(self._pieces.finished)
         lines = list(self._finished)
         for number, piece in enumerate(unfinished_pieces):

@@ -74,7 +74,7 @@ class ReadGroup(TranscriptBlock):
         if folded_cards:
             lines = [_folded_line(folded_cards, width, palette)]
         for card in other_cards:
-            if card.is_moving:  # its clock has moved
+            if card.is_moving:  # the line shows the time that has passed
                 card.forget()
             lines = put_below(list(lines), card.lines(width, palette))
         return lines

@@ -436,7 +436,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.questions.panel.on_resize()
 
     def on_screen_resume(self) -> None:
-        self.app.clear_notifications()  # they belonged to the closed sheet
+        self.app.clear_notifications()  # those of the sheet that was closed
 
     def on_mount(self) -> None:
         if self._editing == "vim":
@@ -537,7 +537,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         the draft, and let memory prepare to recall.
         """
         if self.prompt.text and QUIT_HINT in self.status.message:
-            self.status.message = ""  # the next Ctrl+C is about this text
+            self.status.message = ""  # the next Ctrl+C clears the text
         if self.prompt.vim_mode in ("", "INSERT"):
             self.completion.look_at(self.prompt.before_cursor)
         self.attachments.look_at(self.prompt.text)

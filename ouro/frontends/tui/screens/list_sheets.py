@@ -301,7 +301,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         marked branch. The ticked boxes say what is changed. For a message, at least one box must be
         ticked.
         """
-        if self._scopes_worker is not None:  # a ticked box may not be shown yet
+        if self._scopes_worker is not None:  # the boxes may still change
             await self._scopes_worker.wait()
         match self._marked:
             case Point(number):
@@ -412,7 +412,7 @@ class RedoSheet(Sheet[RewindChoice | None]):
         if event.key != "enter":
             return False
         if ticked := self._boxes.ticked:
-            self.dismiss(RewindChoice("redo", 0, ticked))  # a redo is to no message
+            self.dismiss(RewindChoice("redo", 0, ticked))  # a redo has no message: 0
         else:
             self.notify(NOTHING_TICKED, timeout=3)
         return True

@@ -182,7 +182,7 @@ def _recalled_row(note: RecalledNote) -> MemoryRow:
     """The row of a note that was considered for the last message, with its state and the reason. If
     the note was deleted since then, the row has no text of it and no link.
     """
-    is_stored_note = note.id.startswith("mem_")  # else it is a command that ran before
+    is_stored_note = note.id.startswith("mem_")  # otherwise it is a command that ran earlier
     label = _join_lines(note.text) or note.id
     if is_stored_note and not _join_lines(note.text):
         label = f"{note.id[:12]} (deleted since)"

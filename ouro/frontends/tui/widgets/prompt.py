@@ -381,7 +381,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.completion.close()
         self.fill(self._stashed.pop() if self._stashed else "")
         self.history.clear()
-        if not self._stashed and not self.text:  # else their placeholders are still needed
+        if not self._stashed and not self.text:  # otherwise their placeholders are still needed
             self.attachments = Placeholders()
         if self._vim is not None:
             self._vim.begin_message()

@@ -98,7 +98,8 @@ class TodoPanel(Static):
         done = len(self.todos) - len(open_places)
         self.border_title = f"plan {done}/{len(self.todos)}"
         first_open = open_places[0] if open_places else 0
-        first = max(0, min(first_open - 2, len(self.todos) - MAX_TODOS))  # two done ones above it
+        # Two that are done stay above the first open one.
+        first = max(0, min(first_open - 2, len(self.todos) - MAX_TODOS))
         rows = []
         for todo in self.todos[first : first + MAX_TODOS]:
             text = f"{todo.mark} {clean(todo.text)}".replace("\n", " ")

@@ -106,7 +106,7 @@ class TranscriptView(LineScroll):
         lines_from_start = self._blocks.total - self._blocks.top(start) - start.gap
         if lines_from_start > self.size.height:
             self._go_to(start, int(start.gap))
-            self._last_seen = (block, 0)  # none of its lines, so that the hint counts them
+            self._last_seen = (block, 0)  # no line of it was seen: the hint counts them all
 
     def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
         """Put blocks before all others, without moving what is visible."""
@@ -273,7 +273,7 @@ class TranscriptView(LineScroll):
         searched = blocks[place:] if by >= 0 else list(reversed(blocks[: place + 1]))
         for block in searched:
             matches = self._matches(block)
-            if block is start_block:  # only what is beyond the start, in the direction of `by`
+            if block is start_block:  # only lines after the start; before it if `by` is -1
                 matches = [line for line in matches if (line - start_line) * by > 0]
             if matches:
                 self._show_match(block, matches[0 if by > 0 else -1])
@@ -491,7 +491,7 @@ class TranscriptView(LineScroll):
             self._remember_end()
             top = max(0, self._blocks.total + len(self._footer) - height)
         else:
-            top += self._blocks.settle(top, height)  # by what the blocks above have grown
+            top += self._blocks.settle(top, height)  # the blocks above may have grown
         self._resize_content()
         if top != self.scroll_offset.y:
             self._jump(top)
