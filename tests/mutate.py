@@ -123,7 +123,11 @@ def _environment() -> dict[str, str]:
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     own.pop("PYTHONDONTWRITEBYTECODE", None)
     # What starts ouro warm takes 3 s of CPU itself: too much for the few starts of one test.
-    return own | {"OPENBLAS_NUM_THREADS": "1", "TEST_COLD_STARTS": "1"}
+    return own | {
+        "OPENBLAS_NUM_THREADS": "1",
+        "TEST_COLD_STARTS": "1",
+        "TEST_ALL_EXAMPLES": "1",
+    }
 
 
 def _files_of_the_tree(project: Path) -> Iterator[str]:

@@ -2,14 +2,36 @@
 
 A loaded machine needs any time for an example (`deadline`) or to draw one (`too_slow`). The other
 health checks stay: a filter that refuses nearly everything, or examples that are too large.
+
+`max_examples` is what the nightly run draws, where TEST_ALL_EXAMPLES is set, and `tests.mutate`; the
+gate draws a fifth of it. Without `@settings` the nightly run draws 100.
 """
 
-from hypothesis import HealthCheck, assume, example, given, settings
+import os
+
+import hypothesis
+from hypothesis import HealthCheck, assume, example, given
 from hypothesis import strategies as st
 
 __all__ = ["HealthCheck", "assume", "example", "given", "settings", "st"]
 
-settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+SHARE_OF_EXAMPLES = 1.0 if os.environ.get("TEST_ALL_EXAMPLES") else 0.2
+MIN_EXAMPLES = 20
+
+
+def _drawn(max_examples: int) -> int:
+    return min(max_examples, max(MIN_EXAMPLES, int(max_examples * SHARE_OF_EXAMPLES)))
+
+
+hypothesis.settings.register_profile(
+    "any machine",
+    deadline=None,
+    max_examples=_drawn(100),
+    suppress_health_check=[HealthCheck.too_slow],
 )
-settings.load_profile("any machine")
+hypothesis.settings.load_profile("any machine")
+
+
+def settings(max_examples: int = 100) -> hypothesis.settings:
+    """The settings of a test whose nightly run draws so many examples."""
+    return hypothesis.settings(max_examples=_drawn(max_examples))

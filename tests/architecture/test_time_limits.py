@@ -115,3 +115,13 @@ def test_property_tests_do_not_measure_the_machine():
     assert settings().deadline is None
     assert HealthCheck.too_slow in settings().suppress_health_check
     assert HealthCheck.filter_too_much not in settings().suppress_health_check
+
+
+def test_the_nightly_run_draws_all_examples_of_properties():
+    nightly = (ROOT / ".github" / "workflows" / "nightly.yml").read_text()
+    jobs = nightly.partition("\n  defences:\n")[2].partition("steps:")[0]
+    assert 'TEST_ALL_EXAMPLES: "1"' in jobs
+    assert "pytest -n 4" in jobs
+    is_nightly = bool(os.environ.get("TEST_ALL_EXAMPLES"))
+    assert settings(300).max_examples == (300 if is_nightly else 60)
+    assert settings(5).max_examples == 5
