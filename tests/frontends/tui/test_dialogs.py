@@ -89,6 +89,11 @@ async def open_dialog(pilot, name):
     return dialog
 
 
+async def close_dialog(pilot):
+    pilot.app.pop_screen()
+    await until(pilot, lambda: not isinstance(pilot.app.screen, Sheet))
+
+
 def inside(pilot):
     """The lines of the frame, without its border and blank lines."""
     at = pilot.app.screen.query_one(".sheet").region
@@ -98,15 +103,16 @@ def inside(pilot):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", NAMES)
-async def test_a_dialog_has_its_title_first_and_its_keys_last(name, size):
+async def test_a_dialog_has_its_title_first_and_its_keys_last(size):
     async with screen_of(FakeSession()).run_test(size=size) as pilot:
-        await open_dialog(pilot, name)
-        assert inside(pilot)[0].startswith(name)
-        assert "Esc" in inside(pilot)[-1]
-        has_frame = "╭" in screen_text(pilot.app)
-        assert has_frame == (size != (40, 10))
-        assert max(map(len, screen_text(pilot.app).split("\n"))) <= size[0]
+        for name in NAMES:
+            await open_dialog(pilot, name)
+            assert inside(pilot)[0].startswith(name)
+            assert "Esc" in inside(pilot)[-1], name
+            has_frame = "╭" in screen_text(pilot.app)
+            assert has_frame == (size != (40, 10)), name
+            assert max(map(len, screen_text(pilot.app).split("\n"))) <= size[0], name
+            await close_dialog(pilot)
 
 
 @pytest.mark.parametrize("name", ["Sessions", "Changes since the last", "Few"])
@@ -173,20 +179,25 @@ async def test_a_short_list_that_hides_choices_says_which_one_of_how_many_is_mar
         await until(pilot, lambda: "/3 ↑↓" not in screen_text(pilot.app))
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in {*WRITING, "Help"}])
-async def test_a_question_mark_shows_the_keys_and_escape_goes_back_one_step(name):
+async def test_a_question_mark_shows_the_keys_and_escape_goes_back_one_step():
     async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
-        dialog = await open_dialog(pilot, name)
-        await pilot.press("question_mark")
-        await until(pilot, lambda: isinstance(pilot.app.screen, KeySheet))
-        assert inside(pilot)[0] == "Keys"
-        assert ("PageUp PageDown", "one page") in dialog.all_keys()
-        await pilot.press("escape")
-        await until(pilot, lambda: pilot.app.screen is dialog)
-        await pilot.press("f1")
-        await until(pilot, lambda: isinstance(pilot.app.screen, KeySheet))
-        await pilot.press("escape", "escape")
-        await until(pilot, lambda: not isinstance(pilot.app.screen, Sheet))
+        for name in NAMES:
+            if name not in {*WRITING, "Help"}:
+                await check_that_a_question_mark_shows_the_keys(pilot, name)
+
+
+async def check_that_a_question_mark_shows_the_keys(pilot, name):
+    dialog = await open_dialog(pilot, name)
+    await pilot.press("question_mark")
+    await until(pilot, lambda: isinstance(pilot.app.screen, KeySheet))
+    assert inside(pilot)[0] == "Keys", name
+    assert ("PageUp PageDown", "one page") in dialog.all_keys(), name
+    await pilot.press("escape")
+    await until(pilot, lambda: pilot.app.screen is dialog)
+    await pilot.press("f1")
+    await until(pilot, lambda: isinstance(pilot.app.screen, KeySheet))
+    await pilot.press("escape", "escape")
+    await until(pilot, lambda: not isinstance(pilot.app.screen, Sheet))
 
 
 @pytest.mark.parametrize("name", sorted(WRITING))
