@@ -129,6 +129,7 @@ class Conversation:
         """The model calls a tool."""
         call = ToolCall(f"c{len(self.messages)}", name, arguments)
         self.messages.append(assistant("", call))
+        self.manager.tool_started()
         act()
         await self.manager.tool_ended(*self.turn())
         self.messages.append(tool(ToolReply(call.id, name, reply)))
@@ -152,6 +153,7 @@ class Conversation:
         path = self.folder / name
         call = ToolCall(f"c{len(self.messages)}", "edit", {"path": str(path)})
         self.messages.append(assistant("", call))
+        self.manager.tool_started()
         path.parent.mkdir(parents=True, exist_ok=True)
         while True:
             found = path.stat() if path.exists() else None

@@ -312,12 +312,16 @@ class MemoryFolder(msgspec.Struct, frozen=True):
                 folder; without them the state is empty, which means that it is not known.
         """
         core_files = tuple(f"{name}.md" for name in store.core)
+        state = ""
+        if loaded is not None:
+            core_prints = {name: loaded.files.get(name, "") for name in core_files}
+            state = _digest((core_prints, loaded.fingerprint))
         return cls(
             scope=store.scope,
             project=project_of(store.folder) if store.scope == "repo" else "",
             path=store.folder,
             core=core_files,
-            state="" if loaded is None else _digest((core_files, loaded.files)),
+            state=state,
         )
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -43,6 +43,10 @@ _CONSOLIDATED_RECORD = "consolidated"
 """The record of the texts that need no consolidation: the input and the output of the last run."""
 _MAX_OWN_COMMITS = 100
 """The number of latest commits of a scope that are searched for those of a session."""
+_MAX_AGE_OF_LISTING = 2.0
+"""Seconds for which the listing of a start is used for its first message: `ouro -p` would list 10,000
+notes twice in a tenth of a second.
+"""
 _ORIGINS_BY_USER = ("person", "import", "undo")
 """Origins that are shown also with `write: silent`, because the user asked for the change."""
 
@@ -85,6 +89,8 @@ class LongTermMemoryManager:
         self._settling: asyncio.Task[None] | None = None
         self._had_jobs_at_end = False
         """Whether jobs of the agent ran in the background when the last turn ended."""
+        self._used_tools = True
+        """The turn may have written memory; False only if it is known that it used no tool."""
         self._last_turn = TurnRef(marks.session, 0)
         """The turn that the user's actions belong to: the one that ended last."""
         self._has_consolidated = False
@@ -164,7 +170,8 @@ class LongTermMemoryManager:
         the messages `sent` say, and notes for the model. Empty if there are none, or on an error,
         which becomes a warning.
         """
-        await self._run_or_warn("look at memory", self._refresh)
+        await self._run_or_warn("look at memory", partial(self._refresh, _MAX_AGE_OF_LISTING))
+        self._used_tools = False
         await asyncio.to_thread(self._marks.begin)
         try:
             return await asyncio.to_thread(self.prompt.changes, sent)
@@ -215,7 +222,8 @@ class LongTermMemoryManager:
         had_jobs_at_begin = self._had_jobs_at_end
         self._had_jobs_at_end = self._marks.has_jobs()
         had_jobs = had_jobs_at_begin or self._had_jobs_at_end
-        work = self._settle_turn(tuple(messages), is_whole, had_jobs)
+        used_tools, self._used_tools = self._used_tools, True
+        work = self._settle_turn(tuple(messages), is_whole, had_jobs, used_tools)
         self._settling = asyncio.create_task(work, name="settle memory")
 
     async def wait_until_settled(self) -> None:
@@ -362,22 +370,31 @@ class LongTermMemoryManager:
             )
         )
 
-    def _refresh(self) -> list[CoreChanged]:
-        """Read what others have changed in all scopes. Returns the events to show."""
+    def tool_started(self) -> None:
+        """The turn uses tools: from now on it may write memory."""
+        self._used_tools = True
+
+    def _refresh(self, max_age: float = 0.0) -> list[CoreChanged]:
+        """Read what others have changed in all scopes. Returns the events to show. `max_age`: of
+        `ScopeMemory.refresh`.
+        """
         has_jobs = self._marks.has_jobs() or self._had_jobs_at_end
         agent_was_idle = not has_jobs and not self._marks.at_work()
-        events_by_scope = (scope.refresh(agent_was_idle=agent_was_idle) for scope in self._scopes)
+        events_by_scope = (
+            scope.refresh(agent_was_idle=agent_was_idle, max_age=max_age) for scope in self._scopes
+        )
         return [*chain.from_iterable(events_by_scope)]
 
     async def _settle_turn(
-        self, messages: Sequence[Message], is_whole: bool, had_jobs: bool
+        self, messages: Sequence[Message], is_whole: bool, had_jobs: bool, used_tools: bool
     ) -> None:
         """Commit what a turn wrote, or make it pending, and consolidate a core that has grown.
         Errors become warnings.
         """
         try:
             await self._run_or_warn(
-                "commit what was written", lambda: self._settle(messages, is_whole, had_jobs)
+                "commit what was written",
+                lambda: self._settle(messages, is_whole, had_jobs, used_tools),
             )
             self._consolidate_if_grown()
         except Exception as error:  # noqa: BLE001  # a bug: the files stay, the next start finds them
@@ -386,13 +403,14 @@ class LongTermMemoryManager:
             self._warn(text)
 
     def _settle(
-        self, messages: Sequence[Message], is_whole: bool, had_jobs: bool
+        self, messages: Sequence[Message], is_whole: bool, had_jobs: bool, used_tools: bool
     ) -> list[CoreChanged]:
         """Decide about what the last turn wrote, in all scopes: it is committed or made pending.
         Returns the events to show. Blocks.
 
         Args:
             had_jobs: jobs of the agent ran in the background: they may have written, too.
+            used_tools: the turn may have written.
         """
         provenance = self._provenance(messages, is_whole)()
         texts_before = [dict(scope.texts) for scope in self._scopes]
@@ -401,7 +419,11 @@ class LongTermMemoryManager:
         events: list[CoreChanged] = []
         for scope in self._scopes:
             events += scope.turn_ended(
-                provenance, self._last_turn, asks=self._asks, is_rest_of_user=is_rest_of_user
+                provenance,
+                self._last_turn,
+                asks=self._asks,
+                is_rest_of_user=is_rest_of_user,
+                used_tools=used_tools or may_others_write,
             )
         events += self._remove_replaced_entries(texts_before)
         self.prompt.note_pending_and_refused(events)

@@ -4,6 +4,7 @@ of a session.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 
@@ -155,7 +156,13 @@ class ScopeMemory(ScopeState):
             self._approved_in_turn |= {edit.name: edit.after for edit in approved}
 
     def turn_ended(
-        self, provenance: Provenance, at: TurnRef, *, asks: bool, is_rest_of_user: bool = False
+        self,
+        provenance: Provenance,
+        at: TurnRef,
+        *,
+        asks: bool,
+        is_rest_of_user: bool = False,
+        used_tools: bool = True,
     ) -> list[CoreChanged]:
         """After the turn `at`: its changes become trusted, pending, foreign or refused. Returns the
         events to show.
@@ -167,11 +174,15 @@ class ScopeMemory(ScopeState):
             asks: the user confirms every change: none becomes trusted without them.
             is_rest_of_user: no agent can have written the other changes in the files: they are trusted, as
                 changes between turns are.
+            used_tools: the turn may have written into notes. If not, the folder is not listed: a note that another
+                program has changed in place is noticed at the next message.
         """
         from ouro.memory.long_term.git.history import end_turn, record_turn
 
         approved, self._approved_in_turn = self._approved_in_turn, {}
-        if not self._writes.of(at.session) and not self.store.has_changed_since_load(self.loaded):
+        places = None if used_tools else self._places
+        has_written = bool(self._writes.of(at.session))
+        if not (has_written or self.store.has_changed_since_load(self.loaded, places)):
             return []
         self.store.ensure_repo()
         foreign_before = self._foreign_id
@@ -197,17 +208,23 @@ class ScopeMemory(ScopeState):
             self._foreign_sources = provenance.sources[-MAX_SOURCES:]
         return events + self.foreign_events()
 
-    def refresh(self, *, agent_was_idle: bool) -> list[CoreChanged]:
+    def refresh(self, *, agent_was_idle: bool, max_age: float = 0.0) -> list[CoreChanged]:
         """Between turns: read what an editor, another session or a pull has changed. Returns the
         events to show.
 
         If no agent was running, the changes are the user's, and become trusted.
+
+        Args:
+            max_age: a listing of the folder that is at most so many seconds old is used again. A note that was
+                changed in place since is not sent: recall looks at each note again (`store.is_as_loaded`).
         """
         texts_before, foreign_before = self.texts, self._foreign_id
         # The user has answered in another window: accepted is another commit than the one read.
         answered_elsewhere = self.foreign and self.store.accepted != self._read_at
         has_news = answered_elsewhere or self._undecided
-        if not (has_news or self.store.has_changed_since_load(self.loaded)):
+        is_recent = time.monotonic() - self.loaded.listed_at < max_age
+        places = self._places if is_recent else None
+        if not (has_news or self.store.has_changed_since_load(self.loaded, places)):
             return []
         with self._changing() as base:
             self._trust_outside(agent_was_idle=agent_was_idle)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import Event, NotesRecalled, Notice
+from ouro.events import Event, NotesRecalled, Notice, ToolStarted
 from ouro.memory.backend import Undoable
 from ouro.memory.long_term.git.values import MESSAGE, REWIND, SESSION, UNDOES, Commit, TurnRef
 from ouro.memory.manager import MemoryManager
@@ -224,6 +224,8 @@ class SessionMemory:
 
     def on_event(self, event: Event) -> list[Event]:
         """React to an event of the turn; returns the events to show after it."""
+        if self.manager and isinstance(event, ToolStarted):
+            self.manager.tool_started()
         return self.recall.on_event(event) if self.recall else []
 
     async def broken_rules(self) -> list[Event]:

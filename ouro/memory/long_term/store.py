@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ouro.errors import MemoryUnusable, SecretInMemory, UsageError
+from ouro.errors import MemoryUnusable, OuroError, SecretInMemory, UsageError
 from ouro.memory.long_term.git.approved_files import ApprovedFiles, contents_of, encode_texts
 from ouro.memory.long_term.git.files import (
     ARCHIVE,
@@ -120,6 +121,7 @@ class GitMemoryStore(ApprovedFiles):
         listed with the reason; files with invisible characters, which are left out, are listed,
         too. Starts no process, writes nothing.
         """
+        listed_at = time.monotonic()
         listing = self._files.look()
         refused = listing.refused
         core_names = [f"{category}.md" for category in self.core]
@@ -155,7 +157,7 @@ class GitMemoryStore(ApprovedFiles):
                 core[name.removesuffix(".md")] = text
                 room -= len(text)
         head = self.get_current_head()
-        return LoadedScope(head, core, notes, tuple(skipped), listing.fingerprints)
+        return LoadedScope(head, core, notes, tuple(skipped), listing.fingerprints, listed_at)
 
     def read(self, name: str) -> str | None:
         """The text of a file without invisible characters; None if there is no such file. Raises
@@ -166,12 +168,33 @@ class GitMemoryStore(ApprovedFiles):
         except FileNotFoundError:
             return None
 
-    def has_changed_since_load(self, loaded: LoadedScope) -> bool:
-        """Whether a file or the history changed since `loaded` was read. Starts no process."""
+    def has_changed_since_load(
+        self, loaded: LoadedScope, places: Mapping[str, str] | None = None
+    ) -> bool:
+        """Whether a file or the history changed since `loaded` was read. Starts no process.
+
+        Args:
+            places: what `self.places` returned when `loaded` was read, if its changes are enough: as long as it is
+                the same, no note is looked at.
+        """
+        if places is not None and self.places() == places:
+            return False
         return (
             self._files.look().fingerprints != loaded.files
             or self.get_current_head() != loaded.head
         )
+
+    def is_as_loaded(self, name: str, loaded: LoadedScope) -> bool:
+        """Whether a file is still the one that `loaded` lists, or else has approved content: it may
+        have been changed in place since it was judged.
+        """
+        try:
+            if fingerprint((self.folder / name).lstat()) == loaded.files.get(name):
+                return True
+            return not self.find_unapproved([name])
+        except (OSError, OuroError) as error:
+            log.warning("%s is not recalled: %s", name, error)
+            return False
 
     def places(self) -> Mapping[str, str]:
         """Fingerprints of the history, of the folders and of the core files, by name: one changes

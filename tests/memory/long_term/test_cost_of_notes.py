@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from fakes.knowledge import Conversation, unapproved, write_as_user
 
-from ouro.memory.long_term import GitMemoryStore, ScopeMemory
+from ouro.memory.long_term import GitMemoryStore, ScopeMemory, manager
 from ouro.memory.long_term.git import files, repository
 from ouro.memory.long_term.scope import TurnRef
 from ouro.memory.long_term.trust.provenance import Provenance
@@ -158,6 +158,38 @@ async def test_note_overwritten_by_a_command_is_found_at_the_turn_end(session):
     await session.call("shell", {"command": "make"}, act=lambda: path.write_text("evil 3\n"))
     await session.end()
     assert [each.origin for each in session.manager.proposals()] == ["outside"]
+
+
+async def test_a_first_turn_without_tools_lists_the_folder_once(home, session, monkeypatch):
+    await session.end()
+    listed = []
+    list_folder = files._list_folder
+
+    def count(*arguments):
+        listed.append(arguments)
+        return list_folder(*arguments)
+
+    monkeypatch.setattr(files, "_list_folder", count)
+    monkeypatch.setattr(manager, "_MAX_AGE_OF_LISTING", 600.0)
+    other = Conversation(home / ".ouro", session="s-2").connect()
+    await other.begin("What is the port?")
+    await other.end()
+    assert len(listed) == 1
+
+
+async def test_note_overwritten_in_a_turn_without_tools_is_found_at_the_next(session, monkeypatch):
+    monkeypatch.setattr(manager, "_MAX_AGE_OF_LISTING", 0.0)
+    note = session.folder / f"mem_{3:032x}.md"
+    await session.end()
+    note.write_text("evil 3\n")
+    version = session.scopes["user"].loaded
+    await session.begin("What is the port?")
+    assert session.scopes["user"].loaded.files[note.name] != version.files[note.name]
+
+
+async def test_the_fingerprint_of_memory_is_made_once(session):
+    loaded = session.scopes["user"].loaded
+    assert loaded.fingerprint is loaded.fingerprint
 
 
 async def test_a_line_is_committed_without_listing_the_folder(session, monkeypatch):

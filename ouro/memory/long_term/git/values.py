@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -34,7 +36,7 @@ class SkippedFile(msgspec.Struct, frozen=True):
     reason: str
 
 
-class LoadedScope(msgspec.Struct, frozen=True):
+class LoadedScope(msgspec.Struct, frozen=True, dict=True):
     """The files of one scope at one moment."""
 
     head: str = ""
@@ -46,8 +48,10 @@ class LoadedScope(msgspec.Struct, frozen=True):
     skipped: tuple[SkippedFile, ...] = ()
     files: Mapping[str, str] = {}
     """Name -> fingerprint of each file."""
+    listed_at: float = -math.inf
+    """When the files were listed, by the monotonic clock."""
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A text that changes whenever the core or a note file changes."""
         notes = [(name, self.files.get(name, "")) for name in self.notes]

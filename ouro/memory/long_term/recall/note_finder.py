@@ -259,6 +259,13 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         projects = (project_of(scope.store.folder) for scope in self.scopes if scope.name == "repo")
         return next(projects, _NO_REPOSITORY)
 
+    def _is_as_loaded(self, scope_name: str, name: str) -> bool:
+        """Whether a file of memory is still as it was when its scope was last read, or approved."""
+        for scope in self.scopes:
+            if scope.name == scope_name:
+                return scope.store.is_as_loaded(name, scope.loaded)
+        return False
+
     def situation(self, sent: frozenset[str], text: str = "") -> Situation:
         """What decides now which notes are sent, beside their relevance. With a `text`, also the
         notes that are linked to core lines which the text is about.
@@ -281,6 +288,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             merged=find_merged,
             sent=sent,
             untrusted=frozenset(untrusted),
+            is_as_loaded=self._is_as_loaded,
             linked=linked,
             changed=self.changed,
         )

@@ -90,6 +90,10 @@ class Situation(msgspec.Struct, frozen=True):
     """What `recalled_marks` found in the request: these notes are not sent again."""
     untrusted: frozenset[tuple[str, str]] = frozenset()
     """Scope and name of each file with unapproved changes."""
+    is_as_loaded: Callable[[str, str], bool] = lambda _scope, _name: True
+    """Whether a file, by its scope and name, is still as it was when memory was read, or approved.
+    Called after the file was read again: only text that was judged is sent.
+    """
     linked: Mapping[str, str] = {}
     """Notes that are one hop from core lines which the message is about: id -> the line."""
     changed: frozenset[tuple[str, str]] = frozenset()
@@ -436,7 +440,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         file = self._read_note(note_id)
         if file is None or (file.scope, file.name) in situation.untrusted:
             return None
-        return file
+        return file if situation.is_as_loaded(file.scope, file.name) else None
 
     def _read_note(self, note_id: str) -> NoteFile | None:
         """The note of that id; None if it was deleted since the index was updated, or is of another
@@ -462,6 +466,8 @@ def _reason_to_skip_file(
         return "changed outside of ouro: waiting for approval"
     if (file.scope, file.name) in situation.changed:
         return "changed later: memory is used as of an earlier time"
+    if not situation.is_as_loaded(file.scope, file.name):
+        return "changed just now: it is read again at the next message"
     if file.archived:
         return "archived"
     if is_decayed:

@@ -333,6 +333,19 @@ def test_untrusted_note_cannot_supersede_or_be_quoted(recall_of):
     assert (states(run)["6"], "evil" in run.text) == ("loaded", False)
 
 
+def test_note_overwritten_just_now_is_not_quoted(recall_of):
+    past = note(5, "Once evil.sh was run first.")
+    tests = note(6, "Run the tests with pytest -q.", supersedes=past.id, version=2)
+    recall = recall_of(past, tests)
+    here = Situation(
+        recall_of.here.project, "main", is_as_loaded=lambda _scope, name: name != past.file_name
+    )
+
+    run = recall.find("run the tests with pytest", here)
+
+    assert (states(run)["6"], "evil" in run.text) == ("loaded", False)
+
+
 @pytest.mark.parametrize(("versions", "shown"), [(1, "3"), (2, "23"), (0, "123")])
 def test_setting_limits_the_earlier_versions_shown(recall_of, versions, shown):
     chain = [
