@@ -511,9 +511,9 @@ class _ProgressReports:
         """The latest progress, if it was not emitted."""
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
-        """Called with each report of the server: emit its message, or without one how far it is. If
-        the last event was emitted a moment ago, the report is kept until the next one, or the end
-        of the call.
+        """Called with each report of the server. Emits its message; if it has none, how far the
+        call is. If the last event was emitted a moment ago, the report waits for the next one, or
+        for the end of the call.
         """
         how_far = f"{progress:g} of {total:g}" if total else f"{progress:g}"
         self._waiting = {"progress": (message or how_far)[:500]}

@@ -53,7 +53,7 @@ class Grep(Tool[GrepArgs]):
         return await asyncio.to_thread(self._search, args)
 
     def _search(self, args: GrepArgs) -> ToolResult:
-        """Search, and return the result; at its end stands what was not searched. Blocks. Raises
+        """Search, and return the result. Its last lines say what was not searched. Blocks. Raises
         ToolError.
         """
         search = GrepSearch(args, self._workspace, self._keeps_back, self._with_large_files)
@@ -68,8 +68,8 @@ class Grep(Tool[GrepArgs]):
 
 
 def _file_list_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
-    """The result with a line for each of the first `limit` files: its name, and in the mode `count`
-    the number of its matching lines.
+    """The result with a line for each of the first `limit` files. The line is the name of the file,
+    and in the mode `count` also the number of its matching lines.
     """
     read_hits = list(islice(hits, args.limit + 1))  # one more shows that there are more
     shown_hits = read_hits[: args.limit]

@@ -112,7 +112,9 @@ ouro.
 
 
 def find_ripgrep() -> str | None:
-    """The path of ripgrep: that of the Python package, else that of the system."""
+    """The path of ripgrep. It is the program of the Python package; if that is missing, the program
+    of the system. None if there is none.
+    """
     folders = os.pathsep.join(
         [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
     )
@@ -208,9 +210,9 @@ class GrepSearch:
         return "\n".join(lines)
 
     def files(self) -> Iterator[FileMatches]:
-        """Search, and yield the files with matches in the order of their paths. A search in any
-        order is tried first, because it uses all cores; if it finds too much, it is repeated in
-        order.
+        """Search, and yield the files with matches in the order of their paths. First a search in
+        any order is tried, because it uses all cores. If it finds too much, a second search in
+        order is made instead.
         """
         if self._is_file:
             yield from self._search()
@@ -247,8 +249,9 @@ class GrepSearch:
         return list(self._search(_SIZE_LIMIT, max_bytes=_MAX_UNSORTED))
 
     def _search_all_sizes(self) -> list[FileMatches]:
-        """The files with matches, whatever their size, in any order. If `_large` has files
-        afterwards, some of the others may not have been searched. Raises as `_search_unsorted`.
+        """The files with matches, whatever their size, in any order. If this has found large files
+        (`_large`), the search may have been ended before all other files were searched. Raises as
+        `_search_unsorted`.
         """
         has_ended = threading.Event()
         look = threading.Thread(target=self._end_if_files_are_large, args=(has_ended,), daemon=True)
@@ -277,8 +280,8 @@ class GrepSearch:
             return
 
     def _admit(self, name: str) -> bool:
-        """Returns whether a file, by its path in the folder, is to be searched: it matches all
-        globs, and no rule keeps it back. One that a rule keeps back is noted for `notes`.
+        """Returns whether a file is to be searched: its path in the folder matches all globs, and
+        no rule keeps it back. If a rule keeps it back, it is added to `_kept_back`, for `notes`.
         """
         if not all(test(name) for test in self._tests):
             return False
@@ -350,8 +353,8 @@ class GrepSearch:
                 raise ToolError(f"{self._args.pattern} is not a regular expression: {reason}")
 
     def _find_large_files(self) -> None:
-        """Find the files that are too large, for `notes`: one ripgrep lists all files, another one
-        those up to the limit.
+        """Find the files that are too large, for `notes`. One ripgrep lists all files, another one
+        lists those up to the limit.
         """
         with self._listing() as listing, self._listing(_SIZE_LIMIT) as listing_of_small:
             names, small_names = _output_of(listing), _output_of(listing_of_small)
@@ -440,8 +443,8 @@ class _TooManyResults(Exception):
 
 
 def _leading_folders(pattern: str) -> tuple[str, ...]:
-    """The folders without wildcards that a glob begins with: `src` and `lib` of `src/lib/**/*.ts`.
-    Empty if there are none, or their names are very long.
+    """The folders at the beginning of a glob that have no wildcard: `src` and `lib` for
+    `src/lib/**/*.ts`. Empty if there are none, or if their names are very long.
     """
     if "{" in pattern:
         return ()
@@ -451,11 +454,11 @@ def _leading_folders(pattern: str) -> tuple[str, ...]:
 
 
 def _exclude_other_folders(folders: Sequence[str]) -> Iterator[str]:
-    """Yields globs that together match everything which is not on the way to a folder; `folders`
+    """Yields globs that together match everything that is not on the way to one folder; `folders`
     are the parts of its path. For `src` they are `/[!s]*`, `/s[!r]*`, `/s` and so on.
 
-    So only this folder is searched. If it were an argument of ripgrep, it would be searched even if
-    it is ignored.
+    So only this folder is searched. If the folder itself were an argument of ripgrep, it would be
+    searched even if it is ignored.
     """
     parent = "/"
     for name in folders:
@@ -493,7 +496,7 @@ def _path_of_folder(folder: Path, descriptor: int) -> str:
 
 
 def _ripgrep_path(value: dict[str, str]) -> str:
-    """A path in the JSON of ripgrep, which encodes one that is not UTF-8."""
+    """A path in the JSON of ripgrep. A path that is not UTF-8 is encoded there."""
     return value["text"] if "text" in value else os.fsdecode(base64.b64decode(value["bytes"]))
 
 
@@ -556,7 +559,7 @@ class GrepArgs(msgspec.Struct, frozen=True):
 
 
 def _path_patterns(args: GrepArgs) -> list[str]:
-    """The globs that the path of a file must match, all of them."""
+    """The globs for the path of a file. A file is only searched if its path matches all of them."""
     patterns: list[str] = []
     if kind := args.type.lower().removeprefix("."):
         patterns.append(_TYPES.get(kind, f"*.{kind}"))

@@ -65,7 +65,9 @@ class OutputCapture:
         """Bytes that may still be written to the file."""
 
     def add(self, data: bytes) -> None:
-        """Take the next piece of the output. When it gets too long to show, the file is begun."""
+        """Take the next piece of the output. When the output gets too long to show, a file with all
+        of it is begun.
+        """
         self.total += len(data)
         if self.on_data is not None:
             self.on_data(data)
@@ -84,7 +86,7 @@ class OutputCapture:
             del self._tail[:-_HALF]
 
     def close(self) -> None:
-        """Let the writer end after what is queued."""
+        """Let the writer end when it has written what is queued."""
         if self._writer:
             self._queue.put(_END_OF_OUTPUT)
 
@@ -94,9 +96,8 @@ class OutputCapture:
             self._writer.join(seconds)
 
     def text(self, limit: int = MAX_SHOWN) -> str:
-        """The output as text for the model: all of it, or if it is longer than `limit` characters,
-        its head and its tail with a note on what was left out between them. Of a binary output only
-        the note.
+        """The output as text for the model. If it is longer than `limit` characters: its beginning,
+        a note on what was left out, and its end. For a binary output only a note.
         """
         if b"\0" in self._head[:8192]:
             return f"[binary output, {self.total:,} bytes, is not shown{self._file_note()}]"
@@ -107,9 +108,9 @@ class OutputCapture:
         return _join_ends(head, tail, limit, note)
 
     def describe_lines(self, shown: str) -> str:
-        """How many lines the output has, in words: those of `shown`, or of the whole output if it
-        was too long to show. Empty for one line. Of an output that is too long for a file, how many
-        bytes it has.
+        """How many lines the output has, in words. These are the lines of `shown`, or of the whole
+        output if it was too long to show. Empty for one line. If the output is too long for a file,
+        how many bytes it has.
         """
         if self.total > MAX_SPOOLED:
             return byte_size(self.total)
@@ -166,7 +167,7 @@ class OutputCapture:
         self._queue_for_file(bytes(self._head))  # all of it so far
 
     def _queue_for_file(self, data: bytes) -> None:
-        """Queue a piece for the writer; only as much of it as there is room in the file."""
+        """Queue a piece for the writer. What does not fit into the room of the file is dropped."""
         if data := data[: self._room]:
             self._room -= len(data)
             self._queue.put(data)
@@ -201,8 +202,8 @@ def readable(data: bytes) -> str:
 
 
 def fold_progress(text: str) -> str:
-    """The text as a terminal would show it in the end: of a line that was written again and again
-    after a carriage return, such as a progress bar, only the last state.
+    """The text as a terminal would show it in the end. A progress bar, for example, is a line that
+    is written again and again after a carriage return: only its last state is returned.
     """
     if "\r" not in text:
         return text
@@ -212,13 +213,15 @@ def fold_progress(text: str) -> str:
 
 
 def _last_state(line: str) -> str:
-    """The text of a line after its last carriage return with text behind it."""
+    """The text of a line that a terminal would show: what comes after its last carriage return, if
+    there is text behind it.
+    """
     return next((part for part in reversed(line.split("\r")) if part.strip()), "")
 
 
 def shorten(text: str, limit: int = MAX_SHOWN, note: str = "") -> str:
-    """The text; if it is longer than `limit` characters, its head and its tail, and between them
-    how long it was, with `note` behind that.
+    """The text. If it is longer than `limit` characters: its beginning, a note, and its end. The
+    note says how long the text was, and ends with `note`.
     """
     if len(text) <= limit:
         return text

@@ -474,7 +474,8 @@ class Undo:
             hunk = next((piece for piece in pieces if wanted.match(piece)), "")
             file = self._root / path
             state, content = state_and_content(file)
-            if not hunk or state is None or os.path.realpath(file.parent) != str(file.parent):
+            is_elsewhere = os.path.realpath(file.parent) != str(file.parent)
+            if not hunk or state is None or is_elsewhere:
                 raise UsageError(
                     f"{path} has no hunk #{hunk_id} now.", "`/diff` shows them as they are."
                 )

@@ -231,6 +231,8 @@ class Confinement:
                 script, words = 'exec "$@" 8>&-', argv
             is_watched = is_script and sandbox.tier == "bubblewrap"
             if is_watched:
+                # `WATCHED` runs the same as the last command of the script, and counts what it
+                # leaves running.
                 script = script.removesuffix('exec "$@"') + WATCHED
             limit_arguments = (self._new_token(call_id), *self._ulimit_arguments(sandbox.tier))
             if is_script and sandbox.tier == "landlock":
