@@ -207,8 +207,9 @@ class Printer(NoticePrinter):
         self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
 
     def _finish_parts_of(self, event: Event) -> None:
-        """End what this event ends. A notice or a finished compaction ends the compaction, a retry
-        ends the answer so far, and the end of the turn ends its last answer and all its calls.
+        """Finish the parts of the output that an event ends. A notice or a finished compaction ends
+        the compaction, a retry ends the answer so far, and the end of the turn ends its last answer
+        and all its calls.
         """
         match event:
             case events.Notice() | events.Compacted():  # a notice: nothing was compacted

@@ -534,8 +534,8 @@ def _make_piece(
     source: str, token: Token, item: Token | None, before: MarkdownPiece | None
 ) -> MarkdownPiece:
     """Make the piece of the block `token`, or if `item` is given of this item of the list `token`.
-    From the piece `before` follow its number in an ordered list, whether it continues a paragraph,
-    and whether a blank line is above it.
+    The piece `before` decides three things: the number of an item of an ordered list, whether the
+    piece continues a paragraph, and whether a blank line is above it.
     """
     number: int | None = None
     if item is not None and token.type == "ordered_list_open":
