@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 from abc import abstractmethod
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from rich.cells import cell_len
@@ -282,7 +283,13 @@ class Browser(Sheet[OpenRequest | None]):
         self._show_page_later()
 
     def _show_page_later(self) -> None:
-        self.run_worker(self._show_page(PAGE_DELAY), group="page", exclusive=True)
+        self._start_page(PAGE_DELAY)
+
+    def _start_page(self, delay: float) -> None:
+        """Show the page of the marked row after `delay` seconds, instead of one that waits now."""
+        # A function, and no coroutine: one that is replaced before it begins would be left behind.
+        show: Callable[[], Awaitable[None]] = partial(self._show_page, delay)
+        self.run_worker(show, group="page", exclusive=True)
 
     async def _show_page(self, delay: float = 0.0) -> None:
         """After `delay` seconds, load the page of the marked row and show it. If it cannot be loaded,

@@ -249,7 +249,7 @@ class MemoryBrowser(Browser):
         """
         if self._followed:
             self._followed.pop()
-            self.run_worker(self._show_page(), group="page", exclusive=True)
+            self._start_page(0.0)
         elif self._page_view.has_focus:
             self.remove_class("-looking")
             self._list.focus()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -45,7 +46,10 @@ class AttachmentBar(Widget):
             self._text, self.chips = "", ()
         elif text != self._text:
             self._text = text
-            self.run_worker(self._find_attachments(text), exclusive=True)
+            # A function, and no coroutine: one that is replaced before it begins would be
+            # left behind.
+            find: Callable[[], Awaitable[None]] = partial(self._find_attachments, text)
+            self.run_worker(find, exclusive=True)
 
     async def _find_attachments(self, text: str) -> None:
         """Wait for _LOOK_DELAY, find the attachments of a text, and show them if the text is still

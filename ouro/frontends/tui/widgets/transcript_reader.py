@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from textual import events, on
@@ -159,7 +160,9 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._start_search(-1)
 
     def _start_search(self, by: int) -> None:
-        self.run_worker(self._go_to_match(by), exclusive=True)
+        # A function, and no coroutine: one that is replaced before it begins would be left behind.
+        search: Callable[[], Awaitable[None]] = partial(self._go_to_match, by)
+        self.run_worker(search, exclusive=True)
 
     async def _show_outside(self, show: Callable[[App[Any], str], Awaitable[None]]) -> None:
         """Read the whole transcript from disk, and pass it to `show`, which uses the terminal until

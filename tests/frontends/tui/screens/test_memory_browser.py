@@ -1,6 +1,8 @@
 """The memory browser on a real memory, operated by keys only."""
 
 import contextlib
+import gc
+import warnings
 
 import pytest
 from fakes.fake_session import FakeSession, opener
@@ -132,6 +134,18 @@ async def test_active_notes_are_listed_and_typing_filters_them(app):
         assert texts(browser) == ["Run the tests with pytest -q."]
         assert "all · 1 of 4" in screen_text(pilot.app)
         await shows(pilot, "Changed 1 time, oldest first")
+
+
+async def test_a_page_that_is_replaced_before_it_begins_leaves_nothing_behind(app):
+    """Python warns of a coroutine that was never awaited, and a warning is an error here."""
+    async with app.run_test(size=(80, 24)) as pilot:
+        browser = await browsing(pilot)
+        with warnings.catch_warnings(record=True) as warned:
+            for _ in range(3):
+                browser._show_page_later()
+            await pilot.pause()
+            gc.collect()
+        assert [str(each.message) for each in warned] == []
 
 
 async def test_code_of_a_note_has_no_backticks_in_the_list_and_on_its_page(app, memory):
