@@ -306,10 +306,12 @@ class ScreenFrontEnd:
         """Show a diff as soon as it is read. Comments that the user wrote on it are sent to the
         agent. Returns False if there are no changes.
         """
+        from ouro.frontends.tui.blocks.code import prepare_lexers
         from ouro.frontends.tui.screens.diff_viewer import DiffViewer  # rarely used
         from ouro.session import SessionDiff
 
-        shown = await reading
+        # git runs meanwhile.
+        shown, _ = await asyncio.gather(reading, asyncio.to_thread(prepare_lexers))
         if not shown.has_changes:
             return False
         diff = SessionDiff(self.session.cwd, self.session.rewind)

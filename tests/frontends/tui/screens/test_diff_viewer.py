@@ -3,15 +3,18 @@
 import asyncio
 import subprocess
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from fakes.agents import say
 from fakes.entered_functions import counted_calls
+from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, screen_text, type_text, until
 from msgspec.structs import replace
 from textual._compositor import Compositor
 
 from ouro.assemble import Options, open_session
+from ouro.frontends.tui.blocks import code
 from ouro.frontends.tui.blocks.diff import PAGE_ROWS
 from ouro.frontends.tui.blocks.diff_data import LineRun
 from ouro.frontends.tui.blocks.hunk_rows import HunkRows
@@ -20,7 +23,7 @@ from ouro.frontends.tui.screens import diff_viewer
 from ouro.frontends.tui.screens.diff_viewer import DiffViewer
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.llm import ScriptedModel, call
-from ouro.session import OpenRequest, session_diff
+from ouro.session import OpenRequest, ShownDiff, session_diff
 
 BEFORE = "".join(f"line {number}\n" for number in range(1, 41))
 AFTER = BEFORE.replace("line 3\n", "line three\n").replace("line 30\n", "line thirty\n")
@@ -428,3 +431,20 @@ async def test_pages_around_the_visible_one_are_drawn_before_they_are_seen(repos
         assert "new line 1999" in screen_text(pilot.app)
         await pilot.press("home", "pagedown", "down", "pageup", "end", "up")
         await until(pilot, lambda: shown.line == len(drawn_lines) - 2)
+
+
+async def test_lexers_are_prepared_while_git_reads_the_diff():
+    code._language_table.cache_clear()
+    may_end = asyncio.Event()
+
+    async def read():
+        await may_end.wait()
+        return ShownDiff("", "the last commit", "", Path("/project"), [])
+
+    app = screen_of(FakeSession())
+    async with app.run_test() as pilot:
+        await opened(pilot)
+        viewing = asyncio.create_task(app.front_end.view_diff(asyncio.create_task(read())))
+        await until(pilot, lambda: code._language_table.cache_info().currsize)
+        may_end.set()
+        assert await viewing is False
