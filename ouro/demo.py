@@ -31,6 +31,7 @@ from ouro.session_options import Options
 from ouro.settings_sources import load_settings
 from ouro.utils.git import Git, GitError
 from ouro.utils.log import start_log
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.sections import replace_fields
 
 if TYPE_CHECKING:
@@ -211,7 +212,9 @@ def _play(project: Path, message: str, screen_settings: ScreenSettings, *, is_pl
 
         return asyncio.run(run_repl(_opener(project, message), OpenRequest(), message))
     return run_full_screen(
-        replace_fields(screen_settings, cwd=project, shows_start=False, syncs=False, is_kept=False),
+        replace_fields(
+            screen_settings, folder=tilde(project), shows_start=False, syncs=False, is_kept=False
+        ),
         lambda: _opener(project, message),
         OpenRequest,
         message,
