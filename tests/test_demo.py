@@ -156,13 +156,17 @@ class TestInATerminal:
     """The demo in a pseudo-terminal."""
 
     @pytest.fixture
-    def terminal(self, scratch):
+    def terminal(self, scratch, request):
         import pexpect
         import pyte
 
         environment = {**os.environ, "TMPDIR": str(scratch), "TERM": "xterm-256color"}
         child = pexpect.spawn(
-            sys.executable, ["-c", AT_ONCE], env=environment, dimensions=(40, 100), timeout=30
+            sys.executable,
+            ["-c", getattr(request, "param", AT_ONCE)],
+            env=environment,
+            dimensions=(40, 100),
+            timeout=30,
         )
         child.delaybeforesend = None
         screen = pyte.Screen(100, 40)
@@ -185,6 +189,13 @@ class TestInATerminal:
 
         yield child, wait_for
         child.close(force=True)
+
+    @pytest.mark.parametrize(
+        "terminal", [AT_ONCE.replace('"demo", "--plain"', '"demo"')], indirect=True
+    )
+    def test_the_full_screen_asks_about_the_repair(self, terminal):
+        _child, wait_for = terminal
+        wait_for("Allow?")
 
     @pytest.mark.slow
     def test_a_new_session_remembers(self, terminal):
