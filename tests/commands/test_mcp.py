@@ -26,6 +26,7 @@ def run(*words, capsys=None):
 def shell(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("ouro.commands.mcp._LIST_SECONDS", 90.0)  # the machine may be busy
     return lambda *words: run(*words, capsys=capsys)
 
 
