@@ -417,7 +417,7 @@ class LspConnection:
             self._is_watching = True
 
     def _log(self, text: str) -> None:
-        """Emit a line of the log, up to MAX_LOGS."""
+        """Emit a line of the log. After MAX_LOGS lines nothing is emitted any more."""
         self._logged += 1
         if self._logged <= MAX_LOGS:
             self._emit({"log": text[:500]})

@@ -336,7 +336,7 @@ class McpServer:
                 async with aclosing(self._worker.events("open", request)) as events:
                     async for event in events:
                         if "ready" in event:
-                            await slot.aclose()
+                            await slot.aclose()  # the next server may start
                             self._on_ready(from_plain(event["ready"], ServerListing))
                         else:
                             self._on_event(event)

@@ -95,7 +95,8 @@ class TurnRecord(msgspec.Struct):
         """Note that one tool has written a file: remove it from the tools that are about to write
         it. Returns whether another tool may still write the file.
         """
-        other_times = self.pending.pop(name, [])[1:]
+        times = self.pending.pop(name, [])  # when tools began; the first one has written it now
+        other_times = times[1:]
         # Tools that began longer ago have written it by now, or never will.
         recent = [time for time in other_times if self.last - time < _WRITE_NANOSECONDS]
         if recent:

@@ -90,7 +90,8 @@ class NetworkProxy:
         ]
         is_named = not self._hosts.isdisjoint((host, f"{host}:{port}"))
         is_local_and_named = is_named and host in ("localhost", *addresses)
-        # A name on the internet must not lead to a server of this machine.
+        # A local address is used only if the settings name it, or `localhost`, itself: a name on
+        # the internet must not lead to a server of this machine.
         usable = [name for name in addresses if is_local_and_named or is_on_internet(name)]
         if not usable:
             raise self._refusal(f"{host} is an address of a local network")

@@ -168,7 +168,9 @@ class Places:
         """
         if self.workspace.closed_below(start):
             return f"keys are kept below {start}"
-        folders, seen = [] if word.regular else [str(start)], 0
+        # If none of the files is a link, there is nothing to search for.
+        folders = [] if word.regular else [str(start)]
+        seen = 0
         while folders and seen < _MAX_FILES_BELOW:
             with suppress(OSError), os.scandir(folders.pop()) as scan:
                 entries = [*scan]
