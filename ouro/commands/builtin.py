@@ -247,7 +247,7 @@ COMMANDS: tuple[Action, ...] = (
     *BACKGROUND_COMMANDS,
     Action(
         "handoff",
-        "handoff.handoff",
+        "handoff_to_agent.handoff",
         "Let Claude Code or Codex continue this session; shows the command line",
         (arg("agent", choices=("claude", "codex")),),
         ("handoff codex", "handoff claude"),
