@@ -73,6 +73,8 @@ async def test_the_frame_shows_that_a_draft_is_stashed():
         await opened(pilot)
         await pilot.press(*"one", "ctrl+s")
         await until(pilot, lambda: "1 stashed" in screen_text(pilot.app))
+        frame = pilot.app.conversation.box.styles
+        assert frame.border_subtitle_color == frame.border_title_color  # as easy to read
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "stashed" not in screen_text(pilot.app))
 
