@@ -90,8 +90,10 @@ class SessionStart:
         if not is_open:
             return  # `open` waits for it, or raises its error
         session = opening.result()
+        # A session of another process, as of `ouro attach`, has no `resumed`, but was asked for.
+        is_new = session.resumed is None and not self.request.resume
         is_command = self.message.startswith(("/", "#", "!"))
-        if session.resumed is not None or is_command:
+        if is_command or not is_new:
             return
         if not self.message:
             self.message = self.typed_message = self._take_message()

@@ -53,7 +53,7 @@ async def test_command_line_message_goes_before_typed_text():
     )
 
 
-@pytest.mark.parametrize("case", ["resumed", "command", "picked", "asked"])
+@pytest.mark.parametrize("case", ["resumed", "attached", "command", "picked", "asked"])
 async def test_cases_that_need_the_screen_do_not_start_early(case):
     session = FakeSession([says("the answer")])
     session.resumed = object() if case == "resumed" else None
@@ -61,7 +61,7 @@ async def test_cases_that_need_the_screen_do_not_start_early(case):
         session,
         "typed",
         message="/model" if case == "command" else "",
-        request=OpenRequest(PICK if case == "picked" else ""),
+        request=OpenRequest({"picked": PICK, "attached": session.id}.get(case, "")),
     )
     if case == "asked":
 
