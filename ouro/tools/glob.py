@@ -246,7 +246,9 @@ class Glob(Tool[GlobArgs]):
             kind = "is a file, not a folder" if folder.exists() else "does not exist"
             raise ToolError(f"{self._workspace.shown(folder)} {kind}.")
         pattern = args.pattern.removeprefix(f"{folder}/").removeprefix("./")
-        texts: Iterable[str] = stream_project_text(folder, tracked_first=True)
+        # A second git takes 10 ms in 50,000 files. It saves more if most of them are to be dated.
+        finds_many = all(map(_is_ending, expand_braces(pattern)))
+        texts: Iterable[str] = stream_project_text(folder, tracked_first=finds_many)
         if args.ignored:
             texts = walk(folder, ignored=True)  # texts of one name each
         closed = tuple(

@@ -13,6 +13,7 @@ from fakes.tool_benches import call
 from ouro.errors import ToolError
 from ouro.safety import Workspace
 from ouro.tools.glob import Glob, GlobArgs, expand_braces, find_names, name_pattern
+from ouro.utils.git_process import start_git
 
 
 @pytest.fixture
@@ -146,6 +147,21 @@ def test_names_in_texts_are_those_that_the_pattern_matches(pattern):
     expected = list(filter(name_pattern(pattern), names))
     assert list(find_names(pattern, ["\0".join(names)])) == expected
     assert list(find_names(pattern, names)) == expected
+
+
+@pytest.mark.parametrize(("pattern", "processes"), [("*.py", 2), ("**/api*.py", 1)])
+async def test_a_second_git_lists_only_for_a_pattern_of_many_files(
+    repository, monkeypatch, pattern, processes
+):
+    started = []
+
+    def start(*arguments, **options):
+        started.append(arguments)
+        return start_git(*arguments, **options)
+
+    monkeypatch.setattr("ouro.utils.git_process.start_git", start)
+    found = await Glob(Workspace(repository)).run(GlobArgs(pattern), None)
+    assert (found.text, len(started)) == ("api.py", processes)
 
 
 def test_a_file_of_another_name_costs_few_calls(tmp_path):
