@@ -7,13 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
-from fakes.files import git, make_repository, touch, write_tasks
+from fakes.files import git, make_repositories, make_repository, touch, write_tasks
 from fakes.waiting import PATIENCE
 
 
 @pytest.fixture
 def shops(tmp_path):
-    return [make_repository(tmp_path / name) for name in ("shop", "bank", "farm")]
+    return make_repositories(tmp_path, "shop", "bank", "farm")
 
 
 def run(ouro, *words):

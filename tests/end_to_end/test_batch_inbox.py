@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from fakes.files import git, make_repository, write_tasks
+from fakes.files import git, make_repositories, write_tasks
 
 
 def learns(*writes):
@@ -17,7 +17,7 @@ def learns(*writes):
 
 @pytest.fixture
 def shops(tmp_path):
-    return [make_repository(tmp_path / name) for name in ("shop", "bank", "farm")]
+    return make_repositories(tmp_path, "shop", "bank", "farm")
 
 
 def in_repo(shop, text="- The build is make all.\n"):

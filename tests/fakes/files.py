@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from shutil import copytree
 
 
 def write(path: Path, text: str) -> Path:
@@ -36,6 +37,12 @@ def make_repository(folder):
     for command in commands:
         subprocess.run(["git", *author, *command.split()], cwd=folder, check=True)
     return folder
+
+
+def make_repositories(folder, *names):
+    """Equal repositories: the first is made with git, the others are copied, which is faster."""
+    first = make_repository(folder / names[0])
+    return [first, *(copytree(first, folder / name, symlinks=True) for name in names[1:])]
 
 
 def touch(name, text="new"):

@@ -10,13 +10,13 @@ import time
 
 import pytest
 import yaml
-from fakes.files import git, make_repository, touch, write_tasks
+from fakes.files import git, make_repositories, touch, write_tasks
 from fakes.waiting import PATIENCE
 
 
 @pytest.fixture
 def shops(tmp_path):
-    return [make_repository(tmp_path / name) for name in ("shop", "bank", "farm")]
+    return make_repositories(tmp_path, "shop", "bank", "farm")
 
 
 def run(ouro, *words):

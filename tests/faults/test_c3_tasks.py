@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from fakes.files import git, make_repository, touch, write_tasks
+from fakes.files import git, make_repositories, touch, write_tasks
 
 from ouro.batch.attempt import Attempt
 from ouro.batch.state import BatchState
@@ -15,7 +15,7 @@ SECRET = "sk-ant-api03-" + "aB3" * 31 + "AA"
 
 @pytest.fixture
 def shops(tmp_path):
-    return [make_repository(tmp_path / name) for name in ("shop", "bank", "farm")]
+    return make_repositories(tmp_path, "shop", "bank", "farm")
 
 
 def run(ouro, *words):
