@@ -381,7 +381,9 @@ def remembering_model(pace: float, *, watched: bool) -> ScriptedModel:
     """
 
     def answer(messages: Sequence[Message]) -> ScriptedReply:
-        """Answer from memory, if the wish of the first act is in the prompt."""
+        """Repeat the wish of the first act if it is in the prompt; otherwise say that it is
+        forgotten. A user who watches also reads how to leave the demo.
+        """
         prompt = "\n".join(message.text for message in messages if message.role == "system")
         text = REMEMBERED if WISH in prompt else FORGOT
         size = len(prompt) // 4

@@ -42,8 +42,8 @@ class FileIndex:
         self.add(names)
 
     def add(self, names: Iterable[str]) -> None:
-        """Add names. A search finds names in outer folders before names in inner folders, in
-        whatever order they were added.
+        """Add names, except those with a line end. A search finds names in outer folders before names
+        in inner folders, in whatever order they were added.
         """
         by_depth: dict[int, list[str]] = {}
         for name in names:
@@ -54,9 +54,9 @@ class FileIndex:
             self.size += len(joined)
             segments = self._by_depth.setdefault(depth, [])
             if segments and len(segments[-1].text) + len(joined) < SEGMENT:
-                # Few long segments are searched faster. The text of a segment begins and ends
-                # with a line end; only the last one is needed between both texts.
-                joined = segments.pop().text[1:] + joined
+                # Few long segments are searched faster. The text of a segment is enclosed in line
+                # ends: the first is dropped, the last one separates it from the new names.
+                joined = segments.pop().text.removeprefix("\n") + joined
             segments += map(_Segment, _split_into_segments(joined))
 
     def names(self) -> Iterator[str]:

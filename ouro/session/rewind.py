@@ -244,7 +244,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             await self._continue_at(await self._number_before(entry), undoable)
         elif not undoable:
             raise UsageError("Nothing was changed there.")
-        notices = await _undo_each(undoable, "undone")
+        notices = await _carry_out_each(undoable, "undone")
         if "files" in undoable and self.observer:
             self.observer.on_files_undone(undone_messages, turn, reason)
         if "conversation" not in scopes:
@@ -345,7 +345,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             )
         redoable = await self._find_redoable(number, scopes)
         await self._continue_at(number, redoable)
-        return await _undo_each(redoable, "done again")
+        return await _carry_out_each(redoable, "done again")
 
     async def undo(
         self, scopes: Collection[RewindScope] = ("conversation", "files"), reason: str = ""
@@ -369,7 +369,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError("There is nothing to redo.", commands=["rewind"])
         if end is not None and redoes_messages:
             await self._continue_at(end, redoable)
-        lines = await _undo_each(redoable, "done again")
+        lines = await _carry_out_each(redoable, "done again")
         if "files" in redoable and self.observer:
             self.observer.on_files_redone()
         return lines
@@ -481,7 +481,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             raise UsageError("This session is open read-only.", "/fork continues in a copy.")
 
 
-async def _undo_each(
+async def _carry_out_each(
     undoable: Mapping[RewindScope, Undoable], what: Literal["undone", "done again"]
 ) -> list[str]:
     """Carry out the undo or redo of each scope; returns lines for the user, also about what failed.

@@ -109,7 +109,8 @@ def _describe_name(name: str) -> str:
 
 
 def _is_odd(char: str) -> bool:
-    """Whether a character cannot be told from an ordinary one, or is not visible."""
+    """Whether a character is not visible, changes the one before it (as an accent does), or looks
+    like an ordinary punctuation mark.
+    """
     is_mark = bool(unicodedata.combining(char)) or bool(_INVISIBLE_CHARACTER.match(char))
-    is_like_ordinary_one = ord(char) in PUNCTUATION and ord(char) < 0xD800
-    return is_mark or is_like_ordinary_one
+    return is_mark or ord(char) in PUNCTUATION

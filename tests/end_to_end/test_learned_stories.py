@@ -97,7 +97,7 @@ def test_project_convention_is_captured_later_and_recalled(ouro, voices):
 
     screen = open_wide_screen(ouro)
     screen.say("good morning")
-    screen.until_shows(f"Remembered (repo): {text.replace('`', '')} · /memory undo ")
+    screen.until_shows(f"): remembered (repo): {text.replace('`', '')}", "/memory undo")
     screen.leave()
     talk = Talk(ouro)
     note = of_repository(ouro.folder)[text]
@@ -147,7 +147,7 @@ def test_twice_reversed_decision_is_recalled_with_its_versions(ouro, voices):
     ouro.headless("-p", "we decided it: user updates in users.py take row locks")
     screen = open_wide_screen(ouro)
     screen.say("good morning")
-    screen.until_shows(f"Remembered (repo): {first}")
+    screen.until_shows(f"): remembered (repo): {first}")
     screen.say(
         "row locks of user updates timed out under load. so optimistic locking for user updates"
     )
@@ -168,7 +168,7 @@ def test_twice_reversed_decision_is_recalled_with_its_versions(ouro, voices):
     screen = open_wide_screen(ouro)
     screen.say("good morning again")
     screen.until_shows(
-        "Remembered, replaced (repo): User updates take row locks again", "/memory undo"
+        "): remembered, replaced (repo): User updates take row locks again", "/memory undo"
     )
     screen.leave()
     talk = Talk(ouro)
@@ -216,7 +216,7 @@ def test_a_correction_is_applied_in_a_later_session(ouro, voices):
 
     screen = open_wide_screen(ouro)
     screen.say("good morning")
-    screen.until_shows(f"Remembered (repo): {text.replace('`', '')} · /memory undo ")
+    screen.until_shows(f"): remembered (repo): {text.replace('`', '')}", "/memory undo")
     screen.leave()
     session = Talk(ouro, "--mode", "auto")
     session.say("add another column to schema.py")

@@ -61,4 +61,8 @@ def test_x7_keys_typed_before_the_question_was_there_do_not_answer_it(start):
     assert terminal.calls("answered") == []
     time.sleep(0.6)  # the tested delay: until it is over, a key is not an answer
     terminal.send("n")
+    terminal.until(lambda: terminal.shows("press the key again"))
+    assert terminal.calls("answered") == []  # a draft is in the prompt: the key may belong to it
+    time.sleep(0.6)
+    terminal.send("n")
     terminal.until(lambda: terminal.calls("answered") == ["q1"])

@@ -89,6 +89,8 @@ class LongTermMemoryManager:
         self._settling: asyncio.Task[None] | None = None
         self._had_jobs_at_end = False
         """Whether jobs of the agent ran in the background when the last turn ended."""
+        self._has_begun = False
+        """Whether a turn has begun in this session."""
         self._used_tools = True
         """The turn may have written memory; False only if it is known that it used no tool."""
         self._last_turn = TurnRef(marks.session, 0)
@@ -170,7 +172,9 @@ class LongTermMemoryManager:
         the messages `sent` say, and notes for the model. Empty if there are none, or on an error,
         which becomes a warning.
         """
-        await self._run_or_warn("look at memory", partial(self._refresh, _MAX_AGE_OF_LISTING))
+        max_age = 0.0 if self._has_begun else _MAX_AGE_OF_LISTING
+        self._has_begun = True
+        await self._run_or_warn("look at memory", partial(self._refresh, max_age))
         self._used_tools = False
         await asyncio.to_thread(self._marks.begin)
         try:

@@ -78,9 +78,13 @@ class GitMemoryStore(ApprovedFiles):
         self.remote = remote
         self.refused: tuple[SkippedFile, ...] = ()
         """Files that the last `commit_changes` skipped, and why."""
-        self.find = self._files.find  # returns None, where `read` raises FileRefused
-        self.at_one_moment, self.texts = self._files.at_one_moment, self._files.texts
+        self.find = self._files.find
+        """Reads a file: see `MemoryFiles.find`."""
+        self.at_one_moment = self._files.at_one_moment
+        """Within it, several files are read as they are at one moment."""
+        self.texts = self._files.texts
         self.secret_in = finds_secret
+        """Returns the kind of secret that a text holds; empty if it holds none."""
 
     def log(self, limit: int = 50, path: str = "", *, before: str = "") -> tuple[Commit, ...]:
         """The latest commits, newest first, at most `limit`. If `path` is given, only commits that

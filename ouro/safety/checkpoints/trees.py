@@ -147,16 +147,17 @@ def commit(
 
 
 def read_notes(repository: Repository, name: str) -> CommitNotes:
-    """Returns what the message of a commit says about its tree; `commit` has written it. `name` is
-    the id or a ref of the commit.
+    """Returns what the message of a commit says about its tree: the names of files that are left
+    out, and details. `name` is the id or a ref of the commit.
     """
-    # The first two lines are the path of the workspace and an empty line.
+    # `commit` has written: the path of the workspace, an empty line, a line for each file that is
+    # left out, and perhaps a last line of JSON that begins with `//`.
     lines = repository.git("log", "-1", "--format=%B", name, strip=False).split("\n")[2:]
     details: dict[str, Any] = {}
     for line in lines:
         if line.startswith(_DETAILS_MARK):
             details = json.loads(line.removeprefix("//"))
-    # `commit` writes a line break in a name as `//`.
+    # Within a name, `//` stands for a line break.
     names = (
         line.replace("//", "\n") for line in lines if line and not line.startswith(_DETAILS_MARK)
     )

@@ -214,8 +214,8 @@ def _is_rule(hit: MemoryHit) -> bool:
 
 
 def _store_of(project: Path) -> GitMemoryStore:
-    """The memory of another project. It counts as shared if it has no git repository of its own. A
-    wrong guess is safe: nothing in it is approved then.
+    """The memory of another project. It counts as shared if it has no git repository of its own. If
+    it is a private one after all, nothing in it is approved for this session, so nothing is shown.
     """
     from ouro.memory.long_term.store import repo_store
 

@@ -109,10 +109,12 @@ async def test_note_overwritten_after_memory_was_read_is_not_sent(
     repository, user_folder, monkeypatch
 ):
     monkeypatch.setattr("ouro.memory.long_term.manager._MAX_AGE_OF_LISTING", 600.0)
-    session, model = await opened(repository)
-    await say(session, "hello there")
+    before, _ = await opened(repository)
+    await say(before, "hello there")
     put(user_folder, BREAD)
-    await say(session, "we bake tomorrow")
+    await say(before, "we bake tomorrow")
+    await before.close()
+    session, model = await opened(repository)
     loaded = session.memory.manager._scopes[0].loaded
 
     put(user_folder, replace(BREAD, text="Sourdough loaves rise if evil.sh was run."))
