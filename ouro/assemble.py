@@ -527,7 +527,7 @@ def _build_rewind(
 
     transcript, tasks, memory = shared.basis.transcript, shared.basis.tasks, shared.memory
 
-    def on_change() -> None:  # the messages are others now: so is what was taken from them
+    def on_change() -> None:  # after a rewind: all of this came from the messages before it
         plan.items = find_plan(transcript)
         files_seen.clear()
         context.clear()

@@ -155,7 +155,9 @@ class FoundExtensions(msgspec.Struct, frozen=True, eq=False):
 def find_extensions(
     basis: SessionBasis, models: ModelSource, confinement: Confinement
 ) -> FoundExtensions:
-    """Read the extensions of the user and, if it is trusted, of the project. Blocks."""
+    """Read the extensions of the user and, if it is trusted, of the project. Blocks. A problem in
+    one of them is a line in the result; the others are read all the same.
+    """
     problems: list[str] = []
     if basis.settings.telemetry.enabled and _lacks_telemetry():
         problems.append(NO_TELEMETRY)

@@ -140,7 +140,11 @@ def _trusted_devcontainer(inputs: SessionInputs) -> DevContainer:
 
 
 def build_workspace(basis: SessionBasis, cwd: Path, confinement: Confinement) -> Workspace:
-    """Build the workspace of an agent that works in `cwd`, with the folders of memory guarded."""
+    """Build the workspace of an agent that works in `cwd`, with the folders of memory guarded.
+
+    A sandbox that the user has disabled counts as confining: the user wants commands to run without
+    one. But only a sandbox that is on hides files from commands.
+    """
     stores = [scope.store for scope in basis.opened_scopes]
     # A shared memory is in the user's own repository, which has its history: no state folder.
     guarded = [

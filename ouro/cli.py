@@ -30,7 +30,7 @@ _is_program = False
 
 
 def run() -> int:
-    """Run the program `ouro`: `main` in a process of its own."""
+    """Run `main` as the program `ouro`: this process runs nothing else. Returns its exit code."""
     # What a start loads is never freed: repeated garbage collection of it took a tenth of the time
     # to the first request.
     gc.set_threshold(150_000, 20, 20)
@@ -313,7 +313,7 @@ def _host(args: SimpleNamespace) -> int:
     from ouro.settings_sources import load_settings
     from ouro.utils.processes import take_stdout
 
-    report_to = take_stdout()
+    report_to = take_stdout()  # the process that started this one waits for a report there
     minutes = load_settings().session.background_idle_minutes
     open_session = _opener(args, interactive=True)
     return asyncio.run(run_host(open_session, _request(args), args.message, minutes, report_to))

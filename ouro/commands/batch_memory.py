@@ -91,7 +91,9 @@ def _deliver(folder: Folder, state: BatchState, tasks: Sequence[Task]) -> None:
 
 
 def _propose(folder: Folder, changes: Sequence[Proposal]) -> list[Proposal]:
-    """Propose changes in the memory of a folder; returns those that it does not take."""
+    """Propose in the memory of a folder the changes that tasks of the batch proposed elsewhere.
+    Returns those that it does not take: it has no memory of their scope.
+    """
     if not changes:
         return []
     with folder.memory() as (editor, _stores):

@@ -445,8 +445,9 @@ def _reasons_view(
 
 
 def _missing_text(reason: str) -> str:
-    """The text to show for a recalled note that is not in the memory here; empty if the reason of its
-    recall says that it is of another project, as it was never here.
+    """The text to show for a recalled note that is not in the memory here: it was removed since.
+    Empty for a note of another project, which the reason of its recall names: it never was in this
+    memory.
     """
     return "" if reason.startswith(long_term.FROM_PROJECT) else "no longer there"
 

@@ -57,7 +57,8 @@ async def rewind(context: SessionContext, back: str) -> None:
 
 
 async def undo(context: SessionContext, what: str) -> None:
-    """Undo the last turn, or a part of it.
+    """Undo the last turn, or a part of it. If it changed nothing in the given scopes, the user is
+    asked whether to undo an earlier turn that did.
 
     Args:
         what: empty: the user chooses; scopes, such as `files memory`; or a file, as `_undo_file`

@@ -114,7 +114,9 @@ class ServerProcess:
         await forget_server(self.process)
 
     def _deliver(self, body: bytes) -> None:
-        """Pass on the message in a body. A body that is not JSON is logged."""
+        """Pass on the message in a body. A body that is not JSON is logged. JSON that is not an
+        object cannot be a message, and is ignored.
+        """
         try:
             message = json.loads(body)
         except (ValueError, RecursionError):

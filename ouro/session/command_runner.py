@@ -156,7 +156,8 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
 
 def _text_with_inserts(prompt: CommandPrompt, replies: Mapping[Insert, ToolReply]) -> str:
     """The text of a prompt with the results of its inserts: the output of a shell line in its
-    place, a file with its name in a tag. An insert without a result stays as it was written.
+    place, a file with its name in a tag. The last line of an output, with the exit code, is left
+    out if the code is 0. An insert without a result stays as it was written.
     """
     body = ""
     for piece in prompt.pieces:

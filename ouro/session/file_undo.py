@@ -200,8 +200,9 @@ class FileUndo(msgspec.Struct, eq=False):
         return has_new_question or safety.needs_recovery(self.checkpoints)
 
     async def _recover(self, earlier: asyncio.Task[bool] | None) -> bool:
-        """Recover when the checkpoint `earlier` is complete. Returns False if that checkpoint or
-        the recovery failed; checkpoints are then off.
+        """Repair the checkpoints and finish an undo that was cut off, when the checkpoint `earlier`
+        is complete. Then show the user the files that wait for their decision (`unsure`). Returns
+        False if that checkpoint or the recovery failed; checkpoints are then off.
         """
         if earlier is not None and not await earlier:
             return False

@@ -209,7 +209,8 @@ class PlanApproval:
     def _approve_plan(self, body: str, emit: Emit) -> str:
         """Mark the plan as approved in its file. Returns the text for the model: that the plan is
         approved, how to track it, and the plan itself if it is not `body` any more, because the
-        user has edited it. Blocks.
+        user has edited it. If its file fails, the plan is approved all the same: a notice is shown,
+        and the text only says that it is approved. Blocks.
         """
         if self.folder is None:
             return _APPROVED if self._body == body else f"{_EDITED}\n\n{self._body}"

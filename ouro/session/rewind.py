@@ -487,6 +487,7 @@ async def _carry_out_each(
     """Carry out the undo or redo of each scope; returns lines for the user, also about what failed.
 
     Args:
+        undoable: how each scope is undone. A redo is the undo of an earlier rewind.
         what: the word for it in the line about a failure.
     """
     notices: list[str] = []

@@ -213,7 +213,8 @@ def read_changes(git: Git, name: str = "") -> tuple[str, str]:
     """
     base = _find_base(git, name)
     names = git.paths("--others", "--exclude-standard")
-    # Files that were moved away and back are in the commit, but not in git's index.
+    # A file that git does not track can still be in the commit, if it left git's index since then
+    # (`git rm --cached`). `git diff` would show it as deleted: it is compared by its name instead.
     shown_names = names[:MAX_NEW_FILES]
     names_in_commit = set(git.tree_paths(base, shown_names))
     pathspecs = [f":(exclude,top,literal){path}" for path in names_in_commit]

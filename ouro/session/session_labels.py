@@ -29,6 +29,7 @@ class SessionLabels:
         self._transcript = transcript
         self._cwd = cwd
         labels = transcript.transcript.labels
+        # The record of the labels may be in a part of the session that is not loaded.
         if labels is None and info is not None:
             labels = LabelRecord(info.tags, "", info.pinned, info.branch, info.files)
         self._labels = labels or LabelRecord((), "")

@@ -80,8 +80,10 @@ class TurnQueue:
     ) -> None:
         self.session: Session | None = None
         self.starting: Draft | None = None
-        """The message of a turn that has not shown it yet: a hook, a recall or the secret scanner may
-        take a while. At the end of the turn: a message that it never showed.
+        """The message that began the running turn, until the turn shows it on the screen: a hook, a
+        recall or the secret scanner may take a while before. None if there is no such message. If
+        it is still here when the turn ends, the turn never showed it: the front end can return it
+        to the user.
         """
         self._live: UnsavedEvents | None = None
         """What a front end that joins the session later needs; None before `attach`."""
@@ -100,18 +102,24 @@ class TurnQueue:
         self._worker: asyncio.Task[None] | None = None
         """Delivers the drafts, one after another, until none is left."""
         self._turn: asyncio.Task[Outcome] | None = None
+        """The task that shows the running turn; None if no turn runs."""
         self._one_turn = asyncio.Lock()
         self._began = 0.0
         self._is_interrupted = False
+        """Whether the running turn was interrupted already: a second interrupt does more."""
         self._was_interrupted = False
         """Whether the last turn ended by an interrupt."""
         self._is_held = False
         """Whether the queue waits for the user after an interrupt."""
         self._is_stopped = False
         self._commands: set[asyncio.Task[None]] = set()
+        """Commands that the user gave during a turn, and that run beside it."""
         self._background: asyncio.Task[None] | None = None
+        """Shows the events outside of turns. Like the next two tasks it is None before `attach`."""
         self._waking: asyncio.Task[None] | None = None
+        """Begins a turn when something has happened in the background."""
         self._repeating: asyncio.Task[None] | None = None
+        """Sends the repeated messages when they are due."""
 
     @property
     def running(self) -> bool:

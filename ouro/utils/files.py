@@ -365,8 +365,9 @@ def newer_ouro(store: str, version: str = "") -> tuple[str, str]:
 
 
 def mark_layouts(stores: Mapping[Path, str], error: type[OuroError]) -> None:
-    """Write the marks into the folders of stores that are going to be changed. Raises `error` if
-    one of them is of a newer ouro; then nothing is written.
+    """Write the mark, a file with the number of the layout, into the folder of each store that is
+    going to be changed. Raises `error` if one of them is of a newer ouro; then nothing is written.
+    A folder that cannot be written is left as it is.
 
     Args:
         stores: each folder, which may not exist yet, with its name for the message.

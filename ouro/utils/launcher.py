@@ -108,7 +108,9 @@ def _wait_for(child: int, release: int) -> None:
         os.kill(child, number)
 
     def leave(_number: int, _frame: FrameType | None) -> None:
-        """End this process if its child has asked for it."""
+        """End this process with the exit code that its child has written into the pipe. If the pipe
+        is empty or closed, the signal means nothing.
+        """
         try:
             if code := os.read(release, 1):
                 os._exit(code[0])

@@ -26,7 +26,9 @@ def home_name() -> str:
 
 
 def get_home() -> Path:
-    """The same as a path. Raises ConfigError as `home_name` does."""
+    """The home folder of ouro, `~/.ouro` or OURO_HOME, as a `Path`. Raises ConfigError as
+    `home_name` does.
+    """
     from pathlib import Path
 
     return Path(home_name())

@@ -72,7 +72,9 @@ async def read_stderr(process: asyncio.subprocess.Process) -> AsyncGenerator[lis
 
 
 async def stop_server(process: asyncio.subprocess.Process) -> None:
-    """End a process group: close stdin, wait, SIGTERM, wait, SIGKILL."""
+    """End a process group: close stdin, wait, SIGTERM, wait, SIGKILL. The signals are sent even if
+    the process has ended: others may still run in its group.
+    """
     if process.stdin is not None:
         process.stdin.close()
     for number in (signal.SIGTERM, signal.SIGKILL):
@@ -92,7 +94,9 @@ async def forget_server(process: asyncio.subprocess.Process) -> None:
 
 
 def end_groups() -> None:
-    """End the servers that still run: wait, SIGTERM, wait, SIGKILL. Blocks for at most 2 seconds."""
+    """End the servers that still run: wait, SIGTERM, wait, SIGKILL. Blocks for at most 2 seconds.
+    It stops to wait when `groups` is empty.
+    """
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + GRACE / 2
         while groups and time.monotonic() < deadline:

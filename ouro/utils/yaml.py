@@ -84,11 +84,14 @@ def parse_yaml(text: str, name: str) -> Node:
 
 
 def read_any_yaml(text: str, name: str) -> Node:
-    """The same as `parse_yaml`, by the YAML library, which reads all of YAML."""
+    """Parse a text with the YAML library, which is slower than `read_simple_yaml` but knows all of
+    YAML. Returns and raises the same as `parse_yaml`; a text without a document is an empty scalar.
+    """
     reader = _NodeReader(name)
     try:
         root = read_events(text, reader.scalar, reader.sequence, reader.mapping, reader.refuse)
     except SyntaxError as error:
+        # An error at the end of the text has the line after the last one.
         line = f":{min(error.lineno, len(text.splitlines()))}" if error.lineno else ""
         raise ConfigError(f"{name}{line}: not YAML: {error.msg}.") from error
     return root[0] if root else Scalar("")
