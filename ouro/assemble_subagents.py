@@ -201,14 +201,19 @@ def _build_loop(
 async def _instructions_for_paths(
     instructions: ProjectInstructions, paths: Sequence[str]
 ) -> Sequence[str]:
-    """The instructions for files that a tool has just read or changed."""
+    """The instructions for files that a tool has just read or changed, as the only text in a list.
+    The text is empty if there are none. A session adds the notes about these files, which it
+    awaits: so `LoopAgent` awaits this, too.
+    """
     return (instructions.for_paths(paths),)
 
 
 def _limit_child(
     shared: AgentServices, spec: AgentSpec, cwd: Path
 ) -> tuple[Confinement, Permissions]:
-    """Build the sandbox and the permissions of a subagent: it may never do more than its session."""
+    """Build the sandbox and the permissions of a subagent: it may never do more than its session.
+    The files of memory it cannot write at all.
+    """
     basis, confinement = shared.basis, shared.confinement
     if cwd != basis.cwd:
         # The lambda is called when a command starts: `permissions` is assigned below.

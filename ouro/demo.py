@@ -166,8 +166,8 @@ NOTHING_MORE = f"I am a recording, and know only this one repair.\n\n{NEXT_STEPS
 
 
 def _users_screen_settings() -> ScreenSettings:
-    """The screen settings of the user. They are not saved for the first frame of the next start, as a
-    session does: the demo writes nothing into the user's home.
+    """The screen settings of the user. A session would also save them for the first frame of the
+    next start. The demo does not, because it writes nothing into the user's home.
     """
     settings = first_frame_settings_of(load_settings())
     add_theme_in_use(settings.theme)

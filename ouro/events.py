@@ -116,8 +116,9 @@ class PermissionAsked(EventStruct, frozen=True):
 
     @property
     def choices(self) -> tuple[PermitChoice, ...]:
-        """The possible answers, in the order in which they are offered. For an edit, the mode `edit` is
-        offered instead of the rule for the session.
+        """The possible answers, in the order in which they are offered. For an edit, the mode
+        `edit` is offered instead of the rule for the session. `stop` ends the turn: it is not
+        offered for a background subagent, which does not belong to the turn.
         """
         choices: list[PermitChoice] = ["yes"]
         if self.edits:

@@ -413,7 +413,7 @@ def theme_names() -> tuple[str, ...]:
 
 def _check_theme(value: Any, where: str) -> None:
     """Raises ConfigError if there is no such theme."""
-    if value in THEME_NAMES or value in theme_names():
+    if value in THEME_NAMES or value in theme_names():  # the second reads the user's folder
         return
     shown = f"`{value}`" if value else "empty"
     raise ConfigError(

@@ -197,7 +197,7 @@ async def _synchronize(
         in_thread: whether sessions and settings are synchronized in a thread.
 
     Raises:
-        UsageError: no remote is known.
+        UsageError: no remote is known, or the user has interrupted it.
     """
     from ouro.memory.session_sync import sync_sessions
     from ouro.memory.settings_remote import SettingsRemote

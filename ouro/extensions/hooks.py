@@ -594,7 +594,8 @@ def own_arguments(
     if "path" in arguments and "file_path" in changes:
         changes["path"] = changes.pop("file_path")
     if tool == "edit" and not changes.keys().isdisjoint(_EDIT_KEYS):
-        # Several edits become one, which fails: their joined texts are not in the file.
+        # A hook can only return one edit. If the call had several, their joined texts are not in
+        # the file, and the call fails.
         edit = {key: changes.pop(key, offered.get(key)) for key in _EDIT_KEYS}
         changes["edits"] = [{_EDIT_FIELDS.get(key, key): value for key, value in edit.items()}]
     return {**arguments, **changes}

@@ -168,6 +168,7 @@ class OwnTool(Tool[ToolFileArguments]):
         self.asks = description.asks
         self._description = description
         self._host = host
+        # A tool that declares neither may do anything: it is judged by its name, not by paths.
         if description.writes:
             self.effect = Effect.WRITE
         else:

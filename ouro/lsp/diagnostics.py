@@ -137,7 +137,8 @@ class Diagnostics:
 
         Args:
             changed: paths of files whose newest errors may be due to an earlier change. They are not
-                marked, unless nothing of the file was ever marked.
+                marked, unless nothing of the file was ever marked: then it is not known which of
+                them were there before.
         """
         for path, file in self._files.items():
             if file.known is None or path not in changed:

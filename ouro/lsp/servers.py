@@ -287,7 +287,9 @@ class LanguageServers:
         self._hold_task(asyncio.create_task(self._send_note(path, file)))
 
     async def _send_note(self, path: Path, file: JsonObject) -> None:
-        """Let the servers for a file open it."""
+        """Let the servers for a file open it, with the request `note`: it changes nothing for a
+        file that is open already. A failure is only logged.
+        """
         for server in self._start_for(path):
             try:
                 note = {**file, "language": server.spec.language(path)}

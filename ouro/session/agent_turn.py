@@ -86,7 +86,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         finally:
             if self.files is not None:
                 self.files.end_turn()
-        if not self.wake.has_running_subagents:  # their requests may use the replaced models
+        if not self.wake.has_running_subagents:  # they may use models that were replaced meanwhile
             await self.commands.models.release()
         self.titles.after_turn()
         return finished
@@ -151,7 +151,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         finally:
             if self.files is not None:
                 self.files.end_turn()
-        if not self.wake.has_running_subagents:  # their requests may use the replaced models
+        if not self.wake.has_running_subagents:  # they may use models that were replaced meanwhile
             await self.commands.models.release()
         return finished
 

@@ -243,8 +243,8 @@ class Resumed(msgspec.Struct, eq=False):
         )
 
     def _find_tail(self, entries: Sequence[MessageRecord]) -> Tail | None:
-        """The last turns as a choice; None if there is nothing before them, or they are nearly all
-        that is sent.
+        """The last turns as a choice, with the tokens of a request that has only them. None if
+        there is nothing before them, or they are nearly all that is sent.
         """
         tail_start = _find_tail_start(entries)
         if not tail_start:

@@ -153,7 +153,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         """
         points = self.points()
         turn_starts = [point for point in points if not point.is_steered]
-        turn_starts = turn_starts or list(points[:1])  # as in `last_turn`
+        # The user may have only steered turns that ouro began itself: take the first message.
+        turn_starts = turn_starts or list(points[:1])
         last = None
         # Binary search: what is undone from an earlier message on includes that of a later one.
         low, high = 0, len(turn_starts)
@@ -215,7 +216,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             restored = self.memory.transcript.entries_to(end)
             if restored:
                 texts["conversation"] = plural(len(restored), "message")
-            else:  # the last rewind went forward, so that its undo goes back
+            else:  # the last rewind went to a later message: to leave that one means to go back
                 texts["conversation"] = f"back from message {self.memory.transcript.last_number}"
         for scope, redoable in (await self._find_redoable(end, self.undoers)).items():
             texts[scope] = redoable.what

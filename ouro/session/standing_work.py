@@ -58,7 +58,9 @@ class StandingWork:
         self._loaded = KeptWork()
         """What the session kept when it was closed last."""
         self._unstarted: tuple[KeptMessage, ...] = ()
-        """Kept messages that are not repeated in this session, only kept for the next time."""
+        """Kept messages that are not repeated in this session, because no user is there to end
+        them. They are kept again for the next time.
+        """
 
     def end(self, task_id: str) -> bool:
         """End the goal (the id is `goal`) or the repeated message with this id. Returns False if

@@ -404,8 +404,8 @@ class TurnQueue:
             await self._end_background(1.0 if timeout is None else 0.0)
 
     async def _end_background(self, timeout: float) -> None:
-        """Wait at most `timeout` seconds for the last background events, which a closed session
-        ends; then stop to show them.
+        """Wait at most `timeout` seconds for the last background events: a session that is closed
+        has no more of them. Then stop to show them.
         """
         if self._background is not None:
             await asyncio.wait([self._background], timeout=timeout)

@@ -32,8 +32,8 @@ _EDITORS_WITH_COLON_LINE: Mapping[str, Sequence[str]] = {
 
 
 async def edit_text(name: str, text: str, stderr: IO[str] | None = None) -> str:
-    """Open `text` in the user's editor; returns the text that was saved. Raises UsageError if there
-    is no editor, or it failed.
+    """Open `text` in the user's editor, as a temporary file with this name; returns the text that
+    was saved. Raises UsageError if there is no editor, or it failed.
     """
     return await run_on_text(_editor(), name, text, stderr)
 

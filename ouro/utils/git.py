@@ -114,7 +114,9 @@ class Git:
             raise GitError(str(error)) from error
 
     def tree_paths(self, commit: str, paths: Sequence[str]) -> list[str]:
-        """Those of `paths` that are in a commit. All paths are relative to the root of the repository."""
+        """Those of `paths` that are in a commit. All paths are relative to the root of the
+        repository. Also empty if git cannot read the commit.
+        """
         if not paths:
             return []
         result = self._run("ls-tree", ("-z", "--name-only", "--full-tree", commit, "--", *paths))
@@ -434,7 +436,7 @@ def git_dirs(project: Path) -> tuple[Path, Path] | tuple[None, None]:
     own = Path(os.path.realpath(project / named)) if named else git
     common = read_git_file(own / "commondir").strip()
     if not common:
-        # It is a submodule.
+        # A submodule: its git directory is inside the `.git` folder of a repository above it.
         is_known = any(parent / ".git" in own.parents for parent in project.parents)
         return (own, own) if is_known else (None, None)
     shared = Path(os.path.realpath(own / common))

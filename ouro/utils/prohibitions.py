@@ -101,8 +101,9 @@ _COMMAND_SEPARATOR = late_pattern(r"\|\||&&|[;|\n]")
 def forbidden_names(text: str) -> tuple[str, ...]:
     """The files, folders and commands that a statement forbids; empty if it forbids none by name.
 
-    `Never flash with pio, use ./flash.sh` forbids `pio` only: a clause without a negation forbids
-    nothing, unless the negated one names nothing (`vendor/ is a mirror: leave it alone`).
+    Only a clause with a negation forbids: `Never flash with pio, use ./flash.sh` forbids `pio`. If
+    such a clause has no name but a word like `it`, it forbids the files of the clause before it:
+    `vendor/ is a mirror: leave it alone` forbids `vendor/`.
     """
     # A clause has the number of each code span, and `spans` its text.
     clauses = [clause for clause in _CLAUSE_END.split(_number_code_spans(text)) if clause.strip()]
