@@ -147,8 +147,9 @@ async def _forget_everywhere(
 
 
 def _remaining_copies_view(context: ActionContext, is_secret: bool, backup: str) -> View:
-    """Lines about copies of the text that ouro cannot remove: in this session, in the history of the
-    shell, and in the backup. `backup` is its path, or empty.
+    """Lines about copies of the text that ouro cannot remove: in this session, in the history of
+    the shell, and in the backup. `backup` is its path, or empty. A secret is asked for, so the
+    shell has not seen it.
     """
     view: View = []
     if context.session:

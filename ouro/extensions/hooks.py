@@ -594,8 +594,7 @@ def own_arguments(
     if "path" in arguments and "file_path" in changes:
         changes["path"] = changes.pop("file_path")
     if tool == "edit" and not changes.keys().isdisjoint(_EDIT_KEYS):
-        # A hook can only return one edit. If the call had several, their joined texts are not in
-        # the file, and the call fails.
+        # A hook returns only one edit. Joined texts of several are not in the file: the call fails.
         edit = {key: changes.pop(key, offered.get(key)) for key in _EDIT_KEYS}
         changes["edits"] = [{_EDIT_FIELDS.get(key, key): value for key, value in edit.items()}]
     return {**arguments, **changes}

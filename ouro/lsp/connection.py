@@ -336,6 +336,7 @@ class LspConnection:
         future = self._answers[number] = asyncio.get_running_loop().create_future()
         self._send({"id": number, "method": method, "params": converter.unstructure(params)})
         try:
+            # The request that starts the protocol may take START_SECONDS.
             async with asyncio.timeout(max(REQUEST_SECONDS, START_SECONDS)):
                 return await future
         except (TimeoutError, asyncio.CancelledError):

@@ -198,7 +198,9 @@ class Connection:
         task = asyncio.ensure_future(request())
         self._requests += 1
         try:
-            return await asyncio.shield(task)  # a cancelled request must not disturb the next one
+            # To cancel a request takes a moment. With the shield, `_may_hang` is set before that,
+            # so that the next request knows it.
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
             self._may_hang = True
             raise

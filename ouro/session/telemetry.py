@@ -102,6 +102,7 @@ class Telemetry:
         self._session_id = session_id
         self._mask = mask
         self._is_open = False
+        """Whether a turn has begun and not ended."""
         self._since = 0
         """When the model was asked last: the end of the event before its answer."""
         self._tools: dict[str, tuple[int, Attributes]] = {}

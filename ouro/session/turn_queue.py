@@ -401,6 +401,7 @@ class TurnQueue:
         except TimeoutError:
             log.warning("the session did not close within %s s", timeout)
         finally:
+            # A caller with a limit is in a hurry, and must not wait for a last event.
             await self._end_background(1.0 if timeout is None else 0.0)
 
     async def _end_background(self, timeout: float) -> None:

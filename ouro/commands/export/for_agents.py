@@ -81,8 +81,8 @@ class _ClaudeEntries:
         self._parent: str | None = None  # the id of the last entry
 
     def make(self, kind: str, number: int, at: str, **fields: Any) -> Mapping[str, Any]:
-        """An entry for the message of this number; _NO_MESSAGE if it is for no message. The next
-        entry will refer to it as its parent.
+        """An entry for the message with this number, which is _NO_MESSAGE for an entry without a
+        message. The next entry will refer to it as its parent.
         """
         parent = self._parent
         entry_id = str(uuid.uuid5(uuid.UUID(self._session_id), f"{number}:{kind}:{parent}"))

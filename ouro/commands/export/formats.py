@@ -281,10 +281,12 @@ def highlight_code(text: str, language: str) -> str:
 
 @cache
 def _parser() -> MarkdownIt:
-    """A parser of untrusted Markdown: HTML in it stays text, and images are not fetched."""
+    """A parser of untrusted Markdown: HTML in it stays text, and images are not fetched. The parser
+    makes no link of `javascript:`, `vbscript:`, `file:` and `data:` addresses.
+    """
     from markdown_it import MarkdownIt
 
-    # Without `html`, markup is text. Only links of these kinds become links.
+    # Without `html`, markup is text.
     parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
     parser.add_render_rule("fence", _code_block_html)
     parser.add_render_rule("code_block", _code_block_html)
