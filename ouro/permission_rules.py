@@ -112,8 +112,8 @@ allow, deny = partial(_add, "allow"), partial(_add, "deny")
 
 
 async def ask(context: ActionContext, rule: str) -> Answer | None:
-    """Save a rule about what is asked. Without a rule set the mode `ask`, as `/permissions edit` sets
-    the mode `edit`, and return None.
+    """Save a rule for calls about which the user is asked first. Without a rule set the mode `ask`,
+    as `/permissions edit` sets the mode `edit`, and return None.
     """
     if rule:
         return await _add("ask", context, rule)

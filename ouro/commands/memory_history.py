@@ -254,8 +254,9 @@ def _undo_commit(memory: MemoryAccess, commit_id: str, hunk: int) -> Answer:
 
 
 def _commit_and_hunk(words: Sequence[str], hunk: int) -> tuple[str, int]:
-    """The commit and the number of the hunk in words such as `3f2a91c hunk 2`. Without a commit it is
-    `last`; without a number it is the given `hunk`. Raises UsageError for other words.
+    """The commit and the number of the hunk in words such as `3f2a91c hunk 2`. Without a commit it
+    is `last`; without a number it is the given `hunk`. The word `yes`, which the caller reads, is
+    left out. Raises UsageError for other words.
     """
     match [word for word in words if word not in ("hunk", "yes")]:
         case []:

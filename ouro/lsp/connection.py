@@ -187,6 +187,7 @@ class LspConnection:
         async with self._document_lock:
             changed = await self._follow_disk()
             self._to_check.subtract(paths)
+            # Without the files whose new text a check beside this one has sent already.
             files = [file for file in files if not self._has_seen(file)]
             before, after = _texts(files, "before"), _texts(files, "after")
             number = self._diagnostics.number

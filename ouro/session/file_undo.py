@@ -97,7 +97,7 @@ class FileUndo(msgspec.Struct, eq=False):
         """
         number = self._number
         paths = [] if effect in _EFFECTS_ON_ANY_FILE else [self.resolve(name) for name in targets]
-        is_command = not paths
+        is_command = not paths  # or another tool that may change any file
         self.begin_checkpoint()
         try:
             if is_command:

@@ -62,7 +62,9 @@ def is_in_ci(environment: Mapping[str, str]) -> bool:
 
 
 def is_from_index() -> bool:
-    """Whether pip has installed this ouro from an index, not from a folder or a repository. Blocks."""
+    """Whether pip has installed this ouro from an index, not from a folder or a repository. For
+    these two, pip writes a file `direct_url.json`. Blocks.
+    """
     try:
         return importlib.metadata.distribution("ouro").read_text("direct_url.json") is None
     except (importlib.metadata.PackageNotFoundError, OSError):

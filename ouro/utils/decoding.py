@@ -52,7 +52,9 @@ def json_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
 
 
 def _prepare_type(kind: Any) -> None:
-    """Let msgspec build what it knows of a type, while no other thread does so."""
+    """Let msgspec build what it knows of a type, while no other thread does so: two that do it at
+    once crash the process. Later calls for this type do nothing.
+    """
     if kind in _prepared_types:
         return
     with _first_use:
