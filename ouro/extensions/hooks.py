@@ -249,8 +249,8 @@ class Hooks:
         return merge_outcomes([HookOutcome(), *outcomes])
 
     async def _begin_use(self, hook: Hook, event_data: Mapping[str, Any]) -> bool:
-        """Whether a hook, whose matcher fits the event, runs now: its condition holds, and a hook
-        with `once` has not run yet. A hook with `once` that runs counts as used from then on.
+        """Whether a hook, whose matcher fits the event, runs now: its condition holds; if it has
+        `once`, it did not run before; if it asks an agent, the call is not one of such an agent.
         """
         if hook in self._used_hooks or (hook.traits.checker and _is_checked_now.get()):
             return False
@@ -261,7 +261,7 @@ class Hooks:
             is_about = await asyncio.to_thread(covers, condition, event_data, self._cwd)
             if not is_about:
                 return False
-        if hook.traits.is_once:
+        if hook.traits.is_once:  # it counts as used from now on
             self._used_hooks.add(hook)
         return True
 

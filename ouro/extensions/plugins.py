@@ -259,7 +259,7 @@ def describe_plugin(folder: Path) -> Iterator[str]:
     for key in TABLES:
         table = json.dumps({key: _table(folder, key)})
         folder_in_json = json.dumps(str(folder))[1:-1]
-        # As it is written: the folder is a temporary one.
+        # `_table` has filled in the folder, which is a temporary one: show the variable instead.
         text = table.replace(folder_in_json, "${CLAUDE_PLUGIN_ROOT}")
         yield from programs_in(text, f"{key}.json")
     manifest = _read_json(folder / MANIFEST, folder)

@@ -233,6 +233,7 @@ class LspConnection:
                 self._open(file["path"], texts[file["path"]], file["language"])
                 awaited.add(file["path"])
         sent = {path: self._documents[path].sent for path in awaited & self._documents.keys()}
+        # A server that has published nothing yet may still load the project.
         seconds = ANSWER_SECONDS if self._diagnostics.number else LOAD_SECONDS
         return await self._diagnostics.settle(sent, seconds) if sent else True
 
