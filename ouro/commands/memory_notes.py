@@ -164,7 +164,8 @@ async def stats(context: ActionContext) -> Answer:
     sources = Counter[str]()  # several sources may have the same name for users
     for source, count in statistics.sources.items():
         sources[long_term.source_name(source)] += count
-    # A check of an anchored file counts half: a note with less than one whole use is not listed.
+    # If a note is about a file, a check of that file counts as half a use. A note with less than
+    # one whole use is not listed.
     used_notes = {note: int(used[note]) for note in statistics.recalled if used.get(note, 0) >= 1}
     groups: tuple[tuple[str, Mapping[str, int]], ...] = (
         ("Core lines", statistics.core),

@@ -207,8 +207,8 @@ def _read_inline_table(text: str, line: int) -> YamlTable:
 
 
 def _read_inline_value(text: str, line: int) -> Scalar:
-    """A value between brackets: words, or a text in quotes. A comma in quotes has split the text, so
-    that its quotes are not complete.
+    """A value between brackets: words, or a text in quotes. Raises _NotSimpleError for anything
+    else, also for a text with a comma in its quotes: it was split there, and lacks a quote.
     """
     if text[:1] in {"'", '"'}:
         return Scalar(_read_quoted(text), line, plain=False)

@@ -272,6 +272,7 @@ def _score_of_ideograph(char: str, language: Language) -> float:
         "cp949": (0xB0, 0xC8),
     }[language.encodings[0]]
     is_frequent = len(code) == 2 and first_level[0] <= code[0] <= first_level[1]
+    # These two also have rare characters with such a first byte; their second byte is lower.
     is_second_byte_high = language.encodings[0] not in ("gb18030", "cp949") or code[-1] >= 0xA1
     if is_frequent and is_second_byte_high:
         return _OTHER_SHARE - math.log(3_000)
