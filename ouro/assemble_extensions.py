@@ -373,8 +373,9 @@ async def _ask_for_hook(
     messages: list[Message],
     schema: Mapping[str, Any],
 ) -> str:
-    """Ask a model the question of a hook that is a prompt; the cost counts in the session. `model`: the
-    name in the hook; empty for the model of small tasks, which a program with its own model has too.
+    """Ask a model the question of a hook that is a prompt; the cost counts in the session. `model`:
+    the name in the hook. The model of small tasks is asked if it is empty, or if a program has
+    passed its own model.
     """
     hook_models = models.role("classify")
     if model and not basis.options.ready_model:

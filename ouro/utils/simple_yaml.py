@@ -177,7 +177,9 @@ def _read_value(text: str, line: int) -> Node:
 
 
 def _read_quoted(text: str) -> str:
-    """What is between the quotes at the beginning of a value, if there are no others in it."""
+    """What is between the quotes at the beginning of a value. Raises _NotSimpleError if the closing
+    quote is missing, or if there are escapes, or more than a comment after it.
+    """
     quote = text[0]
     inside, closing, rest = text[1:].partition(quote)
     has_only_a_comment = not rest or (rest.lstrip(" ").startswith("#") and rest[0] == " ")
