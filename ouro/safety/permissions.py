@@ -502,7 +502,8 @@ class Permissions:
 
     def _decide_target(self, tool: str, effect: Effect, target: str, outside: bool) -> Decision:
         """Decide on one target: by the effect it is a path, a shell line, an address, or the name
-        of a tool. For any other effect only an ask rule without a pattern counts.
+        of a tool. For any other effect only an ask rule without a pattern counts. `outside`:
+        whether the call asks to leave the sandbox, which matters only for a shell line.
         """
         if effect in (Effect.READ, Effect.WRITE):
             return self._decide_file(tool, effect, target)

@@ -63,7 +63,7 @@ class ChangeTool(FileTool[A]):
 
     async def run(self, args: A, ctx: ToolContext) -> ToolResult:
         """Change the files. The result has the notes on the change, and the errors that are new in
-        the code since; the user sees the first one.
+        the code since; the user sees the first error. Raises ToolError if they cannot be changed.
         """
         notes: list[str] = []
         display = await asyncio.to_thread(self._change, args, "write", notes)

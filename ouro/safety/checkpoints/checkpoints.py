@@ -378,8 +378,8 @@ class Checkpoints:
         change. What later turns have changed since does not count.
 
         Args:
-            record: the journal of the turn.
-            cut: the same turn, if its ouro was killed: others may have changed files since.
+            record: the journal of the turn; `began` is 0 if no command ran.
+            cut: the same turn, if ouro was killed in it: others may have changed files since.
         """
         changes = ChangedFiles()
         if record.began:
@@ -387,7 +387,7 @@ class Checkpoints:
         later = self._files_kept_by_later_turns(record)
         for name in set(later) & set(changes.files):
             changes.files[name] = TreeChange(name, *changes.files[name].old, *later[name])
-        # Of files that tools changed the content before is known exactly, so this overrides.
+        # The old content of files that tools changed is known exactly, so it replaces all above.
         for name, old in record.kept.items():
             new = later.get(name) or record.written.get(name) or self._keep_file(self.root / name)
             changes.lost.pop(name, None)

@@ -92,7 +92,7 @@ class CheckpointIndex:
 
     def _list_differences(self) -> dict[str, str]:
         """Returns the files that differ from the index, or are not in it: the path -> the letter by
-        which `git ls-files -t` says how it differs.
+        which `git ls-files -t` says how it differs. Temporary files of ouro are left out.
         """
         words = ("ls-files", "-z", "-t", "-m", "-d", "-o", "--exclude-standard")
         items = os.fsdecode(self._repository.git_files(*words)).split("\0")

@@ -232,6 +232,7 @@ def _find_final(name: str, texts: Sequence[str], given: ReadOptions) -> str:
 
 def _check_processes_and_devices(name: str, texts: Sequence[str]) -> str:
     """Returns what `kill` or `dd` does that cannot be undone; empty if nothing."""
+    # To kill, the process -1 is every process, and 1 is init: without it no other continues.
     # `kill -1` alone has only a signal, and names no process.
     if name == "kill" and texts != ["-1"] and texts[-1:] in (["-1"], ["1"]):
         return "ends every process"

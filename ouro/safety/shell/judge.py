@@ -151,8 +151,8 @@ def _deny_in_plan_mode(case: LineCase) -> Decision | None:
 
 
 def _ask_at_the_floor(case: LineCase) -> Decision | None:
-    """Ask about a line of the hard floor, or one that hides what it runs. No rule of the user can
-    allow these.
+    """Ask about a line of the hard floor, such as one that cannot be undone, or one that hides what
+    it runs. No rule of the user can allow these. None for all other lines.
     """
     reason = case.floor or case.line.hidden
     return Ask(reason) if reason else None

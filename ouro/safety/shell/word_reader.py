@@ -266,7 +266,11 @@ class WordReader(ABC):
 
     def _read_variable(self, draft: _Draft, name: str, raw: str, *, quoted: bool) -> None:
         """Add the value of a variable to the word that is being read, if the value is known and
-        bash does not split it into several words. `raw` is the variable as it was written.
+        bash does not split it into several words. Otherwise the variable counts as unknown.
+
+        The values of the line count. HOME, if the line does not set it, has the value of ouro's
+        environment; only if no character of it is special to bash. `raw` is the variable as it was
+        written.
         """
         home, value = os.environ.get("HOME", ""), self._line.values.get(name)
         if name == "HOME" and value is None and re.fullmatch(r"/[\w/.@+-]*", home):

@@ -193,8 +193,9 @@ def _inner_of_find(command: Command) -> InnerCommands | None:
 def _with_names(
     words: Sequence[Word], folders: tuple[str, ...], is_regular: bool = False
 ) -> tuple[Word, ...]:
-    """Returns the words of a command. In them `{}` stands for a file below `folders`; with
-    `is_regular` this file is not a link. A word in which `{}` is only a part may be anything.
+    """Returns the words of a command that `find -exec` runs. A word `{}` gets the note that it
+    represents a file below `folders`; with `is_regular`, that this file is not a link. A word such
+    as `a{}b` only gets the note that its text is not known. Other words stay as they are.
     """
     named: list[Word] = []
     for word in words:
