@@ -237,7 +237,9 @@ class Attempt:
         answer, timed_out = self._run_session(task, tree.folder, max_cost, lease_descriptor)
         files = self._commit_changes(task, tree)  # before the checks: what they write is not kept
         checks = self._check(task, tree.folder) if _has_answered(answer) else ()
-        if task.memory == "read" and tree.repository is None:  # the clone may be removed
+        # Without a repository of the user the folder is a clone, which may be removed: what the
+        # session proposes for memory is moved out of it.
+        if task.memory == "read" and tree.repository is None:
             keep = partial(self._state.add_learned, task.id)
             take_pending(tree.folder, string(answer.get("session_id")), keep)
         detail = string(answer.get("detail"))

@@ -301,8 +301,9 @@ def _translate_glob(pattern: str, star: str) -> str:
     """Translate a pattern to a regular expression: `*` becomes `star`, `**` anything, `**/` any
     folders or none, and `?` one character.
 
-    If the same star follows again after a text, the shortest match of the first is enough: with an
-    atomic group `*a*b*c` is matched in linear time.
+    In `*a*b*c` the first `*` only needs its shortest match: the next `*` can match the rest. Such a
+    star becomes an atomic group, `(?>.*?a)`, which is never tried again with a longer match. So
+    the time is linear.
     """
     texts = re.split(r"\*\*/|\*+", pattern)
     stars = [
@@ -311,8 +312,8 @@ def _translate_glob(pattern: str, star: str) -> str:
     regex = _escape_literal(texts[0])
     next_stars = (*stars, "")[1:]
     for current, text, following in zip(stars, texts[1:], next_stars, strict=True):
-        # A later match of the text is not needed if the star can match the text too. A star that
-        # stops at slashes may not: `?` in the text may be one.
+        # The next star must be able to match the text too, if the text occurs again later. A star
+        # that stops at slashes cannot if the text has a `?`, which also matches a slash.
         may_skip_text = current == ".*" or (current == star and "?" not in text)
         literal = _escape_literal(text)
         is_shortest_enough = may_skip_text and current == following

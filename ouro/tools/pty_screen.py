@@ -174,7 +174,7 @@ class _Screen(pyte.Screen):
 
 
 def _split_at_codes(text: str) -> list[str]:
-    """The text in pieces. Each piece begins with a code, except perhaps the first. If pyte refuses
-    a code, only the piece with this code is not drawn.
+    """The text in pieces. Each piece begins with an escape code, except perhaps the first. If pyte
+    refuses a code, only the piece with this code is not drawn.
     """
     return [piece for piece in re.split(r"(?=\x1b)", text) if piece]

@@ -125,7 +125,8 @@ def _lines_to_compare(repository: Repository, entries: Sequence[IndexEntry]) -> 
 
 def _may_convert(repository: Repository) -> bool:
     """Whether git may have converted files of the user's repository, because of a setting or a file
-    of attributes. Then the bytes of a file and of its content in git may differ.
+    of attributes. Then the bytes of a file and of its content in git may differ. The caller has
+    copied the index of that repository, so it has a git directory.
     """
     git = Git(repository.top, _GIT_TIMEOUT)
     if git.ask("config", "--get", "core.autocrlf").strip() not in ("", "false"):

@@ -307,7 +307,8 @@ class Confinement:
         self, argv: list[str], policy: SandboxPolicy
     ) -> tuple[list[str], SandboxPolicy]:
         """Returns a command line and a policy with which a command reaches only the hosts of the
-        settings: a relay starts the command, and connects it with ouro's proxy.
+        settings: a relay starts the command, and connects it with ouro's proxy. For a server of
+        this machine, such as `localhost:5432`, the relay opens the same port in the sandbox.
         """
         if self._proxy is None:
             from ouro.safety.sandbox.proxy import NetworkProxy  # only if hosts are named
@@ -429,7 +430,8 @@ class Confinement:
 
     def _find_refusal(self, output: str) -> str:
         """Returns the last line of the output with one of `_DENIALS`, at most 200 characters; empty
-        if there is none. Lines about files that a rule denies to read are left out.
+        if there is none. Lines about files that a rule denies to read are left out: the rule
+        explains them, not the sandbox.
         """
         kept_back = [path.name for path in self._kept_back]
         for line in reversed(output.splitlines()[-200:]):
@@ -502,6 +504,8 @@ class Confinement:
     def _without_sockets(self, policy: SandboxPolicy, tier: Tier) -> SandboxPolicy:
         """Returns the policy that also hides the sockets of other programs to which a command could
         connect. Unchanged in a sandbox that cannot hide a single socket.
+
+        A socket is hidden if the command can see its path, and it is not below a hidden folder.
         """
         if tier not in ("bubblewrap", "container"):
             return policy
@@ -510,7 +514,7 @@ class Confinement:
         hidden = tuple(map(str, policy.hidden))
         shown = tuple(map(str, (*policy.visible, *policy.writable)))
         workspace = tuple(map(str, existing((self._root, *self._also_writable))))
-        # With the network of the machine, the list also has the servers of the workspace itself.
+        # With the network of the machine, commands may use the servers of the workspace itself.
         exempt = workspace if policy.network else ()
 
         def is_reachable(path: str) -> bool:

@@ -193,8 +193,8 @@ def _ask_about_a_leak(case: LineCase) -> Decision | None:
 
 
 def _ask_to_leave_the_sandbox(case: LineCase) -> Decision | None:
-    """Ask about a line that asks to leave the sandbox, unless rules of the user allow that
-    already.
+    """Ask about a line that asks to leave the sandbox. None if it does not, or if rules of the user
+    allow all it needs. The question offers rules for the commands that nothing allows yet.
     """
     if not case.is_outside or _is_allowed_by_rules(case):
         return None
@@ -288,7 +288,7 @@ def _find_unknown(line: ShellLine) -> str:
 
 def _is_local_git(need: Need) -> bool:
     """Whether a need is a git command that may write .git, and that runs no programs but git and
-    the hooks of the repository.
+    the hooks of the repository. False if variables before the command may change what it does.
     """
     if need.command is None or need.command.name != "git" or need.command.settings:
         return False

@@ -233,9 +233,11 @@ def _read_option(word: Word, row: CommandRow, rest: list[Word], found: ReadOptio
 
 
 def _long_option(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
-    """Read an option `--name` or `--name=value`, and note its name in `found.given`. If the name is
-    the beginning of a listed option that takes a value, the option takes a value too, as in getopt;
-    but it does not count as listed.
+    """Read an option `--name` or `--name=value`, and note its name in `found.given`.
+
+    The name may be the beginning of a listed option that takes a value. Then it takes a value too,
+    as in getopt, so that the next word is not read as an operand. It does not count as listed:
+    only full names do.
     """
     name, equals, inside = word.text[2:].partition("=")
     found.given.add(name)
