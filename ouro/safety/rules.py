@@ -292,7 +292,7 @@ def path_regex(pattern: str, root: Path) -> str:
     """
     pattern = readable_bytes(pattern)
     full = readable_bytes(absolute_pattern(pattern, root))
-    if not full:
+    if not full:  # a bare name
         return rf"(?:.*/)?{_translate_glob(pattern.rstrip('/'), '[^/]*')}(?:/.*)?"
     return _translate_glob(full.removesuffix("/**"), "[^/]*") + r"(?:/.*)?"
 

@@ -313,7 +313,7 @@ class GrepSearch:
 
         Args:
             options: further options of ripgrep.
-            max_bytes: of its output.
+            max_bytes: the maximum of its output.
 
         Raises:
             ToolError: the pattern is not a regular expression.
@@ -345,6 +345,7 @@ class GrepSearch:
             errors.seek(0)
             messages = errors.read().decode("utf-8", "replace").splitlines()
             if has_begun:
+                # In a folder, a message about a file begins with its path, which begins with `./`.
                 self._unreadable += sum(
                     line.removeprefix("rg: ").startswith("./") for line in messages
                 )

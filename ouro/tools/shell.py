@@ -206,6 +206,7 @@ class Shell(Tool[ShellArgs]):
                 call_id=ctx.call_id,
             )
         finally:
+            # If it was moved to the background, its job does this at its end.
             if not foreground.is_moved:
                 reverted = await self._move_out_acting_files(ctx)
         if not reverted:

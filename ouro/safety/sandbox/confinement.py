@@ -210,7 +210,9 @@ class Confinement:
 
     def wrap(self, argv: Sequence[str], limits: Limits, call_id: str = "") -> list[str]:
         """Returns the command line that starts `argv` confined to these limits. Inside the sandbox
-        a shell sets the limits on files, memory and processes, and then runs `argv`.
+        a shell sets the limits on files, memory and processes, and then runs `argv`. Its first
+        argument is a token. In bubblewrap the shell writes it, and how many processes `argv` has
+        left running, to a file.
 
         With the limits `off` it is `argv`. Also records whether the command of this call can write
         into long-term memory, for `was_kept_from_memory`.
@@ -236,7 +238,8 @@ class Confinement:
                 script = script.removesuffix('exec "$@"') + WATCHED
             limit_arguments = (self._new_token(call_id), *self._ulimit_arguments(sandbox.tier))
             if is_script and sandbox.tier == "landlock":
-                # The limits first: its filter refuses to set the one that marks the processes.
+                # The script runs outside of the sandbox, and enters it only with its last command.
+                # It sets a limit that marks its processes: Landlock's filter refuses to set that.
                 from shlex import join  # not at a start
 
                 inner = "exec " + join(sandbox.wrap([], policy))

@@ -120,7 +120,7 @@ class ContainerConfinement(Confinement):
 
     def check_container(self) -> str:
         """Start a container and remove it; returns its engine and image, as text for the user.
-        Blocks.
+        Blocks. No command runs in it, so it shares no folders that commands only read.
 
         Raises:
             ToolError: the container cannot be used.

@@ -374,7 +374,10 @@ class Containers:
         return container
 
     def _start(self, view: ContainerView, fingerprint: tuple[object, ...]) -> _Container:
-        """Start a container and verify what it can reach; it is removed if anything fails."""
+        """Start a container and verify what it can reach; it is removed if anything fails. Raises
+        ToolError: the image is missing, the workspace cannot be shared, or the container does not
+        start or does not confine.
+        """
         self._require_image()
         if str(self._root) in _FOLDERS_OF_IMAGES:
             raise refuse(f"{self._root} cannot be shared with a container")
@@ -386,6 +389,7 @@ class Containers:
             "program": engine.program,
             "folder": str(self._own_folder()),
         }
+        # With the record another ouro can remove the container if this one is killed.
         record = ProcessRecord(records, name, json.dumps(about))
         container = _Container(self.engine, name, fingerprint, record)
         try:

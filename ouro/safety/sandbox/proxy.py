@@ -89,6 +89,7 @@ class NetworkProxy:
             str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         ]
         is_named = not self._hosts.isdisjoint((host, f"{host}:{port}"))
+        # A host that is among its own addresses is written as an address, not as a name.
         is_local_and_named = is_named and host in ("localhost", *addresses)
         # A local address is used only if the settings name it, or `localhost`, itself: a name on
         # the internet must not lead to a server of this machine.

@@ -168,8 +168,8 @@ def _expand(
     tail: str,
 ) -> list[str]:
     """Returns the texts to which bash expands a word such as `a{1..3}b`, `a{x,y}b` or `$(seq 2 3)`.
-    Returns none for `a$(seq 3)b`. If these are numbers, at most `_MAX_WORDS` + 1 are returned,
-    which shows the caller that there are too many.
+    Empty for `a$(seq 3)b`. Of numbers at most `_MAX_WORDS` + 1 are returned: one more than allowed
+    shows the caller that there are too many.
 
     The arguments are the groups of _BRACE_WORD: `head` and `tail` around the braces, `first` and
     `last` of `{1..3}`, `choices` of `{x,y}`, `start` (None: 1) and `end` of seq.

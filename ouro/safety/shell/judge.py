@@ -348,7 +348,7 @@ def _matches_one(rule: Rule, texts: Sequence[str]) -> bool:
 
 def _find_rule_for_paths(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[Rule, str] | None:
     """Returns the first `ask` or `deny` rule about a path that the line opens, with the path as
-    text. None if there is none.
+    text. None if there is none. Rules about reading also count for a path that is written.
     """
     policy = case.policy
     # Without rules about paths these need not be computed, which takes long. `bool` accepts each

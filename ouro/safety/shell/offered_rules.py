@@ -127,6 +127,7 @@ def _pattern(command: Command, words: list[str]) -> str:
     if _INTERPRETERS.fullmatch(command.program) and not is_module:
         is_script = len(words) > 1 and not words[1].startswith("-")
         return f"{words[0]} {words[1]} *" if is_script else ""
+    # A zero character joins the words, because no word can contain one.
     match = _NAMING_WORDS.match("\0".join(words))
     prefix = match[0].replace("\0", " ") if match else ""
     if _needs_whole_command(command, prefix):
