@@ -296,8 +296,8 @@ def with_imports(
 
     Returns:
         The instructions: each file once, and after it those that it imports. And a line for each
-        import that is not read, with the reason; without one for a name that is no file, unless it
-        ends with `.md`, because `@name` is not always meant as an import.
+        import that is not read, with the reason. A name that is no file gets a line only if it ends
+        with `.md`: any other `@name` may not be meant as an import.
     """
     instructions: dict[Path, FoundInstructions] = {}
     refused: list[str] = []

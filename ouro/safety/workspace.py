@@ -102,7 +102,7 @@ class GuardedMemory(msgspec.Struct, frozen=True):
         """Returns why a git command in the folder might run programs that are not ouro's choice.
         Empty if it cannot: then the git directory and its settings are those that ouro has made.
         """
-        if self.state_dir is None:
+        if self.state_dir is None:  # the repository around it is not ouro's
             return "the host repository keeps this memory"
         git_dir = self.path / ".git"
         if not git_dir.is_dir() or git_dir.is_symlink():

@@ -221,6 +221,7 @@ class GrepSearch:
             hits = self._search_unsorted()
         except _TooManyResults:
             self._binary = 0  # counted again
+            # `_SIZE_LIMIT` skips the large files without a word, and the notes have to name them.
             if self._large is None:
                 self._find_large_files()
             yield from self._search("--sort=path", _SIZE_LIMIT)

@@ -274,6 +274,9 @@ def _without_fence(text: str) -> str:
 def read_arguments(value: Any, schema: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that a model means by `value`, as the schema of the tool asks for them. What
     fits already stays unchanged. Empty if `value` cannot be read as an object.
+
+    Some models wrap the object in `{"arguments": …}` or in a list with one item. Others write only
+    the value of the one required field.
     """
     fields = dictionary(schema.get("properties"))
     if isinstance(value, dict) and len(value) == 1:

@@ -197,6 +197,9 @@ async def start_in_pty(
 
     In a sandbox with process sessions of its own there is no control of jobs (`fg`, Ctrl+Z).
 
+    Args:
+        tag: what marks the processes of the command, as `limit_command` returns it.
+
     Raises:
         ToolError: there is no terminal, or bash cannot be started.
     """

@@ -481,6 +481,7 @@ class Checkpoints:
             elif change.old != change.new:
                 changes.files[name] = change
         for name in now.left_out - before.left_out:
+            # A name without a key is no regular file, such as a nested repository.
             if key_now(self.root / name):
                 changes.lost[name] = f"it is over {limit} now"
         if record.began <= _BEGAN_UNKNOWN:

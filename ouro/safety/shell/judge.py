@@ -218,9 +218,10 @@ def _ask_to_write_elsewhere(case: LineCase) -> Decision | None:
 
 
 def _allow_in_the_sandbox(case: LineCase) -> Decision | None:
-    """Allow every line in the mode `auto` if it runs confined. A line that needs no more than rules
-    and the mode allow gets the narrowest limits that it needs. Any other line may change the
-    workspace without `.git`; if it only needs to change `.git`, it may do that too.
+    """Allow every line in the mode `auto` if it runs confined; None otherwise. A line that needs no
+    more than rules and the mode allow gets the narrowest limits that it needs. Any other line may
+    change the workspace without `.git`. If only local commands of git (`_is_local_git`) are
+    not allowed yet, it may change `.git` too.
     """
     if not _is_confined_auto(case.policy):
         return None

@@ -56,7 +56,8 @@ class Places:
 
     def _move(self, command: Command) -> None:
         """Follow `cd FOLDER`: add the folders that it may lead to to `folders`. If they are not
-        known, or too many, set `lost`.
+        known, or too many, set `lost`, and add those that it may lead to nevertheless. They are not
+        known after `popd` or `cd -`, if the word is computed, or if CDPATH is set.
         """
         words = command.arguments
         targets = [word for word in words if not _CD_OPTION.fullmatch(word.text)]
