@@ -260,6 +260,7 @@ class Permissions:
             return None
         if effect is not Effect.RUN:
             return decision
+        # The sandbox must also hide what rules deny to read: no user looks at the command.
         is_confined = decision.limits != "off" and self.workspace.hides()
         return decision if is_confined else None
 

@@ -239,10 +239,10 @@ class Checkpoints:
         """Returns the files that the turn has changed until now, each with its content before the
         turn and now. A content is None if the file did not exist, or does not exist now.
 
-        Empty if there are more than `max_files`, or the turn has no checkpoint.
+        Empty if there are more than `max_files`. Raises CheckpointError: there is no checkpoint.
         """
         with self.repository.lock():
-            self.index.changed_since = 0
+            self.index.changed_since = 0  # also files that a command may have changed are updated
             now = self.index.refresh()
         before = self._turn_ref(number, "before")
         changes = [*changes_between(self.repository, before, now.tree)]

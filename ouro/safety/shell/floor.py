@@ -365,7 +365,8 @@ def reads_all_below(command: Command) -> bool:
 
 def _runs_input(command: Command) -> bool:
     """Whether a command is an interpreter, such as python, and runs its input or the output of
-    another command.
+    another command, as in `python -c "$(curl …)"`. A pipe is not run if the command has a program
+    of its own, as a script or after `-c` or `-e`.
     """
     if not _INTERPRETERS.fullmatch(command.program):
         return False

@@ -247,7 +247,9 @@ class _Lexer(WordReader):
         return True
 
     def _read_words(self) -> None:
-        """Read a word of a command, or the several words that bash makes of one."""
+        """Read a word of a command, or the several words that bash makes of one. The first word of
+        a command is always read as one word.
+        """
         if self._words and self._is_simple_substitution():
             self._words.append(self._read_substituted_file())
         elif self._words and (several := several_words(self._text, self._at)):
@@ -257,7 +259,7 @@ class _Lexer(WordReader):
             if written.startswith("$("):  # `$(seq 3)` runs a command
                 _add_command(self._line, Command((Word("seq"),)), self._depth)
         else:
-            self._is_certain = False
+            self._is_certain = False  # an assignment is known only at the beginning
             self._words.append(self._read_word())
 
     def _read_group(self, char: str) -> None:
@@ -322,7 +324,8 @@ class _Lexer(WordReader):
 
     def _take_keyword(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
         """Handle a keyword such as `if` or `done`. `words` are the words after it; returns the ones
-        among them that may be a command. `source` is the command before the keyword in a pipe.
+        among them that may be a command. After `[[`, `case` and `select` there is none. `source` is
+        the command before the keyword in a pipe.
         """
         is_test = keyword == "[[" and is_plain_test(words)
         if keyword == "done":
