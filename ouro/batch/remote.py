@@ -237,13 +237,14 @@ def _stopping_unless(is_wanted: Callable[[], bool], stop: Callable[[], None]) ->
 
 
 def _make_bundle(state: BatchState, result: TaskResult) -> bytes:
-    """The commits of a branch as a git bundle; empty without a branch."""
+    """The commits that the task made on its branch, as a git bundle; empty without a branch."""
     if not result.branch:
         return b""
     folder = state.place(result.id)
     tree = read_tree(folder)
     target = folder / BUNDLE
     arguments = ("bundle", "create", "--quiet", str(target), result.branch, f"^{tree.base}")
+    # git writes the bundle, and touches no file of the work tree.
     Git(tree.folder, _GIT_SECONDS).change_refs(*arguments)
     return target.read_bytes()
 

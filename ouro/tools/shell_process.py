@@ -295,8 +295,8 @@ class Pump:
 async def limit_command(
     line: str, cwd: Path, wrap: Wrap, *, in_container: bool = False
 ) -> tuple[Sequence[str], int]:
-    """The command that runs a line with its limits, confined by `wrap`, and the tag that its
-    processes will have.
+    """The command that runs a line with its limits, confined by `wrap`, and the tag that marks its
+    processes (`_TAG_BIT`): the bits of this ouro process, and 12 bits that count its commands.
 
     Args:
         in_container: `wrap` runs it in a container, with the bash that is there.
@@ -316,7 +316,7 @@ async def limit_command(
     tags = (_owner_bits(os.getpid()) << 12 | number & 0xFFF for number in _numbers)
     tag = next(tag for tag in tags if tag not in used_tags)
     if in_container:
-        tag |= _TAG_BIT
+        tag |= _TAG_BIT  # the bits of the process lack it where there is no /proc
     limit_arguments = (str(tag) if in_container else "unlimited", "unlimited")
     if _HAS_PROC:
         import resource  # imported late: an answer without a command needs none

@@ -460,7 +460,8 @@ class Confinement:
 
     def _policy(self, limits: Limits) -> SandboxPolicy:
         """Returns what a command with these limits may see, change and reach. The files that rules
-        deny to read are searched for, and stored in `_kept_back`.
+        deny to read are searched for, and stored in `_kept_back`. With the limits `read` and
+        `memory` the command connects to nothing.
         """
         from ouro.safety.sandbox.temp_folder import TempFolder
 

@@ -133,8 +133,8 @@ def _check_pattern_of_keys(command: Command, places: Places) -> str:
 
 
 def _check_folder_of_keys(command: Command, places: Places) -> str:
-    """Returns why a command needs a question that reads all files below its folder: `cd` may have
-    changed to a folder with keys below it. Empty if the command needs no question for that.
+    """Returns why a command needs a question: it reads all files below its folder, and `cd` may
+    have changed to a folder with keys below it. Empty if the command needs no question for that.
     """
     # The first folder is the root of the workspace; the others are from `cd`.
     above = next(filter(places.is_above_keys, places.folders[1:]), None)

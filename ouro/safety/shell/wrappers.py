@@ -263,7 +263,8 @@ def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
     only prints.
 
     If an option is not understood, the line becomes opaque, and the inner command may begin at any
-    word.
+    word: the commands that begin at each of the words are guesses. A wrapper is transparent,
+    because it does nothing itself.
     """
     if _only_prints(command):
         return None
