@@ -264,7 +264,8 @@ class Undo:
     def _steps(self, plan: RestorePlan, turn: TurnFiles) -> list[tuple[TreeChange, bool]]:
         """Returns the changes that restore the files of one turn. An undo (`plan.undone`) reverses
         what the turn changed; a redo makes it again. With each change comes whether it is unsure:
-        then the user has to agree first if the file has changed since. Deletions come first.
+        then the user has to agree first if the file has changed since. Only an undo has unsure
+        changes, and none for files that the user has agreed to. Deletions come first.
         """
         turn_changes = self._checkpoints.turn_changes(turn)
         changes = [change for change in turn_changes.files.values() if plan.includes(change.path)]

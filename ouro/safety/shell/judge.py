@@ -131,13 +131,13 @@ def _deny_by_rule(case: LineCase) -> Decision | None:
 
 def _ask_about_a_long_line(case: LineCase) -> Decision | None:
     """Ask about a line with more than MAX_CHARACTERS; in plan mode deny it. To judge it would take
-    seconds.
+    seconds. None for a shorter line.
     """
     if len(case.text) <= MAX_CHARACTERS:
         return None
     if case.policy.mode == "plan":
         return Deny(_NOT_IN_PLAN_MODE)
-    return Ask(case.line.hidden)
+    return Ask(case.line.hidden)  # which says that it is too long
 
 
 def _deny_in_plan_mode(case: LineCase) -> Decision | None:

@@ -104,7 +104,7 @@ class Places:
     def opened_paths(self, line: ShellLine) -> Iterator[tuple[Path, bool, Command | None]]:
         """Yields each path that a line may open. Two values come with it: whether it is written,
         and the command that opens it (None for a redirection). The same path may come several
-        times.
+        times. A redirection that only joins descriptors, such as `2>&1`, opens no path.
         """
         for redirect in line.redirects:
             if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:

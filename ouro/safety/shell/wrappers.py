@@ -170,7 +170,8 @@ def _inner_of_eval(command: Command) -> InnerCommands:
 
 def _inner_of_find(command: Command) -> InnerCommands | None:
     """Returns the commands that `find` runs with `-exec` and the like. In them `{}` stands for a
-    file below the folders of `find`. None if it runs no command.
+    file below the folders of `find`. They count as piped, because they get what `find` has found.
+    None if it runs no command.
     """
     words = command.arguments
     commands: list[Command] = []
