@@ -300,7 +300,7 @@ class Attempt:
         """Run the checks of the task, up to the first that fails; returns the results of those that
         were run, each with what it printed. Raises Stopped.
         """
-        if task.tests:
+        if task.tests:  # the agent has not seen them, and may have written others there
             _replace_folder(Path(task.tests), folder / "tests")
         confinement = Confinement(folder, get_home() / "sandbox")
         check_results = []

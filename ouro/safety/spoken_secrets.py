@@ -202,8 +202,9 @@ def _has_only_letters(word: str) -> bool:
 
 
 def _describes_secret(word: str) -> bool:
-    """Whether a word describes a secret, such as `required` and `encrypted`, or names one. A word
-    with hyphens describes one if any of its parts does.
+    """Whether a word describes a secret, such as `required` and `encrypted`, or names one. It does
+    if it has an ending such as `-ed`, or is in a list. A word with hyphens describes one if any of
+    its parts is in the list.
     """
     if _SECRET_WORD.fullmatch(word) or _IDLE_ENDING.search(word):
         return True

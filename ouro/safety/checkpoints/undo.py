@@ -184,7 +184,7 @@ class Undo:
         with self._repository.lock():
             self._keep_present_files(turns)
             self._write_plan(plan)
-            outcomes = self._apply(plan, turns, {})
+            outcomes = self._apply(plan, turns, {})  # nothing of a new plan is done yet
         return self._sort_outcomes(outcomes)
 
     def _apply(

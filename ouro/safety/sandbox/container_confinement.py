@@ -86,7 +86,8 @@ class ContainerConfinement(Confinement):
     def wrap_command(
         self, argv: Sequence[str], limits: Limits, call_id: str, cwd: Path, *, pty: bool = False
     ) -> Sequence[str]:
-        """Returns the command line that starts `argv` in the container for these limits.
+        """Returns the command line that starts `argv` in the container for these limits. `argv` are
+        the words of `limit_command`, one of which is the tag of the processes.
 
         With the limits `off` the command may change all of the workspace and use the network of the
         machine. It still runs in a container: no command of the agent runs on the machine itself.
