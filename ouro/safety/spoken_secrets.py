@@ -171,7 +171,7 @@ def _is_value(kind: str, value: str, rest: str, *, is_weak: bool) -> bool:
     if bare.isdigit():
         ends_with_mark = bare != value  # then it is the last word of its clause
         return _is_number(kind, bare, "" if ends_with_mark else rest, is_quoted)
-    if kind == "pin" or _TECHNICAL_TERM.fullmatch(bare):
+    if kind == "pin" or _TECHNICAL_TERM.fullmatch(bare):  # a PIN has only digits
         return False
     if is_quoted and " " in bare:
         return _is_phrase(bare.split())

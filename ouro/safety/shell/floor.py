@@ -351,7 +351,7 @@ def _check_target(word: Word, places: Places) -> str:
 
 def reads_all_below(command: Command) -> bool:
     """Whether a command reads the files in its folders and in all folders below them: by its
-    nature, or by an option such as `-r`.
+    nature, by an option such as `-r`, or because `find` runs it for files below a folder.
     """
     if command.program in _RECURSIVE_READERS or any(word.under for word in command.arguments):
         return True

@@ -103,6 +103,7 @@ def _redirect_needs(redirect: Redirect, places: Places) -> Iterator[Need]:
 
 def _command_needs(command: Command, places: Places) -> Iterator[Need]:
     """Yields what one command needs. Yields nothing for a command that only reads in the workspace."""
+    # A tuple only if the command only reads.
     files = files_read(command)
     if memory_git(command, places):
         yield Need("memory", command.text, command)
@@ -113,6 +114,7 @@ def _command_needs(command: Command, places: Places) -> Iterator[Need]:
     elif reason := _strange_files(command, places):
         yield Need("command", f"{command.name}: {reason}", command)
     else:
+        # bash reads the folders in which it looks for the files of a pattern.
         patterns = (word for word in command.arguments if word.glob)
         for word in (*files, *patterns):
             yield from _outside_needs(word, places)

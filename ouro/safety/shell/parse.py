@@ -65,8 +65,8 @@ _INVISIBLE_CHARACTER = re.compile(
 
 
 def parse_line(text: str) -> ShellLine:
-    """Parse `text` as bash would. Never raises: `opaque` and `hidden` say what is not
-    understood.
+    """Parse `text` as bash would. Never raises: `opaque` says why the line cannot be judged, and
+    `hidden` why not even its commands are known.
     """
     line = ShellLine()
     _Lexer(text[: 10 * MAX_CHARACTERS], line).script()
