@@ -217,6 +217,7 @@ def connect(on: str, workers: int | None) -> Iterator[Any]:
     except ImportError as error:
         hint = "Install it: pip install 'ouro[dask]'"
         raise ConfigError(f"`--on {on}` needs Dask.", hint) from error
+    # Both keep the memory of this process small when there are many tasks.
     config.set(_DASK_SETTINGS)
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
     cluster = None if "://" in on else _start_cluster(on, workers)

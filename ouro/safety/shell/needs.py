@@ -102,7 +102,7 @@ def _redirect_needs(redirect: Redirect, places: Places) -> Iterator[Need]:
 
 
 def _command_needs(command: Command, places: Places) -> Iterator[Need]:
-    """Yields what one command needs. Yields nothing for a command that only reads in the workspace."""
+    """Yields what one command needs; nothing for a command that only reads in the workspace."""
     # A tuple only if the command only reads.
     files = files_read(command)
     if memory_git(command, places):

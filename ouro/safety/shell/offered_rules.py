@@ -73,7 +73,7 @@ def offer_rules(needs: Sequence[Need], workspace: Workspace) -> str:
 
 def _rule_for(need: Need, workspace: Workspace) -> str:
     """Returns the rule that would always allow one need; empty if it cannot have one."""
-    if need.kind == "memory":
+    if need.kind == "memory":  # is allowed without a rule
         return ""
     if need.kind != "command" or need.command is None:
         return path_rule(need.kind, need.paths[0], workspace)

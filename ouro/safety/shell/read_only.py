@@ -298,8 +298,8 @@ def _take_value(option: _Option, marks: str, rest: list[Word]) -> Word | None:
         del rest[0]
     if option.value is not None:
         return option.value
-    # The value must not look like an option: if the letter takes no value, as `-l` of `git
-    # grep`, it would act.
+    # A next word that looks like an option is not taken. The letter may have no value in this
+    # command, such as `-l` of `git grep`: then the next word acts as an option.
     if rest and not re.match(r"-[^\d]", rest[0].text):
         return rest.pop(0)
     return None

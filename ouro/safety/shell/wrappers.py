@@ -253,8 +253,9 @@ def _prints_lines_unchanged(command: Command) -> bool:
 
 
 def _names_exact_files(word: Word, command: Command) -> bool:
-    """Whether a word is a known folder, and the names that a command lists in it are not odd
-    because of this folder. The names that git prints are in its index, and are checked elsewhere.
+    """Whether a word is a known folder without odd characters in its name: a command that lists
+    files prints the name of the folder before theirs. The names that git prints are in its index,
+    and are checked elsewhere.
     """
     return word.exact and (command.name == "git" or not ODD_NAME.search(word.text))
 
