@@ -420,8 +420,8 @@ def kill_by_tag(tag: int) -> int:
 
 
 def end_orphans() -> int:
-    """End processes that commands of killed ouro processes left; returns their number. Linux only.
-    Blocks.
+    """End processes that commands of killed ouro processes left: those with the tag of an ouro
+    process that is gone. Returns their number. Linux only. Blocks.
     """
     ended = 0
     for pid, tag in _list_tags():

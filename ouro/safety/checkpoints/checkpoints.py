@@ -422,7 +422,7 @@ class Checkpoints:
         """
         ref = self.folder / self._turn_ref(record.number, "before", record.session)
         is_complete = ref.is_file()
-        start, notes = "", CommitNotes()
+        start, notes = "", CommitNotes()  # an empty start differs in no file
         if is_complete:
             start = ref.read_text().strip()
             notes = read_notes(self.repository, start)

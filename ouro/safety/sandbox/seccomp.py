@@ -118,6 +118,7 @@ def _program(internet: bool, connects: bool, keeps_tag: bool, machine: str) -> b
         _instruction(_JUMP_EQUAL, _ARCHITECTURES[machine], 1, 0),
         _return(_KILL),
         *_load(_NUMBER_OFFSET),
+        # The second set of numbers of x86_64, for programs with short pointers.
         *_return_if(_JUMP_AT_LEAST, _X32_CALLS, _ERROR | _ENOSYS),
         *_return_if_one_of(denied, _ERROR | _EPERM),
         # The flags of clone3 are in memory, which a filter cannot read. glibc then uses clone.

@@ -98,8 +98,8 @@ def _rule_for_command(command: Command) -> str:
 
 
 def _has_plain_name(command: Command) -> bool:
-    """Whether the first words of a command, which name what it does, are known and have no
-    wildcards, so that they can be part of a rule.
+    """Whether the first words of a command, which name what it does, can be part of a rule. bash
+    must not compute the first two, and the first three must have no wildcards.
     """
     if not all(word.exact for word in command.words[:2]):
         return False

@@ -378,7 +378,9 @@ class _Lexer(WordReader):
 
     def _begin_loop(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
         """Begin a loop; `words` are the words before its body. A `for` over plain values, and a
-        `while read` over names of files, are understood. Any other loop makes the line opaque.
+        `while read`, are understood if their variables are new and no here-document follows;
+        otherwise the line becomes opaque. The body of an `until`, or of another `while`, is read
+        once.
 
         Returns the words that are a command, such as the condition of another `while`; empty if
         there are none.
