@@ -239,7 +239,7 @@ class GrepSearch:
         of the time of a search, and to list the files a tenth: so this is done only if a search
         has read more than the limit in all.
         """
-        reads_whole_files = self._args.multiline
+        reads_whole_files = self._args.multiline  # so a file that is too large fills the memory
         if reads_whole_files or self._searched_files in self._with_large_files:
             self._find_large_files()
         else:

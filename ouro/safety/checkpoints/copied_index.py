@@ -111,7 +111,7 @@ def _lines_to_compare(repository: Repository, entries: Sequence[IndexEntry]) -> 
         if entry.is_open:
             lines.append(b"%s\t%s\0" % (_REMOVED_ENTRY, entry.path))
             continue
-        if entry.mode == _REPOSITORY:
+        if entry.mode == _REPOSITORY:  # a submodule, which checkpoints leave out
             continue
         is_there_although_skipped = entry.is_skipped and os.path.lexists(
             os.path.join(root, entry.path)  # noqa: PTH118 (of bytes)

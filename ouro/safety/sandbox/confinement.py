@@ -531,7 +531,8 @@ class Confinement:
 
     def _with_acting(self, policy: SandboxPolicy, limits: Limits, tier: Tier) -> SandboxPolicy:
         """Returns the policy, changed so that files which other programs obey are read-only too, at
-        any depth of the workspace. In their present state these files count as accepted.
+        any depth of the workspace. In their present state these files count as accepted. If others
+        run confined now, only the files that were accepted before do.
 
         With the limits `repository` a git directory can be changed, but not the parts of it that
         run programs.
@@ -539,6 +540,7 @@ class Confinement:
         acting = self._acting.accept(
             copies=tier == "landlock" or limits == "repository",
             is_alone=not self._confined_calls,
+            # Hooks and servers do not count here: it is not known when they end.
             is_first=not self._confined_calls - {_NO_CALL},
         )
         read_only = [folder / ".ouro" for folder in policy.writable]

@@ -452,6 +452,7 @@ def _words_named_by(rule: Rule, command: Command) -> set[str]:
     """Returns the arguments of a command that the pattern of a rule names: they are whole words of
     it, and are not only matched by a star.
     """
+    # `git push:*` is how other agents write `git push *`.
     words = (rule.pattern or "").replace(":*", " ").replace("*", "").split()
     pattern = f" {' '.join(words)} "  # blanks at both ends, so that only whole words are in it
     texts = [word.text for word in command.arguments]

@@ -262,7 +262,7 @@ def _short_options(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
             value = Word(attached, word.exact) if attached else None
             return _Option(name, is_listed, is_valued=True, value=value)
         is_listed = is_listed and name in row.letters
-        if not (is_listed or name.isalnum()):
+        if not (is_listed or name.isalnum()):  # a sign that is no option: no letters follow
             break
     return _Option(name, is_listed, is_valued=False, value=None)
 
