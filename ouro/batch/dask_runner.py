@@ -105,6 +105,7 @@ class DaskRunner:
         lost_count, detail = 0, ""
         while lost_count < _MAX_LOST:
             workers = self._fit_workers(tried_workers)
+            # The last argument counts the earlier tries: lost workers, and workers to blame.
             future = self._submit(task, encoded, workers, lost_count + len(tried_workers))
             encoded_parcel, detail = self._wait(future, workers)
             if encoded_parcel is None:

@@ -80,7 +80,9 @@ class Score(msgspec.Struct, frozen=True):
     faults: int
     missing: int
     cost: float | None
-    """Dollars of all runs; None if a price is unknown."""
+    """Dollars of all runs with a result; None if a price is unknown. A session without a turn of
+    the model costs nothing.
+    """
     seconds: float
     """The mean duration of a run."""
     tokens: float

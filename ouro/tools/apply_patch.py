@@ -358,7 +358,7 @@ def _changed_spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[
         first, size: the index of the first line of the hunk in the file, and the number of its lines.
     """
     reindent = reindent_between(hunk.old[:size], lines[first : first + size]) if size else None
-    indent = reindent or str  # as the file is indented
+    indent = reindent or str  # as the file is indented; `str` leaves a line as it is
     spans: list[Span] = []
     at = first
     start, old, new = at, list[str](), list[str]()

@@ -154,7 +154,7 @@ class ShellProcess(RunningCommand):
         super().__init__(tag, capture, inside)
         self._process = process
         self._pump = Pump(output, capture, report)
-        self._is_shell_alone = False
+        self._is_shell_alone = False  # True: no process that the shell has started lives
 
     @property
     def exit_code(self) -> int | None:

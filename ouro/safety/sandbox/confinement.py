@@ -276,7 +276,8 @@ class Confinement:
     def take_setup(self) -> str:
         """Returns the shell line that prepares the container for commands.
 
-        Empty if there is nothing to prepare, and after the first call. Blocks; raises ToolError.
+        Empty if there is nothing to prepare, and after the first call. Here it is always empty: the
+        subclass for containers has one. It blocks, and raises ToolError.
         """
         return ""
 

@@ -86,7 +86,9 @@ class InnerCommands(msgspec.Struct, frozen=True):
 
 
 def inner_commands(command: Command) -> InnerCommands | None:
-    """Returns what a command runs besides itself. None for a command that runs nothing else."""
+    """Returns what a command runs besides itself. None for a command that runs nothing else, and
+    for git, whose subcommand is no program.
+    """
     if [word.text for word in command.arguments] == ["--version"]:
         return None
     name = command.program
