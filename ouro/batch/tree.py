@@ -94,6 +94,7 @@ class TaskTree(msgspec.Struct, frozen=True):
             else:
                 shutil.rmtree(self.folder, ignore_errors=True)
             return
+        # The git directory of the worktree is only deleted if it belongs to this repository.
         worktree_dir, common_dir = git_dirs(self.folder)
         is_worktree_of_it = worktree_dir is not None and common_dir == repository_of(
             self.repository

@@ -494,5 +494,6 @@ class _Lexer(WordReader):
         self._line.bodies.append(self._stdin)
         is_unquoted = delimiter.text == delimiter.raw
         if is_unquoted:
+            # bash expands it as between double quotes, and a quote in it is an ordinary character.
             text = self._stdin.replace('"', "")
             _Lexer(f'"{text}"', self._line, self._depth + 1)._read_word()
