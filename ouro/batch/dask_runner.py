@@ -148,8 +148,7 @@ class DaskRunner:
 
         Args:
             number: the number of this try, from 0. Each try has a key of its own, because the
-            scheduler
-                may still know the key of the previous one.
+                scheduler may still know the key of the previous one.
         """
         key = f"{self._key(task)}-{number}" if number else self._key(task)
         try:

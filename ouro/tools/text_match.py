@@ -88,7 +88,7 @@ def _convert_indent(indent: str, units: tuple[str, str]) -> str:
     """
     of_model, of_file = units
     if of_model == of_file:
-        return indent  # both units are empty, too, if they are not known to differ
+        return indent  # also if both are empty: then they are not known to differ
     steps, rest = divmod(_width(indent), _width(of_model))
     return of_file * steps + " " * rest
 

@@ -63,7 +63,9 @@ def changed_large(repository: Repository, before: Mapping[str, LargeFile]) -> di
 
 
 def key_now(path: Path) -> str:
-    """Returns the key of a file as it is now; empty if it is not a regular file, or not there."""
+    """Returns the key (`LargeFile.key`) of a file as it is now; empty if it is not a regular file,
+    or not there.
+    """
     try:
         status = path.lstat()
     except OSError:

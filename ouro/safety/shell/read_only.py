@@ -282,8 +282,8 @@ def _read_value(
         return False
     if word.exact:
         return value.exact
-    # `--include=*.py` stays unchanged: a file of that name needs a question, because it is named
-    # like an option.
+    # A pattern such as `--include=*.py` may be replaced only by files with names that begin with
+    # `--include=`. Such a file needs a question, because it is named like an option.
     return not marks and _is_path(word) and bool(re.match(r"--[\w-]+=[^/]+\Z", word.text))
 
 

@@ -86,8 +86,8 @@ class InnerCommands(msgspec.Struct, frozen=True):
 
 
 def inner_commands(command: Command) -> InnerCommands | None:
-    """Returns what a command runs besides itself. None for a command that runs nothing else, and
-    for git, whose subcommand is no program.
+    """Returns what a command runs besides itself. None for a command that runs nothing else. git is
+    not unwrapped: its operands begin with its subcommand, which is no command of its own.
     """
     if [word.text for word in command.arguments] == ["--version"]:
         return None
@@ -227,7 +227,9 @@ def folders_of_names(command: Command | None) -> tuple[str, ...]:
     if lister.name == "git":
         return (".",)
     folders = tuple(word.text for word in files)
-    if lister.name == "ls":  # it prints names in a folder without the folder
+    # `ls` prints the names in a folder without the folder: the next command takes them for names
+    # in its own folder.
+    if lister.name == "ls":
         return (*folders, ".")
     return folders or (".",)
 
