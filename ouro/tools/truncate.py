@@ -80,6 +80,7 @@ class OutputCapture:
             self._queue_for_file(data)
         room = max(0, _HALF - len(self._head))
         self._head += data[:room]
+        # The part that is not in the head. Of a piece that is too long only its end is needed.
         self._tail += data[max(room, len(data) - MAX_IN_MEMORY) :]
         # Not at each piece, because each cut copies the tail.
         if len(self._tail) > MAX_IN_MEMORY:
