@@ -189,7 +189,8 @@ def wilson(passed: int, count: int) -> tuple[float, float]:
 
 def _is_fault(result: TaskResult) -> bool:
     """Whether a run shows nothing about the model, because a server, git or the disk failed. A run
-    that ended at a limit, or without an answer after calls, counts for the model.
+    that ended at a limit, or without an answer after calls, counts for the model. Without a turn
+    the model has done nothing that could count.
     """
     if result.outcome in (DONE, CHECKS):
         return False

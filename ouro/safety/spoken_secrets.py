@@ -223,6 +223,7 @@ def _is_plain_value(kind: str, bare: str, value: str, rest: str) -> bool:
         value: the word as it was written.
         rest: the text after it.
     """
+    # Such as `word` or `Word`; not `woRd` or `wo-rd`.
     is_ordinary_word = "-" not in bare and bare[1:].lower() == bare[1:]
     if kind != "password" and is_ordinary_word:
         return False
