@@ -182,7 +182,9 @@ class HttpClient:
     ) -> None:  # fmt: skip
         self._headers = headers
         self._connect_limit = connect
+        """Seconds until there must be a connection."""
         self._first_limit = first
+        """Seconds until an answer must begin."""
         self._tls = _tls_context(trust_env=trust_env) if verify else None
         self._idle: list[HttpConnection] = []
         """The kept connections that no request uses."""

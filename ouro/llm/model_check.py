@@ -115,7 +115,9 @@ class ModelCheck:
         self._model = model
         self._say = say
         self._seconds = seconds
+        """The limit of one request, with the wait for a model that is loaded."""
         self._patience = patience
+        """Seconds to wait for a server that cannot be reached before its first answer."""
         self._has_said_waiting = False
         """Whether the user knows that the server is waited for."""
         self._is_loading = False

@@ -88,6 +88,8 @@ def error_from_status(
 ) -> ModelError:
     """The error for an HTTP answer that is not a success; its `answer` is what the provider said.
     The names of `headers` are in lower case.
+
+    A 429 whose text is about a fault in the request counts as a 400; see `describes_fault`.
     """
     is_request_fault = status == TOO_MANY_REQUESTS and describes_fault(_body_as_text(body))
     meant_status = BAD_REQUEST if is_request_fault else status

@@ -125,17 +125,17 @@ def numbers_in(text: str) -> list[int]:
 
 
 def find_changes(refused: Refused, rules: Iterable[RefusalRule] | None = None) -> Changes:
-    """The facts that a refusal teaches by the first rule that finds new ones; empty if none does.
+    """The new facts about the server that the first fitting rule reads in a refusal; empty if none.
 
     Args:
-        rules: the rules to ask, in order; None: all.
+        rules: the rules to try, in order; None: all.
     """
     if refused.answer.status not in STATUSES:
         return {}
     rules = rules or RULES
     names_missing_support = refusal_words.NAMES_MISSING_SUPPORT.search(refused.words)
     if refused.answer.status >= 500 and not names_missing_support:
-        rules = RULES_OF_SIZE  # other words may come from a fault of the server itself
+        rules = RULES_OF_SIZE  # a 5xx may be a fault of the server: only words about size count
     for rule in rules:
         changes = rule.apply(refused)
         if changes:
@@ -253,8 +253,8 @@ def _effort_distance(effort: str, sent: str) -> tuple[int, int]:
 
 
 def _next_effort(sent: str) -> str:
-    """The effort to try if the refusal names none: a higher one after `none` and `minimal`, a lower
-    one after the others. Empty if there is no further one: then the field is left out.
+    """The effort to try if the refusal lists no efforts: a higher one than `none` and `minimal`, a
+    lower one than the others. Empty if there is no further one: then the field is left out.
     """
     ladder = _UPWARD if sent in ("none", "minimal") else _DOWNWARD
     if sent not in ladder or sent == ladder[-1]:

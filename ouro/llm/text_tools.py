@@ -229,8 +229,9 @@ class TextToolsModel:
         messages: Sequence[Message],
         tools: Sequence[ToolSpec],
     ) -> AsyncGenerator[Chunk, None]:
-        """Yield the chunks of an answer, in which calls in the text are calls. Text that may become a
-        call is held back until the end. An answer that repeats itself is ended there.
+        """Yield the chunks of an answer. Calls that the model wrote as text become chunks of calls.
+        Text that may become a call is held back until the end. An answer that repeats itself ends
+        where the repetition begins.
         """
         answer = StreamedAnswer(tools, is_described=self.spec.describes_tools)
         usage: Usage | None = None
@@ -244,7 +245,7 @@ class TextToolsModel:
                         continue
                     yield RevisedText(before_repetition)
                     chunk = EndChunk("stop")
-                case RevisedText(revised):  # what came before was thinking
+                case RevisedText(revised):  # the text before was thinking: this replaces it
                     answer.revise(revised)
                 case UsageChunk(new_usage) if new_usage:
                     usage = self._step_usage + new_usage if self._step_usage else new_usage

@@ -464,8 +464,9 @@ class SessionSync:
         self._state.sessions[other.id] = synced
 
     def _read_remote_records(self, other: _RemoteSession) -> RemoteRecords:
-        """Returns the records of a session at the remote as far as they can be read, and whether
-        they are damaged. Raises SessionError if they are too large.
+        """Returns the readable records of a session at the remote, and whether they are damaged: a
+        chunk is unreadable (None), missing or there twice, or the last one has no end mark. Raises
+        SessionError if they are too large.
         """
         chunks_in_order = {path: other.chunks[path] for path in sorted(other.chunks)}
         opened_chunks = self._remote.read_chunks(chunks_in_order)

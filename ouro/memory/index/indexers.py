@@ -101,18 +101,20 @@ def changed_sessions(
 
 
 def remove_session(database: sqlite3.Connection, folder: str) -> bool:
-    """Remove a session from the index, at most `_MAX_REMOVED_ROWS` rows; returns whether more is
-    left.
+    """Remove a session from the index, at most `_MAX_REMOVED_ROWS` rows. Returns True if rows are
+    left: then the next call continues. False if all is removed, or the session is not in the index.
     """
     row = database.execute("SELECT seq FROM sessions WHERE folder = ?", (folder,)).fetchone()
     if row is None:
         return False
-    # With another hash: if its folder returns before all is removed, it is read from the start.
+    # An empty hash fits no file. If the folder comes back before all its rows are removed, the
+    # session counts as edited, and is read from its start.
     database.execute("UPDATE sessions SET hash = x'' WHERE seq = ?", row)
     (seq,) = row
     first, last = seq << POSITION_BITS, ((seq + 1) << POSITION_BITS) - 1
     for table in ("messages", "outputs"):
         within = f"FROM {table} WHERE id BETWEEN ? AND ?"
+        # The first row after those that this call may remove; None if there are not so many.
         rest = database.execute(
             f"SELECT id {within} ORDER BY id LIMIT 1 OFFSET ?", (first, last, _MAX_REMOVED_ROWS)
         ).fetchone()

@@ -171,15 +171,16 @@ def _newest_by_index(
 
 
 def _read_entries(descriptor: int) -> Iterator[SessionSurvey]:
-    """Yield the entries of the index in its order. Reads a block whenever one is needed, and at
-    most `_MAX_READ` bytes.
+    """Yield the entries of the index in its order; none if the index has another version. Reads
+    the next block when its first entry is asked for, and at most `_MAX_READ` bytes in all. Raises
+    MsgspecError if an entry is not valid.
     """
     decode = json_decoder(SessionSurvey).decode
     text, offset = read_range(descriptor, 0, _BLOCK_BYTES), _BLOCK_BYTES
     if not text.startswith(HEAD):
         return
     *lines, incomplete_line = text[len(HEAD) :].split(b"\n")
-    lines = lines[1:]  # the first one is the bracket
+    lines = lines[1:]  # the first line is only the opening bracket of the list
     while True:
         for line in lines:
             if line != b"]":
@@ -188,6 +189,7 @@ def _read_entries(descriptor: int) -> Iterator[SessionSurvey]:
         if not text:
             return
         offset += _BLOCK_BYTES
+        # The last line of the block before continues in this block.
         *lines, incomplete_line = (incomplete_line + text).split(b"\n")
 
 

@@ -570,11 +570,11 @@ class _SkippedBranch(NamedTuple):
 
 
 async def _skip_branch(records: AsyncIterator[RawRecord], number: int) -> _SkippedBranch:
-    """Skip the branch that a rewind to the message `number` left, in records that come last one
-    first.
+    """Skip the messages that a rewind to the message `number` took off the branch. `records` are
+    those older than the rewind, newest first. They are read up to and with that message.
 
-    Reads the records older than the rewind, up to that message. A rewind to the start (0) has no
-    such message: then reading ends as soon as it is known whether messages were left.
+    A rewind to the start (0) has no such message: then reading ends at the first message, which
+    shows that messages were left.
     """
     has_messages = False
     markers: list[RawRecord] = []
@@ -586,7 +586,7 @@ async def _skip_branch(records: AsyncIterator[RawRecord], number: int) -> _Skipp
         if number == 0 and has_messages:
             break
         if step.number:
-            markers = []  # those so far belong to this step, and were left with it
+            markers = []  # those so far follow this step in the file, and were left with it
         elif step.is_marker:
             markers.append(record)
     return _SkippedBranch(has_messages)
