@@ -113,6 +113,9 @@ class _LineReader:
     def __init__(self, roles_from_events: set[str]) -> None:
         self.builder = TranscriptBuilder()
         self._roles_from_events = roles_from_events
+        """The roles whose messages are only in events. For other roles the file also has items, so
+        their events are skipped.
+        """
         self._answer = 0
         """The number of the message to which further items of the model are added; 0: none."""
         self._last_answer = 0

@@ -122,7 +122,7 @@ class ModelCheck:
         """Whether the user knows that the server is waited for."""
         self._is_loading = False
         """Whether the last answer said that the server is loading the model."""
-        # So long that providers, which do not cache short prompts, cache it.
+        # Providers do not cache short prompts: this one is long enough.
         self._system_prompt = [system(f"{RULE}\n\n" + "\n".join([PADDING] * REPEATS))]
         self._pieces = 0
         """The pieces of text in the last answer."""

@@ -60,10 +60,12 @@ class OpenAIModel:
         self._facts = facts or ServerFacts()
         is_fixed = len(wires) == 1
         remembered = "" if is_fixed else self._facts.get("wire")
-        # If Responses are remembered, chat may still be tried: the server may not offer Responses
-        # any more.
+        # A remembered "responses" is not final: a server that does not offer Responses any more
+        # is asked by chat completions.
         self._is_settled = is_fixed or remembered == "chat"
-        """Whether both wires were tried, or one has answered."""
+        """Whether no other wire is tried any more: there is no other, both were tried, or one has
+        answered.
+        """
         self._has_left_chat = False
         """Whether chat completions were tried, and refused."""
         self.wire: Wire = self._make_wire(remembered or wires[0])

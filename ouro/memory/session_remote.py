@@ -135,10 +135,13 @@ class SessionRemote:
         """Fetch what is new; returns the ids of the blobs of the branch by their paths, empty if
         the remote has no such branch.
 
+        The branch is then compared with its state at the last synchronization: `notices` says if it
+        was set back or forged.
+
         Args:
-            encrypt: whether what is sent to an empty remote is sealed, with a new key if there is
-                none.
-            plain: whether it is sent unsealed although this machine has a key.
+            encrypt: whether what is sent to an empty remote is sealed (encrypted), with a new key
+                if there is none.
+            plain: whether it is sent unsealed (not encrypted) although this machine has a key.
 
         Raises:
             UsageError: the branch is sealed and the key is missing or wrong, or it is not sealed

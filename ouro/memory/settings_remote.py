@@ -88,8 +88,8 @@ class SettingsRemote:
                 if sent and (lost := self._push(tip, after)):
                     lost_push = lost
                     continue
-                # The base of a received setting stays as it was until the caller has decided
-                # whether the received value is used.
+                # `base` has the values on which both sides agreed last. For a received setting it
+                # stays as it was: the user has not decided yet whether the new value is used.
                 agreed = {name: value for name, value in after.items() if name not in received}
                 undecided = {name: value for name, value in state.base.items() if name in received}
                 state.base = agreed | undecided
@@ -115,7 +115,7 @@ class SettingsRemote:
 
     def _fetch(self) -> tuple[str, dict[str, str]]:
         """Fetch the branch; returns its commit and its settings. The commit is empty if the remote
-        does not have the branch.
+        does not have the branch. There are no settings if the branch does not have their file.
 
         Raises:
             MemoryUnusable: the remote cannot be reached, or its file cannot be read.

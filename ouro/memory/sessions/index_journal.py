@@ -72,7 +72,7 @@ class OldNotes:
             self.are_many = self._size > MANY_NOTES_BYTES
             if self.are_many:
                 noted, _is_whole = opened_sessions(root, self._size)
-                # A session that is open may be written after the index: its note stays.
+                # An open session may change after the new index was written: `drop` keeps its note.
                 self._in_use = [name for name in noted if _is_in_use(root / name)]
 
     def drop(self) -> None:
