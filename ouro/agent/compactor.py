@@ -205,8 +205,11 @@ class Compactor(msgspec.Struct, eq=False):
             emit(Notice(f"Nothing was compacted. {error}", "error"))
 
     async def _ask_probe(self, models: Sequence[Model], text: str) -> str:
-        """Ask the model something about the present request; returns its answer. The cost is
-        recorded, but not the messages.
+        """Ask a model the question `text` about the present request; returns its answer. The cost
+        is recorded, but not the messages.
+
+        Args:
+            models: the model to ask, and those to ask if it does not answer.
         """
         messages = [self.system_prompt, *self.memory.context(), Message("user", (Context(text),))]
         tools = self.tools.specs(models[0].spec)

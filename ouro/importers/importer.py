@@ -434,8 +434,10 @@ class _Additions:
         self._new_records: list[Record] = []
 
     def find(self, program: str) -> list[Record]:
-        """The records to add, in their order. If the session was continued in both places, the first is
-        a note about that to the model, which names `program`, the writer of the source.
+        """The records to add, in their order. If the session was continued in both places, the
+        first is a note to the model, which says so and names `program`, the writer of the source.
+        Then no changes such as rewinds and compactions are added: they could hide messages that
+        were added here.
         """
         if self.has_parted:
             self._last_number += 1

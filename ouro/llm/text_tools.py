@@ -175,8 +175,8 @@ class TextToolsModel:
     def _ask_small(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> AsyncGenerator[Chunk, None]:
-        """The stream of a very small model. It gets the lines of memory beside the message, and its
-        answers are constrained to the schema of one call.
+        """The stream of a very small model. The lines of memory are written around the text of the
+        last message of the user. Its answers are constrained to the schema of one call.
         """
         from ouro.llm.remembered_lines import put_lines_beside  # imported late: few answers need it
         from ouro.llm.small_steps import hide_steps  # imported late: few answers need it

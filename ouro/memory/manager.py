@@ -279,7 +279,7 @@ class MemoryManager:
         """
         self._take_record(change)
         if self.pager.is_loading:
-            return
+            return  # it stays in the queue, and is saved with the next message
         if self._has_messages():
             self._start_save(self._write_queue)
         else:

@@ -162,8 +162,11 @@ class MessageTree:
             self._current = branch_before.followed_by(item)
 
     def prepend_items(self, items: Sequence[NumberedRecord], *, is_whole: bool) -> None:
-        """Add older items, oldest first, before the first loaded one. `is_whole` is whether nothing
-        precedes them.
+        """Add items that are older than all loaded ones; `items` has the oldest first. `is_whole`
+        is whether nothing precedes them.
+
+        The current branch begins with those of them that it follows. If it continues after an older
+        item, because a rewind went back to that, these are the items up to that one.
         """
         number_before = 0 if is_whole else _NOT_LOADED
         # The loaded item whose predecessor was not loaded: from now on it is the last new item.

@@ -174,8 +174,8 @@ def _find_impossible(value: Any, path: Path = ()) -> Path | None:
 
 
 def _is_lost_count(fields: Any, path: Path, problem: str) -> bool:
-    """Whether the value at `path` is a count of tokens or calls in a usage that cannot be
-    converted. A cost is not a count.
+    """Whether the value at `path` is a count of tokens or calls that is lost: it cannot be
+    converted to a number. A cost is not a count. False if the value is not in a usage.
 
     Args:
         fields: the fields of the record.

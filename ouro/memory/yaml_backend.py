@@ -81,9 +81,11 @@ class YamlFileMemoryStore(MemoryStore):
         self._root = root or get_sessions_dir()
         self._folders = SessionFolders(self._root)
         self._mask = mask
+        """Replaces the secrets in a text; applied to every text before it is written."""
         self._spending = SpendingFile(self._root)
         self._open: dict[str, OpenFile] = {}
         self._is_swept = False
+        """Whether this store has removed what killed processes left: that is done once."""
         self._unsaved: set[str] = set()
         """Sessions that had no folder when they were looked for: each look lists all sessions."""
 

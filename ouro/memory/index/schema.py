@@ -89,6 +89,9 @@ another model. `used` is the day of its last use.
 def _word_index_statements(table: str) -> tuple[str, ...]:
     """Returns the statements that make the word index of the column `text` of a table, and the
     triggers that keep it up to date.
+
+    The index does not hold the texts (FTS5's external content). To remove a row from it, FTS5 wants
+    an INSERT with the command 'delete' and the text that was indexed.
     """
     index_name = f"{table}_words"
     return (
