@@ -310,8 +310,8 @@ def _compile_patterns(patterns: tuple[str, ...]) -> GitIgnoreSpec:
 
 
 def _first_of_each_folder(files: Iterable[Path]) -> Iterator[Path]:
-    """Yields, of the files in each folder, the first that is not empty. They are ordered so that
-    AGENTS.md comes before other names for the same instructions.
+    """Yields, of the files in each folder, the first that is not empty. `files` must have AGENTS.md
+    before other names for the same instructions.
     """
     folders_done: set[Path] = set()
     for path in files:

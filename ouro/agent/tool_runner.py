@@ -456,6 +456,7 @@ class ToolBatch:
         )
         if hooked.verdict == "ask" and isinstance(decision, Allow):
             return Ask(f"a hook asks: {hooked.reason}" if hooked.reason else "a hook asks")
+        # Without a `rule`, the user could not answer with `always`.
         if hooked.verdict == "allow" and isinstance(decision, Ask) and decision.rule:
             return Allow()
         return decision

@@ -117,8 +117,8 @@ class ModelCall:
         raise _describe_attempts(failure, model.spec.name, attempt)
 
     def _attempts_with(self, model: Model) -> int:
-        """How often a model is asked. A model that has a fallback is not waited for as long as the
-        last one.
+        """How often a model is asked at most: the last model with all attempts of this call. A
+        model with a fallback gets no more than ATTEMPTS, so that the fallback is asked soon.
         """
         is_last = model is self._models[-1]
         return self._attempts if is_last else min(self._attempts, ATTEMPTS)

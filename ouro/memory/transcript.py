@@ -525,8 +525,9 @@ class Transcript(MessageTree):
         return shorten
 
     def _marks_after(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
-        """Returns the changes of the model, and the last rewind, that are shown after the item with
-        this number. A rewind is not shown while the number that it left is on the branch again.
+        """Returns what is shown after the item with this number: the changes of the model, and the
+        last rewind to it. A rewind is not shown if the item that it left (`left`, the last one
+        before the rewind) is on the branch again. A change of the model has 0 as `left`.
         """
         marks = self._marks.get(number, ())
         rewinds = [mark for mark in marks if mark.left and mark.left not in self._positions]

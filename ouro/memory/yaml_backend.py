@@ -213,6 +213,9 @@ class YamlFileMemoryStore(MemoryStore):
     async def load_before(
         self, session_id: str, offset: int, count: int
     ) -> tuple[tuple[Record, ...], int]:
+        """Returns the last `count` messages before the byte `offset` of the file, oldest first, and
+        the offset where they begin; 0 if nothing precedes them.
+        """
         from ouro.memory.sessions.session_reader import read_page
 
         folder = await self._find_folder(session_id)

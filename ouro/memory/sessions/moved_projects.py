@@ -55,7 +55,10 @@ def note_folder(root: Path, project: str) -> None:
 
 def earlier_paths(root: Path, project: str) -> frozenset[str]:
     """Returns the recorded paths, which do not exist any more, at which the folder `project` or its
-    repository was before. `root` is the folder of all sessions.
+    repository was before; empty if there are none. `root` is the folder of all sessions.
+
+    The folder is recognized by its marks: they identify a folder and its repository, and stay the
+    same when these are moved.
     """
     marks = _read_marks(project)
     paths: set[str] = set()

@@ -472,8 +472,8 @@ def _texts_of(entries: Iterable[MessageRecord]) -> Iterator[tuple[str, str]]:
 
 
 def _memory_changes_in(message: Message) -> Iterator[str]:
-    """Yield the lines about changes of memory that ouro sent to the model with this message; each
-    begins with `-` or `+`.
+    """Yield the lines about changes of memory that ouro sent to the model with this message. In the
+    message each line begins with `| `; without that, it begins with `-` or `+`.
     """
     for part in message.parts_of(Context):
         for change in _MEMORY_CHANGES.finditer(part.text):

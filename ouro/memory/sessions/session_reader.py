@@ -134,7 +134,8 @@ class _Findings(msgspec.Struct):
 
 
 async def read_session(folder: Path, reach: Reach = "whole") -> ParsedSession:
-    """Read the session in `folder`; an incomplete last record is skipped.
+    """Read the session in `folder`: all (`whole`), what is sent to a model (`context`), or what a
+    first screen shows (`screen`). An incomplete last record is skipped.
 
     Raises:
         SessionDamaged: the first record is not a header.
@@ -477,9 +478,9 @@ class _Context(msgspec.Struct):
     """Whether the steps reach the messages that the compaction covers."""
 
     def take_compaction(self, step: _Step) -> None:
-        """Take the next older step into account. The first compaction with a summary that comes is
-        the newest one, and is used. For the steps after that, only whether the compaction covers
-        one of them is recorded: if so, all messages that it does not cover were read.
+        """Take the next older step into account. The first step that is a compaction with a summary
+        is the newest compaction, and is used. At each step after it, this records whether the
+        summary covers that step: then all messages that it does not cover were read.
         """
         if self.compaction is not None:
             _first, last_covered = self.compaction.covers
@@ -487,6 +488,7 @@ class _Context(msgspec.Struct):
         elif isinstance(step.change, CompactionRecord) and step.change.summary:
             self.compaction, self.source = step.change, step.record
             _first, last_covered = step.change.covers
+            # True at once if no message is between the last covered one and the compaction.
             self.reaches_covered = last_covered >= step.number - 1
 
 
