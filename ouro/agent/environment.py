@@ -63,6 +63,7 @@ class Environment:
         self.cwd = cwd
         self._mode = mode
         self._more = more
+        """Returns further facts by name."""
         self._git_changes = git_changes or GitChanges(cwd)
         self._sent: Mapping[str, str] = {}
         """The facts that were sent last, by name."""

@@ -78,7 +78,9 @@ class Catalog:
 
     @classmethod
     def from_files(cls, project: str = "") -> Catalog:
-        """The models of ~/.ouro/models.yaml and of the environment. Raises ConfigError."""
+        """The models of ~/.ouro/models.yaml and of the environment. The file becomes private, since
+        it holds keys; `notices` says so if other users could read it. Raises ConfigError.
+        """
         path = get_models_path()
         facts = FactStore(get_server_facts_path())
         catalog = cls(read_models_file(path), project=project, facts=facts)

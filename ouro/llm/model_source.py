@@ -165,8 +165,9 @@ class ModelSource:
         return ()
 
     def models_by_name(self, name: str) -> Sequence[Model]:
-        """A model (full name) and its fallbacks. They are made at first use; the session closes
-        them. Raises NoModelError.
+        """A model (full name) and its fallbacks. They are made at first use, without thinking; the
+        session closes them. The model of the session is returned as it is, with its effort. Empty
+        if `name` could not be used for a role before. Raises NoModelError.
         """
         if name == self._models[0].spec.name:
             return self._models  # the provider has the messages of the session in its cache

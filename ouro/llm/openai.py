@@ -206,7 +206,9 @@ class OpenAIChunks(ChunkReader):
         """The indexes of all calls so far."""
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
-        """Yield the chunks of one event: those of its deltas, and the usage if it has one."""
+        """Yield the chunks of one event: those of its deltas, and the usage if it has one. A usage
+        that cannot be right is yielded as None.
+        """
         for choice in dictionaries(event.get("choices")):
             # A server that does not stream sends the whole `message`.
             delta = dictionary(choice.get("delta")) or dictionary(choice.get("message"))
@@ -216,7 +218,8 @@ class OpenAIChunks(ChunkReader):
                 self._record_end(str(reason))
         usage = event.get("usage")
         if usage:
-            # An event with only the usage is the last one, also from servers that name no reason.
+            # An event with only the usage is the last one. This tells the end of an answer from a
+            # server that names no reason for it.
             has_only_usage = not event.get("choices")
             self.is_done = has_only_usage and self._implied_reason() is not None
             yield UsageChunk(parse_usage(usage, self._spec) if isinstance(usage, dict) else None)

@@ -123,12 +123,15 @@ def is_too_long(answer: ProviderAnswer, share: float) -> bool:
 
 
 def _speaks_of_length(text: str) -> bool:
-    """Whether a refusal speaks of too much text, and of nothing else that has a limit."""
+    """Whether a refusal speaks of too much text, and of nothing else that has a limit. This is
+    decided by words for a measure (`token`) and for too much (`exceeds`), and by the numbers.
+    """
     about_request = _PATH_IN_REQUEST.sub(" ", _ANSWER_LIMIT.sub(" ", text))
     numbers = [int(re.sub(r"[,_]", "", digits)) for digits in _WHOLE_NUMBER.findall(about_request)]
     sizes = [number for number in numbers if number not in STATUSES]
     limits = [int(digits) for digits in _SMALL_LIMIT.findall(about_request)]
-    # No window is below MIN_WINDOW: then the numbers are about something else.
+    # No window is smaller than MIN_WINDOW. Smaller numbers are about something else, such as the
+    # number of tools.
     has_small_limit = False
     if sizes:
         has_small_limit = max(sizes) < MIN_WINDOW or any(limit < MIN_WINDOW for limit in limits)

@@ -308,6 +308,9 @@ class YamlFileMemoryStore(MemoryStore):
         return f"the disk of {folder} is full" if os.statvfs(folder).f_bavail == 0 else ""
 
     def outputs_folder(self, header: SessionHeader) -> Path:
+        """Returns the folder for outputs of a session that are too long for its file. If the
+        session has no folder yet, this is where it is probably created.
+        """
         if open_file := self._open.get(header.id):
             return open_file.folder / OUTPUTS
         if header.id not in self._unsaved:

@@ -29,8 +29,11 @@ def find_stems(words: Iterable[str]) -> list[str]:
 
 
 def _read_stems(words: list[str]) -> dict[str, str]:
-    """Returns the stem of each word, by word, from the tokenizer of the word index: each word is
-    written as a row, and its terms are read.
+    """Returns the stem of each word, by word. The tokenizer of the word index makes it: each word
+    is written as a row, and the stems in the row (its `terms`) are read. The rows are not kept.
+
+    A row with several stems gives the first one in the alphabet; a row without any, the word
+    itself.
     """
     database = _tokenizer()
     database.execute("BEGIN")

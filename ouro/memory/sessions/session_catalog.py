@@ -128,7 +128,9 @@ class SessionCatalog:
 
     @cached_property
     def _earlier_paths(self) -> frozenset[str]:
-        """The paths at which the folder of this project was before it was moved."""
+        """The paths at which the folder of this project was before it was moved; empty if the store
+        has no files.
+        """
         if self._root is None:
             return frozenset()
         # Imported late: most lists have only sessions of folders that exist.
