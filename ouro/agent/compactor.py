@@ -147,8 +147,9 @@ class Compactor(msgspec.Struct, eq=False):
         return present_tokens + size
 
     async def make_room(self, emit: Emit, coming: int = 0) -> None:
-        """Called before a model call: compact if the request is larger than the limit and has grown
-        since the last attempt. Does nothing if automatic compaction is off.
+        """Called before a model call: compact if the request is larger than the limit. After an
+        attempt the next one is made when the request has grown (to `not_before` tokens). Does
+        nothing if automatic compaction is off.
 
         Args:
             coming: the tokens of a message that is sent next; they count, too.

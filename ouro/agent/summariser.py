@@ -64,6 +64,7 @@ class Summariser:
         self._focus = focus
         self._emit = emit
         self._longest = longest_summary(models[0].spec.window)
+        """The maximum tokens of the summary."""
 
     async def run(self, sent: Sequence[Message], tokens: int, window: int) -> None:
         """Let the model write a summary of the messages `sent`, into `text`. If they fit into the

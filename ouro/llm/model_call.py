@@ -106,12 +106,13 @@ class ModelCall:
                 except TransientModelError as error:
                     failure = error
                 wait = _wait_seconds(failure, attempt)
+                # The provider asks for a longer wait than this: the next model is asked.
                 if wait > MAX_WAIT:
                     break
                 waited += wait
                 if isinstance(failure, ServerUnreachable) and waited < self._patience:
                     attempts = attempt + 1  # the server may be starting: the call waits for it
-                else:
+                else:  # some kinds of failures get fewer attempts
                     attempts = min(attempts, _max_attempts(failure))
         assert failure is not None, "no model was given"
         raise _describe_attempts(failure, model.spec.name, attempt)

@@ -189,8 +189,8 @@ def _find_wire(refused: Refused) -> Changes:
 
 
 def _find_effort(refused: Refused) -> Changes:
-    """Returns the change to the nearest effort that the refusal names; if it names none, the change
-    leaves the field out. No change if the refusal is not about the effort.
+    """Returns the change to the nearest effort that the refusal lists. If it lists none: to the
+    next one if it names the sent effort, else to no field. Empty if it is not about the effort.
 
     Without this rule a model with other levels than ours does not answer at all.
     """
@@ -202,7 +202,7 @@ def _find_effort(refused: Refused) -> Changes:
         return {}
     tried = {sent, *refused.facts.keys("effort")}
     efforts = [effort for effort in _list_efforts(words) if effort not in tried]
-    if not sent:  # only `set reasoning_effort to 'none'` asks for one
+    if not sent:  # no effort was sent; only `set reasoning_effort to 'none'` asks for one
         return {"effort.unset": "none"} if efforts == ["none"] else {}
     if efforts:
         nearest = min(efforts, key=lambda effort: _effort_distance(effort, sent))

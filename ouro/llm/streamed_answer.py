@@ -171,7 +171,7 @@ class CallGate:
 
 def _cut_repetition(text: str, *, may_be_call: bool) -> str | None:
     """If a text ends with at least _MIN_COPIES copies of the same piece, returns the text up to the
-    end of the first copy, or up to the last sentence that ends there. Otherwise None.
+    end of the first copy; without an incomplete sentence at its end. Otherwise None.
 
     A small model at temperature 0 repeats two sentences until `max_output`.
 
@@ -187,6 +187,7 @@ def _cut_repetition(text: str, *, may_be_call: bool) -> str | None:
     period = len(text) - _MIN_REPEATED - earlier_tail  # the characters of one copy
     if not text.endswith(text[-period:] * _MIN_COPIES):
         return None
+    # Go back as long as the text repeats itself, to where the first copy begins.
     first_copy = len(text) - period
     while first_copy > 0 and text[first_copy - 1] == text[first_copy - 1 + period]:
         first_copy -= 1

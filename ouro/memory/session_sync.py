@@ -245,7 +245,7 @@ class SessionSync:
         for session_id, local in sessions_before.items():
             remote_session = theirs.get(session_id, _RemoteSession(session_id))
             yield from self._merge_session(local, remote_session)
-        for session_id in here.keys() - sessions_before.keys():  # forks
+        for session_id in here.keys() - sessions_before.keys():  # new forks of these
             yield self._make_outgoing(
                 here[session_id], _RemoteSession(session_id), here[session_id].body()
             )

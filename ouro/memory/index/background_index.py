@@ -80,6 +80,7 @@ class Lookup:
         self._sources = sources
         self._embedder = embedder
         self._folders = folders
+        """The folders of memory; None: those of the sources."""
         self._search: Search | None = None
         self._creation_lock = threading.Lock()
         self._stopped = threading.Event()

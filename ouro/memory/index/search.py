@@ -379,8 +379,9 @@ def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
 
 
 def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
-    """Returns the best tool outputs by words alone, best first: more than `k`, so that `k` remain
-    when copies are removed.
+    """Returns the best tool outputs by words alone, best first: up to three times `k`, so that `k`
+    remain when the copies are removed that copied sessions have. The score of an output is the
+    share of the query's words in it, with the weight of outputs.
     """
     shares = request.words("outputs", _limit_messages(request, "outputs"))
     passages = _read_passages(request, "outputs", highest_scores(shares, _MESSAGE_CANDIDATES))

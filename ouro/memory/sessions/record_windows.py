@@ -35,8 +35,10 @@ _WINDOW = 1 << 19
 
 @asynccontextmanager
 async def open_session_file(folder: Path) -> AsyncIterator[AsyncFileIO]:
-    """Open the session file in `folder` for `read_at`, under the checks of `open_private`; it is
-    closed at the end of the block.
+    """Open the session file in `folder` for `read_at`; it is closed at the end of the block.
+
+    It is opened by `open_private_file`, which makes it private and raises SessionError for a
+    symlink or a file of another user. The path and the flags that aiofiles would use are ignored.
     """
     import aiofiles  # imported late: it takes 2 ms, and a start does not need it
 
