@@ -139,7 +139,7 @@ def _list_texts(value: Any) -> Iterator[str]:
     """Yield the keys, texts and numbers of a JSON value."""
     if isinstance(value, dict):
         for key, item in value.items():
-            yield f"{key}:"
+            yield f"{key}:"  # `Refused.names` reads a word before a colon as a field
             yield from _list_texts(item)
     elif isinstance(value, list):
         for item in value:

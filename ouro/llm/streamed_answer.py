@@ -199,7 +199,9 @@ def _cut_repetition(text: str, *, may_be_call: bool) -> str | None:
 
 
 def _may_begin_call(text: str) -> bool:
-    """Whether a text begins a call, or may do so with more text."""
+    """Whether a text begins a call, or may do so with more text. Spaces and line ends in it do not
+    count. False if there is no other character.
+    """
     start = "".join(text[:_MAX_CALL_START].split())
     if not start:
         return False

@@ -157,6 +157,8 @@ class MessageTree:
         self._nodes[item.number] = _Node(item, number_before)
         self._positions[item.number] = len(self.items)
         self.items.append(item)
+        # After a message the computed branch is only extended. After a compaction or a drop it is
+        # computed again at its next use.
         branch_before, self._current = self._current, None
         if branch_before and isinstance(item, MessageRecord):
             self._current = branch_before.followed_by(item)

@@ -269,7 +269,8 @@ class Lookup:
 
     async def _make_vectors_here(self) -> None:
         """Make all missing vectors in small batches. After each there is a pause as long as it
-        took, to leave the CPU to the user.
+        took, to leave the CPU to the user. At the end the signs of all vectors are loaded, for the
+        first search. A failure ends this: the missing vectors are made another time.
         """
         while self._search and (vectors := self._search.vectors) and not self._stopped.is_set():
             started = time.monotonic()

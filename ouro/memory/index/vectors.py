@@ -311,6 +311,9 @@ class Vectors:
         """Make up to `max_rows` missing vectors of a table, the newest rows first. Each row whose
         vector exists gets a stamp, a number that only grows: by it other processes find new
         vectors. Returns the number of rows that got a stamp.
+
+        Returns 0, too, if further calls would bring nothing: another process has made its model the
+        one that stamps are for, or the last call wrote to another file than is read.
         """
         with self._index.reading() as database:
             rows = database.execute(
@@ -326,8 +329,9 @@ class Vectors:
                 ),
             ).fetchall()
         stamped_rows = [(row_id, text_hash) for row_id, text_hash, _ in rows]
-        # The same rows again: the file was removed or replaced, so what is written is not what is
-        # read. A caller that asks until none is missing would never end.
+        # The last call gave these rows their stamps, and they have none again: the file was removed
+        # or replaced, so what is written is not what is read. A caller that asks until none is
+        # missing would never end.
         are_same_again = stamped_rows == self._stamped.pop(table, None)
         if not rows or are_same_again:
             return 0

@@ -99,7 +99,8 @@ def _first_by_index(
     if len(changed) > _MAX_SURVEYED:
         return None
     decode = json_decoder(SessionSurvey).decode
-    # Many sessions have the same project: it is looked at once.
+    # Asks `is_wanted` about a project given as JSON, once for each project: many sessions have the
+    # same one.
     is_wanted_json = cache(lambda project: is_wanted(json_decoder(str).decode(project)))
     page: list[SessionSurvey] = []
     for name, line in indexed_lines.items():
@@ -111,6 +112,7 @@ def _first_by_index(
         entry = _current_entry(root, name, decode(line))
         if entry and _infos_in_lists([entry]):
             page.append(entry)
+    # The changed ones are added to the `count` others: the caller sorts all, and cuts the page.
     for name in changed:
         indexed = decode(indexed_lines[name]) if name in indexed_lines else None
         if entry := _current_entry(root, name, indexed):
