@@ -443,7 +443,7 @@ class Subagents:
                 child.show("running", child.activity)  # shows its new figures
             case Retrying():
                 child.show("running", f"asks again: {event.reason}")
-            case Compacting(written=0):
+            case Compacting(written=0):  # only the first one: the others report its growth
                 child.show("running", "compacts its session")
             case Notice(text, level) if level != "info":
                 child.emit(Notice(f"{child.id}: {text}", level))

@@ -91,8 +91,9 @@ class PermissionJudge(Protocol):
     """Lets a model decide about calls that the user would be asked about."""
 
     async def judge(self, call: JudgedCall) -> JudgeVerdict | None:
-        """The verdict of a model, or None if it is not asked any more. After a failure the verdict
-        is that the user is asked.
+        """The verdict of a model. None if the judge is off, or the user has revoked its verdict
+        about the same call: then the user is asked. After a failure the verdict is that the user
+        is asked.
         """
         ...
 
@@ -428,6 +429,7 @@ class ToolBatch:
             call runs, or None if the user is asked.
         """
         judge = self._runner.judge
+        # Without the hooks there would be no question, or another one.
         is_of_hook = self._decide(tool, args, HookOutcome()) != ask
         if judge is None or is_of_hook or self._allowance_by_judge(tool, args) is None:
             return None, None

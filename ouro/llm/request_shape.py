@@ -56,7 +56,8 @@ def _rename_limit(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
 
 def _replace_effort(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
     """The body with the effort that the server accepts instead of the one in it. If the server
-    accepts none, the body has no effort.
+    accepts none, the body has no effort. A body without an effort gets one if a refusal has asked
+    for that (the fact for `unset`).
     """
     for owner, field in EFFORT_FIELDS:
         values = dictionary(body.get(owner)) if owner else body
@@ -89,7 +90,10 @@ Json = dict[str, Any]
 
 
 def _change_messages(messages: Sequence[Json], facts: ServerFacts) -> list[Json]:
-    """The messages, changed as the facts say."""
+    """The messages, changed as the facts about the server say: the role of the system prompt, a
+    text instead of null, the names of tools in results, the length of the ids of calls, and
+    messages of the user joined.
+    """
     changed = list(messages)
     system_role = facts.get("system_role")
     if system_role:

@@ -118,7 +118,8 @@ class ThinkTags:
 
     def _read_answer(self, *, is_end: bool) -> Iterator[Chunk]:
         """Yield the text that is certain as the answer. If a closing tag shows that the text so far
-        was thinking, yield it again as thinking.
+        was thinking, the answer becomes empty again (RevisedText), and that text is yielded as
+        thinking. After MAX_UNDECIDED characters it stays the answer.
         """
         text = "".join(self._possible_answer) + self._undecided
         closing = _CLOSING_TAG.search(text, max(0, self._size - MAX_TAG))

@@ -456,8 +456,8 @@ class MemoryManager:
 
     def _rebuild_transcript(self, loaded: LoadedSession) -> None:
         """Replace the transcript by what was read of the session again, and add what is not on
-        disk. What is known only from the whole session (usage, title, model) is taken over if not
-        all was read.
+        disk. Usage, title and model are known only from the whole session: if not all was read,
+        those of the transcript before stay.
         """
         before = self.transcript
         self.transcript = Transcript.of(loaded)

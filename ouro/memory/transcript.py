@@ -298,9 +298,9 @@ class Transcript(MessageTree):
         return shown
 
     def count_tokens(self, constant: int) -> int:
-        """Returns the number of tokens of the next request: the last figure that the provider
-        reported for the current model, plus an estimate of the messages after it. If there is no
-        such figure, all messages are estimated.
+        """Returns the number of tokens of the next request: the last figure for the current model,
+        plus an estimate of the messages after it. The provider reports a figure with an answer; a
+        compaction has the figure after it. If there is none, all messages are estimated.
 
         Args:
             constant: the tokens that every request has besides the messages. A figure of the
@@ -418,7 +418,8 @@ class Transcript(MessageTree):
                 case MessageRecord() | CompactionRecord() | DropRecord():
                     items.append(self._with_unused_number(record, numbers))
                     numbers.add(items[-1].number)
-                # Before the first item a mark is only shown at the start of the session.
+                # Before the first item a mark is only shown at the start of the session. The branch
+                # that such a rewind left is not loaded: so the mark has no `left`.
                 case ModelRecord() | RewindRecord() if items or is_whole:
                     self._marks.setdefault(items[-1].number if items else 0, []).append(
                         _Mark(record)

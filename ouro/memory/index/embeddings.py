@@ -328,7 +328,9 @@ class MiniLm:
         self._pieces = WordPieces(weights.vocabulary.read_text(encoding="utf-8").split("\n"))
 
     def embed(self, texts: Sequence[str]) -> Floats:
-        """Returns a matrix with a row of length one for each text, in their order."""
+        """Returns a matrix with a row of length one for each text, in their order. For many
+        batches the weights are made 32-bit floats first; see _MANY_BATCHES.
+        """
         ids = [self._pieces.encode(text, MAX_PIECES) for text in texts]
         vectors = np.zeros((len(texts), self._weights.dimensions), np.float32)
         batches = list(_batches_by_length(ids))
