@@ -57,8 +57,8 @@ def thinking_block(part: Thinking) -> dict[str, Any]:
 
 
 def signed_thinking(message: Message, model: str) -> list[dict[str, Any]]:
-    """The thinking of this model with its signatures; a signature of another model is not valid for
-    it.
+    """The thinking of this model with its signatures, as blocks. Empty for an answer that was cut,
+    and for one of another model, whose signatures are not valid for this one.
     """
     if message.cut or message.model != model:
         return []

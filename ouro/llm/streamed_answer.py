@@ -151,7 +151,8 @@ class CallGate:
         """Add a piece of the answer. Returns the text that can be shown now: all lines that were
         not returned before, up to the first line that begins a call or may begin one.
         """
-        if len(self._undecided) >= _MAX_CALL_START:  # it is a call
+        # So many characters decide: what is held back then begins a call, and so does the rest.
+        if len(self._undecided) >= _MAX_CALL_START:
             self._rest.append(text)
             return ""
         self._undecided += text

@@ -198,7 +198,7 @@ class TextToolsModel:
         step = next_step(messages, tools)
         if step is None:
             return []
-        if not isinstance(step, StepRequest):
+        if not isinstance(step, StepRequest):  # a call that needs no request, so it has no usage
             return [_call_chunk(0, step), UsageChunk(None), EndChunk("tools")]
         if self._has_failed_step:
             return []
@@ -270,6 +270,7 @@ class TextToolsModel:
     ) -> list[Chunk]:
         """The last chunks of an answer. If it has calls, these are the text before them and the
         calls; else the text that was held back. If a line of memory forbids a call, it is refused.
+        A text that was shown already as an answer holds no calls.
         """
         if answer.is_shown:
             return [end]

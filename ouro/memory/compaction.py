@@ -182,9 +182,9 @@ def scale_tokens(
 def _begin_of_tail(sent: Sequence[MessageRecord], tail_tokens: int, last_round_tokens: int) -> int:
     """Returns the position in `sent` where the tail begins, which stays unchanged.
 
-    It has as many whole rounds as fit into `tail_tokens`. If none fits, it has the last round if
-    that has at most `last_round_tokens`; otherwise it begins at the last position where the session
-    can be cut, and may be empty.
+    It has as many whole rounds as fit into `tail_tokens`; a round goes from one position where the
+    session can be cut to the next one. If none fits, the tail is the last round if that has at most
+    `last_round_tokens`. Otherwise it begins at the last such position, and may be empty.
     """
     starts = list(_cut_points(sent))
     if not starts:

@@ -262,6 +262,7 @@ class MessageTree:
         """
         positions = self._positions
         followed = {node.before for node in self._nodes.values()}
+        # A branch ends with an item that no other follows, and that is not on the current branch.
         last_numbers = self._nodes.keys() - followed - positions.keys()
         branches: list[TranscriptBranch] = []
         for number in last_numbers:

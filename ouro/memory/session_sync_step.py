@@ -68,6 +68,8 @@ def choose_step(here: bytes, there: RemoteRecords, *, is_edited_here: bool) -> S
         return SyncStep.SEND_ALL
     if body.startswith(here):
         return _step_for_new_records(here, body[len(here) :])
+    # Both differ. If the remote has all records of this machine, with more between them, it is
+    # taken; otherwise each side has records of its own.
     has_all = _has_in_order(records_in(here), others=records_in(body))
     return SyncStep.TAKE if has_all else SyncStep.FORK
 

@@ -341,8 +341,9 @@ class Transcript(MessageTree):
         return entries[position] if position else None
 
     def release_before(self, first: MessageRecord) -> None:
-        """Remove the messages before `first` from memory, except those that the compaction keeps.
-        Marks, receipts of recall and branches of the removed messages are removed, too.
+        """Remove the messages before `first` from memory. Those that the compaction keeps are sent,
+        so they stay in `_kept`. Marks, receipts of recall and branches of the removed messages are
+        removed, too.
         """
         kept, _ = self._kept_and_following()
         position = self.items.index(first)

@@ -161,6 +161,12 @@ class RemoteEmbedder:
         """After a failure: the time of the clock `time.monotonic` of the next request."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Returns a matrix with a row of length one for each text, in their order.
+
+        Raises:
+            ModelError: the model does not answer, has failed within the last minute, or the budget
+                allows no further call.
+        """
         if self._failure is not None and time.monotonic() < self._asked_again_at:
             raise self._failure
         try:

@@ -310,8 +310,9 @@ class MemoryFolder(msgspec.Struct, frozen=True):
         """Returns the folder of a store.
 
         Args:
-            loaded: the files of the store, if they were listed just now. They give the state of the
-                folder; without them the state is empty, which means that it is not known.
+            loaded: the files of the store, if they were listed just now. The state is then a digest
+                of the fingerprints of the core files and the notes. Without them it is empty,
+                which means that it is not known.
         """
         core_files = tuple(f"{name}.md" for name in store.core)
         state = ""

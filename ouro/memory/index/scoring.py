@@ -78,7 +78,7 @@ def score_passages(
         if question.days and (day_share := match_days(passage.at, question)):
             passage_terms["days"] = DAYS_WEIGHT * day_share
         if _QUESTION_END.search(passage.text):
-            passage_terms["asks"] = -QUESTION_WEIGHT
+            passage_terms["asks"] = -QUESTION_WEIGHT  # a question seldom has the answer
         terms[passage_id] = passage_terms
         best_of_session[session] = max(
             best_of_session.get(session, 0.0), sum(passage_terms.values())
@@ -163,7 +163,8 @@ def word_scores(
     places_left = MAX_PLACES_OF_ALL
     weighted_matches.sort(key=lambda weight_and_matches: len(weight_and_matches[1]))
     for words_done, (weight, matches) in enumerate(weighted_matches):
-        # Rare words come first. The places that they leave unused are for the words that follow.
+        # All words together may have `places_left` passages. Rare words come first: the places that
+        # they leave unused are for the words that follow.
         words_left = len(weighted_matches) - words_done
         ids = matches[: places_left // words_left]
         places_left -= len(ids)

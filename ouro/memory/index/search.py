@@ -223,7 +223,8 @@ class Search:
         self, texts: Sequence[str], k: int, wanted: Sequence[SearchFilter]
     ) -> list[MemoryHit]:
         """Returns the notes nearest in meaning to any of `texts`, best first: the `k` nearest for
-        each text and each filter, each note once. The score of a note is its best cosine.
+        each text and each filter in `wanted`, each note once. The score of a note is its best
+        cosine.
 
         Only vectors are used; empty without vectors. Raises ModelError.
         """

@@ -138,7 +138,8 @@ class Vectors:
 
     def count_missing(self, table: str, max_count: int) -> int:
         """Returns the number of rows of a table without a vector of this model, counted up to
-        `max_count`.
+        `max_count`. The stamps of the rows are set for this model first: a row without a stamp has
+        no vector of it.
         """
         self.choose_model()
         with self._index.reading() as database:

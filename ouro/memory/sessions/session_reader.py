@@ -521,6 +521,7 @@ async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _C
         context.take_compaction(step)
         has_all_sent = context.reaches_covered and message_count >= MIN_SHOWN
         is_enough = has_all_sent or message_bytes >= max_bytes
+        # The context begins with a message, a compaction or a drop: these have a number.
         if step.number and is_enough:
             context.offset = record.offset
             break
