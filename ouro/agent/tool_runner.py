@@ -474,7 +474,7 @@ class ToolBatch:
             StopError: the user stops the turn.
         """
         display = await tool.preview(args)
-        # Whether the question also offers to change to the mode `edit`.
+        # Whether the question also offers to change to the mode `edit`. The session changes it.
         edits = tool.effect is Effect.WRITE and self._runner.permissions.edits_by_mode(
             tool.name, tool.targets(args)
         )

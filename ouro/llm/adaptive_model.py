@@ -100,6 +100,7 @@ class AdaptiveModel(ABC):
             except ModelError as error:
                 if has_begun:
                     raise
+                # Raises the error if nothing can be changed, or no further attempt is allowed.
                 notice = self._adapt_to_error(
                     error, request.body, sent_messages, is_last=attempt > MAX_ADAPTATIONS
                 )

@@ -43,8 +43,8 @@ def portable_name(name: str) -> str:
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """The arguments to send back. If they were invalid, they are an object with one field, which has
-    the beginning of what the model wrote.
+    """The arguments to send back. If they were invalid, they are an object with one field, which
+    has the beginning of what the model wrote.
     """
     if call.malformed:
         return {"malformed_arguments": call.malformed[:SHOWN_MALFORMED]}

@@ -317,7 +317,10 @@ def describe_fact(key: str, fact: Fact) -> str:
 
 
 def _is_valid(key: str, fact: Fact) -> bool:
-    """Whether a saved fact is one that ouro itself could have learned, and not too old."""
+    """Whether a saved fact is one that ouro itself could have learned, and not too old. A fact such
+    as `without.FIELD` is about a field or an effort, so only these two kinds have a name; a request
+    is never sent without an essential field.
+    """
     kind, _, name = key.partition(".")
     if kind not in MEANINGS or not _FACT_KEY.fullmatch(key) or name in ESSENTIAL:
         return False

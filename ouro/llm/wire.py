@@ -132,6 +132,8 @@ class ChunkReader(ABC):
         for chunk in (*self._tags.feed(self._text.end()), *tags):
             self.observe(chunk)
             yield chunk
+        # An answer that looks complete, although the provider did not say so, gets a notice. An
+        # incomplete one gets no end.
         reason = self.reason or self._implied_reason()
         if reason and not self.is_complete:
             yield NoticeChunk(NO_END)

@@ -85,6 +85,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
         if not self._shown_from:
             return ()
         items = await self._load_hidden(count)
+        # Go back from the shown items over `count` messages. The page begins with no tool result.
         begin = end = self._index_of_first_shown(items)
         while begin and (count > 0 or _is_tool(items[begin])):
             begin -= 1

@@ -194,7 +194,7 @@ class SessionSync:
         self._here: dict[str, _LocalSession] = {}
         """The sessions here, listed once; sessions created meanwhile are added."""
         self._skipped: dict[str, str] = {}
-        """Session id -> the id to report."""
+        """Session id -> the id to report: for a subagent, that of its session."""
         self._restored: dict[str, None] = {}
         self._damaged: dict[str, str] = {}
         """Session id -> the id to report."""

@@ -150,6 +150,7 @@ class Transcript(MessageTree):
         branches.
         """
         self._highest = 0
+        """The highest number so far, on any branch."""
         self._asked_since = 0
         """The first message of the current model: token counts of another model come from another
         tokenizer.
@@ -158,6 +159,7 @@ class Transcript(MessageTree):
         """The number of the item before -> the marks."""
         self._head = _SentHead(compaction=None, kept=[], messages=[])
         self._without_reasoning = PerMessage(end_reasoning)
+        # The shortened messages, as long as the same items are dropped.
         self._shortened = _Shortened(frozenset(), PerMessage(lambda message: message))
         self._kept = {item.number: item for item in kept}
 

@@ -255,13 +255,17 @@ class YamlFileMemoryStore(MemoryStore):
         return await super().complete_first_page(is_wanted, count)
 
     async def get_session_stats(self, session_id: str) -> SessionInfo:
+        """Returns the list entry of the session with this id, or whose folder has this name. Raises
+        SessionNotFound.
+        """
         from ouro.memory.sessions import session_index
 
         folder = await self._find_folder(session_id)
         info = await asyncio.to_thread(session_index.find_info, self._root, folder.name)
         if info is None:
             raise session_not_found(session_id)
-        # The caller used the name of its folder: it may be a copy made by hand.
+        # The caller used the name of its folder. If its id leads to another folder, it is a copy
+        # made by hand.
         is_copy = session_id != info.id and self._folders.find(info.id) != folder
         return session_index.mark_as_copy(info) if is_copy else info
 
