@@ -281,6 +281,7 @@ class Compactor(msgspec.Struct, eq=False):
             )
             return False
         await self.save(record, emit)
+        # A check: the messages that the compaction keeps must still be sent.
         if lost_numbers := plan.find_lost(self.memory.context()):
             numbers = ", ".join(map(str, lost_numbers))
             emit(Notice(f"Message {numbers} should still be sent verbatim, but is not.", "error"))

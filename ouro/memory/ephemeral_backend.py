@@ -62,6 +62,9 @@ class DictMemoryStore(MemoryStore):
     async def fork_session(
         self, source_id: str, number: int | None, header: SessionHeader, title: str = ""
     ) -> None:
+        """Create a copy of a session, up to the message `number`; 0: none of its records, None: all
+        of them. Raises SessionNotFound if there is no such session or message.
+        """
         copied = self._find(source_id).records
         if number == 0:
             copied = []

@@ -147,9 +147,9 @@ class TranscriptPager(msgspec.Struct, eq=False):
             self._offset = offset
 
     def hide_before(self, number: int) -> bool:
-        """Let the screen begin with the message `number`, if what it shows before that message may
-        be removed from it. Returns whether that is so: the first shown message is not in memory any
-        more, but can be loaded again.
+        """Let the screen begin with the message `number`, if its first message is not in memory any
+        more, but can be loaded again. Returns whether this was done: then the screen may remove
+        what it shows before `number`.
         """
         items = self.transcript().shown_items()
         is_in_memory = any(

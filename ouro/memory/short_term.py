@@ -259,6 +259,8 @@ def _sendable_exchange(
 ) -> Iterator[Message]:
     """Yield an assistant message as providers accept it, and a message with the results of its
     calls; neither if it would be empty. Of repeated ids in one message only the first call counts.
+    A call whose id an earlier message has gets another id, and so does its result. A call without a
+    result gets one that says so.
 
     Args:
         following: the messages after it, among them the results.

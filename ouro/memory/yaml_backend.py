@@ -245,7 +245,10 @@ class YamlFileMemoryStore(MemoryStore):
     async def complete_first_page(
         self, is_wanted: Callable[[str], bool], count: int
     ) -> list[SessionInfo]:
-        # Imported late, as above.
+        """Returns the first `count` sessions, pinned ones first, from the index if that is enough.
+        Otherwise all sessions are listed, which takes longer.
+        """
+        # Imported late: only a list of one page needs it.
         from ouro.memory.sessions.newest_sessions import first_infos
 
         infos = await asyncio.to_thread(first_infos, self._root, is_wanted, count)

@@ -210,8 +210,9 @@ class Lookup:
         """Make missing vectors of notes at the end of a session: after only one turn (`ouro -p`)
         the background has not made them.
 
-        The local model makes them in a process that is not waited for; a remote one makes at most
-        CLOSE_NOTES in CLOSE_SECONDS. A failure is logged.
+        Nothing is done if the session had no turn, or had no search and no new notes. The local
+        model makes the vectors in a process that is not waited for; a remote one makes at most
+        CLOSE_NOTES in CLOSE_SECONDS, without an update of the sessions. A failure is logged.
         """
         if not self._has_turns:
             return

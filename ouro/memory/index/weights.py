@@ -68,7 +68,9 @@ class Dense(msgspec.Struct, frozen=True):
     """What the numbers of each column are multiplied by; None if they are floats."""
 
     def apply(self, states: Floats) -> Floats:
-        """Returns the states times the weights, plus the bias."""
+        """Returns the states times the weights, plus the bias. Weights of 8 bits are made floats
+        here; `scales` gives them their size.
+        """
         if self.scales is None:
             return states @ self.weights + self.bias
         products = states @ self.weights.astype(np.float32)
