@@ -121,8 +121,8 @@ class Repetition:
         for index, earlier in enumerate(self._batches):
             self._repeated[index] = self._repeated[index] + 1 if batch == earlier else 0
         self._batches.appendleft(batch)
-        # The round that was made most often; of several, the shortest. A round of `size` batches was
-        # made once, and then `count // size` times more.
+        # The round that was made most often; of several, the shortest. A round of `size` batches
+        # was made once, and then `count // size` times more.
         times, length = 0, 0
         for size, count in enumerate(self._repeated, 1):
             times_made = 1 + count // size

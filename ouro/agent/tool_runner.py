@@ -416,7 +416,8 @@ class ToolBatch:
             decision_of_rules = self._decide(tool, args, HookOutcome())
         if isinstance(decision_of_rules, Allow):
             return Permitted(decision_of_rules.limits, comment)
-        return Permitted("off", comment)  # a question about it was answered with yes
+        # A question about it was answered with yes: the sandbox sets no limits.
+        return Permitted("off", comment)
 
     async def _judge(
         self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome, ask: Ask

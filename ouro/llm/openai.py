@@ -123,8 +123,8 @@ class OpenAIFormat:
         return formatted
 
     def _portable_id(self, call_id: str) -> str:
-        """The id of a call in a form that the server accepts; unchanged for litellm, which makes
-        its own.
+        """The id of a call in a form that the server accepts, without the signature of Gemini that
+        may follow it. Unchanged for litellm, which makes its own.
         """
         if not self._longest_id:
             return call_id

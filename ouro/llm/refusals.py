@@ -441,9 +441,9 @@ def _find_field(refused: Refused) -> Changes:
     """Returns the change to leave out an optional field that the refusal names: the one in its
     `param`, else the first in its words. No change if it names none.
 
-    A path to a part of a field counts most, then the name of a field, then a field that contains a
-    named part. The fields are those of the request, not of a list: a field of a later version of
-    ouro is left out in the same way.
+    A path to a part of a field (`parts`) counts most, then the name of a field (`named`), then a
+    field that contains a named part (`containing`). The fields are those of the request, not of a
+    list: so a field of a later version of ouro is left out, too.
     """
     optional = refused.body.keys() - ESSENTIAL
     containing = _find_containing_fields(refused)

@@ -128,7 +128,8 @@ class ResponsesFormat:
         """An answer as items: texts, calls, and the reasoning that this model has sent."""
         calls = calls_of(message)
         items: list[Item] = []
-        phase: Item = {}  # the field for the next text
+        # The server names a phase for a text, and wants it back. It is in a part before the text.
+        phase: Item = {}
         for part in message.parts:
             if isinstance(part, Text) and part.text.strip():
                 items.append(

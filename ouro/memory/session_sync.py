@@ -317,8 +317,8 @@ class SessionSync:
     def _make_outgoing(
         self, local: _LocalSession, other: _RemoteSession, body: bytes, sent: int | None = None
     ) -> _Outgoing:
-        """Returns what is sent of a session: records as new chunks, and the outputs that the remote
-        does not have.
+        """Returns what is sent of a session: records as new chunks, whose names end with the hash
+        of their sealed bytes; and the outputs that the remote does not have.
 
         Args:
             other: the session at the remote; empty if it is not there.

@@ -469,7 +469,7 @@ class Transcript(MessageTree):
         elif number_before not in (0, target):
             self.undone.append(number_before)
         self.go_to(target)
-        if number_before:  # after a rewind to the start nothing is left
+        if number_before:  # else the branch was empty: this rewind has left nothing
             self._marks.setdefault(target, []).append(_Mark(record, number_before))
 
     def _with_unused_number(self, record: NumberedRecord, used: Collection[int]) -> NumberedRecord:

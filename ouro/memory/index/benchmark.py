@@ -118,6 +118,7 @@ def _index_documents(index: Index, documents: Sequence[Document]) -> dict[int, s
             add_words(
                 database, session, document.turn, document.speaker, document.date, document.text
             )
+            # `add_words` has added these passages; their ids follow each other.
             start = (session.seq << POSITION_BITS) + 1
             passages = range(start + first, start + session.passages)
             document_ids |= dict.fromkeys(passages, document.id)

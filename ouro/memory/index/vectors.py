@@ -413,6 +413,7 @@ def _set_stamps_for(database: sqlite3.Connection, model: int) -> None:
     it, else NULL. A row that keeps its vector keeps its stamp; other rows with a vector get new
     stamps, which are higher than all before.
     """
+    # A new value of `stamped` tells every process to read all stamps again.
     facts = [("model", str(model)), ("stamped", os.urandom(8).hex())]
     database.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", facts)
     for table in TABLES:

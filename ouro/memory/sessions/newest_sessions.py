@@ -78,6 +78,7 @@ def first_infos(
     if entries is None:
         return None
     infos = [info for info in _infos_in_lists(entries) if is_wanted(info.project)]
+    # A copy made by hand has the id of another session. Only the whole list can mark it as a copy.
     if not all(is_named_after(info.folder, info.id) for info in infos):
         return None
     return sorted(infos, key=rank, reverse=True)[:count]
