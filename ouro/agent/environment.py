@@ -179,6 +179,7 @@ class GitChanges:
     def __init__(self, cwd: Path, *, is_needed_soon: bool = False) -> None:
         self._cwd = cwd
         self._begun_at = time.monotonic()
+        """When the count began: an old one is not used."""
         self._begun: asyncio.Future[str] | None = None
         """The count that was begun here; None: none was, or it was used."""
         if is_needed_soon and git_branch(cwd):

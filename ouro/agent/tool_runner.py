@@ -66,7 +66,7 @@ class ToolHooks(Protocol):
     async def after(
         self, call: ToolCall, effect: Effect, targets: Sequence[str], result: ToolResult
     ) -> str:
-        """Return the text to add to the result."""
+        """Return the text to add to the result of a call, for the model; empty if there is none."""
         ...
 
 

@@ -74,8 +74,8 @@ def plan_compaction(
     tail: int,
     last: int,
 ) -> CompactionPlan | None:
-    """Returns what a compaction summarizes, what it keeps word for word, and what it quotes in part;
-    None if there is nothing new to summarize.
+    """Returns what a compaction summarizes, what it keeps word for word, and of what it quotes a
+    part; None if there is nothing new to summarize.
 
     Args:
         sent: the entries that are sent now, oldest first.

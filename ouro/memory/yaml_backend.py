@@ -206,6 +206,9 @@ class YamlFileMemoryStore(MemoryStore):
         return parsed.session
 
     async def read_whole(self, session_id: str) -> WholeSession:
+        """Returns a session without opening it; its records are read when they are asked for.
+        Raises SessionNotFound, or SessionDamaged if its file cannot be opened.
+        """
         from ouro.memory.sessions.session_reader import read_all_records
 
         folder = await self._find_folder(session_id)
@@ -307,6 +310,9 @@ class YamlFileMemoryStore(MemoryStore):
         return await asyncio.to_thread(self._spending.spent)
 
     def obstacle(self) -> str:
+        """Returns why nothing can be saved below the root; empty if it can. If the root does not
+        exist yet, the nearest folder above it decides.
+        """
         folders = (self._root, *self._root.parents)
         folder = next(folder for folder in folders if os.access(folder, os.F_OK))
         if not folder.is_dir():

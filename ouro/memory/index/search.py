@@ -403,6 +403,8 @@ def _limit_messages(request: _Request, table: Literal["messages", "outputs"]) ->
         return PassageRange(total)
     _clear_allowed(database)
     begin, end = f"(seq << {POSITION_BITS})", f"((seq + 1) << {POSITION_BITS}) - 1"
+    # A session that began after `since` passes whole: only in older ones its first message is
+    # searched for.
     first_since = (
         f"SELECT id FROM {table} WHERE id BETWEEN {begin} AND {end} AND at >= :since ORDER BY id"
         " LIMIT 1"

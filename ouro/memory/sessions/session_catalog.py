@@ -238,6 +238,7 @@ class SessionCatalog:
         entries = current_branch if branch is None else branch
         is_left = entries is not current_branch
         turn_starts = [index for index, entry in enumerate(entries) if begins_turn(entry.message)]
+        # The turn of `message` is the last one that begins at or before it.
         turn_number = 0
         if branch is not None:
             starts_until_message = [
