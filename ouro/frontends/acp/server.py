@@ -240,7 +240,9 @@ class EditorAgent:
     async def fork_session(
         self, session_id: str, cwd: str, **params: Any
     ) -> acp.ForkSessionResponse:
-        """Open a copy of a saved session."""
+        """Open a copy of the saved session `session_id`, in the folder `cwd`. Returns the id of the
+        copy. Raises SessionNotFound if no session has this id.
+        """
         await self._check_session_id(session_id)
         editor = await self._open_in_folder(cwd, OpenRequest(session_id, fork=True), params)
         return acp.ForkSessionResponse(

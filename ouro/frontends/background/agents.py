@@ -183,7 +183,8 @@ def parse_answer(question: PermissionAsked | QuestionAsked, text: str) -> UserAn
     try:
         if isinstance(question, QuestionAsked):
             return parse_reply(text, question.question)
-        # `no` is left to `parse_permit`: it stops the turn, as the key does.
+        # `no` is left to `parse_permit`, which reads it as `n`: it stops the turn if the question
+        # offers that. The choice `no` itself lets the turn continue.
         if word in question.choices and word != "no":
             return from_plain({"choice": word}, Permit)
         return parse_permit(text, question.choices)

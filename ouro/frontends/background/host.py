@@ -339,7 +339,9 @@ class SessionHost(TurnObserver):
         self.send_state_soon()
 
     def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:
-        """Send the end of a turn and the state to the viewers, and record the last line."""
+        """Send the end of a turn and the state to the viewers. Then write the record of this session
+        again, which has the last line of the turn.
+        """
         for viewer in self.viewers:
             viewer.send_turn(outcome, seconds)
         self.send_state_soon()

@@ -121,8 +121,8 @@ class AnswerSchema:
 
 
 def _find_json(answer: str) -> Any:
-    """The JSON value in an answer. If the whole answer is no JSON, it is the last code block that
-    is. Raises AnswerMisfit if there is none.
+    """The JSON value in an answer: the whole answer, or else the last of its code blocks that is
+    JSON. Raises AnswerMisfit if none of them is.
     """
     for text in (answer, *reversed(_CODE_BLOCK.findall(answer))):
         with suppress(ValueError, RecursionError):

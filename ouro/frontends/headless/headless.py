@@ -272,7 +272,8 @@ class HeadlessRun(TurnObserver):
     async def _run_command(self, text: str, result: Result) -> str:
         """Run a slash command, and return the message for the agent. It is the message that the
         command makes, or `text` itself if it is not a command. It is empty if the command has
-        answered or failed; then `result` has the answer or the error.
+        answered or failed; then `result` has the answer or the error. The answer is what the
+        command has printed, followed by the reply of the model if the command ran a turn.
         """
         from ouro.frontends.headless.commands import HeadlessFrontEnd, run_headless_command
 
@@ -280,7 +281,7 @@ class HeadlessRun(TurnObserver):
         result.outcome = "answered"
         try:
             if not await run_headless_command(front_end, text):
-                result.outcome = "failed"  # until the turn has ended
+                result.outcome = "failed"  # the end of the turn replaces it
                 return text
             if self._schema and not front_end.message:
                 raise UsageError("A schema is for answers of the model, not for a command.")

@@ -187,7 +187,10 @@ class TerminalDriver(LinuxDriver):
         return True
 
     def _take_keys_of_frame(self, keys: KeyReader) -> None:
-        """Pass on the keys that the first frame has read, and the theme that fits the terminal."""
+        """Pass to the app the keys that the first frame has read, and the theme that fits the terminal.
+        The bytes of an incomplete character go into `keys`, which reads the rest of it. After the
+        keys were handled, the driver calls `take_over`.
+        """
         typed, incomplete_character = self._frame.take_keys()
         # The terminal may have answered after the app was created.
         if (theme := self._frame.settings.theme) in THEMES:

@@ -39,15 +39,16 @@ class CommentSheet(Sheet[str | None], Generic[K]):
     def __init__(
         self, frame: SheetFrame, lines: Widget, field: CommentField, comments: dict[K, str]
     ) -> None:
-        """`lines` is the widget with the lines. It also shows the comments, so it must have been
-        made with the same `comments`, which are by the keys of their lines.
+        """`lines` is the widget with the lines, and `field` the one in which a comment is written.
+        `comments` has the comments by the keys of their lines. `lines` must have been made with the
+        same dictionary, because it shows them.
         """
         super().__init__(frame)
         self._lines_widget = lines
         self._field = field
         self._comments = comments
         self._asked_to_discard = False
-        """Whether the key before was an Esc that would have discarded the comments."""
+        """Whether the last key was an Esc while there were comments: a second Esc discards them."""
 
     @property
     @abstractmethod

@@ -222,7 +222,9 @@ class MemoryBrowser(Browser):
         return True
 
     async def _open(self) -> None:
-        """In the list, move the focus to the page of the marked row; in the page, follow its link."""
+        """If the list has the focus, show the page of the marked row and move the focus to it. If the
+        page has the focus, follow its marked link.
+        """
         if self._page_view.has_focus:
             await self._follow()
         elif self._list.marked is not None:
