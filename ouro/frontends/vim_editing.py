@@ -427,7 +427,9 @@ class VimEditor(VimCursor):
             self.cursor = edits.changed_offset(before, self.text)
 
     def _repeat(self, count: int, _keys: CommandKeys) -> None:
-        """`.`: run the last change again, with another count if one was typed."""
+        """`.`: run the last change again. If a count was typed, it replaces the count of that change.
+        The change stays the one that `.` repeats. Raises InvalidCommand if there was no change.
+        """
         if self._last_change is None:
             raise InvalidCommand
         last, self._repeats = self._last_change, True

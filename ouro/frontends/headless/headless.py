@@ -87,7 +87,8 @@ async def run_headless(
     options: HeadlessOptions,
     streams: Streams | None = None,
 ) -> int:
-    """Open a session and run the prompts without a user; returns the exit code.
+    """Open a session and run the prompts without a user. Returns the exit code: that of the run, or
+    if it is 0, that of an invalid line in the input. A long run limits the memory of its threads.
 
     Args:
         request: the session to open.

@@ -160,11 +160,11 @@ def parse_permit(line: str, choices: Sequence[PermitChoice]) -> Permit:
 
 def parse_reply(line: str, question: Question) -> Reply:
     """Read a line that answers a question. Numbers, such as `1` or `1, 3`, are the choices with
-    these numbers. Any other text is an answer of the user's own, and an empty line is a reply
-    without answers.
+    these numbers. Any other text is an answer of the user's own, and so is a number if the question
+    has no choices. An empty line is a reply without answers.
 
-    Raises NotUnderstood for a number that is no choice, and for several numbers if only one may be
-    chosen.
+    Raises NotUnderstood for a number that is none of the choices, and for several numbers if the
+    question allows only one answer.
     """
     text = line.strip()
     if not text:

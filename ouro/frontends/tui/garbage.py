@@ -33,7 +33,8 @@ class IdleCollector:
 
     Args:
         call_later: calls a function after some seconds.
-        pressed_at: the time of the last key.
+        pressed_at: the time of the last key, by `clock`.
+        collect: collects the garbage of a generation and of the younger ones.
     """
 
     def __init__(

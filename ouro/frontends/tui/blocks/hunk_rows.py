@@ -38,7 +38,7 @@ class HunkRows(ABC):
     """
 
     def __init__(self, lines: HunkLines, path: str, width: int, palette: Palette) -> None:
-        """`path` is the name of the file, which decides about its colours."""
+        """`path` is the name of the file: the language of the file decides about the colours."""
         self._path, self._width, self._palette = path, width, palette
         self._olds = list(chain.from_iterable(run.olds for run in lines.runs))
         self._news = list(chain.from_iterable(run.news for run in lines.runs))
@@ -57,7 +57,9 @@ class HunkRows(ABC):
             self.row_count += self._count_rows(run)
         self._tall_rows = list(self._extra)
         self._places_of_lines: dict[str, list[tuple[int, int, str]]] = {}
-        """By a long text: where each of its wrapped lines starts and ends, and its joint."""
+        """By a long text: where each of its wrapped lines starts and ends, and the joint of the line
+        (see `StyledLine.joint`).
+        """
 
     def height(self, start: int, end: int) -> int:
         """The number of lines of the rows from `start` to before `end`."""
@@ -209,7 +211,8 @@ def _find_lead(texts: Sequence[str], first: int) -> int:
     """The number of the line at which lexing begins, so that the line `first` gets its right colours.
 
     It is a line that begins with a letter, as a statement does: the first such line of the LEAD lines
-    before `first`, else of the MAX_LEAD lines before it. If there is none, it is `first` itself.
+    before `first`, else of the MAX_LEAD lines before it. If there is none, it is `first` itself. If
+    the lines before `first` are so few that they include the first line of all, it is that line.
     """
     for lines_before in (LEAD, MAX_LEAD):
         lead = max(0, first - lines_before)
@@ -349,7 +352,9 @@ class TwoColumnRows(HunkRows):
         return ("+", pair.new_number) if pair.new_number else ("-", pair.old_number)
 
     def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
-        """The lines of the rows from `start` to before `end`, with both sides in each line."""
+        """The lines of the rows from `start` to before `end`. Each row is a pair: its old line is on
+        the left, its new line on the right.
+        """
         pairs = self._lines[start:end]
         olds, news = self._sides(pairs, pairs, is_colored)
         if is_colored:

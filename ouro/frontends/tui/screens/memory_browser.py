@@ -422,7 +422,10 @@ class MemoryBrowser(Browser):
         ]
 
     def _keys_of_marked(self) -> list[tuple[str, str]]:
-        """The keys that change the marked object, each with what it does; empty if there is none."""
+        """The keys that change the marked object, each with what it does. Empty if no object is marked,
+        or if none of the keys can change it. A note on the tab of the archive is archived. A note
+        that was reached through a link may be an active one.
+        """
         link = self._marked_link()
         if link is None:
             return []

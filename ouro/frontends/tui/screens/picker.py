@@ -273,9 +273,10 @@ class Picker(Sheet[str | None]):
             self._accepts_from = 0.0
 
     def _take_text(self, event: events.Key) -> bool:
-        """Handle a key that is text. In a short list, text marks a choice, or goes to the prompt.
-        In a long list it goes to the search field. Returns False if the key is no text. Also
-        returns False if the search field has the focus, because then it gets the key from Textual.
+        """Handle a key that is text. In a short list, text marks or chooses a choice; other
+        text goes to the prompt below the list. In a long list it goes to the search field. Returns
+        False if the key is no text. Also returns False if the search field has the focus, because
+        then it gets the key from Textual.
         """
         if self.is_short:
             is_text = event.is_printable or event.key == "backspace"
@@ -284,7 +285,7 @@ class Picker(Sheet[str | None]):
             return is_text
         if not event.is_printable or self._search.has_focus:
             return False
-        # It will soon have the focus.
+        # `on_mount` has given it the focus, but this key came before the focus was set.
         self._search.post_message(events.Key(event.key, event.character))
         return True
 
