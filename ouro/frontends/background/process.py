@@ -176,8 +176,8 @@ def _report(descriptor: int, report: StartReport) -> None:
 
 def _failure_report(error: OuroError | OSError) -> StartReport:
     """A report of why the session could not be opened. If its folder is not trusted, the report has
-    what the user must be asked. Commands in it begin with `ouro `, because no session is open in which
-    to type them with `/`.
+    what the user must be asked. Commands in it begin with `ouro `, because no session is open in
+    which to type them with `/`.
     """
     if isinstance(error, TrustNeeded):
         trust = {

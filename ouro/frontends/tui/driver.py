@@ -341,7 +341,8 @@ class KeyParser(XTermParser):
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[Key]:
         """The keys of a sequence. If Textual does not know the sequence, it is first changed into the
         form of the kitty protocol, which Textual knows. A character that came right after Esc becomes
-        an EscapedKey: Alt with the character, or two keys.
+        an EscapedKey: Alt with the character, or two keys. A character that is text, but that Python
+        does not call printable, becomes a TextKey.
         """
         character_after_escape = _escaped_character(sequence, alt=alt)
         if (alt_key := self._ALT_KEY.fullmatch(sequence)) and sequence not in ANSI_SEQUENCES_KEYS:

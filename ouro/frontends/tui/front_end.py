@@ -384,7 +384,8 @@ class ScreenFrontEnd:
 
     async def open(self, request: OpenRequest) -> None:
         """Open another session, and close the one on the screen. If opening fails, or the user
-        cancels, the session on the screen stays; if there is none yet, ouro ends.
+        cancels, the session on the screen stays; if there is none yet, ouro ends. If the user
+        wants to see a session that runs in the background, this app ends, and ouro attaches to it.
         """
         await self._turns.finish_turn(timeout=1.0)
         previous = self._turns.session

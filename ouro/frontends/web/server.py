@@ -237,7 +237,9 @@ class WebServer:
                     await lines.put({"list": current})
 
     def _list_state(self, selected: str) -> dict[str, Any]:
-        """The list of sessions for the page, and the folders in which one can be started."""
+        """The list of sessions for the page, and the folders in which one can be started. If the list
+        could not be read, the page shows the error instead.
+        """
         rows = self._agents.rows
         problem = self._agents.problem
         page = pages.list_page(rows, selected)
