@@ -375,8 +375,8 @@ class VimEditor(VimCursor):
             self.end_insert(text, at + len(typed))
 
     def _replace_character(self, count: int, keys: CommandKeys) -> None:
-        """`r`: replace `count` characters by a typed one. Raises InvalidCommand if the line has too
-        few.
+        """`r`: replace `count` characters, each by the typed one. With Enter, one line break replaces
+        all of them. Raises InvalidCommand if the line has too few.
         """
         character, times = keys.next(), count or 1
         if self.cursor + times > motions.line_end(self.text, self.cursor):

@@ -78,7 +78,8 @@ class TerminalDriver(LinuxDriver):
         """Write to the terminal. Output is held while the first frame is shown, and dropped while
         another program has the terminal.
         """
-        if self.is_lent and self._writer_thread is None:  # Textual starts one with the terminal
+        # Textual starts its writer thread when it takes the terminal, before `is_lent` is reset.
+        if self.is_lent and self._writer_thread is None:
             return
         if self._held_output is None:
             super().write(data)

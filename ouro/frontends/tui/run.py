@@ -197,7 +197,7 @@ def run_tui(
             driver_class=driver,
         )
         if request.resume != PICK:  # the session picker reads the keys as a search
-            # Visible until Textual has read their keys.
+            # Messages of the first frame are shown as queued until Textual has read their keys.
             app.conversation.transcript.set_queued(steering=(), queued=frame.entered)
         return app
 

@@ -141,7 +141,7 @@ class BlockList:
     def add(self, block: TranscriptBlock) -> None:
         """Add a block at the end. A blank line is above the block, unless it is the first block, or
         this block and the one before it are both compact. The height of the block is estimated
-        until it is drawn.
+        until it is drawn. From now on the block adds itself to the changed blocks when it changes.
         """
         last = self.blocks[-1] if self.blocks else None
         block.gap = last is not None and not (last.is_compact and block.is_compact)

@@ -255,7 +255,8 @@ class QuestionPanel(Vertical, can_focus=True):
     def _follow_writing(self, event: events.Key, *, is_answer: bool) -> bool:
         """Returns whether this key belongs to a message that the user is writing, and so goes to the
         prompt. A character that is not an answer begins a message. Enter is its last key. An arrow
-        ends it, too, but goes to the choices.
+        ends it, too, but goes to the choices. After an arrow, a key answers at its first press, also
+        if the prompt has text.
         """
         if event.key in ("up", "down"):
             self._is_writing = self._is_beside_draft = False
