@@ -288,7 +288,7 @@ class _Inline:
             case "image":
                 self._add_run(f"[image: {token.content or 'image'}]", style + Style(italic=True))
                 self._add_run(f" ({clean(str(token.attrs.get('src', '')))})", palette.muted)
-            case _ if token.nesting < 0:
+            case _ if token.nesting < 0:  # the end of strong, emphasized or struck text
                 self._styles.pop()
 
     def _end_link(self) -> None:

@@ -375,7 +375,8 @@ class ToolCard(TranscriptBlock):
         long as there is no result.
 
         Nothing is shown twice. So a summary is left out if the title or the `figures` of a diff
-        have it already, or if the text below begins with it.
+        have it already, or if the text below begins with it. The figures are such as `(new) +3 −1`.
+        If the summary has more behind the figures, only that is shown.
         """
         if self._display is None:
             return _STATE_WORDS.get(self.state, self._figures)
@@ -385,7 +386,7 @@ class ToolCard(TranscriptBlock):
             return ""
         figures = figures.strip()
         if figures and summary.startswith(f"{figures} · "):
-            return summary.removeprefix(f"{figures} · ")  # the verdict of a judge
+            return summary.removeprefix(f"{figures} · ")  # why a judge allowed it
         if summary == figures or self.title.endswith(f" {summary}"):
             return ""
         says_new = summary.startswith("new file,") and figures.startswith("(new)")

@@ -145,7 +145,7 @@ def _entry_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
 
 def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
     """The rows of commits, the newest first as in the timeline. The category of a commit is its
-    author, and its flag the local time.
+    author. Its flag is the local time, and so is not shown as a warning.
     """
     rows = []
     for entry in entries:

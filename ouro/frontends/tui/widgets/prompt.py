@@ -353,6 +353,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.replace(inserted, (row, column - len(word)), (row, column))
         if not enters_folder:
             self.completion.close(self.before_cursor)
+        # A command with arguments ends with a blank, and so does a file: more may be typed.
         needs_arguments = suggestion.value.endswith(" ")
         return needs_arguments or not send
 

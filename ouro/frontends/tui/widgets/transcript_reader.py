@@ -72,6 +72,7 @@ class TranscriptReader(Horizontal, can_focus=True):
         Args:
             show_earlier: reads earlier messages into the transcript; returns whether there were any.
             closed: called after the reader has closed.
+            closing_keys: keys that close the reader, besides `q`, Esc, Ctrl+C and Ctrl+D.
         """
         self._transcript = transcript
         self._show_earlier = show_earlier
@@ -82,6 +83,7 @@ class TranscriptReader(Horizontal, can_focus=True):
         self._hint = KeyLine(_KEYS, "?", most=1)
         self._search = TypedField(compact=True, id="reader-search")
         self._words = ""
+        """The text of the last search; empty if there is none."""
         super().__init__(
             self._hint, Static("/", markup=False, id="reader-sign"), self._search, id="reader"
         )
