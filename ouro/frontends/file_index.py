@@ -137,8 +137,9 @@ class _Segment:
     def __init__(self, joined: str) -> None:
         self.text = f"\n{joined}\n"
         lowered = self.text.lower()
+        # With another length the offsets would differ. An equal text is kept only once in memory.
         if lowered == self.text or len(lowered) != len(self.text):
-            lowered = self.text  # the same object if it is equal, which saves the memory
+            lowered = self.text
         self.lowered = lowered
 
     def name(self, start: int, end: int) -> str:

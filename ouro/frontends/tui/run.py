@@ -260,8 +260,9 @@ async def _run(
     may_leave: Callable[[int], bool] | None,
 ) -> OuroApp | int:
     """Run the app to its end, and then close the session. If the user has left the session to the
-    background, host it here until it ends. Returns the app; or the exit code if a signal came
-    before there was an app.
+    background, host it here until it ends; the host closes it. Otherwise the shell may get its
+    terminal back as soon as the session is released. Returns the app; or the exit code if a signal
+    came before there was an app.
     """
     app: OuroApp | None = None
     loop = asyncio.get_running_loop()

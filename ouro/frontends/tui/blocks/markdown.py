@@ -199,7 +199,7 @@ class _Drawing:
 
     def _item(self, tokens: Sequence[Token], width: int, marker: str) -> list[StyledLine]:
         """The lines of a list item behind its marker. `[ ]` and `[x]` at its beginning become boxes,
-        which replace a dot.
+        which replace a dot, but stand behind a number. Copying keeps the marker.
         """
         palette = self._palette
         words = tokens[2].children if tokens[1].type == "paragraph_open" else None

@@ -127,6 +127,7 @@ class AnswerBlock(StreamedBlock):
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         """The lines of all pieces. The lines of finished pieces are drawn once and kept. The pieces that
         still grow are drawn each time; if the first of them is a fence, `_code` keeps what it has drawn.
+        An open fence further below is drawn whole each time, until it is the first of them.
         """
         unfinished_pieces = self._pieces.settle(self.text)
         text_width = width - 2 * len(MARGIN)

@@ -145,7 +145,7 @@ class Picker(Sheet[str | None]):
     @on(PickList.Marked)
     def _show_marked(self) -> None:
         """Preview the newly marked choice, show it whole if its line is cut, and make room for
-        that.
+        that. With a new mark, room may be made again for heights that were seen before.
         """
         if (marked := self._list.marked) is not None:
             self._preview(marked.value)

@@ -382,7 +382,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.completion.close()
         self.fill(self._stashed.pop() if self._stashed else "")
         self.history.clear()
-        if not self._stashed and not self.text:  # otherwise their placeholders are still needed
+        # Texts that are stashed, or in the prompt now, still need their placeholders.
+        if not self._stashed and not self.text:
             self.attachments = Placeholders()
         if self._vim is not None:
             self._vim.begin_message()
