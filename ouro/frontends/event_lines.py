@@ -235,8 +235,9 @@ class MemoryChanges:
 
     def notice(self, event: events.CoreChanged) -> tuple[str, Level, Body | None]:
         """How a change of the core is shown: the text of its notice, its level, and a body below
-        it. The body is the diff of the change. It is None if its lines were shown before, or if the
-        notice has them.
+        it. The body is the diff of the change. It is None if its lines were shown before, or if it
+        has only one line and the text of the notice contains that line. If a diff shows the lines,
+        here or before, and only one file has changed, the text names only this file.
         """
         level: Level = "warning" if event.proposal else "info"
         body = event.display.body

@@ -128,6 +128,7 @@ class ReplFrontEnd(FrontEnd):
         events = list(self.session.scrollback.shown_events())
         if position.is_left:
             self.say(LEFT_BRANCH, "warning")
+        # `prompts` counts the user's messages from the end of the transcript.
         index_of_message = _prompt_indexes(events)[-position.prompts]
         self._printer.replay(events[index_of_message:])
 

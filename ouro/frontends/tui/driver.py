@@ -359,7 +359,8 @@ class KeyParser(XTermParser):
 
 
 def _escaped_character(sequence: str, *, alt: bool) -> str:
-    """The printable character that came right after Esc. Empty if the sequence is anything else.
+    """The printable character that came right after Esc. Empty if the sequence is anything else, or
+    if the character may be the beginning of a longer sequence.
 
     With `alt` the sequence is without its Esc: the parser has removed it, because it did not know
     both together.

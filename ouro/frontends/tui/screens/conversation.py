@@ -397,8 +397,8 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         self._drop_old_blocks()
 
     def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:  # noqa: ARG002 (of TurnObserver)
-        """Show that nothing runs any more, and ring after a long turn. A message that the turn did not
-        begin with returns to the prompt.
+        """Show that nothing runs any more, and ring after a long turn. If the turn ended before its
+        message was shown, the message returns to the prompt.
         """
         if not self.is_attached:  # ouro is ending
             return

@@ -179,7 +179,7 @@ class Picker(Sheet[str | None]):
     def _make_room(self) -> None:
         """Set the height of the list: it gets the lines that the title, the texts and the keys
         leave. If the list is short, also move the transcript up, so that its end stays visible
-        above the sheet.
+        above the sheet. It moves less if the sheet covers the prompt and the status line.
         """
         sheet = self._frame
         if not sheet.is_attached:
@@ -195,7 +195,7 @@ class Picker(Sheet[str | None]):
         height = max(1, self.size.height - used_height)
         self._list.styles.max_height = height
         hides_rows = self.is_short and height < len(self._choices)
-        if self._hides_rows != hides_rows:  # another text below the list, so another height
+        if self._hides_rows != hides_rows:  # the text below the list gets another height
             self._hides_rows = hides_rows
             self._show_whole()
         if self.is_short and sheet.outer_size.height <= self.size.height - MIN_TRANSCRIPT:
@@ -226,7 +226,7 @@ class Picker(Sheet[str | None]):
         self._whole_choice.display = is_cut or self._hides_rows
         if marked is not None:
             text = f"{marked.label}\n{marked.detail}".rstrip()
-            if self.has_class("-low"):  # there are no lines to repeat the part that is not cut
+            if self.has_class("-low"):  # one line: only the longer part, which is cut
                 text = max(marked.label, marked.detail, key=len)
             if self._hides_rows:
                 text = f"{self._list.place + 1}/{len(self._choices)} ↑↓ {text if is_cut else ''}"

@@ -155,7 +155,9 @@ class QuestionPanel(Vertical, can_focus=True):
         self._handle_answer(event)
 
     async def _on_key(self, event: events.Key) -> None:
-        """Answer the question, or pass the key to the prompt if it belongs to a text."""
+        """Answer the question, or pass the key to the prompt if it belongs to a text. Keys that edit a
+        text, and are no key of a question, always go to the prompt. Any other key is left to the app.
+        """
         if self.field.has_focus:
             self._key_in_field(event)
             return
@@ -295,7 +297,8 @@ class QuestionPanel(Vertical, can_focus=True):
 
     def _fit(self) -> None:
         """Divide the rows between the choices and the texts. A text that has more lines than rows
-        can be scrolled. A hint says so, with the number of lines of the last such text.
+        can be scrolled. A hint says so, with the number of lines of the last such text. A text
+        may have at least two rows, even if the choices lose rows; on a very low terminal only one.
         """
         if not self.options.size.width:
             return  # there is no layout yet; the layout causes a resize too

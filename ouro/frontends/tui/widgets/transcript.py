@@ -530,8 +530,7 @@ class TranscriptView(LineScroll):
     def _restyle(self) -> None:
         """Draw all again for a new width or theme. About the same words stay on top, though a long
         answer has more lines in a narrow window. If there were no new lines to hint at, there are
-        none afterwards. The block on top and the last block are drawn at once, so that their heights
-        are known and not estimated.
+        none afterwards. The block on top and the last block are drawn at once to know their heights.
         """
         place = self._blocks.block_at(self.scroll_offset.y)
         was_all_seen = not self._hint()
