@@ -230,7 +230,8 @@ class VimEditor(VimCursor):
     def _span_of(self, name: str, key: str, count: int, keys: CommandKeys) -> TextSpan:
         """The text to which an operator is applied. If its key is doubled (`dd`, `gUU`), it is
         whole lines. Otherwise it is a text object, or the text from the cursor to where a motion
-        leads. Raises InvalidCommand if there is no such text.
+        leads. Raises InvalidCommand if there is no such text. A motion `w` or `W` may end at the
+        end of the text (`moves_freely`).
 
         Args:
             name: the operator.

@@ -137,7 +137,8 @@ def _file_pages(
     file: FileDiff, width: int, palette: Palette, has_two_columns: bool | None = None
 ) -> Iterator[tuple[int, LinePage]]:
     """Yield the pages of a file, each with the number of its hunk. The first page is the line with the
-    name of the file, with NO_HUNK. Above the pages of a hunk is a line that names its function.
+    name of the file, with NO_HUNK. Above the pages of a hunk is a line that names its function. The
+    first hunk has no such line if its function is not known.
 
     `has_two_columns` None: if the width is enough. A new or deleted file always has one column.
     """
