@@ -182,6 +182,7 @@ def paragraph(text: str, offset: int, forward: bool) -> int:
     """Where `}` or `{` leads: to the empty line after or before the paragraph. If there is none, it
     leads to the last or first character of the text. Empty lines at `offset` are skipped first.
     """
+    # From here on, `at` is always the start of a line.
     at = line_start(text, offset)
     while is_empty_line(text, at) and (at < len(text) if forward else at > 0):
         at = line_end(text, at) + 1 if forward else line_start(text, at - 1)

@@ -91,7 +91,9 @@ class LineReader:
             _set_echo(not self._repl.is_secret())
 
     async def _read_line(self) -> str | None:
-        """The next line of the input; None at its end, or when Ctrl+C ends ouro."""
+        """The next line of the input; None at its end, or when Ctrl+C ends ouro. The read is a task of
+        its own, which `_interrupt` can cancel.
+        """
         if self._has_ended:
             return None
         self._lines = self._lines or read_lines(sys.stdin.fileno())

@@ -46,8 +46,8 @@ class AttachmentBar(Widget):
             self._text, self.chips = "", ()
         elif text != self._text:
             self._text = text
-            # A function, and no coroutine: one that is replaced before it begins would be
-            # left behind.
+            # A function, and no coroutine: a worker may be replaced before it begins, and then
+            # nothing would await the coroutine.
             find: Callable[[], Awaitable[None]] = partial(self._find_attachments, text)
             self.run_worker(find, exclusive=True)
 
