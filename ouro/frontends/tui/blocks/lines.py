@@ -260,8 +260,8 @@ def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tupl
     """Yield start, end and joint of each line of a paragraph that is too wide for one line.
 
     An atom (a word, a run of spaces, or a wide character) that does not fit into the line begins
-    the next one, and is cut if it is wider than a line. With `keeps_spaces`, spaces and such wide
-    words are cut where the line is full, as in code.
+    the next one, and is cut if it is wider than a line. With `keeps_spaces`, the text is code: spaces,
+    and words that are wider than a line, do not begin a new line, but are cut where the line is full.
     """
     if keeps_spaces and (text.isascii() or _NARROW.fullmatch(text)):
         yield from _split_narrow_code(text, width)

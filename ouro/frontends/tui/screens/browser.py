@@ -287,7 +287,8 @@ class Browser(Sheet[OpenRequest | None]):
 
     def _start_page(self, delay: float) -> None:
         """Show the page of the marked row after `delay` seconds, instead of one that waits now."""
-        # A function, and no coroutine: one that is replaced before it begins would be left behind.
+        # A function, and no coroutine: a worker may be replaced before it begins, and then nothing
+        # would await the coroutine.
         show: Callable[[], Awaitable[None]] = partial(self._show_page, delay)
         self.run_worker(show, group="page", exclusive=True)
 
