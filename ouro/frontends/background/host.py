@@ -55,6 +55,13 @@ class SessionHost(TurnObserver):
         idle_minutes: float,
         turns: TurnQueue | None = None,
     ) -> None:
+        """Make the host of a session.
+
+        Args:
+            claim: the lock and the record that say that this process hosts the session.
+            idle_minutes: after so many minutes without work and viewers the session ends.
+            turns: the queue of a front end that leaves the session to this host; None: a new one.
+        """
         self.session = session
         self.viewers: list[Viewer] = []
         """The viewers that are attached, and so get events."""
@@ -352,7 +359,7 @@ class SessionHost(TurnObserver):
 
     async def run_command(self, text: str) -> bool:
         """Run a slash command, and then send the state, because the command may have changed it.
-        Returns what `dispatch` returns.
+        Returns False if the text is no command and must be sent as a message.
         """
         try:
             return await dispatch(self.front_end, text)

@@ -162,7 +162,9 @@ class PromptReader:
             self._flushing = asyncio.create_task(self._flush())
 
     async def _flush(self) -> None:
-        """Print the pending output above the prompt, until there is none."""
+        """Print the pending output above the prompt, until there is none. The keyboard stays in raw
+        mode meanwhile, so that prompt_toolkit does not switch it for each print.
+        """
         while self._pending:
             await asyncio.sleep(FLUSH_SECONDS)
             self._input.stays_raw = True

@@ -215,7 +215,7 @@ class MemoryBrowser(Browser):
             self.dismiss(None)
         elif event.key in self._keymap.keys("receipt"):
             if self._tab == "receipt":
-                self.dismiss(None)
+                self.dismiss(None)  # the screen ends; what follows is not seen any more
             self._go_to("receipt")
         else:
             return await super()._take_key(event)
@@ -356,7 +356,7 @@ class MemoryBrowser(Browser):
         """
         link = self._marked_link()
         is_redo = bool(self._undo_commit)
-        commit, hunk = self._undo_commit or self._last_commit, 0
+        commit, hunk = self._undo_commit or self._last_commit, 0  # 0: the whole commit
         if not is_redo and link is not None and link.kind in ("commit", "hunk"):
             commit, hunk = link.target, link.hunk
         if not commit:

@@ -33,6 +33,9 @@ class PlanQuestion(QuestionPanel):
         act: PlanAct
 
     def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
+        """Make the panel. Two choices of the screen itself, to edit the plan and to comment on it,
+        stand before the last choice of the question.
+        """
         self._choices = asked.question.choices
         last = self._choices[-1]
         lines = [*self._choices[:-1], _EDIT_LABEL, _COMMENT_LABEL, f"{last}: say what to change"]

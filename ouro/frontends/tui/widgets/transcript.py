@@ -383,7 +383,7 @@ class TranscriptView(LineScroll):
         return [self._strip(y, y + top, size, selection)[0] for y in visible.line_range]
 
     def render_line(self, y: int) -> Strip:
-        """The row `y` of the widget. If a selection may begin in it, it knows its line and columns."""
+        """The row `y` of the widget. If a selection may begin in it, its cells know line and column."""
         number = y + self.scroll_offset.y
         strip, is_text = self._strip(y, number, self.size, self.text_selection)
         return strip.apply_offsets(0, number) if is_text else strip
