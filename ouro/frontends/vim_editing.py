@@ -135,7 +135,9 @@ class VimEditor(VimCursor):
         self._clamp()
 
     def replace_text(self, text: str, cursor: int) -> None:
-        """Use a text that was changed from outside, such as from the history."""
+        """Use a text that was changed from outside, such as from the history. Undo returns to the text
+        before it. Outside of the insert mode, the cursor is put on a character of its line.
+        """
         if text != self.text:
             self._save_for_undo(self.text, self.cursor)
             self.text = text

@@ -192,7 +192,9 @@ class RemoteSession:
         return sorted(list_project_files(self.cwd))
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
-        """Send an answer to the host, without waiting whether it is still wanted."""
+        """Send an answer to the host. The host refuses it if the question is closed, but its reply is
+        ignored.
+        """
         fields = msgspec.to_builtins(answer)
         if isinstance(answer, Permit):
             self.connection.send(

@@ -63,7 +63,7 @@ def _built_in_choices(session: Session, keymap: Keymap) -> list[Choice]:
 
 def _key_choices(keymap: Keymap) -> Iterator[Choice]:
     """Yield a choice for each action of a key that the palette can run. An action without a key is
-    left out.
+    left out, and so is one with a Textual action of its own (`run`): the palette runs them by name.
     """
     for action in ACTIONS:
         is_of_app = action.place == "app" and not action.run

@@ -204,6 +204,7 @@ class WebServer:
         the list of sessions, and of one session if the request names one.
         """
         session_id = request.query.get("session", "")
+        # The header asks a proxy such as nginx to pass on each line at once.
         answer = web.StreamResponse(headers={"X-Accel-Buffering": "no"})
         answer.content_type = "application/x-ndjson"
         await answer.prepare(request)

@@ -389,7 +389,9 @@ class _BlockBody(TranscriptView):
     """A block that is asked about."""
 
     def go_to_line(self, wanted: Pattern[str]) -> None:
-        """Scroll to the first line that begins with `wanted`, which is then at the top."""
+        """Scroll to the first line that matches `wanted` at its beginning; it is then at the top. If
+        there is none, nothing is scrolled. The view has one block.
+        """
         for block in self._blocks.blocks:
             lines = plain_lines(block.lines(self.size.width, self._palette))
             found = [number for number, line in enumerate(lines) if wanted.match(line.text)]

@@ -115,8 +115,8 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._after_close()
 
     async def _on_key(self, event: events.Key) -> None:
-        """Handle a key: search, move, show the transcript elsewhere, or close. Any other character
-        is ignored, and any other key is left to the app.
+        """Handle a key: search, move, close, or show the transcript in the pager or the scrollback of
+        the terminal. Any other character is ignored, and any other key is left to the app.
         """
         key = event.key
         if self.has_class("-searching"):
@@ -126,7 +126,7 @@ class TranscriptReader(Horizontal, can_focus=True):
             elif self._search.has_focus:
                 return
             else:
-                # It will soon have the focus.
+                # The field was given the focus, but this key came before the focus was set.
                 self._search.post_message(events.Key(key, event.character))
         elif key in self._closing_keys:
             self.close()
