@@ -135,8 +135,8 @@ class VimEditor(VimCursor):
         self._clamp()
 
     def replace_text(self, text: str, cursor: int) -> None:
-        """Use a text that was changed from outside, such as from the history. Undo returns to the text
-        before it. Outside of the insert mode, the cursor is put on a character of its line.
+        """Use a text that was changed from outside, such as from the history. Undo returns to the
+        text before it. Outside of the insert mode, the cursor is put on a character of its line.
         """
         if text != self.text:
             self._save_for_undo(self.text, self.cursor)
@@ -378,8 +378,8 @@ class VimEditor(VimCursor):
             self.end_insert(text, at + len(typed))
 
     def _replace_character(self, count: int, keys: CommandKeys) -> None:
-        """`r`: replace `count` characters, each by the typed one. With Enter, one line break replaces
-        all of them. Raises InvalidCommand if the line has too few.
+        """`r`: replace `count` characters, each by the typed one. With Enter, one line break
+        replaces all of them. Raises InvalidCommand if the line has too few.
         """
         character, times = keys.next(), count or 1
         if self.cursor + times > motions.line_end(self.text, self.cursor):
@@ -430,8 +430,9 @@ class VimEditor(VimCursor):
             self.cursor = edits.changed_offset(before, self.text)
 
     def _repeat(self, count: int, _keys: CommandKeys) -> None:
-        """`.`: run the last change again. If a count was typed, it replaces the count of that change.
-        The change stays the one that `.` repeats. Raises InvalidCommand if there was no change.
+        """`.`: run the last change again. If a count was typed, it replaces the count of that
+        change. The change stays the one that `.` repeats. Raises InvalidCommand if there was no
+        change.
         """
         if self._last_change is None:
             raise InvalidCommand

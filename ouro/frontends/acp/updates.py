@@ -182,8 +182,8 @@ class EventUpdates:
         return helpers.update_tool_call(event.call_id, content=[_text_content(block(output))])
 
     def _end_update(self, event: events.ToolFinished) -> Update:
-        """The result of a call. Its running output is forgotten. If the editor has shown the output of
-        the command in a terminal, the update has only the status and the exit code.
+        """The result of a call. Its running output is forgotten. If the editor has shown the output
+        of the command in a terminal, the update has only the status and the exit code.
         """
         self._running_output.pop(event.call_id, None)
         status: acp.ToolCallStatus = "failed" if event.failed else "completed"

@@ -88,9 +88,9 @@ async def answer_question(_context: ShellContext, session: str, choice: str) -> 
 
 
 async def stop_session(context: ShellContext, session: str, *, yes: bool) -> Answer | None:
-    """End a session after the user has confirmed it. None if the user does not confirm it. Nothing is
-    asked with `yes`, nor if no user can be asked. A session that has ended already is removed from
-    the list of sessions.
+    """End a session after the user has confirmed it. None if the user does not confirm it. Nothing
+    is asked with `yes`, nor if no user can be asked. A session that has ended already is removed
+    from the list of sessions.
     """
     record = await asyncio.to_thread(find_record, session)
     if context.can_ask and not await confirm(

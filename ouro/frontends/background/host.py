@@ -346,8 +346,8 @@ class SessionHost(TurnObserver):
         self.send_state_soon()
 
     def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:
-        """Send the end of a turn and the state to the viewers. Then write the record of this session
-        again, which has the last line of the turn.
+        """Send the end of a turn and the state to the viewers. Then write the record of this
+        session again, which has the last line of the turn.
         """
         for viewer in self.viewers:
             viewer.send_turn(outcome, seconds)

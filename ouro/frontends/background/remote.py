@@ -192,8 +192,8 @@ class RemoteSession:
         return sorted(list_project_files(self.cwd))
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
-        """Send an answer to the host. The host refuses it if the question is closed, but its reply is
-        ignored.
+        """Send an answer to the host. The host refuses it if the question is closed, but its reply
+        is ignored.
         """
         fields = msgspec.to_builtins(answer)
         if isinstance(answer, Permit):

@@ -304,9 +304,9 @@ class Viewer:
 
     @report_errors
     async def ext_method(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """Handle a request of a viewer of ouro. Returns the text of a withdrawn message, or how many
-        running commands were moved to the background. Empty for the other requests. A request that
-        is not known raises RequestError.
+        """Handle a request of a viewer of ouro. Returns the text of a withdrawn message, or how
+        many running commands were moved to the background. Empty for the other requests. A request
+        that is not known raises RequestError.
         """
         if method == names.ANSWER:
             self._host.answer(str(params.get("questionId")), _parse_answer(params))

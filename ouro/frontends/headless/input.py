@@ -87,8 +87,8 @@ async def read_lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
 
 
 async def read_prompt(prompt: str, stdin: int | None, say: Callable[[str], None]) -> str:
-    """The text of standard input, followed by the prompt of the command line. If there are both, the
-    result begins with PIPED, which marks the piped text. `say` prints why the user waits.
+    """The text of standard input, followed by the prompt of the command line. If there are both,
+    the result begins with PIPED, which marks the piped text. `say` prints why the user waits.
 
     A terminal is not read. If there is a prompt, and nothing comes through a pipe within
     `FIRST_BYTE_TIMEOUT`, the pipe is ignored.

@@ -91,8 +91,8 @@ class LineReader:
             _set_echo(not self._repl.is_secret())
 
     async def _read_line(self) -> str | None:
-        """The next line of the input; None at its end, or when Ctrl+C ends ouro. The read is a task of
-        its own, which `_interrupt` can cancel.
+        """The next line of the input; None at its end, or when Ctrl+C ends ouro. The read is a task
+        of its own, which `_interrupt` can cancel.
         """
         if self._has_ended:
             return None

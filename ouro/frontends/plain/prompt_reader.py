@@ -199,8 +199,8 @@ class PromptReader:
             return await edit_text("message.md", text)
 
     def fill(self, text: str) -> bool:
-        """Put a draft into the prompt, at once or after the open question. Always returns True: unlike
-        LineReader, this prompt can show a draft.
+        """Put a draft into the prompt, at once or after the open question. Always returns True:
+        unlike LineReader, this prompt can show a draft.
         """
         document = Document(text)
         if self._was_asking:

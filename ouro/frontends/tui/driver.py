@@ -188,9 +188,9 @@ class TerminalDriver(LinuxDriver):
         return True
 
     def _take_keys_of_frame(self, keys: KeyReader) -> None:
-        """Pass to the app the keys that the first frame has read, and the theme that fits the terminal.
-        The bytes of an incomplete character go into `keys`, which reads the rest of it. After the
-        keys were handled, the driver calls `take_over`.
+        """Pass to the app the keys that the first frame has read, and the theme that fits the
+        terminal. The bytes of an incomplete character go into `keys`, which reads the rest of it.
+        After the keys were handled, the driver calls `take_over`.
         """
         typed, incomplete_character = self._frame.take_keys()
         # The terminal may have answered after the app was created.
@@ -342,8 +342,8 @@ class KeyParser(XTermParser):
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[Key]:
         """The keys of a sequence. If Textual does not know the sequence, it is first changed into the
         form of the kitty protocol, which Textual knows. A character that came right after Esc becomes
-        an EscapedKey: Alt with the character, or two keys. A character that is text, but that Python
-        does not call printable, becomes a TextKey.
+        an EscapedKey: Alt with the character, or two keys. A character that is text, but that
+        Python does not call printable, becomes a TextKey.
         """
         character_after_escape = _escaped_character(sequence, alt=alt)
         if (alt_key := self._ALT_KEY.fullmatch(sequence)) and sequence not in ANSI_SEQUENCES_KEYS:

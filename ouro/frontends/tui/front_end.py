@@ -243,8 +243,8 @@ class ScreenFrontEnd:
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
         """Show the transcript again, and put the draft and the images into the prompt. The text that is
-        in the prompt is stashed. Without a draft and images, the prompt stays as it is. A draft that
-        the user leaves unchanged is not saved as unsent: `undone_text` remembers it.
+        in the prompt is stashed. Without a draft and images, the prompt stays as it is. A draft
+        that the user leaves unchanged is not saved as unsent: `undone_text` remembers it.
         """
         self._conversation.show_again()
         self.typed_command = ""  # the new transcript is the result, so the command is not shown

@@ -248,8 +248,9 @@ class Keymap:
     """
 
     def __init__(self, changes: Mapping[str, str | Sequence[str]] | None = None) -> None:
-        """`changes`: the keys that the user gives to an action, by its name; one key is a text. A newer
-        action loses its own key if the user gave that key to another one: older settings stay valid.
+        """`changes`: the keys that the user gives to an action, by its name; one key is a text. A
+        newer action loses its own key if the user gave that key to another one: older settings stay
+        valid.
 
         Raises:
             ConfigError: an action is unknown, a key is not valid, or two actions clash.

@@ -165,8 +165,8 @@ class LineEditor:
         self.cleared_at = now
 
     def _press_control(self, key: str) -> None:
-        """Handle a key that is not text: Enter, Ctrl+J, Ctrl+D, or a Backspace that deletes one code
-        point. Any other key is not understood here: from it on, Textual must handle all keys.
+        """Handle a key that is not text: Enter, Ctrl+J, Ctrl+D, or a Backspace that deletes one
+        code point. Any other key is not understood here: from it on, Textual must handle all keys.
         """
         if key == "\r":
             self._enter()

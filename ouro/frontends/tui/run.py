@@ -275,8 +275,8 @@ async def _run(
         os._exit(code)
 
     def handle_signal(number: int) -> None:
-        """End the app with the exit code of the signal. If that takes too long, end the process. The
-        exit code is 0 if the user has quit in the first frame, which sends this signal then.
+        """End the app with the exit code of the signal. If that takes too long, end the process.
+        The exit code is 0 if the user has quit in the first frame, which sends this signal then.
         """
         nonlocal code
         code = 0 if frame.has_left else 128 + number

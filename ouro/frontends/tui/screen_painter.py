@@ -154,8 +154,8 @@ class ScreenPainter:
     def _scroll(self, changed: dict[int, ScreenRow], writer: _Writer) -> None:
         """If an update has moved many rows up or down by the same number, let the terminal scroll
         their region. The scroll also moves rows that should have stayed: these are added to
-        `changed`, so that they are written again. `_rows` is moved in the same way. The rows that come
-        in are noted as unknown, so that all of their cells are written.
+        `changed`, so that they are written again. `_rows` is moved in the same way. The rows that
+        come in are noted as unknown, so that all of their cells are written.
         """
         shift = self._find_shift(changed)
         if shift == 0:

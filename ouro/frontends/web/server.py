@@ -238,8 +238,8 @@ class WebServer:
                     await lines.put({"list": current})
 
     def _list_state(self, selected: str) -> dict[str, Any]:
-        """The list of sessions for the page, and the folders in which one can be started. If the list
-        could not be read, the page shows the error instead.
+        """The list of sessions for the page, and the folders in which one can be started. If the
+        list could not be read, the page shows the error instead.
         """
         rows = self._agents.rows
         problem = self._agents.problem

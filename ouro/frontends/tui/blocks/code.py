@@ -179,8 +179,8 @@ def _chunk_size(code: str, language: str) -> int:
 
     A chunk ends outside of strings and comments, so that the next one can be lexed separately. Only
     one of MAX_CHUNKS_IN_STRING times CHUNK_LINES lines may end inside of them: it is cut there. The
-    end of a chunk depends only on its own text, so that code is always cut in the same way, independent of the
-    pieces in which it arrives.
+    end of a chunk depends only on its own text, so that code is always cut in the same way,
+    independent of the pieces in which it arrives.
     """
     if code.count("\n") <= CHUNK_LINES:
         return 0

@@ -57,8 +57,8 @@ class HunkRows(ABC):
             self.row_count += self._count_rows(run)
         self._tall_rows = list(self._extra)
         self._places_of_lines: dict[str, list[tuple[int, int, str]]] = {}
-        """By a long text: where each of its wrapped lines starts and ends, and the joint of the line
-        (see `StyledLine.joint`).
+        """By a long text: where each of its wrapped lines starts and ends, and the joint of the
+        line (see `StyledLine.joint`).
         """
 
     def height(self, start: int, end: int) -> int:
@@ -352,8 +352,8 @@ class TwoColumnRows(HunkRows):
         return ("+", pair.new_number) if pair.new_number else ("-", pair.old_number)
 
     def draw(self, start: int, end: int, is_colored: bool) -> list[StyledLine]:
-        """The lines of the rows from `start` to before `end`. Each row is a pair: its old line is on
-        the left, its new line on the right.
+        """The lines of the rows from `start` to before `end`. Each row is a pair: its old line is
+        on the left, its new line on the right.
         """
         pairs = self._lines[start:end]
         olds, news = self._sides(pairs, pairs, is_colored)

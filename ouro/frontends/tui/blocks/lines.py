@@ -260,8 +260,9 @@ def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tupl
     """Yield start, end and joint of each line of a paragraph that is too wide for one line.
 
     An atom (a word, a run of spaces, or a wide character) that does not fit into the line begins
-    the next one, and is cut if it is wider than a line. With `keeps_spaces`, the text is code: spaces,
-    and words that are wider than a line, do not begin a new line, but are cut where the line is full.
+    the next one, and is cut if it is wider than a line. With `keeps_spaces`, the text is code:
+    spaces, and words that are wider than a line, do not begin a new line, but are cut where the
+    line is full.
     """
     if keeps_spaces and (text.isascii() or _NARROW.fullmatch(text)):
         yield from _split_narrow_code(text, width)
@@ -333,7 +334,8 @@ def _take_cells(text: str, cells: int, at_least_one: bool = False) -> str:
 
 def selected_text(lines: Iterable[tuple[int, StyledLine]], selection: Selection) -> str:
     """The selected text of these lines, each with its number in the transcript. Decoration and line
-    breaks that come from wrapping are left out.
+    breaks that come from wrapping are left out. A line outside of the selection adds only its line
+    break.
     """
     selected_lines = []
     for number, line in lines:

@@ -346,7 +346,7 @@ def table_lines(
     `center` or empty.
 
     If the columns do not fit, each row becomes a record: its cells one below the other, each behind
-    the heading of its column. If the table has only the heading, the heading itself becomes a record.
+    the heading of its column. If the table has only the heading, the heading becomes a record.
     """
     widths = _column_widths(rows, width - len(_BETWEEN) * (len(rows[0]) - 1))
     lines: list[StyledLine] = []

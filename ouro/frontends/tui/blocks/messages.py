@@ -99,8 +99,8 @@ class StreamedBlock(TranscriptBlock):
         return self._cleaned + clean(self._unfinished)
 
     def append(self, text: str) -> None:
-        """Add a piece at the end of the text. An end that later text may change, such as a part of an
-        escape sequence, waits in `_unfinished` until it is complete.
+        """Add a piece at the end of the text. An end that later text may change, such as a part of
+        an escape sequence, waits in `_unfinished` until it is complete.
         """
         cleaned, self._unfinished = clean_start(self._unfinished + text)
         # Always four spaces per tab: the result must not depend on how the text was cut into

@@ -41,8 +41,8 @@ def body_lines(
     *,
     has_names: bool = True,
 ) -> Sequence[StyledLine]:
-    """The lines of a body. A diff, or a text that is a diff, has all its lines. Each is drawn only when
-    it is taken. Any other body has its first MAX_LINES, and a note if there are more.
+    """The lines of a body. A diff, or a text that is a diff, has all its lines. Each is drawn only
+    when it is taken. Any other body has its first MAX_LINES, and a note if there are more.
 
     Args:
         show: makes the lines of a changed file printable.

@@ -348,8 +348,8 @@ class Browser(Sheet[OpenRequest | None]):
         self.dismiss(None)
 
     def _show_frame(self) -> None:
-        """Show the heading and, unless there is a message, the keys for the present focus. An action to
-        which the user gave no key is left out.
+        """Show the heading and, unless there is a message, the keys for the present focus. An
+        action to which the user gave no key is left out.
         """
         self._heading.update(self._heading_text())
         if not self.key_line.has_message:

@@ -50,8 +50,8 @@ def _title(shown: ShownDiff) -> str:
 
 
 def _counts_text(files: Sequence[ParsedFile]) -> str:
-    """The numbers of files, added and removed lines: `2 files +3 −1`. It is only `2 files` if no line
-    was added or removed. A long diff takes a moment, because each line is counted.
+    """The numbers of files, added and removed lines: `2 files +3 −1`. It is only `2 files` if no
+    line was added or removed. A long diff takes a moment, because each line is counted.
     """
     added = sum(parsed.file.added for parsed in files)
     removed = sum(parsed.file.removed for parsed in files)

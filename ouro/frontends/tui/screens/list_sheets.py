@@ -323,8 +323,8 @@ class RewindSheet(ListSheet[RewindChoice | None]):
                 self.notify("Return to the branch first, then use /fork.", timeout=3)
 
     def _show_marked(self) -> None:
-        """Show the preview of the marked row, and its boxes as soon as their changes are known. Until
-        then a message has boxes without changes, and a branch has none.
+        """Show the preview of the marked row, and its boxes as soon as their changes are known.
+        Until then a message has boxes without changes, and a branch has none.
         """
         super()._show_marked()
         marked = self._marked

@@ -222,8 +222,8 @@ class MemoryBrowser(Browser):
         return True
 
     async def _open(self) -> None:
-        """If the list has the focus, show the page of the marked row and move the focus to it. If the
-        page has the focus, follow its marked link.
+        """If the list has the focus, show the page of the marked row and move the focus to it. If
+        the page has the focus, follow its marked link.
         """
         if self._page_view.has_focus:
             await self._follow()
@@ -422,9 +422,9 @@ class MemoryBrowser(Browser):
         ]
 
     def _keys_of_marked(self) -> list[tuple[str, str]]:
-        """The keys that change the marked object, each with what it does. Empty if no object is marked,
-        or if none of the keys can change it. A note on the tab of the archive is archived. A note
-        that was reached through a link may be an active one.
+        """The keys that change the marked object, each with what it does. Empty if no object is
+        marked, or if none of the keys can change it. A note on the tab of the archive is archived.
+        A note that was reached through a link may be an active one.
         """
         link = self._marked_link()
         if link is None:

@@ -267,8 +267,8 @@ class SessionPicker(Browser):
         self._show()
 
     def _show(self, activity: str = "", *, keep: bool = True) -> None:
-        """Show the matches and their number. Behind it stands `activity`, which says what still runs;
-        it is empty if nothing does. With `keep` the same row stays marked.
+        """Show the matches and their number. Behind it stands `activity`, which says what still
+        runs; it is empty if nothing does. With `keep` the same row stays marked.
         """
         self._list.words = self._matches.query.split()
         self._list.with_project = self._matches.scope == ALL

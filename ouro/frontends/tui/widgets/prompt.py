@@ -439,8 +439,8 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.fill("")
 
     def receive_draft(self, text: str) -> str:
-        """Show a draft of last time, or stash it if the user is writing. Returns what happens to it, as
-        the end of a sentence for the user.
+        """Show a draft of last time, or stash it if the user is writing. Returns what happens to
+        it, as the end of a sentence for the user.
         """
         if self.text:
             self._stashed.append(text)

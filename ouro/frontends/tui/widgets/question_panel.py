@@ -155,8 +155,9 @@ class QuestionPanel(Vertical, can_focus=True):
         self._handle_answer(event)
 
     async def _on_key(self, event: events.Key) -> None:
-        """Answer the question, or pass the key to the prompt if it belongs to a text. Keys that edit a
-        text, and are no key of a question, always go to the prompt. Any other key is left to the app.
+        """Answer the question, or pass the key to the prompt if it belongs to a text. Keys that
+        edit a text, and are no key of a question, always go to the prompt. Any other key is left to
+        the app.
         """
         if self.field.has_focus:
             self._key_in_field(event)
@@ -257,8 +258,8 @@ class QuestionPanel(Vertical, can_focus=True):
     def _follow_writing(self, event: events.Key, *, is_answer: bool) -> bool:
         """Returns whether this key belongs to a message that the user is writing, and so goes to the
         prompt. A character that is not an answer begins a message. Enter is its last key. An arrow
-        ends it, too, but goes to the choices. After an arrow, a key answers at its first press, also
-        if the prompt has text.
+        ends it, too, but goes to the choices. After an arrow, a key answers at its first press,
+        also if the prompt has text.
         """
         if event.key in ("up", "down"):
             self._is_writing = self._is_beside_draft = False
@@ -342,8 +343,8 @@ class QuestionPanel(Vertical, can_focus=True):
     def _show_hint(self, hint: str, is_low: bool) -> None:
         """Show that a text is cut, and the keys that scroll it: below the choices, or on a low
         terminal beside the title. `hint` is the number of its lines in words; if it is empty, no
-        text is cut. If a key did not answer yet, `_notice` says why, in place of the keys. While the
-        user writes in the field, the keys of the field are shown.
+        text is cut. If a key did not answer yet, `_notice` says why, in place of the keys. While
+        the user writes in the field, the keys of the field are shown.
         """
         # The loops run once, or not at all if the question was just answered.
         for key_line in self.query(".question--keys").results(Static):
@@ -389,8 +390,8 @@ class _BlockBody(TranscriptView):
     """A block that is asked about."""
 
     def go_to_line(self, wanted: Pattern[str]) -> None:
-        """Scroll to the first line that matches `wanted` at its beginning; it is then at the top. If
-        there is none, nothing is scrolled. The view has one block.
+        """Scroll to the first line that matches `wanted` at its beginning; it is then at the top.
+        If there is none, nothing is scrolled. The view has one block.
         """
         for block in self._blocks.blocks:
             lines = plain_lines(block.lines(self.size.width, self._palette))

@@ -162,9 +162,9 @@ class StartPanel(Widget):
         return len(self._rows(width))
 
     def _rows(self, width: int) -> list[Content]:
-        """The facts, what can be imported, the last sessions and the tip, cut to this width. The list
-        of sessions is left out if it does not fit as a whole, and the tip if no row is free. Empty if
-        the panel is closed, or the terminal too low for the facts.
+        """The facts, what can be imported, the last sessions and the tip, cut to this width. The
+        list of sessions is left out if it does not fit as a whole, and the tip if no row is free.
+        Empty if the panel is closed, or the terminal too low for the facts.
         """
         if not self.is_open or not self.has_room:
             return []

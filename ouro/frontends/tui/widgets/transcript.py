@@ -383,7 +383,7 @@ class TranscriptView(LineScroll):
         return [self._strip(y, y + top, size, selection)[0] for y in visible.line_range]
 
     def render_line(self, y: int) -> Strip:
-        """The row `y` of the widget. If a selection may begin in it, its cells know line and column."""
+        """The row `y`. If a selection may begin in it, its cells know their line and column."""
         number = y + self.scroll_offset.y
         strip, is_text = self._strip(y, number, self.size, self.text_selection)
         return strip.apply_offsets(0, number) if is_text else strip
@@ -530,7 +530,7 @@ class TranscriptView(LineScroll):
     def _restyle(self) -> None:
         """Draw all again for a new width or theme. About the same words stay on top, though a long
         answer has more lines in a narrow window. If there were no new lines to hint at, there are
-        none afterwards. The block on top and the last block are drawn at once to know their heights.
+        none afterwards. The block on top and the last one are drawn at once to know their heights.
         """
         place = self._blocks.block_at(self.scroll_offset.y)
         was_all_seen = not self._hint()

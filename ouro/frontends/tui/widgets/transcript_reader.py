@@ -115,8 +115,8 @@ class TranscriptReader(Horizontal, can_focus=True):
             self._after_close()
 
     async def _on_key(self, event: events.Key) -> None:
-        """Handle a key: search, move, close, or show the transcript in the pager or the scrollback of
-        the terminal. Any other character is ignored, and any other key is left to the app.
+        """Handle a key: search, move, close, or show the transcript in the pager or the scrollback
+        of the terminal. Any other character is ignored, and any other key is left to the app.
         """
         key = event.key
         if self.has_class("-searching"):
