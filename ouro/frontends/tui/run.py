@@ -260,9 +260,8 @@ async def _run(
     may_leave: Callable[[int], bool] | None,
 ) -> OuroApp | int:
     """Run the app to its end, and then close the session. If the user has left the session to the
-    background, host it here until it ends; the host closes it. Otherwise the shell may get its
-    terminal back as soon as the session is released. Returns the app; or the exit code if a signal
-    came before there was an app.
+    background, host it here until it ends. Returns the app; or the exit code if a signal came
+    before there was an app. A session that is hosted here is closed by its host.
     """
     app: OuroApp | None = None
     loop = asyncio.get_running_loop()
@@ -275,11 +274,9 @@ async def _run(
         os._exit(code)
 
     def handle_signal(number: int) -> None:
-        """End the app with the exit code of the signal. If that takes too long, end the process.
-        The exit code is 0 if the user has quit in the first frame, which sends this signal then.
-        """
+        """End the app with the exit code of the signal. If that takes too long, end the process."""
         nonlocal code
-        code = 0 if frame.has_left else 128 + number
+        code = 0 if frame.has_left else 128 + number  # 0: the user has quit in the first frame
         if app is not None and app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):
             # Ctrl+C reaches all processes of the terminal, but is meant for the editor or pager
             return

@@ -314,8 +314,8 @@ class _Inline:
 
 
 def _last_line(tokens: Sequence[Token]) -> int:
-    """The number of the first line of the source after the last line with text. The lines of lists and
-    quotes do not count, because they include blank lines at their end.
+    """The number of the line of the source that follows the last line with text. The lines of lists
+    and quotes do not count, because they include blank lines at their end.
     """
     last = 0
     for token in tokens:

@@ -98,6 +98,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._pasted_at = float("-inf")
         """When the last key or text of a paste came."""
         self._typed_at = float("-inf")
+        """When the last character was typed."""
         self._palette: Screen[Any] | None = None
         """The sheet that Ctrl+P opened last."""
         self._vim: VimKeys | None = None

@@ -343,7 +343,7 @@ class QuestionPanel(Vertical, can_focus=True):
     def _show_hint(self, hint: str, is_low: bool) -> None:
         """Show that a text is cut, and the keys that scroll it: below the choices, or on a low
         terminal beside the title. `hint` is the number of its lines in words; if it is empty, no
-        text is cut. If a key did not answer yet, `_notice` says why, in place of the keys. While
+        text is cut. If a key did not answer yet, `_notice` says why, instead of the keys. While
         the user writes in the field, the keys of the field are shown.
         """
         # The loops run once, or not at all if the question was just answered.
