@@ -168,7 +168,7 @@ class OwnTool(Tool[ToolFileArguments]):
         self.asks = description.asks
         self._description = description
         self._host = host
-        # A tool that declares neither may do anything: it is judged by its name, not by paths.
+        # A tool that declares neither is judged by its name, not by paths: it may change any file.
         if description.writes:
             self.effect = Effect.WRITE
         else:

@@ -107,8 +107,8 @@ class Lsp(FileTool[LspArgs]):
         return await asyncio.to_thread(self._describe_locations, args, locations)
 
     async def _symbols(self, args: LspArgs) -> ToolResult:
-        """The symbols of a file, or of the project by name, as lines. In the project one server is
-        asked, which any path with an ending of its language stands for.
+        """The symbols of a file, or of the project by name, as lines. For the project one server is
+        asked: a path with an ending of its language stands for it.
         """
         if args.path:
             request = await asyncio.to_thread(_file_request, self._seen, args.path)

@@ -401,12 +401,12 @@ class TurnQueue:
         except TimeoutError:
             log.warning("the session did not close within %s s", timeout)
         finally:
-            # A caller with a limit is in a hurry, and must not wait for a last event.
+            # `released` has waited for the last events, unless closing failed before that.
             await self._end_background(1.0 if timeout is None else 0.0)
 
     async def _end_background(self, timeout: float) -> None:
         """Wait at most `timeout` seconds for the last background events: a session that is closed
-        has no more of them. Then stop to show them.
+        has no more of them. After that none is shown.
         """
         if self._background is not None:
             await asyncio.wait([self._background], timeout=timeout)

@@ -95,7 +95,7 @@ async def forget_server(process: asyncio.subprocess.Process) -> None:
 
 def end_groups() -> None:
     """End the servers that still run: wait, SIGTERM, wait, SIGKILL. Blocks for at most 2 seconds.
-    It stops to wait when `groups` is empty.
+    A wait ends early when `groups` is empty.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         deadline = time.monotonic() + GRACE / 2

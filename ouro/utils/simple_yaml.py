@@ -190,7 +190,9 @@ def _read_quoted(text: str) -> str:
 
 
 def _split_brackets(text: str, closing: str) -> list[str]:
-    """What is between brackets, split at its commas."""
+    """What is between brackets, split at its commas; empty if nothing is. Raises _NotSimpleError if
+    the text does not end with the closing bracket.
+    """
     if not text.endswith(closing):
         raise _NotSimpleError
     inside = text[1:-1].strip(" ")
