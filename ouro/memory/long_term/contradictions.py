@@ -110,7 +110,8 @@ def find_contradicting_pairs(
     editor: MemoryEditor, received: Sequence[tuple[Scope, str]]
 ) -> tuple[tuple[str, str], ...]:
     """At most `MAX_DISPUTED` pairs of texts on the same subject, by rules alone: first the one that
-    was here, then the received one. Blocks.
+    was here, then the received one. Where the rules are not sure, the text that was here is the
+    nearest one on the same subject. Blocks.
 
     Args:
         received: scope and text of each entry.

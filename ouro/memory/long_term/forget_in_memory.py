@@ -133,7 +133,8 @@ class ForgettingMemory:
 
     def forget(self) -> None:
         """Remove the text from the history, from the files and from records; what cannot be changed
-        is reported.
+        is reported. Files with changes that wait for approval are cleaned, too, but not approved by
+        it.
         """
         with self._repository.hold_lock():
             pending = {*self._store.find_unapproved()}

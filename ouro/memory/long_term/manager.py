@@ -220,7 +220,8 @@ class LongTermMemoryManager:
         """After a turn: commit what it wrote or make it pending, in the background. Arguments as
         for `tool_ended`.
 
-        Later writes run after this; readers wait for `wait_until_settled`.
+        Later writes run after this; readers wait for `wait_until_settled`. After it,
+        `_used_tools` is True again: only the begin of a turn makes sure that no tool was used yet.
         """
         self._last_turn = at
         had_jobs_at_begin = self._had_jobs_at_end
@@ -292,6 +293,9 @@ class LongTermMemoryManager:
         from ouro.memory.long_term.editor import MemoryEditor
 
         async def work() -> _Result:
+            """Run the action under the lock, then show first what others changed, then what the
+            action changed.
+            """
             async with self._lock:
                 refresh_events = await asyncio.to_thread(self._refresh) if refreshes else []
                 editor = MemoryEditor(
@@ -473,7 +477,8 @@ class LongTermMemoryManager:
 
     async def _ask(self, proposal_id: str) -> None:
         """Ask the user about a pending change, and accept or reject it as they answer. Does nothing
-        if it is not pending any more.
+        if it is not pending any more. With any other answer it stays pending, and a warning shows
+        how to decide; a question that was dismissed (an empty reply) needs no warning.
         """
         pending = await asyncio.to_thread(self.proposals)
         proposal = next((proposal for proposal in pending if proposal.id == proposal_id), None)

@@ -190,7 +190,8 @@ class GitMemoryStore(ApprovedFiles):
 
     def is_as_loaded(self, name: str, loaded: LoadedScope) -> bool:
         """Whether a file is still the one that `loaded` lists, or else has approved content: it may
-        have been changed in place since it was judged.
+        have been changed in place since `loaded` was read. False, with a warning in the log, if
+        that cannot be found out.
         """
         try:
             if fingerprint((self.folder / name).lstat()) == loaded.files.get(name):

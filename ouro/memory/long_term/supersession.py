@@ -330,9 +330,9 @@ def _find_peers(words: Set[str], pairs: Iterable[tuple[str, _Item]]) -> Iterator
 
 
 def _may_change(text: str, old: str) -> bool:
-    """Whether a statement may change another one. They must share enough subject words. They must
-    also begin with the same one, or differ in only one word, which is not the first. In a statement
-    about a role (`Priya owns billing`) it may be the first.
+    """Whether a statement may change another one. They must share enough of the subject words
+    of the shorter one. They must also begin with the same word, or differ in only one word, which
+    is not the first. In a statement about a role (`Priya owns billing`) it may be the first.
 
     `The admin API listens on 9090 now` and `The API listens on 8080` fulfil neither.
     """

@@ -134,6 +134,7 @@ async def _name_subjects(ask: AskModel, first: str, second: str) -> _Subjects | 
     """
     messages = [system(_ASK_SUBJECT)]
     for one, other, subject, other_subject in _SUBJECT_EXAMPLES:
+        # An example with one subject only: both statements are on that subject.
         answer = _Subjects(subject, other_subject or subject)
         messages += [
             user(_quote_pair(one, other)),

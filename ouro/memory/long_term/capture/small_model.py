@@ -363,6 +363,10 @@ def _is_statement(sentence: str, done: str, *, is_alone: bool) -> bool:
     """Whether a sentence states something that may hold longer. A question never does; small talk,
     what holds only now, and the work of its turn (`_is_of_turn`) do not, unless the sentence says
     that it lasts.
+
+    Args:
+        done: what was given to tools in the turn; empty if there was no work.
+        is_alone: it is the only sentence of the message.
     """
     rule = strip_introduction(sentence)
     # A denial says something with one word less.

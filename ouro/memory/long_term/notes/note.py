@@ -86,7 +86,7 @@ class Tried(msgspec.Struct, frozen=True, omit_defaults=True):
 
     path: str = ""
     marks: str = ""
-    """Hashes of the words that were added and removed."""
+    """Hashes of the words that were added and removed, with spaces between."""
     command: str = ""
     """The hash of the line."""
     failed: bool = False

@@ -201,7 +201,7 @@ def _is_of_project(change: FileChange) -> bool:
 
 def find_undone(steps: Sequence[Step], read: ReadFile) -> list[Undone]:
     """The changes among the steps that were undone: their file has an earlier content again, after
-    a later step or now. What commands changed and git restored comes last. `read` reads each file.
+    a later step or now, as `read` returns it. What commands changed and git restored comes last.
     """
     edits_by_path: dict[str, list[tuple[int, EditStep]]] = {}
     for index, step in enumerate(steps):
@@ -567,7 +567,7 @@ def _changes_of(path: str, steps: Sequence[Step]) -> list[FileChange]:
 
 def is_same_attempt(first: Sequence[Tried], second: Sequence[Tried], min_similarity: float) -> bool:
     """Whether both attempts ran the same commands, and changed the same files: each file with a
-    similarity of at least `min_similarity`.
+    similarity of at least `min_similarity` between the marks of both changes.
     """
     if {tried.command for tried in first} != {tried.command for tried in second}:
         return False

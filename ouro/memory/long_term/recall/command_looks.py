@@ -87,9 +87,10 @@ class CommandLooks(msgspec.Struct, eq=False):
         return files
 
     def add_changes(self, steps: Sequence[Step]) -> list[Step]:
-        """The steps, and between them an edit for each change that a look has found. The edit comes
-        before the first command of the look that failed: that one failed with the change in place. If
-        the look finds that a change was undone, the edit comes before all commands of the look.
+        """The steps, and between them an edit for each change that a look has found. A look is made
+        after several commands. The edit comes before the first of these commands that failed: it
+        failed with the change in place. If the look finds that a change was undone, the edit comes
+        before all of these commands.
 
         Files that a tool edited are left out: their contents are known from the edits. Looks at
         commands that are not among the steps are left out, too.

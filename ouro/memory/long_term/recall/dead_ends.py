@@ -173,6 +173,8 @@ class DeadEnds(msgspec.Struct, eq=False):
 
         A change of the branch also changes files, but undoes nothing. So if the branch has changed
         since the last look, there are no dead ends. Only an undo by the user counts all the same.
+        If no undone change is found after it, commands may have made the change: then all commands
+        of the messages are judged together.
         """
         from ouro.memory.long_term.recall.attempts import (
             dead_end_of_commands,

@@ -154,7 +154,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
     def select_repeated(self, note_ids: Sequence[str], room: int) -> Recalled:
         """Select which of these dead ends are sent, at most `room` tokens together. Dead ends that
-        were sent before may be sent again.
+        were sent before may be sent again, so the set of sent marks is empty.
         """
         return self.recall.find_repeated(note_ids, self.situation(frozenset()), room)
 

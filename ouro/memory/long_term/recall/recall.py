@@ -385,7 +385,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
 
     def _reason_to_skip_citation(self, note: Note, changed_files: Sequence[str]) -> str:
         """Why a note is not sent: its files have changed, and the code that it cites is gone. Empty
-        if the code is there, or no file has changed.
+        if the code is there, if no file has changed, or without `anchors` to look it up.
         """
         if not changed_files or self.anchors is None:
             return ""

@@ -196,7 +196,9 @@ def find_strong(question: str, hits: Sequence[MemoryHit]) -> list[MemoryHit]:
 
 
 def _is_very_near(hit: MemoryHit, hit_features: Mapping[str, float]) -> bool:
-    """Whether a hit is so near that it is shown although it is of another project."""
+    """Whether a hit is so near that it is shown although it is of another project: by the score of
+    words and vectors together, or by the words alone if the hit was found without vectors.
+    """
     if "vectors" in hit.parts:
         return _weighted_sum(hit_features) > STRONG
     return _share(hit) >= STRONG_SHARE
@@ -259,10 +261,12 @@ def _is_relevant_by_words(
     question_stems: frozenset[str], owned_stems: frozenset[str], hit: MemoryHit
 ) -> bool:
     """Whether a hit has enough words in common with a question, and one of these words names a
-    subject. A single common word must be a larger share of the question than several.
+    subject. The share of the question that the common words need is `MIN_SHARE` for several words,
+    more for a single one, and most for two words of which none is more than a word of code.
 
-    Words of tasks name no subject, and words of code name one only beside other words. Words in
-    `owned_stems` always name one: the user speaks of something of their own ("my tests").
+    Words of tasks (`fix`) name no subject. Words of code (`class`) name one, but not as the only
+    common word. Words in `owned_stems` always name one: the user speaks of something of their own
+    ("my tests").
     """
     common_stems = question_stems & stems(hit.text)
     subjects = common_stems - (_STEMS_OF_TASKS - owned_stems)
