@@ -425,6 +425,7 @@ def _from_markdown(path: Path, text: str, front: Mapping[str, Any]) -> Iterator[
         if _only_names_file(block, path.parent):
             continue  # it is read separately or reported as skipped
         words = block
+        # The only heading above a block is mostly the title of the file, which `origin` has.
         has_telling_heading = len(headings) > 1 and headings[-1] not in _EMPTY_HEADINGS
         if has_telling_heading and len(block) < _MIN_PIECE:
             words = f"{headings[-1]}: {words}"

@@ -225,7 +225,8 @@ def turns_since(
 
 
 def records_privacy(header: SessionHeader, transcript: Transcript) -> bool:
-    """Whether a session shows which of its messages were said with memory off.
+    """Whether a session shows which of its messages were said with memory off: it began with memory
+    on (its header names commits of memory), or a message is marked as private.
 
     False for copies, and for sessions older than these marks: they must not be captured.
     """

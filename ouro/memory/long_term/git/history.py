@@ -263,7 +263,8 @@ def _read_log(repo: GitRepository, arguments: Sequence[str], path: str = "") -> 
     )
     turns = _read_recorded_turns(repo)
     fields = os.fsdecode(output).split(mark)[1:]
-    # No mark follows the last field (the names): the next commit begins with its own mark.
+    # The first field is empty: each commit begins with a mark. No mark follows the last field (the
+    # names): the next commit begins with its own.
     field_count = len(_LOG_FIELDS) - 1
     starts = range(0, len(fields), field_count)
     return tuple(_parse_commit(fields[start : start + field_count], turns) for start in starts)

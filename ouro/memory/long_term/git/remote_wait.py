@@ -41,7 +41,8 @@ def wait_for_remote(remote: str, progress: Progress) -> OnWait:
 @contextmanager
 def lock_for_sync(repository: GitRepository, progress: Progress) -> Iterator[None]:
     """Hold the lock of synchronizations inside the context: no other ouro synchronizes this history.
-    Waits for it without a limit, which `progress` shows. Locks of a killed git are removed first.
+    Waits for it without a limit. `progress` shows once that it waits; after that it is called with
+    an empty text, so that the user can end the wait. Locks of a killed git are removed first.
     """
     with ExitStack() as stack:
         is_shown = False

@@ -226,6 +226,7 @@ def _change_export(
         if word in (b"blob", b"commit", b"tag", b"reset"):
             within = word
         if word in (b"commit", b"reset"):
+            # `refs/heads/main` becomes `heads/main` below `_WORKING_REFS`.
             ref = rest.replace(b"refs/", b"") or b"head"
             yield b"%s %s/%s\n" % (word, _WORKING_REFS.encode(), ref)
         elif word == b"original-oid":  # not yielded: the new object has another id

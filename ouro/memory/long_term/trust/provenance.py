@@ -264,6 +264,7 @@ class Provenance:
             return False
         if not _ALLOWED_GIT_LINE.fullmatch(line):
             return False
+        # The group of the pattern: the folder behind each `-C`, perhaps in quotes.
         quoted_folders = re.findall(_GIT_COMMAND, line)
         return all(self._is_memory(folder.strip("\"'")) for folder in quoted_folders)
 

@@ -242,6 +242,7 @@ class ScopeState:
         with self.hold_lock():
             for _ in range(_MAX_READS):
                 first_files = dict(islice(self.foreign.items(), max_files))
+                # None: a file has changed since; empty: no file is foreign any more.
                 edits = self.store.edits_to(first_files, self._read_at)
                 if edits is not None:
                     return ForeignChanges(self._foreign_id, edits) if edits else ForeignChanges()
