@@ -345,7 +345,8 @@ class LongTermMemoryManager:
     ) -> None:
         """Show changes of the core, and warn of what could not be written. The user is asked about
         each pending change in the background, unless the caller does that (`asks=False`). Nothing
-        but warnings is shown before `start`, or if `quiet`.
+        but warnings is shown before `start`, or if `quiet`. With `write: silent` only pending
+        changes are shown, and those that the user asked for.
         """
         self._warn_of_files()
         self.prompt.record(events)

@@ -141,7 +141,8 @@ def _pairs_on_subject(
 
 def apply_import(editor: MemoryEditor, plan: ImportPlan) -> MemoryImportResult:
     """Write the planned import, in one commit for each scope. If one of its files is not trusted,
-    all of it waits for approval instead, as one proposal for each scope.
+    all of it waits for approval instead, as one proposal for each scope. Returns the number of
+    entries, and the commits to undo or the ids of the proposals. A scope without changes has none.
     """
     undo: dict[Scope, str] = {}
     proposals: list[str] = []

@@ -176,7 +176,7 @@ def _result_of_first(rules: Sequence[_Rule], signs: _Signs) -> Any:
 def _core_category(signs: _Signs, scope_by_rules: str) -> str:
     """The category of a core line: `decisions`, `preferences` for a wish or order of the user, or
     `facts` for all else, also for how the project does something. `scope_by_rules` is empty if the
-    rules do not know.
+    rules do not know: then a wish or order counts as one of the user.
     """
     if has("decided", signs.text):
         return "decisions"

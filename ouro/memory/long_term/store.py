@@ -258,7 +258,8 @@ class GitMemoryStore(ApprovedFiles):
 
         Args:
             changes: the merged texts that differ from HEAD; the files are now as in HEAD.
-            waiting: files with text that is not approved, which has been merged with these changes.
+            waiting: files with text that is not approved. The merged texts of these are in the
+                folder already, beside that text, so they are not written.
 
         Raises:
             MemoryUnusable, FileRefused, OSError: it could not be merged; the next try continues from what was written.

@@ -280,7 +280,8 @@ class TrueForget:
             cleaned = encode_record(self._text.remove_from_data(load(record.data)))
         except BadYamlError:
             return self._text.remove_from_bytes(raw)
-        cleaned_record = msgspec.structs.replace(record, data=cleaned[4:-4])  # without its marks
+        # Without the marks of four bytes before and after the data.
+        cleaned_record = msgspec.structs.replace(record, data=cleaned[4:-4])
         is_still_readable = is_readable(cleaned_record, folder=folder)
         was_readable = is_readable(record, folder=folder)
         return raw if was_readable and not is_still_readable else cleaned

@@ -299,7 +299,7 @@ class GitRepository:
             if not new_files and not merged_commit:
                 return head.commit
             parents = [*filter(None, (head.commit, merged_commit))]
-            self._drop_empty_objects(blobs[name] for name in new_files)
+            self._drop_empty_objects(blobs[name] for name in new_files)  # left by a power failure
             moment = time.time() if commit_time is None else commit_time
             stream = import_stream(head.ref, parents, new_files, message, moment)
             fast_import = self.fast_import(stream, "--done", "--date-format=raw")
