@@ -384,8 +384,8 @@ class LongTermMemoryManager:
         self._used_tools = True
 
     def _refresh(self, max_age: float = 0.0) -> list[CoreChanged]:
-        """Read what others have changed in all scopes. Returns the events to show. `max_age`: of
-        `ScopeMemory.refresh`.
+        """Read what others have changed in all scopes. Returns the events to show. A listing
+        of a folder that is at most `max_age` seconds old is used again.
         """
         has_jobs = self._marks.has_jobs() or self._had_jobs_at_end
         agent_was_idle = not has_jobs and not self._marks.at_work()

@@ -500,6 +500,7 @@ class ScopeMemory(ScopeState):
         changed = self.store.changed_since(self.store.get_current_head())
         contents = {name: blob for name, blob in changed.items() if name not in undecided_names}
         group = ChangeGroup(at=at, origin=origin, subject=subject, contents=contents)
+        # The only effect of this event is the commit: the approval is in the record.
         self._effects.move("written", "found, approved before ouro was killed", group)
 
 

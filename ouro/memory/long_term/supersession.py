@@ -156,8 +156,8 @@ def _replaced_names(text: str) -> frozenset[str]:
 def _affirming_pairs(
     text: str, pairs: Sequence[_Pair[_Entry]], names: frozenset[str]
 ) -> list[_Pair[_Entry]]:
-    """The pairs whose text affirms one of `names`, and is about the same use of it as the statement
-    `text`, which replaces the named thing.
+    """The pairs whose text affirms one of `names` (`use tox`, not `never use tox`), and is about the
+    same use of it as the statement `text`, which replaces the named thing.
     """
     return [
         (old, entry)

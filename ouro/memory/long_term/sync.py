@@ -198,7 +198,8 @@ def _notice_of(step: str) -> Notice:
 def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> SyncReport:
     """Merge with the remote, and push. Begins again, at most `_SYNC_TRIES` times, if another
     machine has pushed or the user has approved something here meanwhile. Call it under the lock of
-    synchronizations. Raises as `synchronize`.
+    synchronizations. Raises as `synchronize`. The report has what all tries have received, and the
+    commit of the last merge.
     """
     received: dict[str, None] = {}
     conflicts: list[str] = []

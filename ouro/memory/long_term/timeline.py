@@ -238,6 +238,7 @@ class Timeline:
             return first_plan
         also: list[UndoPlan] = []
         for store in self._stores:
+            # The plan for one commit of a turn includes all commits of the turn in that scope.
             commits = commits_of_turn(store.repository, entry.commit)
             if store.scope != entry.scope and commits:
                 also.append(self._plan(store, commits[0]))

@@ -126,7 +126,8 @@ class MemoryFiles:
 
     def look(self) -> FolderListing:
         """List the files of the folder and of `archive/` without opening them. Returns the same
-        object as before if no file has changed.
+        object as before if no file has changed. The listing also has the files that are not read,
+        with the reason: no plain file, a bad name, or on some disks the name of another file.
         """
         with self._lock:
             if self._is_listing_fixed:
@@ -231,6 +232,7 @@ class MemoryFiles:
         """
         newest_certain_time = time.time_ns() - _TIME_STEP_NS
         prints = {name: seen.prints[name] for name, blob in seen.blobs.items() if blob}
+        # A fingerprint ends with the time of the last change.
         old_prints = {
             name: file_print
             for name, file_print in prints.items()

@@ -129,7 +129,7 @@ class GitRepository:
         """Create an empty git directory if there is none; only the user can read the files in it.
 
         If the folder and its history were deleted, a new history begins, in which nothing is
-        approved yet.
+        approved yet. New folders get the mark of their layout at the end, when they exist.
         """
         git_dir = self.git_dir
         stores = {git_dir: str(git_dir), self.own_dir: str(self.state_dir)}
