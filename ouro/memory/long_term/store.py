@@ -178,8 +178,9 @@ class GitMemoryStore(ApprovedFiles):
         """Whether a file or the history changed since `loaded` was read. Starts no process.
 
         Args:
-            places: what `self.places` returned when `loaded` was read, if its changes are enough: as long as it is
-                the same, no note is looked at.
+            places: what `self.places` returned when `loaded` was read. If it returns the same now,
+                the folder is not listed, and a note that was written in place since is missed.
+                None: the folder is always listed.
         """
         if places is not None and self.places() == places:
             return False

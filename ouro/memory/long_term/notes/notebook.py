@@ -277,7 +277,8 @@ class Notebook(msgspec.Struct, eq=False):
         origin: Origin,
     ) -> list[WrittenNote]:
         """Make the same change to all these notes, in one commit for each scope; `changes_of`
-        returns the changes of files for a note. Returns the notes, those of one scope together.
+        returns the changes of files for a note. The commit is named for the first note of the
+        scope. Returns the notes, those of one scope together.
         """
         written_notes: list[WrittenNote] = []
         for scope in self.stores:

@@ -352,6 +352,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         versions of a note are one candidate, the best of them. Notes that are gone are left out. A
         note about a dead end is left out unless the agent has just repeated what it describes.
         """
+        # More than are sent: several versions become one note, and some notes are skipped.
         chosen = _select_best(candidates, 4 * self.settings.retrieval_top_k)
         latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
         best_by_latest: dict[str, _Candidate] = {}
@@ -364,7 +365,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             file = (
                 self._read_trusted(latest_id, situation)
                 or self._read_trusted(candidate.note_id, situation)
-                or self._read_note(latest_id)
+                or self._read_note(latest_id)  # not trusted: it is shown as skipped
             )
             if file is None:
                 continue

@@ -566,7 +566,7 @@ class TurnRecall(msgspec.Struct, eq=False):
                 f"{name}: {record.result}",
                 "loaded",
                 "ran here before",
-                tokens=estimate(name) + 20,
+                tokens=estimate(name) + 20,  # its result, duration and date take about 20
             )
             for name, record in new_commands.items()
         )

@@ -202,6 +202,7 @@ class ScopeState:
             with store.at_one_moment():
                 loaded, unapproved = store.load_all(), store.find_unapproved()
                 self._store_loaded(loaded, unapproved)
+                # What was approved since does not count as seen without approval any more.
                 if seen_contents := self._unapproved_seen | {*self.foreign.items()}:
                     self._unapproved_seen = store.find_unapproved_contents(seen_contents)
                 if unapproved or not loaded.head:
