@@ -218,6 +218,7 @@ def keep_in_core(
     if not is_sure and not shares_subject(corrected, note.text):
         corrected = ""
     named_lines = [line for line in lines if line.text == corrected]
+    # A core line is on its subject: then it belongs into the core, too.
     is_known = (
         named_lines
         or find_on_subject(note.text, lines)

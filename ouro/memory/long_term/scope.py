@@ -139,6 +139,7 @@ class ScopeMemory(ScopeState):
             self.hold_lock(PATIENCE),
         ):
             provenance = find_provenance()
+            # `others`: the files that running turns of other sessions wrote.
             lines, others = self._find_edits_of_turn(provenance, at)
             edits_of_turn_by_file = self._effects.net_edits(lines)
             unapproved = self.store.find_unapproved()

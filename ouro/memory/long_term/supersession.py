@@ -156,8 +156,8 @@ def _replaced_names(text: str) -> frozenset[str]:
 def _affirming_pairs(
     text: str, pairs: Sequence[_Pair[_Entry]], names: frozenset[str]
 ) -> list[_Pair[_Entry]]:
-    """The pairs whose text affirms one of `names` (`use tox`, not `never use tox`), and is about the
-    same use of it as the statement `text`, which replaces the named thing.
+    """The pairs whose text affirms one of `names` (`use tox`, not `never use tox`), and is about
+    the same use of it as the statement `text`, which replaces the named thing.
     """
     return [
         (old, entry)
@@ -268,7 +268,8 @@ def _is_same_aspect(text: str, old: str) -> bool:
 def _is_other_aspect(text: str, old: str) -> bool:
     """Whether two statements on one subject say different things about it, so that both may hold:
     `Messages must name a ticket`, `Messages are in German`. The first words in which they differ
-    decide this.
+    decide this: here `must` and `are`, which name a relation. If the rest of both is on one subject
+    too, they say different things only if `of` is one of these words.
     """
     beginning, new_rest, old_rest = _common_beginning(text, old)
     next_words = {*new_rest[:1], *old_rest[:1]}

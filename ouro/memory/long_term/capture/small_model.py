@@ -214,9 +214,9 @@ def _find_candidates(message: Spoken) -> Iterator[_Candidate]:
 async def _judge_certainty(
     ask: AskModel, candidate: _Candidate, *, is_known_to_last: bool
 ) -> Literal["stated", "doubtful"] | None:
-    """Whether the user stated a sentence: "doubtful" if signs of writing say no and the model has no
-    answer. None if it is not to be kept: it does not last, or the model says that it is not the
-    user's own. Raises ModelError.
+    """Whether the user stated a sentence: "doubtful" if signs of writing (a quotation, a colon, a
+    question) make it uncertain and the model has no answer. None if it is not to be kept: it does
+    not last, or the model says that it is not the user's own. Raises ModelError.
     """
     lasts = (
         is_known_to_last

@@ -336,7 +336,7 @@ def _list_folder(
 ) -> None:
     """Add the fingerprint of each file of a folder to `fingerprints`; for a file that is not read,
     also add the reason to `refused`. The keys are the names of the files with `prefix` before them.
-    Hidden files and `archive/` are left out.
+    Hidden files and `archive/` are left out, and all files after the first `MAX_FILES` by name.
 
     This runs at each listing, for each note: therefore few operations a file.
     """

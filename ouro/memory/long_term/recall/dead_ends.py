@@ -139,7 +139,9 @@ class DeadEnds(msgspec.Struct, eq=False):
     async def _run_look(
         self, look: Coroutine[None, None, None], ended: asyncio.Future[None]
     ) -> None:
-        """Run a look, and report its end to `wait_until_settled`."""
+        """Run a look, and report its end to `wait_until_settled`: `ended` is cancelled, because it
+        has no result.
+        """
         try:
             await look
         finally:
