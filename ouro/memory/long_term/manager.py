@@ -172,6 +172,7 @@ class LongTermMemoryManager:
         the messages `sent` say, and notes for the model. Empty if there are none, or on an error,
         which becomes a warning.
         """
+        # Before the first turn the listing of the start, if it is recent, is used again.
         max_age = 0.0 if self._has_begun else _MAX_AGE_OF_LISTING
         self._has_begun = True
         await self._run_or_warn("look at memory", partial(self._refresh, max_age))

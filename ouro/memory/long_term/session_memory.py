@@ -187,7 +187,8 @@ class SessionMemory:
 
     async def before_turn(self, text: str) -> str:
         """The text to send with the user's message: what the last session was about, changes of the
-        core, and recalled notes. Empty if there is none of these.
+        core, and recalled notes. Empty if there is none of these. Without a manager only what
+        recall finds, if there is a recall.
         """
         if self.manager is None:
             return await self.recall.recall_for(text) if self.recall else ""

@@ -74,6 +74,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     busy: asyncio.Lock = msgspec.field(default_factory=asyncio.Lock)
     """Held while a model is asked in the background: one at a time, captures first."""
     _has_answered: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    """Set once a turn has ended: work on earlier sessions waits for it."""
     _next_trigger: Trigger | None = None
     _failures: int = 0
     _skips: int = 0
@@ -84,7 +85,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
 
     def turn_ended(self) -> None:
         """Capture in the background if enough turns have passed, or the user stated a rule. Also
-        compares what the agent wrote into memory, and confirms tentative notes. Returns at once.
+        compares what the agent wrote into memory, and confirms tentative notes. After the first
+        turn `_catch_up`, which waits for an answer, continues. Returns at once.
         """
         self._has_answered.set()
         self.channel.start("compare memory", self._compare_lines_of_agent())

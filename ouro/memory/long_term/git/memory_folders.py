@@ -149,7 +149,9 @@ def _is_link_to_state(folder: Path, state_dir: Path) -> bool:
 
 
 def _move_into_folder(folder: Path, state_dir: Path) -> None:
-    """Copy the git directory from the state folder, record that, and rename the copy to `.git`."""
+    """Copy the git directory from the state folder, record that, and rename the copy to `.git`. A
+    file `.git` that an earlier version of ouro wrote is removed before.
+    """
     import shutil  # imported late: few sessions need it
 
     copy = folder / COPY

@@ -99,6 +99,7 @@ def run_memory_git(
     git_variables = {"GIT_COMMON_DIR": str(common_dir)}
     if index:
         git_variables["GIT_INDEX_FILE"] = str(index)
+    # ouro uses no work tree: git is given its own directory as one.
     folders = (f"--git-dir={git_dir}", f"--work-tree={git_dir}")
     command = command_line(GitProfile.MEMORY, arguments, folders)
     variables = environment(GitProfile.MEMORY, git_variables)
@@ -208,6 +209,7 @@ def _execute(
     process = running.proc
     assert process is not None
     result = finish_git(profile, process, stdin, timeout, on_wait)
+    # `env` was found, but not the git that it should start.
     if result.returncode == 127 and command[0] == "env":
         raise MemoryUnusable(*_GIT_IS_MISSING)
     return result

@@ -216,7 +216,8 @@ def nearness(hit: MemoryHit) -> float:
 
 def is_rule_for(message_stems: frozenset[str], hit: MemoryHit) -> bool:
     """Whether a rule is near the task of a message: it has words in common that are not of any
-    task, and is near enough by words or meaning; or it is near in meaning alone.
+    task, and is near enough by words and meaning together; or it is near enough in meaning alone.
+    Without vectors the words in common alone decide.
     """
     is_named = bool((message_stems & stems(hit.text)) - _STEMS_OF_TASKS)
     if "vectors" in hit.parts:
