@@ -186,6 +186,7 @@ class ForgettingMemory:
         if not self._text.count_bytes(data):
             return data
         if data.startswith(_NOTE_START):
+            # The name of the file is not known here: it is made from the id in the first field.
             id_start = len(b"---\nid: ")
             note_id = data[id_start : data.index(b"\n", id_start)].decode(errors="replace").strip()
             file_name = f"{note_id}.md"

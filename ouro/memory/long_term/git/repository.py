@@ -178,7 +178,7 @@ class GitRepository:
         Raises MemoryUnusable if HEAD or its branch is damaged.
         """
         git_dir, tip = self.git_dir, self.read_record(TIP)
-        is_new = not tip and not (git_dir / "HEAD").exists()  # another thread may create it now
+        is_new = not tip and not (git_dir / "HEAD").exists()  # another thread may create HEAD now
         if is_new or not os.path.lexists(git_dir):
             return Head("", f"refs/heads/{BRANCH}")
         demand_safe(git_dir)
