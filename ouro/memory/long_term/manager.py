@@ -104,7 +104,7 @@ class LongTermMemoryManager:
         grown. Called when the session is open.
         """
         if all(scope.is_clean for scope in self._scopes):
-            self._marks.clear()  # what killed sessions wrote does not matter then
+            self._marks.clear()  # all of memory is trusted: what killed sessions wrote is, too
         self._is_open = True
         for text in self._warnings:
             self._channel.emit(Notice(text, "warning"))
@@ -425,6 +425,7 @@ class LongTermMemoryManager:
         provenance = self._provenance(messages, is_whole)()
         texts_before = [dict(scope.texts) for scope in self._scopes]
         may_others_write = had_jobs or self._marks.at_work(but=self._marks.session)
+        # No agent can have written the other changes in the files: they are the user's.
         is_rest_of_user = provenance.knows_all_writing and not may_others_write
         events: list[CoreChanged] = []
         for scope in self._scopes:

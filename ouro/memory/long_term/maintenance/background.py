@@ -229,6 +229,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
                     return
                 if self.summaries:
                     await self._run_step("summary", self.summaries.catch_up())
+            # These tasks take the lock themselves, and only when they have something to do.
             if self.make is not None:
                 await self._run_step("consolidation of notes", self._merge_new_notes())
                 await self._run_step("crystallization", self._crystallize_old_sessions())
