@@ -377,6 +377,7 @@ def _from_codex(path: Path, body: str) -> Iterator[ImportPiece]:
     group = folder = ""
     for headings, block in _blocks_with_headings(body):
         top_heading = headings[0] if headings else ""
+        # A named folder holds until the next top heading; without a heading it holds for nothing.
         if top_heading != group or not headings:
             group, folder = top_heading, ""
         if block.startswith(_FOLDER_LABELS):

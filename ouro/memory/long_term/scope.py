@@ -189,6 +189,7 @@ class ScopeMemory(ScopeState):
         foreign_before = self._foreign_id
         with self._changing() as base:
             record_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
+            # If the turn wrote into a foreign file, the last commit must have only approved texts.
             if not self.foreign.keys().isdisjoint(self._writes.of(at.session)):
                 with suppress(OuroError):  # then what the turn wrote there waits, too
                     set_aside_unapproved(self.store)
@@ -263,6 +264,7 @@ class ScopeMemory(ScopeState):
         with self._changing() as accepted_before:
             if proposal.origin == "outside":
                 group = self._require_foreign(proposal, at, "person")
+                # The name of a foreign file was chosen outside of ouro.
                 self.store.demand_no_secret(edit.name for edit in group.edits)
             else:
                 group = self._rebase_pending(proposal, at)

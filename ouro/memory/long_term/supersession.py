@@ -145,7 +145,7 @@ def find_replaced(text: str, entries: Sequence[_Entry], said: str = "") -> list[
 
 def _replaced_names(text: str) -> frozenset[str]:
     """The stems of the names of what a statement says is replaced: `redis` in `RabbitMQ replaces
-    Redis`; empty if it names nothing.
+    Redis`, `Redis is gone` and `Redis was too slow, so we use RabbitMQ`; empty if it names nothing.
     """
     names: set[str] = set()
     for match in pattern_of_group("replaces").finditer(text):
@@ -254,6 +254,7 @@ def _is_other_value(text: str, old: str) -> bool:
     if not beginning or beginning[-1] not in _BEFORE_VALUE:
         return False
     next_words = {*new_rest[:1], *old_rest[:1]}
+    # Each statement must go on with another word, and none of these words may name a relation.
     if len(next_words) != 2 or next_words & _RELATIONS:
         return False
     has_participle = any(map(_PARTICIPLE.fullmatch, next_words))

@@ -400,8 +400,9 @@ def forget_text(editor: MemoryEditor, text: str) -> None:
 
 def resolve_line(editor: MemoryEditor, contradiction: Contradiction, answer: str) -> None:
     """Do what the user chose (`answer`) about a core line and the note that contradicts it, which
-    is proposed to replace the line. Does nothing if the proposal is not pending any more. Blocks;
-    raises as `MemoryEditor.write`.
+    is proposed to replace the line. Does nothing if the proposal is not pending any more. If both
+    are kept, the text of the note becomes a line in the same file; in the repository if the user
+    chose that. Blocks; raises as `MemoryEditor.write`.
     """
     from ouro.memory.long_term.placement import Placement
     from ouro.memory.long_term.remember import write_text

@@ -237,6 +237,7 @@ class SessionNotes:
         notes = self._list_notes_in_use()
         if not notes:
             return [], []
+        # The index may be older than the files: `_find_note` looks whether the note is still there.
         decayed = self._find_decayed(notes)
         branches = merged_branches(self.root, {note.branch or "" for note in notes})
         merged = [note.id for note in notes if note.branch in branches and self._find_note(note.id)]

@@ -260,7 +260,7 @@ async def _operation_of(
     ask: AskModel, text: str, replaced: Sequence[Note], limits: OperationLimits, day: date
 ) -> Operation:
     """The operation of a statement: it confirms a note that says the same, replaces another one, or
-    is added, linked to the two notes that are nearest on its subject. Raises ModelError.
+    is added, linked to at most two notes on its subject. Raises ModelError.
 
     Args:
         replaced: the notes that it replaces by the rules; if empty, the model is asked.

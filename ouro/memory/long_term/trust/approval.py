@@ -238,6 +238,7 @@ class Proposals:
         that the pending changes in it are not lost when it is written.
         """
         records = self._read_all()
+        # A file without proposals is `[]`: if a longer one has none, it cannot be read.
         is_damaged = not records and len(self._history.read_record(_PROPOSALS_RECORD)) > len("[]")
         if is_damaged:
             path = self._history.own_dir / _PROPOSALS_RECORD
