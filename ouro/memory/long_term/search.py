@@ -74,6 +74,7 @@ def search_for(
         # More than asked for: those in untrusted files are left out.
         hits = await lookup.find(query, max_hits + len(untrusted), filter_)
         hits = [hit for hit in hits if hit.path not in untrusted][:max_hits]
+        # Without a root, files are looked for in `/`, where the files of a project are not.
         hits_with_badges = await asyncio.to_thread(
             lambda: with_badges(lookup.search().index, hits, root or Path("/"))
         )

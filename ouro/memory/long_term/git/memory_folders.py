@@ -79,6 +79,7 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
     labelled_dir = _named_state_dir(folder, histories)
     if labelled_dir is not None:
         path, identity = _recorded_folder(labelled_dir)
+        # Moved: it is the same folder on disk, or there is no folder at the recorded path now.
         was_moved = identity == _identity(folder) or not Path(path).exists()
         if path and (path == str(folder) or was_moved):
             return labelled_dir

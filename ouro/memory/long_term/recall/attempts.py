@@ -220,7 +220,6 @@ def find_undone(steps: Sequence[Step], read: ReadFile) -> list[Undone]:
 def dead_end_of_commands(steps: Sequence[Step], reason: str) -> DeadEnd | None:
     """The dead end of a turn in which only commands changed files, and the user undid that. None if
     no command may have changed files, or if no command failed and the user gave no reason.
-
     `reason`: why the user undid it; empty if nothing was said.
     """
     commands = _commands_in(steps)
@@ -420,6 +419,7 @@ def _judge_commands(
 ) -> DeadEnd | None:
     """The dead end of the commands among `tried` that may have changed files, if one of the
     commands `ran` failed, or the user gave a reason; else None. A command may be in both lists.
+    Of those that may have changed files, the failed ones are left out if others passed.
     """
     failures = _find_failures(ran)
     if not failures and not reason:

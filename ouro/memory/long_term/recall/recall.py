@@ -160,6 +160,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         weights = self.graph.naming(entities_in(text))
         named_ids = sorted(weights, key=lambda note_id: -weights[note_id])[:limit]
         search = Search(self.search.index) if by_words else self.search
+        # The score of a note that is one link away from the best one.
         linked_score = _HOP_WEIGHT / (RANK_CONSTANT + 1)
         reasons: dict[str, str] = {}
         scores: dict[str, float] = {}

@@ -184,7 +184,8 @@ class ChangeEffects:
         for edit in group.edits:
             current = self._store.find(edit.name)
             accepted = accepted_texts[edit.name]
-            # The lines of two sessions may be in another order.
+            # Decided: the file has only the accepted and the new lines (those of two sessions may
+            # be in another order), or its present content was approved since.
             current_lines = sorted((current or "").splitlines())
             decided_lines = sorted((edit.after or "").splitlines())
             is_decided = current_lines == decided_lines or not self._store.find_unapproved_contents(
