@@ -325,7 +325,7 @@ class SessionMemory:
         """
         memory, transcript = self._memory, self._memory.transcript
         turn = TurnRef(memory.session_id, transcript.turns, transcript.last_prompt)
-        # `memory.messages()` has none of the kept entries.
+        # The messages that a compaction keeps are not among `memory.messages()`.
         kept_messages = [entry.message for entry in transcript.kept_entries]
         messages = (*kept_messages, *memory.messages())
         is_whole = not memory.pager.has_earlier

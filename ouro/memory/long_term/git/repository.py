@@ -149,7 +149,7 @@ class GitRepository:
         and damaged stays as it is: a damaged history is never replaced.
         """
         records = [self.own_dir / name for name in (*LEDGER_FILES, TIP, "core", "turns", "turn")]
-        is_damaged = os.path.lexists(git_dir) and self.read_record(TIP)
+        is_damaged = os.path.lexists(git_dir) and self.read_record(TIP)  # it had commits
         if is_damaged:
             return
         if not os.path.lexists(git_dir) and any(path.exists() for path in records):

@@ -133,6 +133,7 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
         if is_of_days and hit.parts.get("days", 0.0) >= DAYS_WEIGHT:
             reasons[hit.id] = f"noted on {hit.at[:10]}"
         elif "vectors" in hit.parts:
+            # The weights contain a constant (`bias`): so the limit is 0.
             if _weighted_sum(hit_features) > 0:
                 reasons[hit.id] = (
                     f"says {_share(hit):.0%} of the words, {_cosine(hit):.2f} close in meaning"

@@ -98,7 +98,8 @@ def is_trusted_after_tool(
     Args:
         is_own: the file tools of the turn wrote it, or a git command that names the file.
     """
-    # If everything that the turn wrote is known, another process wrote the rest.
+    # If everything that the turn wrote is known, and this is not among it, another process wrote
+    # it.
     may_be_of_turn = is_own or not provenance.knows_all_writing
     return may_be_of_turn and decide(edit, provenance, finds_secret).state == "trusted"
 
