@@ -251,6 +251,7 @@ def _place_note_of_capture(editor: MemoryEditor, note: Note, statement: str) -> 
     )
     if placement.is_note or is_about_note or note.category not in _CORE_CATEGORY_OF_NOTE:
         return replace(placement, is_note=True)
+    # An empty category: the rules of placement choose it.
     category = _CORE_CATEGORY_OF_NOTE[note.category] or placement.category
     return replace(placement, category=category)
 

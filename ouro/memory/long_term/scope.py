@@ -88,6 +88,7 @@ class ScopeMemory(ScopeState):
             return  # nothing has changed since ouro last read it
         with self._changing():
             with suppress(OSError):
+                # Drops the writes of turns that do not run any more.
                 self._writes.end()
                 self.store.drop_lost_approval()
             self._commit_approved(

@@ -134,6 +134,7 @@ class Summaries(msgspec.Struct, eq=False):
         if last is None or not last.summary:
             return ""
         loaded = await load_session_not_open(self.session_catalog.store, last.id)
+        # Without commits of memory in its header the session may have begun with memory off.
         if loaded is None or not loaded.header.memory:
             return ""
         transcript = Transcript.of(loaded)

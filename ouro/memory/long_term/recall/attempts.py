@@ -308,7 +308,7 @@ def _is_content(present: str | None, content: str | None, change: FileChange) ->
     """
     if present is None or content is None:
         return present == content
-    if len(content) == len(present):  # the whole text
+    if len(content) == len(present):  # both are the whole text
         return present == content
     is_part = change.first_line > 1 or len(present) > _SHOWN_PARTS
     if not is_part:
