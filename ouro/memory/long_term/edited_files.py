@@ -40,8 +40,8 @@ class SavedFile(msgspec.Struct, frozen=True):
 
 def open_file(editor: MemoryEditor, name: str) -> OpenedFile:
     """The file with this name (`facts`, `user/facts.md`), else the file of the note or core line
-    that `find_entry` finds by this name. A core file need not exist: its text is empty then. Raises
-    UsageError if there is no such entry.
+    that `find_entry` finds by this name. A core file without a scope is that of the first scope in
+    use. It need not exist: its text is empty then. Raises UsageError if there is no such entry.
     """
     scope_name, _, file_name = name.strip().rpartition("/")
     category = file_name.removesuffix(".md")

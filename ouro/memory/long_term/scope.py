@@ -224,6 +224,7 @@ class ScopeMemory(ScopeState):
         texts_before, foreign_before = self.texts, self._foreign_id
         # The user has answered in another window: accepted is another commit than the one read.
         answered_elsewhere = self.foreign and self.store.accepted != self._read_at
+        # Turns that had not decided about their files then may have decided by now.
         has_news = answered_elsewhere or self._undecided
         is_recent = time.monotonic() - self.loaded.listed_at < max_age
         places = self._places if is_recent else None
@@ -431,6 +432,7 @@ class ScopeMemory(ScopeState):
         for event in TURN_EVENTS:
             with_event = [change for change in changes if change.event == event]
             edits = [change.edit for change in with_event]
+            # The changes of one proposal are shown with one reason: that of the first.
             group = ChangeGroup(
                 at=at,
                 origin="agent",

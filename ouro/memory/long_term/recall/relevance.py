@@ -150,8 +150,8 @@ def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]
     order of `hits`.
 
     Some compare a hit with the others: `above` with the mean cosine of the unrelated ones, `gap`
-    with the best. `subject` counts the subjects in common, `asked` those of the question, and
-    `cover` is the share of the hit's words that the question has.
+    with the best. `subject` counts the subjects in common (at most 3), `asked` those of the
+    question (at most 6), and `cover` is the share of the hit's words that the question has.
     """
     question_stems = stems(question)
     is_general = float(has("general_question", question))
