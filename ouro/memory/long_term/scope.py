@@ -354,6 +354,7 @@ class ScopeMemory(ScopeState):
                 is_note_name(name) and name in seen_texts for name in foreign_names
             )
             if foreign_names and not are_read:
+                # What others wrote since the text was seen is not part of these edits.
                 edits_from_seen = [
                     FileEdit(edit.name, seen_texts.get(edit.name, edit.before), edit.after)
                     for edit in edits

@@ -78,6 +78,7 @@ class ApprovedFiles:
             problem = label_folder(
                 self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared
             )
+            # Without a new problem the one that was found earlier stays.
             self.plain_git, self._labelled_folder = problem or self.plain_git, folder_and_git_dir
 
     def get_current_head(self) -> str:

@@ -131,7 +131,8 @@ class _FileContents(msgspec.Struct):
         the steps.
 
         If an earlier look of the turn found a change in a file, and this one finds none, the file
-        is as it was before the turn.
+        is as it was before the turn. In a file that an earlier turn changed, a change begins with
+        the content at the last look, not with the one before the turn.
         """
         if look.turn != self.turn:
             self.before = {}

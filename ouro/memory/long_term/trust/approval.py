@@ -160,6 +160,7 @@ def apply_edit(edit: FileEdit, current: str) -> str:
             position = current_numbers[line_above] + 1
         else:
             position = current_numbers.get(start, len(lines))
+        # The replaced lines are all there, one after the other, from this position on.
         are_unchanged = all(
             current_numbers.get(number) == position + number - start for number in range(start, end)
         )
