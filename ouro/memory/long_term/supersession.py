@@ -254,7 +254,7 @@ def _is_other_value(text: str, old: str) -> bool:
     if not beginning or beginning[-1] not in _BEFORE_VALUE:
         return False
     next_words = {*new_rest[:1], *old_rest[:1]}
-    # Each statement must go on with another word, and none of these words may name a relation.
+    # Another word must follow in each statement, and none of these words may name a relation.
     if len(next_words) != 2 or next_words & _RELATIONS:
         return False
     has_participle = any(map(_PARTICIPLE.fullmatch, next_words))
