@@ -237,6 +237,7 @@ def _ask_what_nothing_allows(case: LineCase) -> Decision | None:
     """
     if not case.opaque and not case.missing:
         return None
+    # With a sandbox an earlier rule has allowed every line in the mode `auto`.
     is_auto = case.policy.mode == "auto"
     why = " (auto asks, because no sandbox works here)" if is_auto else ""
     return Ask(f"{case.opaque or describe(case.missing)}{why}", case.offer(case.missing))

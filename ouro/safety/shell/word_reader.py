@@ -190,6 +190,7 @@ class WordReader(ABC):
         if text[at] == "`":
             self._read_backticks(draft)
         elif quoted and (message := self._match_quoted_document()):
+            # Its text is known, without the newlines at the end, which bash removes.
             self._at = message.end()
             draft.text += message["text"].rstrip("\n")
         elif match := _ARITHMETIC.match(text, at):
