@@ -138,7 +138,9 @@ class RemoteSession:
         return session
 
     async def _read_snapshot(self) -> None:
-        """Read the whole transcript. Raises HostGone if the process ends before."""
+        """Read the whole transcript. Any other message that comes until then is ignored. Raises
+        HostGone if the process ends before.
+        """
         while (message := await self.connection.notifications.get()) is not None:
             method, params = message
             if method == names.SNAPSHOT and self.add_to_snapshot(params):

@@ -284,7 +284,8 @@ class PromptArea(TextArea, inherit_bindings=False):
         Returns False if the key must still be handled as a key of its own.
 
         That is so if the app has an action for the key: the action runs, too. Such a key begins a
-        chord only in an empty prompt, and only if the next key follows within CHORD_GAP.
+        chord only in an empty prompt, and only if the next key follows within CHORD_GAP. A key
+        without such an action waits for the next key without a limit.
         """
         if key not in self._app_keys:
             self._chord, self._chord_until = key, float("inf")
