@@ -127,7 +127,8 @@ class SendableMessages:
         has_other_messages = any(map(is_not, self._known, messages))
         if len(messages) <= begin or has_other_messages:
             begin, self._sent, self._used = 0, [], set()  # all are converted again
-        # A cut answer does not count: if it is retried, it is left out.
+        # The messages before the last answer stay converted. A cut answer does not count:
+        # if it is retried, it is left out.
         last_answer = None
         for index in range(begin, len(messages)):
             if messages[index].role == "assistant" and not messages[index].cut:

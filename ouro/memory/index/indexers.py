@@ -250,7 +250,9 @@ def add_words(
     at: str,
     text: str,
 ) -> None:
-    """Add the passages of a message to the table `messages`, and so to its word index."""
+    """Add the passages of a message to the table `messages`, and so to its word index. They have no
+    stamp, because they have no vector yet. A session gets at most `_MAX_ROWS_OF_SESSION` of them.
+    """
     start = (session.seq << POSITION_BITS) + session.passages + 1
     passages = split_passages(text)[: _MAX_ROWS_OF_SESSION - session.passages]
     session.passages += len(passages)

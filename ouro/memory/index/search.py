@@ -360,8 +360,8 @@ def _notes_of_days(request: _Request, limits: PassageRange) -> list[int]:
 
 
 def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
-    """Returns the best passages of messages of the user and the assistant, best first: more than
-    `k`, so that `k` remain when copies are removed.
+    """Returns the best passages of messages of the user and the assistant, best first: up to three
+    times `k`, so that `k` remain when the copies are removed that copied sessions have.
     """
     limits = _limit_messages(request, "messages")
     shares = request.words("messages", limits, has_neighbours=True)
