@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import dropwhile
 from typing import Literal
 
 from ouro.frontends import vim_edits as edits
@@ -439,8 +440,8 @@ class VimEditor(VimCursor):
         last, self._repeats = self._last_change, True
         keys = list(last.keys)
         if count:
-            while keys and keys[0].isdecimal() and keys[0] != "0":
-                keys.pop(0)
+            if keys[0] != "0":  # `0` is a motion; only within a count it is a digit
+                keys = list(dropwhile(str.isdecimal, keys))
             keys = [*str(count), *keys]
         try:
             self._run_command(CommandKeys(keys))

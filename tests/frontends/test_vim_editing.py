@@ -56,6 +56,17 @@ def text_and_cursor_after(case):
     return editor.text, [line, column]
 
 
+@pytest.mark.parametrize(
+    ("keys", "after"),
+    [("10x3.", "nopqrstuvwxyz"), ("2x10.", "mnopqrstuvwxyz"), ("10xd0", "klmnopqrstuvwxyz")],
+)
+def test_a_count_before_the_dot_replaces_the_whole_count(keys, after):
+    """What Vim 9.0 makes of these keys."""
+    editor = VimEditor("abcdefghijklmnopqrstuvwxyz", 0, mode="normal")
+    type_keys(editor, keys)
+    assert editor.text == after
+
+
 def test_registers_plus_and_star_reach_the_clipboard():
     copied = []
     editor = VimEditor("one two\nthree", 0, "normal", copied.append)

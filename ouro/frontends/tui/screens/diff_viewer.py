@@ -359,7 +359,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         for file_number, parsed in enumerate(self._files):
             hunks += [(file_number, hunk) for hunk in range(max(1, len(parsed.file.hunks)))]
         here = hunks.index((place.file, max(0, place.hunk)))
-        is_above_first_hunk = place.hunk < 0
+        is_above_first_hunk = place.hunk < 0 and bool(self._files[place.file].file.hunks)
         if by > 0 and is_above_first_hunk:
             here -= 1  # the first hunk of this file is the next
         file_number, hunk = hunks[max(0, min(len(hunks) - 1, here + by))]

@@ -113,6 +113,19 @@ async def test_a_binary_file_is_shown_with_its_sizes(repository):
         assert "+0 −0" not in text
 
 
+async def test_the_next_hunk_after_an_empty_file_is_in_the_next_file(repository):
+    async with viewing(repository) as (_, pilot, open_it):
+        for name in ("x.txt", "y.txt"):
+            (repository / name).touch()
+        await open_it()
+        screen = pilot.app.screen
+        await screen._next_file()
+        empty_file = screen._lines.marked.file
+        assert not screen._files[empty_file].file.hunks
+        await screen._next_hunk()
+        assert screen._lines.marked.file == empty_file + 1
+
+
 async def test_a_binary_file_of_one_turn_is_shown_with_its_sizes(repository):
     (repository / "logo.bin").write_bytes(b"\0" * 4000)
     change = call("shell", command="head -c 20 /dev/zero > logo.bin")
