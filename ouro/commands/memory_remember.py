@@ -130,7 +130,9 @@ async def _choose_words(
 
 
 async def _near_in_meaning(context: ActionContext, words: str) -> tuple[str, ...]:
-    """The ids of the notes nearest to a statement, by words and vectors; empty outside of a session."""
+    """The ids of the notes nearest to a statement, by words and vectors. Empty outside of a session,
+    and if the search fails.
+    """
     lookup = context.session.memory.lookup if context.session else None
     if lookup is None or not words.strip():
         return ()
@@ -140,7 +142,7 @@ async def _near_in_meaning(context: ActionContext, words: str) -> tuple[str, ...
     try:
         return tuple(hit.id for hit in await lookup.find(words, _MAX_NEAR, SearchFilter(("note",))))
     except OuroError:
-        return ()  # compared by words only
+        return ()  # the caller then compares by words only
 
 
 async def _choose_replaced_id(

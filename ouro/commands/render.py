@@ -155,6 +155,8 @@ def print_document(pieces: Iterable[str]) -> None:
 def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
     """The rows as lines, with cells in columns. The last cell of a row is not padded, and does not
     count for the width of its column. Rows may have different numbers of cells.
+
+    `prefix`: what is put before a cell that is a command (CommandText).
     """
     texts_of_rows = [[_text_span(cell, prefix) for cell in row] for row in rows]
     widths_of_rows = [[_width(cell) for cell in texts[:-1]] for texts in texts_of_rows]

@@ -251,9 +251,9 @@ class TextToolsModel:
                     usage = self._step_usage + new_usage if self._step_usage else new_usage
                     chunk = UsageChunk(usage)
                 case ThinkingChunk():
-                    yield TextChunk(answer.interrupt())
+                    yield TextChunk(answer.interrupt())  # the text that was held back
                 case CallChunk():
-                    yield TextChunk(answer.interrupt())
+                    yield TextChunk(answer.interrupt())  # the text that was held back
                     answer.tools = ()  # beside a real call, text is no call
             if isinstance(chunk, EndChunk):
                 for last_chunk in self._end_answer(answer, chunk, messages, usage):
@@ -269,14 +269,17 @@ class TextToolsModel:
         usage: Usage | None,
     ) -> list[Chunk]:
         """The last chunks of an answer. If it has calls, these are the text before them and the
-        calls; else the text that was held back. If a line of memory forbids a call, it is refused.
-        A text that was shown already as an answer holds no calls.
+        calls; else the text that was held back. A text that was shown already as an answer holds no
+        calls.
+
+        For a model that reads its tools as text, a call that a line of memory forbids is refused, and
+        a change begins with a call that reads the file.
         """
         if answer.is_shown:
             return [end]
         before, calls = find_calls(answer.text, answer.tools, messages)
         if self.spec.describes_tools:
-            from ouro.llm.small_steps import begin_change  # imported late, as above
+            from ouro.llm.small_steps import begin_change  # imported late: few models need it
 
             if forbidden := _find_forbidden_call(calls, messages):
                 return self._refuse_call(forbidden, usage)
@@ -292,7 +295,8 @@ class TextToolsModel:
 
         Args:
             forbidden: the line of memory, and the call.
-            usage: that of the answer with the call; None if it is not known.
+            usage: that of the answer with the call; None if it is not known. The first time it
+                is kept, and added to that of the next answer.
         """
         from ouro.llm.remembered_lines import refusal_text  # imported late: few answers need it
 

@@ -67,6 +67,7 @@ class SpendingFile:
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE_NAME
         self._mark = folder / f".{FILE_NAME}{MARK}"
+        """The file with the number of the layout: an older ouro does not write over a newer one."""
 
     def add(self, cost: CostRecord) -> None:
         """Add a model call to the file. Raises SaveFailed, SpendingUnreadable."""

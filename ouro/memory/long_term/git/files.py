@@ -97,8 +97,8 @@ class MemoryFiles:
     """
 
     def __init__(self, folder: Path, cache: Path | None = None) -> None:
-        """`cache`: a file outside of the folder, with the blobs of files that have not changed
-        since.
+        """`cache`: a file outside of the folder that saves the blobs of its files, with a fingerprint
+        of each file, for the next process.
         """
         self.folder = folder
         self._cache = cache
