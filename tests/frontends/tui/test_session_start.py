@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from fakes.fake_session import FakeSession, Wait, opener, says
-from fakes.screens import opened, screen_of, shown, until
+from fakes.screens import opened, screen_of, screen_text, shown, until
 
 from ouro.errors import TrustNeeded
 from ouro.events import Prompted, TextDelta, TurnFinished
@@ -108,6 +108,17 @@ async def test_early_turn_is_shown_once_and_later_messages_follow():
         assert session.sent == ["one", "two"]
         assert [shown(app).count(text) for text in ("one", "the first answer", "two")] == [1, 1, 1]
         assert app.conversation.prompt_history.entries()[-1] == "one"
+
+
+async def test_the_answer_to_an_early_message_is_seen_below_a_long_welcome():
+    start, _ = start_on(FakeSession([says("the first answer")]), "one")
+    await start.begin()
+    app = OuroApp(start, ScreenSettings(welcomes=True))
+    async with app.run_test(size=(40, 10)) as pilot:
+        await opened(pilot)
+        await until(pilot, lambda: "the first answer" in shown(app))
+        await pilot.pause(0.2)
+        assert "the first answer" in screen_text(app)
 
 
 async def test_later_messages_do_not_overtake_earlier_ones():

@@ -196,7 +196,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
             self.show_again()
         if self._welcomes and session.resumed is None:
             block = AnswerBlock(welcome(session))
-            self.transcript.add(block, start=block)
+            self.transcript.add(block, start=None if is_new else block)
         self._welcomes = False
         self.start.close()
         self._restore_draft(session)
