@@ -205,7 +205,7 @@ def draw(settings: ScreenSettings) -> FirstFrame:
         width, height = os.get_terminal_size(1)
         size = (width or 80, height or 24)  # 0: the terminal does not know it
         return FirstFrame(settings, size, attributes, typed)
-    except OSError:
+    except BaseException:  # also if a module cannot be imported, or no thread can be started
         _restore(attributes)
         raise
 

@@ -94,6 +94,13 @@ def test_terminal_is_restored_when_starting_fails(start):
     assert before[3] & termios.ECHO
 
 
+def test_terminal_is_restored_when_a_module_of_the_first_frame_is_missing(start):
+    terminal = start("broken")
+    assert terminal.end() == 1
+    assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h") > -1
+    assert b"ModuleNotFoundError" in terminal.raw
+
+
 def test_screen_is_not_cleared_when_textual_starts(start):
     terminal = start("plain")
     terminal.until(lambda: terminal.calls("opened"))
