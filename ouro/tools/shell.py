@@ -375,8 +375,8 @@ class Shell(Tool[ShellArgs]):
         if not job.watcher.done():
             job.is_of_user = not is_shared  # the end of a shared job is news for the model
             return describe_moved(job)
-        await job.watcher
-        await job.end()
+        await job.watcher  # it is done: raises what failed in it
+        await job.end()  # what the line left running ends with it, and its end is no news
         result, code = job.report(), job.process.exit_code
         summary = "" if code == 0 else exit_status(code)
         shown = msgspec.structs.replace(result.display, summary=summary)

@@ -76,7 +76,10 @@ def _load_schema(source: str) -> AnswerSchema:
 
 
 def _limit_memory() -> None:
-    from ouro.utils.libc_memory import limit_arenas  # loads `ctypes`: 2 ms of a short answer
+    """Limit the memory that later threads keep. Called after a while, because it loads `ctypes`: 2 ms
+    of a short answer.
+    """
+    from ouro.utils.libc_memory import limit_arenas
 
     limit_arenas()
 

@@ -255,8 +255,8 @@ def make_frame(
 
 
 def title_content(title: str) -> Content:
-    """A title as content. Its first line has the style of titles. Further lines explain it, and
-    have the style of text.
+    """A title as content, with `code` in backticks marked. Its first line has the style of titles;
+    the lines below it explain it, and have the style of text.
     """
     first, _, rest = clean(title).partition("\n")
     if not rest:

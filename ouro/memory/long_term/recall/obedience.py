@@ -72,8 +72,13 @@ def broken_among(rules: Mapping[str, str], turn: Sequence[Message]) -> dict[str,
 def count_turn(
     texts: Mapping[str, str], used: Collection[str], turn: Sequence[Message]
 ) -> RecallCounts:
-    """The counts of one turn: all entries of `texts` were sent in it, those of `used` were used,
-    and the rules among them obeyed or broken. Entries are named by their ids.
+    """What one turn adds to the counts of the entries that were sent with it.
+
+    Args:
+        texts: id -> text of each entry that was sent. All count as judged, and those whose text is
+            a rule also as obeyed or broken, if the effects of the turn show it.
+        used: the ids of the entries that the answer used.
+        turn: the messages of the turn.
     """
     effects = effects_of(turn)
     verdicts = {key: judge_rule(text, effects) for key, text in texts.items()}
