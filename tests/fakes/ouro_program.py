@@ -25,6 +25,7 @@ from fakes.model_server import ModelServer
 from fakes.terminal import Terminal
 from fakes.waiting import PATIENCE
 from ouro.frontends.background.agents import find_agents
+from ouro.llm.providers import LOCAL
 
 KEY = "sk-proj-0wnK3yOfTheTestsZ9y8X7w6V5u4T3s2"
 ANTHROPIC = "anthropic/claude-sonnet-4-5"
@@ -188,7 +189,10 @@ class OuroProgram:
         own["OURO_LSP_ENABLED"] = "false"
         if not self.titles:
             own["OURO_SESSIONS_TITLES"] = "false"
-        return {**os.environ, **own, **self.more}
+        # A model server on this machine would be found.
+        variables = [name for provider in LOCAL for name in provider.base_variables]
+        closed = dict.fromkeys(variables, "http://127.0.0.1:1/v1")
+        return {**closed, **os.environ, **own, **self.more}
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "ouro", *arguments]
