@@ -12,6 +12,7 @@ from ouro.commands.action import Answer
 from ouro.commands.render import View, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
+from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.commands.subcommands import ShellContext
@@ -98,12 +99,13 @@ def _check_view(
         ("  ", check.name, _CHECK_SIGNS[check.state], check.detail) for check in result.checks
     )
     view += [line(f"Note: {notice}") for notice in result.notices]
-    view += learned_view(learned)
+    if learned:
+        view += learned_view(learned)
     usage = result.usage
     cost = "" if usage.cost is None else f", ${usage.cost:.4f}"
     view.append(
         line(
-            f"{result.requests} requests: {usage.input:,} tokens in, {usage.output:,} out{cost}."
+            f"{plural(result.requests, 'request')}: {usage.input:,} tokens in, {usage.output:,} out{cost}."
             f" Window: {spec.window:,} tokens; an answer: {spec.max_output:,}."
         )
     )

@@ -79,7 +79,7 @@ async def set_up_and_test(asker: Asker) -> str:
     catalog = llm.Catalog.from_files()
     title = check_title(name, llm.estimate_cost(catalog.spec(name)))
     if await asker.choose(f"Test {title}", _TEST_CHOICES) == "test":
-        asker.say("Testing …")
+        asker.say("Testing … A model on a CPU takes minutes for its first answer.")
         test_answer = await run_check(catalog, name, "medium", asker.say)
         # Shown as the title of a question: on a screen a text would disappear with the set-up.
         await asker.choose(as_text(test_answer.view), _AFTER_TEST_CHOICES)
@@ -95,20 +95,23 @@ async def set_up(asker: Asker) -> str:
     Raises:
         ConfigError: models.yaml is broken or cannot be written.
     """
-    catalog = llm.Catalog.from_files()
-    servers = await asyncio.to_thread(catalog.servers)  # that run on this machine
-    local_providers = {
-        provider.name: provider for provider, server in servers.items() if server.models
-    }
-    silent_servers = dict(catalog.silent_servers())
-    places = [
-        *(_local_choice(provider, servers[provider]) for provider in local_providers.values()),
-        *map(_hosted_choice, llm.HOSTED),
-        *(_silent_choice(title, url) for title, url in silent_servers.items()),
-        Choice(OTHER_SERVER, "Another server", "anything that speaks OpenAI's chat completions"),
-    ]
     name = ""
     while not name:
+        # Read again for each list: the user may have started a server meanwhile.
+        catalog = llm.Catalog.from_files()
+        servers = await asyncio.to_thread(catalog.servers)  # that run on this machine
+        local_providers = {
+            provider.name: provider for provider, server in servers.items() if server.models
+        }
+        silent_servers = dict(catalog.silent_servers())
+        places = [
+            *(_local_choice(provider, servers[provider]) for provider in local_providers.values()),
+            *map(_hosted_choice, llm.HOSTED),
+            *(_silent_choice(title, url) for title, url in silent_servers.items()),
+            Choice(
+                OTHER_SERVER, "Another server", "anything that speaks OpenAI's chat completions"
+            ),
+        ]
         chosen = await asker.choose("Where is your model?", places)
         if chosen is None:
             return ""
@@ -116,14 +119,26 @@ async def set_up(asker: Asker) -> str:
             name = await _choose_other_server(asker)
         elif chosen.startswith(SILENT_PREFIX):
             title = chosen.removeprefix(SILENT_PREFIX)
-            asker.say(f"Start {title} first, for example with `{_START_COMMANDS[title]}`.")
-            name = await _choose_other_server(asker, silent_servers[title])
+            name = await _choose_silent_server(asker, title, silent_servers[title])
         elif chosen in local_providers:
             provider = local_providers[chosen]
             name = await _choose_model_at(asker, servers[provider], local=provider)
         else:
             name = await _choose_hosted_model(asker, llm.PROVIDERS[chosen])
     return name
+
+
+async def _choose_silent_server(asker: Asker, title: str, url: str) -> str:
+    """Let the user pick a model of a local server that did not answer when it was listed; if it
+    still does not, say how to start it, and ask for its address. Returns the model's name; empty if
+    the user cancels.
+    """
+    servers = await asyncio.to_thread(llm.Catalog.from_files().servers)
+    for provider, server in servers.items():
+        if provider.title == title and server.models:
+            return await _choose_model_at(asker, server, local=provider)
+    asker.say(f"Start {title} first, for example with `{_START_COMMANDS[title]}`.")
+    return await _choose_other_server(asker, url)
 
 
 def _local_choice(provider: llm.Provider, server: llm.ServerModels) -> Choice:

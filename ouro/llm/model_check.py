@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -21,6 +22,8 @@ ATTEMPTS = 2
 """How often each question is asked if the server fails."""
 CHECK_SECONDS = 300
 """Seconds for one request: a local model on a CPU reads the first prompt for minutes."""
+SLOW_SECONDS = 10.0
+"""After so many seconds of a check each further request is announced."""
 LOADING_PAUSE = 2.0
 """Seconds before a server is asked again that is loading its model."""
 NUMBER = "4711"
@@ -128,6 +131,7 @@ class ModelCheck:
         """The pieces of text in the last answer."""
         self._has_thought = False
         """Whether any answer had thinking in it."""
+        self._begun = time.monotonic()
         self.checks: list[AbilityCheck] = []
         self.notices: list[str] = []
         self.requests = 0
@@ -241,6 +245,8 @@ class ModelCheck:
         """
         self._pieces, self._is_loading = 0, False
         self.requests += 1
+        if time.monotonic() - self._begun >= SLOW_SECONDS:
+            self._say(f"Request {self.requests} of at most {MAX_CHECK_REQUESTS}: {ability}.")
         tools = [LOOK_UP] if self._model.spec.tools else []
         request = [*self._system_prompt, *messages]
         reply: Message | None = None

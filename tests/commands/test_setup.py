@@ -1,5 +1,6 @@
 import pytest
 from fakes.local_servers import local_server, models
+from fakes.model_server import failure
 
 from ouro.commands.model_setup import set_up, set_up_and_test
 from ouro.display import Choice
@@ -154,6 +155,40 @@ async def test_local_servers_that_do_not_run_are_named_and_can_be_given_an_addre
     assert {"Ollama", "LM Studio", "llama.cpp", "vLLM"} <= set(labels)
     assert "ollama serve" in person.said[0]
     assert person.asked[0].endswith("[http://127.0.0.1:1/v1]")
+
+
+async def test_a_server_that_was_started_while_the_list_was_shown_is_used(monkeypatch):
+    class PersonWhoStartsVllm(Person):
+        async def choose(self, title, choices):
+            monkeypatch.setenv("HOSTED_VLLM_API_BASE", f"http://{server.address}/v1")
+            return await super().choose(title, choices)
+
+    with local_server(models("a", max_model_len=9000)) as server:
+        person = PersonWhoStartsVllm("silent:vLLM", "hosted_vllm/a")
+        assert await set_up(person) == "hosted_vllm/a"
+        other_person = PersonWhoStartsVllm("other", "", "hosted_vllm", "hosted_vllm/a")
+        monkeypatch.setenv("HOSTED_VLLM_API_BASE", "http://127.0.0.1:1/v1")
+        assert await set_up(other_person) == "hosted_vllm/a"
+    assert not any("Start vLLM first" in text for text in person.said)
+    # Who comes back to the list finds the server there.
+    assert other_person.offered[1][1][0].detail == "on this machine, 1 model"
+
+
+async def test_each_request_of_a_slow_test_is_announced(model_server, monkeypatch):
+    monkeypatch.setattr("ouro.llm.model_check.SLOW_SECONDS", 0)
+    model_server.script(lambda _request: "I have no tools.")
+    person = Person("other", model_server.openai_url, "openai/test-model", "test", "continue")
+    await set_up_and_test(person)
+    assert "Request 2 of at most 6: call." in person.said
+
+
+async def test_a_model_that_cannot_be_reached_is_one_request(model_server):
+    model_server.script(lambda _request: failure(400, "This model is retired."))
+    person = Person("other", model_server.openai_url, "openai/test-model", "test", "continue")
+    await set_up_and_test(person)
+    title, _choices = person.offered[-1]
+    assert "1 request:" in title
+    assert "learned" not in title
 
 
 @pytest.mark.parametrize("answers", [["start"], [None], ["test", "continue"]])
