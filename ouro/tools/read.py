@@ -204,22 +204,17 @@ class Read(FileTool[ReadArgs]):
         return replace(result, text=result.text + _describe_encoding(file_text))
 
     def _folder_message(self, path: Path) -> str:
-        """The error for the model if the path is a folder: it lists the first _MAX_NAMES names in
-        it.
-        """
-        names = sorted(
-            f"{entry.name}/" if entry.is_dir() else entry.name for entry in os.scandir(path)
-        )
-        others = f"\n… {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-        listing = "\n".join(names[:_MAX_NAMES]) + others
+        """The error for the model if the path is a folder: it lists what is in it."""
         return (
             f"{self._workspace.shown(path)} is a folder. Read one of its files, or use glob. It"
-            f" holds:\n{listing}"
+            f" holds:\n{_list_folder(path)}"
         )
 
     def _name_hint(self, path: Path) -> str:
         """The end of an error message about a missing file: which files the model may mean. These
-        are files of this name in other folders, and files with a similar name in this one.
+        are files of this name in other folders, and files with a similar name in this one. Without
+        such files, what is in the nearest folder that exists, if it is in the working folder: small
+        models make up a whole path, and search for the same path next.
         """
         root = self._workspace.root
         same_name = [
@@ -228,7 +223,13 @@ class Read(FileTool[ReadArgs]):
         similar_names = get_close_matches(path.name, _names_in(path.parent), 3, 0.75)
         suggestions = [*same_name, *(path.parent / name for name in similar_names)]
         names = dict.fromkeys(map(self._workspace.shown, suggestions))
-        return f" Did you mean {' or '.join(names)}?" if names else " Use glob to find it."
+        if names:
+            return f" Did you mean {' or '.join(names)}?"
+        folder = next(parent for parent in path.parents if parent.is_dir())
+        if not folder.is_relative_to(root):
+            return " Use glob to find it."
+        shown = self._workspace.shown(folder)
+        return f" Use glob to find it. The folder {shown} holds:\n{_list_folder(folder)}"
 
 
 def _notebook_lines(text: str, lines: list[str]) -> tuple[list[str], list[Image], str]:
@@ -254,6 +255,15 @@ def _describe_encoding(file: TextFile) -> str:
     if file.encoding.startswith("utf"):
         return ""
     return f"\n[Read as {file.encoding}{' (a guess)' if file.is_guess else ''}.]"
+
+
+def _list_folder(folder: Path) -> str:
+    """The first _MAX_NAMES names in a folder, one a line. Raises OSError."""
+    names = sorted(
+        f"{entry.name}/" if entry.is_dir() else entry.name for entry in os.scandir(folder)
+    )
+    others = f"\n… {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return "\n".join(names[:_MAX_NAMES]) + others
 
 
 def _names_in(folder: Path) -> list[str]:

@@ -306,7 +306,17 @@ async def test_missing_file_suggests_similar_names(read, tmp_path):
         await refusal(read, "src/handlers.py")
         == "src/handlers.py does not exist. Did you mean src/handler.py?"
     )
-    assert await refusal(read, "zzz") == "zzz does not exist. Use glob to find it."
+
+
+async def test_a_path_that_was_made_up_shows_what_there_is(read, tmp_path):
+    (tmp_path / "src/shop").mkdir(parents=True)
+    (tmp_path / "cart.py").touch()
+    assert (
+        await refusal(read, "main/java/Xyzzy.java")
+        == "main/java/Xyzzy.java does not exist. Use glob to find it."
+        " The folder . holds:\ncart.py\nsrc/"
+    )
+    assert (await refusal(read, "src/java/Xyzzy.java")).endswith("The folder src holds:\nshop/")
 
 
 async def test_read_file_counts_as_seen(tmp_path):
