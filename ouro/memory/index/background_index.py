@@ -226,7 +226,7 @@ class Lookup:
             if search.vectors is None:
                 return
             if isinstance(search.vectors.embedder, LocalEmbedder):
-                if self._has_new_notes() or search.vectors.are_missing():
+                if self._has_new_notes() or search.vectors.has_work():
                     self._start_process()
                 return
             search.index.update(replace(self._sources(), sessions=None))
@@ -265,7 +265,7 @@ class Lookup:
             await self._make_vectors_here()
             return
         await asyncio.sleep(IDLE_SECONDS)
-        if not self._is_update_requested and await asyncio.to_thread(vectors.are_missing):
+        if not self._is_update_requested and await asyncio.to_thread(vectors.has_work):
             await asyncio.to_thread(self._start_process)
 
     async def _make_vectors_here(self) -> None:
@@ -277,6 +277,7 @@ class Lookup:
             started = time.monotonic()
             try:
                 if not await asyncio.to_thread(vectors.fill, _BATCH_VECTORS):
+                    await asyncio.to_thread(vectors.store_signs)
                     await asyncio.to_thread(vectors.load_all_signs)
                     return
             except ModelError:

@@ -58,8 +58,8 @@ def lock_path(index: Path) -> Path:
 
 
 def main(index: str, sources: str) -> None:
-    """Update the index from `sources`, and make all missing vectors. This is the program of the
-    process. It does nothing if another one makes them already, or if no local model is installed.
+    """Update the index from `sources`, make all missing vectors, and store their signs. This is the
+    program of the process. It does nothing if another one makes them already, or if no local model is installed.
     """
     from ouro.memory.index.embeddings import local_embedder
     from ouro.memory.index.vectors import Vectors
@@ -76,6 +76,7 @@ def main(index: str, sources: str) -> None:
         vectors = Vectors(opened_index, embedder)
         while vectors.are_missing() and vectors.fill():
             pass
+        vectors.store_signs()
         opened_index.close()
 
 

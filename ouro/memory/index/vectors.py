@@ -19,14 +19,22 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from ouro.errors import SearchUnavailable
 from ouro.memory.index.embeddings import Embedder, RemoteEmbedder
 from ouro.memory.index.index import Index
 from ouro.memory.index.late_numpy import LateNumpy
+from ouro.memory.index.vector_signs import (
+    SignsMade,
+    VectorSigns,
+    add_new_signs,
+    allowed_positions,
+    are_signs_unstored,
+    nearest_ids,
+    read_signs,
+    store_next_signs,
+)
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -42,9 +50,6 @@ BATCH = 64
 """Vectors that are made in one call of the model."""
 KEPT_DAYS = 30
 """Vectors of a model that was not used for so many days are deleted."""
-_ROWS_AT_ONCE = 20_000
-_COUNTED_AT_ONCE = 1 << 16
-"""Vectors that are compared at once; the data of so many fits into the processor's cache."""
 _HAS_VECTOR = "EXISTS (SELECT 1 FROM vectors WHERE vectors.hash = {}.hash AND vectors.model = ?)"
 _MAX_CACHED_QUESTIONS = 64
 _MAX_QUESTION_CHARACTERS = 2_000
@@ -59,18 +64,6 @@ _USUAL_COSINE_OF_LOCAL = 0.15
 """The usual cosine of all-MiniLM-L6-v2, for which weights and limits were measured."""
 
 
-class _VectorSigns(msgspec.Struct):
-    """The signs of all vectors of one table, in order of creation."""
-
-    ids: NDArray[np.int64]
-    signs: NDArray[np.uint64]
-    """One row for each 64 dimensions: reading row by row takes a third of the time."""
-    stamp: int
-    """The highest stamp of a row whose vector is in it."""
-    made: str
-    """The index, the model, and the change of model that they belong to."""
-
-
 class Vectors:
     """The vectors of one index by one embedder. Every method may block, and raises ModelError and
     SearchUnavailable.
@@ -79,7 +72,7 @@ class Vectors:
     def __init__(self, index: Index, embedder: Embedder) -> None:
         self.embedder = embedder
         self._index = index
-        self._signs_by_table: dict[str, _VectorSigns] = {}
+        self._signs_by_table: dict[str, VectorSigns] = {}
         self._questions: OrderedDict[str, Floats] = OrderedDict()
         """The vectors of the last questions, by their text."""
         self._length = 0
@@ -180,14 +173,8 @@ class Vectors:
         """
         with self._lock:
             signs = self._load_signs(database, table, len(question))
-            positions = np.arange(len(signs.ids))
-            if is_limited:
-                positions = np.flatnonzero(_are_allowed(database, signs.ids))
-            if not len(positions):
-                return []
-            distances = _count_different_bits(signs.signs, _signs(question[None])[:, 0])
-            positions = positions[_positions_of_smallest(distances[positions], count)]
-            return [int(row_id) for row_id in signs.ids[positions]]
+            allowed = allowed_positions(database, signs.ids) if is_limited else None
+            return nearest_ids(signs, question, count, allowed)
 
     def cosines(
         self, database: sqlite3.Connection, table: str, question: Floats, ids: Sequence[int]
@@ -348,12 +335,10 @@ class Vectors:
             database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", values)
             if not self._has_stamps_of(database, model):
                 return 0  # another process uses another model now; the stamps are for that model
-            (last_stamp,) = database.execute(
-                f"SELECT coalesce(max(stamp), 0) FROM {table}"
-            ).fetchone()
+            first_stamp = _take_stamps(database, table, len(rows))
             stamps = [
-                (last_stamp + step, row_id, text_hash, model)
-                for step, (row_id, text_hash, _) in enumerate(rows, 1)
+                (stamp, row_id, text_hash, model)
+                for stamp, (row_id, text_hash, _) in enumerate(rows, first_stamp)
             ]
             updated = database.executemany(
                 f"UPDATE {table} SET stamp = ? WHERE id = ? AND hash = ? AND"
@@ -371,41 +356,45 @@ class Vectors:
             with self._index.reading() as database, self._lock:
                 self._load_signs(database, table, self._length)
 
-    def _load_signs(self, database: sqlite3.Connection, table: str, length: int) -> _VectorSigns:
+    def store_signs(self) -> None:
+        """Store the signs of all vectors in the index, if those of many are not there, so that the
+        next process does not read all vectors. They are stored in portions.
+        """
+        self.choose_model()
+        for table in TABLES:
+            while self._are_signs_unstored(table):
+                with self._index.writing() as database:
+                    made = self._made_of_signs(database, self._length)
+                    store_next_signs(database, table, made)
+
+    def has_work(self) -> bool:
+        """Whether vectors are missing, or the signs of many are not stored."""
+        return self.are_missing() or any(map(self._are_signs_unstored, TABLES))
+
+    def _are_signs_unstored(self, table: str) -> bool:
+        with self._index.reading() as database:
+            made = self._made_of_signs(database, self._length)
+            return are_signs_unstored(database, table, made)
+
+    def _load_signs(self, database: sqlite3.Connection, table: str, length: int) -> VectorSigns:
         """Returns the signs of all vectors of this model in a table. Those that were loaded before
         stay in memory; only rows with a new stamp are read. If the index was made again, or the
-        stamps were set for another model, all rows are read again.
+        stamps were set for another model, all are loaded again.
         """
+        made = self._made_of_signs(database, length)
+        loaded = self._signs_by_table.get(table)
+        if loaded is None or loaded.made != made:
+            loaded = read_signs(database, table, made)
+        self._signs_by_table[table] = add_new_signs(database, table, loaded)
+        return self._signs_by_table[table]
+
+    def _made_of_signs(self, database: sqlite3.Connection, length: int) -> SignsMade:
+        """Returns what signs of this model belong to now."""
         model, _last_used = self._model_row(database, length)
         facts = database.execute(
             "SELECT value FROM facts WHERE name IN ('made', 'stamped') ORDER BY name"
         )
-        made = " ".join([str(model), *(value for (value,) in facts)])
-        loaded = self._signs_by_table.get(table)
-        if loaded is None or loaded.made != made:
-            loaded = _VectorSigns(np.empty(0, np.int64), np.empty((0, 0), np.uint64), 0, made)
-        ids, signs, stamp = [loaded.ids], [loaded.signs], loaded.stamp
-        while rows := database.execute(
-            f"SELECT passage.id, passage.stamp, vectors.vector FROM {table} AS passage JOIN vectors"
-            " ON vectors.hash = passage.hash AND vectors.model = ? WHERE passage.stamp > ?"
-            " ORDER BY passage.stamp LIMIT ?",
-            (model, stamp, _ROWS_AT_ONCE),
-        ).fetchall():
-            vectors = np.frombuffer(b"".join(row[2] for row in rows), np.float16).reshape(
-                len(rows), -1
-            )
-            signs.append(_signs(vectors))
-            ids.append(np.array([row[0] for row in rows], np.int64))
-            stamp = rows[-1][1]
-        if stamp > loaded.stamp:
-            loaded = _VectorSigns(
-                np.concatenate(ids),
-                np.concatenate([part for part in signs if part.size], axis=1),
-                stamp,
-                made,
-            )
-        self._signs_by_table[table] = loaded
-        return loaded
+        return SignsMade(model, " ".join(value for (value,) in facts))
 
 
 def _set_stamps_for(database: sqlite3.Connection, model: int) -> None:
@@ -422,63 +411,33 @@ def _set_stamps_for(database: sqlite3.Connection, model: int) -> None:
             f"UPDATE {table} SET stamp = NULL WHERE stamp IS NOT NULL AND NOT {has_vector}",
             (model,),
         )
-        (last_stamp,) = database.execute(f"SELECT coalesce(max(stamp), 0) FROM {table}").fetchone()
         rows = database.execute(
             f"SELECT id FROM {table} WHERE stamp IS NULL AND {has_vector}", (model,)
         ).fetchall()
-        stamps = [(last_stamp + step, row_id) for step, (row_id,) in enumerate(rows, 1)]
+        first_stamp = _take_stamps(database, table, len(rows))
+        stamps = [(stamp, row_id) for stamp, (row_id,) in enumerate(rows, first_stamp)]
         database.executemany(f"UPDATE {table} SET stamp = ? WHERE id = ?", stamps)
+
+
+def _take_stamps(database: sqlite3.Connection, table: str, count: int) -> int:
+    """Take `count` new stamps for rows of a table; returns the first. They are higher than all that
+    a row of it has or had: the row with the highest stamp may have been removed, and who has read
+    its vector looks only for higher ones.
+    """
+    fact = f"last stamp of {table}"
+    (last_stamp,) = database.execute(
+        f"SELECT max(coalesce((SELECT max(stamp) FROM {table}), 0), coalesce((SELECT CAST(value AS"
+        " INTEGER) FROM facts WHERE name = ?), 0))",
+        (fact,),
+    ).fetchone()
+    database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (fact, str(last_stamp + count)))
+    return int(last_stamp) + 1
 
 
 def _matrix(vectors: Sequence[bytes]) -> Floats:
     """Returns stored vectors, of half precision, as the rows of a matrix of 32-bit numbers."""
     halves = np.frombuffer(b"".join(vectors), np.float16).reshape(len(vectors), -1)
     return halves.astype(np.float32)
-
-
-def _signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.uint64]:
-    """Returns the signs of vectors (rows), one bit per dimension: a column for each vector, with 64
-    dimensions in each number. Missing dimensions at the end are 0.
-    """
-    packed = np.packbits(vectors > 0, axis=1)
-    missing_bytes = -packed.shape[1] % 8  # to the next multiple of 8, the bytes of a number
-    padded = np.pad(packed, ((0, 0), (0, missing_bytes)))
-    return np.ascontiguousarray(padded.view(np.uint64).T)
-
-
-def _count_different_bits(
-    signs: NDArray[np.uint64], question: NDArray[np.uint64]
-) -> NDArray[np.uint16]:
-    """Returns the number of dimensions in which each vector has another sign than the question.
-    Both are in the form of `_signs`.
-    """
-    counts = np.zeros(signs.shape[1], np.uint16)
-    for start in range(0, len(counts), _COUNTED_AT_ONCE):
-        part = slice(start, start + _COUNTED_AT_ONCE)
-        for row, word in zip(signs, question, strict=True):
-            counts[part] += np.bitwise_count(row[part] ^ word)
-    return counts
-
-
-def _positions_of_smallest(distances: NDArray[np.uint16], count: int) -> NDArray[np.intp]:
-    """Returns the positions of the `count` smallest distances, in no order. Because these are small
-    integers, counting them is faster than sorting.
-    """
-    if count >= len(distances):
-        return np.arange(len(distances))
-    limit = int(np.searchsorted(np.cumsum(np.bincount(distances)), count))
-    near, at_limit = np.flatnonzero(distances < limit), np.flatnonzero(distances == limit)
-    return np.concatenate([near, at_limit[: count - len(near)]])
-
-
-def _are_allowed(database: sqlite3.Connection, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Returns for each id whether it is in a range of `temp.allowed`."""
-    rows = database.execute("SELECT first, last FROM temp.allowed ORDER BY first").fetchall()
-    # The first range has no id: an id before all others is found in it.
-    firsts, lasts = np.array([(-1, -1), *rows], np.int64).T
-    last_range_before = np.searchsorted(firsts, ids, side="right") - 1
-    allowed: NDArray[np.bool_] = ids <= lasts[last_range_before]
-    return allowed
 
 
 def _rescale(cosines: Floats, usual_cosine: float) -> Floats:

@@ -119,7 +119,7 @@ def test_text_without_common_words_is_found_by_its_vector(indexed_session):
 def test_first_search_compares_vectors_read_in_batches(indexed_session, monkeypatch):
     index, _ = indexed_session
     Vectors(index, Counting()).fill()
-    monkeypatch.setattr("ouro.memory.index.vectors._ROWS_AT_ONCE", 1)
+    monkeypatch.setattr("ouro.memory.index.vector_signs._MAX_STORED", 1)
     assert nearest(index, Counting(), "aab") == ["aaab"]
     assert nearest(index, Counting(), "kl") == ["kkkl"]
 
