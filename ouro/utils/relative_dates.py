@@ -7,9 +7,10 @@ language a model, which knows the day, writes the date.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta
 from functools import cache, partial
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 OPEN_END_DAYS = 7
@@ -36,12 +37,21 @@ class DateWords(NamedTuple):
     """A pattern before a day from which on something holds."""
     end: str
     """A pattern before a day, or an event, until which something holds."""
+    shared: Mapping[str, str] = MappingProxyType({})
+    """The days that are other words in another language, each with a pattern: without a match of it
+    a statement is not in this language.
+    """
 
 
 _ENGLISH_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _GERMAN_DAYS = ("Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag")
 _FRENCH_DAYS = ("lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche")
 _SPANISH_DAYS = ("lunes", "martes", "miércoles", "jueves", "viernes", "sábado", "domingo")
+_FRENCH_SIGN = (
+    r"\b(?:on|les?|la|une|nous|vous|ils?|elles|est|sont|ont|avons|ce|cette|pas|que|qui|pour|dans"
+    r"|avec|sur|aux?|depuis)\b|\b(?:qu|[cdjlmnst])['’]"
+)
+"""A common word of French that German and Dutch do not have."""
 # fmt: off
 LANGUAGES = (
     DateWords("English", "on ",
@@ -60,7 +70,8 @@ LANGUAGES = (
         {"avant-hier": -2, "hier": -1, "après-demain": 2, "demain": 1, "aujourd['’]hui": 0},
         r"\b(?:{name} prochain|ce {name}|(?<=jusqu'à ){name}|(?<=jusqu’à ){name})\b",
         r"\b{name} dernier\b", _FRENCH_DAYS,
-        r"(?:\bd[èe]s|\bdepuis|\b[àa] partir d['’e])\s*$", r"\bjusqu['’](?:[àa]|au)x?\s"),
+        r"(?:\bd[èe]s|\bdepuis|\b[àa] partir d['’e])\s*$", r"\bjusqu['’](?:[àa]|au)x?\s",
+        {"hier": _FRENCH_SIGN}),  # German and Dutch: here
     DateWords("Spanish", "el ",
         {"anteayer": -2, "ayer": -1, "pasado mañana": 2, "(?<!la )(?<!pasado )mañana": 1, "hoy": 0},
         r"\b(?:el )?(?:próximo {name}|{name} que viene|este {name}|(?<=hasta el ){name})\b",
@@ -74,6 +85,8 @@ LANGUAGES = (
         ("月", "火", "水", "木", "金", "土", "日"), r"(?!)", r"(?!)"),
 )
 # fmt: on
+_WORD_START, _WORD_END = r"(?<![\w./`-])", r"(?![\w/`-]|\.\w)"
+"""The edges of a word that is no part of a name, such as `today.sh`."""
 _BEGIN_AFTER_DATE = re.compile(r"\s*(?:on(?:wards?)?\b|起|开始|から|以降)")
 _END_AFTER_DATE = re.compile(r"\s*(?:まで|为止|之前)")
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -100,7 +113,7 @@ def local_day(at: str = "") -> date:
 def write_dates(text: str, day: date) -> str:
     """Replace the relative dates of a statement that was made on `day`: `on 2026-11-27`."""
     for words in LANGUAGES:
-        for pattern, offset in _patterns_of(words):
+        for pattern, offset in _patterns_in(text, words):
             write = partial(_date_text, words=words, day=day, offset=offset)
             text = pattern.sub(write, text)
     return text
@@ -137,7 +150,7 @@ def _names_today(text: str) -> bool:
     not.
     """
     for words in LANGUAGES:
-        for pattern, offset in _patterns_of(words):
+        for pattern, offset in _patterns_in(text, words):
             if offset != 0:
                 continue
             for match in pattern.finditer(text):
@@ -179,25 +192,36 @@ def _parse_date(text: str) -> date | None:
         return None
 
 
-def _patterns_of(words: DateWords) -> tuple[tuple[re.Pattern[str], DateOffset], ...]:
-    """The patterns of the relative dates of a language, each with its offset, as in `_date_text`."""
+def _patterns_in(
+    text: str, words: DateWords
+) -> Iterator[tuple[re.Pattern[str], DateOffset]]:
+    """Yield the patterns of the relative dates of a language, each with its offset as in
+    `_date_text`; of a shared word only if the text has a sign of this language.
+    """
     # By its name, because a DateWords holds dictionaries, which no cache can have as a key.
-    return _compile_patterns(words.language)
+    for pattern, offset, sign in _compile_patterns(words.language):
+        if sign is None or sign.search(text):
+            yield pattern, offset
 
 
 @cache
-def _compile_patterns(language: str) -> tuple[tuple[re.Pattern[str], DateOffset], ...]:
-    """The patterns of a language, compiled once."""
+def _compile_patterns(
+    language: str,
+) -> tuple[tuple[re.Pattern[str], DateOffset, re.Pattern[str] | None], ...]:
+    """The patterns of a language, compiled once: of a date, with its offset, and of the sign of the
+    language if the date is a shared word.
+    """
     words = next(row for row in LANGUAGES if row.language == language)
     names = "|".join(words.weekdays)
     # Chinese and Japanese are written without blanks: there is no edge between two words.
-    edge = r"\b" if words.on else ""
-    patterns: list[tuple[re.Pattern[str], DateOffset]] = [
-        (re.compile(f"{edge}{word}{edge}", re.IGNORECASE), offset)
-        for word, offset in words.days.items()
-    ]
+    start, end = (_WORD_START, _WORD_END) if words.on else ("", "")
+    patterns: list[tuple[re.Pattern[str], DateOffset, re.Pattern[str] | None]] = []
+    for word, offset in words.days.items():
+        sign = words.shared.get(word)
+        compiled_sign = re.compile(sign, re.IGNORECASE) if sign else None
+        patterns.append((re.compile(f"{start}{word}{end}", re.IGNORECASE), offset, compiled_sign))
     ways: tuple[tuple[str, DateOffset], ...] = ((words.coming, "coming"), (words.past, "past"))
     for pattern, way in ways:
         with_names = pattern.replace("{name}", f"(?:{names})")
-        patterns.append((re.compile(with_names, re.IGNORECASE), way))
+        patterns.append((re.compile(with_names, re.IGNORECASE), way, None))
     return tuple(patterns)

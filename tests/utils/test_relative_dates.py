@@ -23,6 +23,11 @@ SATURDAY = date(2026, 11, 28)
         ("We deploy on Fridays", "We deploy on Fridays"),
         ("Jeden Morgen läuft der Job", "Jeden Morgen läuft der Job"),
         ("Por la mañana corre el backup", "Por la mañana corre el backup"),
+        ("Wir rücken hier mit Tabs ein", "Wir rücken hier mit Tabs ein"),
+        ("Die Tests laufen hier mit tox", "Die Tests laufen hier mit tox"),
+        ("La base a changé hier", "La base a changé le 2026-11-27"),
+        ("The report is made by jobs/today.sh", "The report is made by jobs/today.sh"),
+        ("The column is called `tomorrow`", "The column is called `tomorrow`"),
     ],
 )
 def test_relative_dates_are_written_as_dates_in_six_languages(said, written):
