@@ -192,9 +192,7 @@ def _parse_date(text: str) -> date | None:
         return None
 
 
-def _patterns_in(
-    text: str, words: DateWords
-) -> Iterator[tuple[re.Pattern[str], DateOffset]]:
+def _patterns_in(text: str, words: DateWords) -> Iterator[tuple[re.Pattern[str], DateOffset]]:
     """Yield the patterns of the relative dates of a language, each with its offset as in
     `_date_text`; of a shared word only if the text has a sign of this language.
     """
