@@ -17,7 +17,13 @@ import msgspec
 from ouro.errors import MemoryUnusable, SearchUnavailable
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries
-from ouro.memory.long_term.git.files import ARCHIVE, MAX_FILES
+from ouro.memory.long_term.git.files import (
+    ARCHIVE,
+    MAX_FILES,
+    MERGE_CONFLICT,
+    NO_MEMORY_FILE,
+    is_note_name,
+)
 from ouro.memory.long_term.notes.note import CATEGORIES, DEAD_ENDS, Trigger, parse_note
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import age_in_days
@@ -31,6 +37,8 @@ _TRIGGER_FIELD = re.compile(
     rf"---\n(?:(?!---)[^\n]*\n)*?trigger: ({'|'.join(get_args(Trigger))})\n"
 )
 """The trigger in the front matter of a note."""
+_ID_FIELD = re.compile(r"---\n(?:(?!---)[^\n]*\n)*?id: (\w+)\n")
+"""The id in the front matter of a note."""
 _AGE_GROUPS = (
     (1, "today"),
     (7, "a week"),
@@ -181,15 +189,29 @@ def _read_triggers(scope: ScopeMemory) -> Iterator[str]:
 
 
 def _check_files(scope: ScopeMemory) -> Iterator[Problem]:
-    """Yield a problem for each file that was not loaded, and a warning for each file that has
-    invisible characters, which were left out.
+    """Yield a problem for each file that was not loaded or has a merge conflict, and a warning for
+    each file that has invisible characters, which were left out.
     """
     for file in scope.loaded.skipped:
         what = f"{file.name}: {file.reason}"
         if "invisible" in file.reason:
             yield "warning", what, "Look at it in an editor."
+        elif file.reason == MERGE_CONFLICT:
+            yield "problem", what, "Delete the side that does not hold, and the marks."
+        elif file.reason == NO_MEMORY_FILE and (name := _name_of_note(scope, file.name)):
+            yield "problem", what, f"It is a note: rename it to {name}."
         else:
             yield "problem", what, "Repair it, move it out of the folder, or delete it."
+
+
+def _name_of_note(scope: ScopeMemory, name: str) -> str:
+    """The name that the file of a renamed note must have, by the `id` in its front matter; empty if
+    the file is no note, or there is a file of that name.
+    """
+    id_line = _ID_FIELD.match(scope.store.read(name) or "")
+    note_name = f"{id_line[1]}.md" if id_line else ""
+    is_free = note_name not in scope.loaded.files
+    return note_name if is_note_name(note_name) and is_free else ""
 
 
 def _check_git(scope: ScopeMemory) -> Iterator[Problem]:

@@ -12,10 +12,13 @@ from ouro.errors import MemoryUnusable, OuroError, SecretInMemory, UsageError
 from ouro.memory.long_term.git.approved_files import ApprovedFiles, contents_of, encode_texts
 from ouro.memory.long_term.git.files import (
     ARCHIVE,
+    MERGE_CONFLICT,
+    NO_MEMORY_FILE,
     FileRefused,
     fingerprint,
     is_note_name,
     visible_text,
+    without_conflict_marks,
 )
 from ouro.memory.long_term.git.history import plan_undo
 from ouro.memory.long_term.git.memory_folders import (
@@ -134,7 +137,7 @@ class GitMemoryStore(ApprovedFiles):
         )
         other_names = listing.fingerprints.keys() - set(notes) - set(core_names)
         reasons = {
-            **dict.fromkeys(sorted(other_names), "neither a core file nor a note"),
+            **dict.fromkeys(sorted(other_names), NO_MEMORY_FILE),
             **refused,
         }
         skipped = [SkippedFile(name, reasons[name]) for name in sorted(reasons)]
@@ -148,8 +151,9 @@ class GitMemoryStore(ApprovedFiles):
             except (FileRefused, OSError) as error:
                 skipped.append(SkippedFile(name, str(error)))
                 continue
-            text = visible_text(whole_text)
-            hidden_count = len(whole_text) - len(text)
+            shown_text = visible_text(whole_text)
+            hidden_count = len(whole_text) - len(shown_text)
+            text = without_conflict_marks(shown_text)
             if len(text) > room:
                 skipped.append(SkippedFile(name, f"{len(text):,} characters: too long to load"))
                 continue
@@ -157,6 +161,8 @@ class GitMemoryStore(ApprovedFiles):
                 skipped.append(
                     SkippedFile(name, f"{hidden_count} invisible characters were left out")
                 )
+            if text != shown_text:
+                skipped.append(SkippedFile(name, MERGE_CONFLICT))
             if text.strip():
                 core[name.removesuffix(".md")] = text
                 room -= len(text)
@@ -164,11 +170,11 @@ class GitMemoryStore(ApprovedFiles):
         return LoadedScope(head, core, notes, tuple(skipped), listing.fingerprints, listed_at)
 
     def read(self, name: str) -> str | None:
-        """The text of a file without invisible characters; None if there is no such file. Raises
-        FileRefused if it is no text.
+        """The text of a file without invisible characters and marks of a merge conflict; None if
+        there is no such file. Raises FileRefused if it is no text.
         """
         try:
-            return visible_text(self._files.read(name))
+            return without_conflict_marks(visible_text(self._files.read(name)))
         except FileNotFoundError:
             return None
 

@@ -67,6 +67,17 @@ def test_each_problem_is_reported(ouro):
         assert any(each[0] == level and words in each[1] for each in said), (words, said)
 
 
+def test_renamed_note_is_reported_with_its_name(ouro):
+    remember_text(editor_of(ouro), "Always answer in German")
+    note = Note(id="mem_0000000a", scope="user", text="The old printer has no fonts")
+    (ouro / "memory" / "printer.md").write_text(note_text(note))
+    advice = {each.what: each.advice for each in diagnose(editor_of(ouro))}
+    assert "mem_0000000a.md" in advice["printer.md: neither a core file nor a note"]
+    put(ouro, note)  # the name is taken: the renamed file is a copy
+    advice = {each.what: each.advice for each in diagnose(editor_of(ouro))}
+    assert "mem_0000000a.md" not in advice["printer.md: neither a core file nor a note"]
+
+
 def test_extra_fields_of_a_promoted_note_are_accepted(ouro):
     remember_text(editor_of(ouro), "Always answer in German")
     fields = {"owner": "ada@example.org", "expires": "2027-01-01"}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -28,6 +29,10 @@ MAX_FILE_BYTES = 256 * 1024
 """A longer file is not read."""
 MAX_FILES = 50_000
 """Of more files in one folder only the first ones by name are read."""
+MERGE_CONFLICT = "the marks of a merge conflict were left out, both sides are used"
+"""Why a part of a file is not read."""
+NO_MEMORY_FILE = "neither a core file nor a note"
+"""Why a whole file is not read."""
 _MAX_NAME_BYTES = 250
 _MIN_FILES_TO_CACHE = 100
 """If at least so many files were read, their blobs are recorded in the cache; fewer files are read
@@ -42,6 +47,12 @@ _USUAL_NAME = late_pattern(r"(?:archive/)?[a-z0-9][a-z0-9_-]{0,99}\.md")
 _NOTE_NAME = late_pattern(r"(?:archive/)?mem_[0-9a-f]{8,32}\.md")
 _POSSIBLE_NAME = late_pattern(r"(?:archive/)?[^/\x00-\x1f\x7f.][^/\x00-\x1f\x7f]*\.md")
 """A name of a Markdown file in the folder or in `archive/`, in any script, not hidden."""
+_CONFLICT = late_pattern(
+    r"^<{7}(?: [^\n]*)?\n(?P<ours>.*?)(?:^\|{7}(?: [^\n]*)?\n.*?)?^={7}\r?\n(?P<theirs>.*?)"
+    r"^>{7}(?: [^\n]*)?(?:\n|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+"""What `git merge` writes where both sides changed the same lines; `|||||||` begins the base."""
 _REASON_OF_BAD_NAME = "not a name of a memory file"
 _OPEN_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -440,3 +451,10 @@ def decode_text(data: bytes) -> str:
 def visible_text(text: str) -> str:
     """`text` without invisible characters (M12)."""
     return clean(text)
+
+
+def without_conflict_marks(text: str) -> str:
+    """The text of a file with the lines of both sides of each conflict of `git merge`: the marks
+    say nothing, and the user has not chosen a side yet.
+    """
+    return _CONFLICT.sub(lambda conflict: conflict["ours"] + conflict["theirs"], text)
