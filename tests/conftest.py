@@ -44,6 +44,17 @@ IN_MEMORY = (
 """How the paths of tests begin that make many small files. In none a decision depends on the place:
 for the judge and the sandbox `/dev` is not as other folders.
 """
+ADDRESSES_OF_LOCAL_SERVERS = (
+    "OLLAMA_HOST",
+    "LM_STUDIO_API_BASE",
+    "LLAMA_CPP_API_BASE",
+    "HOSTED_VLLM_API_BASE",
+)
+"""Without these variables ouro looks at the usual ports, and a test would use the model server of a
+developer.
+"""
+NO_SERVER = "http://127.0.0.1:9/v1"
+"""An address where nothing listens: the port of the `discard` service."""
 MIN_FREE_MEMORY = 4 << 30
 MAX_NAME = 200
 """Characters of a parameter in the name of a test."""
@@ -174,11 +185,12 @@ def tmp_path(request, base_folder) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def environment_of_all_tests() -> None:
-    """An environment without keys, UTC."""
+    """An environment without keys and without the model servers of this machine, UTC."""
     for name in list(os.environ):
         if name not in KEPT_VARIABLES and not name.startswith(("PYTEST", "COV", "HYPOTHESIS")):
             del os.environ[name]
     os.environ |= {"TZ": "UTC", "PYTHONUTF8": "1", "GIT_CONFIG_NOSYSTEM": "1"}
+    os.environ |= dict.fromkeys(ADDRESSES_OF_LOCAL_SERVERS, NO_SERVER)
     time.tzset()
     with tempfile.TemporaryDirectory() as folder:
         if choose_sandbox(Path(folder)).sandbox.tier == "none":
