@@ -108,7 +108,7 @@ def _build_manager(
     def core_consolidator() -> long_term.LongTermMemoryConsolidator:
         """Build what merges the core, when it is needed."""
         return long_term.LongTermMemoryConsolidator(
-            ask_in_background(models, transcript, "compact", "consolidation"),
+            ask_in_background(models, memory=transcript, role="compact", purpose="consolidation"),
             basis.mask.kind_in_memory,
             lambda: models.role_spec("compact").is_small,
         )
@@ -172,7 +172,7 @@ def _build_dead_ends(
     """
     # Like capture, it asks a model about a turn that has ended.
     may_ask = basis.options.interactive and basis.settings.memory.capture
-    ask = ask_in_background(models, basis.transcript, "classify", "dead ends")
+    ask = ask_in_background(models, memory=basis.transcript, role="classify", purpose="dead ends")
     return long_term.DeadEnds(
         memory=basis.transcript,
         manager=manager,
@@ -204,7 +204,7 @@ def _build_hypotheses(basis: SessionBasis, models: ModelSource) -> long_term.Hyp
     is_small = catalog.spec(basis.inputs.roles["retrieve"]).is_small
     embedding_model = basis.settings.memory.embedding_model
     return long_term.HypothesisModel(
-        ask_in_background(models, basis.transcript, "retrieve", "recall"),
+        ask_in_background(models, memory=basis.transcript, role="retrieve", purpose="recall"),
         lambda: models.role_spec("retrieve").window,
         is_for_automatic_search=not is_small
         and memory_index.is_embedder_chosen(embedding_model, catalog),
@@ -219,7 +219,7 @@ def _build_capture_observer(
 ) -> long_term.CaptureObserver:
     """Build the observer that captures memory after turns."""
     settings = basis.settings.memory
-    ask = ask_in_background(models, basis.transcript, "classify", "capture")
+    ask = ask_in_background(models, memory=basis.transcript, role="classify", purpose="capture")
     return long_term.CaptureObserver(
         memory=basis.transcript,
         manager=manager,
@@ -276,7 +276,9 @@ def _build_maintenance(
 
     def make_summaries() -> long_term.Summaries:
         """Build what writes the summaries of sessions, when it is needed."""
-        ask = ask_in_background(models, transcript, "compact", "summary", busy)
+        ask = ask_in_background(
+            models, memory=transcript, role="compact", purpose="summary", busy=busy
+        )
         return long_term.Summaries(
             transcript, basis.session_catalog, ask, _mark_of_session(transcript)
         )
@@ -315,13 +317,17 @@ def _build_note_workers(
 ) -> tuple[long_term.NoteConsolidator, long_term.Crystallizer]:
     """Build the worker that merges notes, and the one that reads old sessions."""
     transcript = basis.transcript
-    ask = ask_in_background(models, transcript, "classify", "crystallization", busy)
+    ask = ask_in_background(
+        models, memory=transcript, role="classify", purpose="crystallization", busy=busy
+    )
     capture = _build_capture(
-        basis, models, manager, lookup, ask, long_term.CRYSTALLIZE_INSTRUCTIONS
+        basis, models, manager, lookup, ask, more_instructions=long_term.CRYSTALLIZE_INSTRUCTIONS
     )
     repositories = {scope.name: scope.store.repository for scope in basis.opened_scopes}
     consolidator = long_term.NoteConsolidator(
-        ask=ask_in_background(models, transcript, "compact", "consolidation", busy),
+        ask=ask_in_background(
+            models, memory=transcript, role="compact", purpose="consolidation", busy=busy
+        ),
         notebook=capture.notes.notebook,
         repositories=repositories,
         categories=long_term.categories_with(basis.settings.memory.categories),

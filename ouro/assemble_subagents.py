@@ -172,7 +172,7 @@ def _make_child(
     async def end_turn(is_continued: bool) -> str:
         return await shared.hooks.find_reason_to_continue(is_continued, child_id)
 
-    return ChildAgent(agent, context, end_turn, close)
+    return ChildAgent(agent, context, why_not_done=end_turn, close=close)
 
 
 def _build_loop(
@@ -238,7 +238,11 @@ def _build_tools(
     files_seen = build_files_seen(shared, permissions.workspace)
     shell = build_shell(basis, cwd, jobs, confinement)
     search = build_search(shared)
-    tools = [*builtin_tools(shell, jobs, TodoPlan(), files_seen, search, keeps_back)]
+    tools = [
+        *builtin_tools(
+            shell, jobs, plan=TodoPlan(), seen=files_seen, search=search, keeps_back=keeps_back
+        )
+    ]
     if cwd == basis.cwd:  # language servers know the files of this folder only
         tools += lsp_tools(extensions, files_seen, keeps_back)
     tools += skill_tools(extensions)

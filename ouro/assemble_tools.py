@@ -110,7 +110,9 @@ def container_files(root: Path, options: Options) -> tuple[Path, ...]:
     """The files of a project that define its container, if the user wants to run commands in it:
     only then must they be trusted. Blocks.
     """
-    settings_of_user = build_settings(explain_settings(settings_by_place(None, options.settings)))
+    settings_of_user = build_settings(
+        explain_settings(settings_by_place(project=None, flags=options.settings))
+    )
     sandbox = settings_of_user.sandbox
     if not (sandbox.in_container and sandbox.devcontainer):
         return ()

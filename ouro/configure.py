@@ -43,7 +43,7 @@ async def set_value(context: ActionContext, key: str, value: str, project: bool 
 async def unset_value(context: ActionContext, key: str, project: bool = False) -> Answer:
     """Remove a setting from the user's file or the project's."""
     type_of(key)  # raises ConfigError if there is no such setting
-    _, file = write_setting(key, "", _project_root(context) if project else None)
+    _, file = write_setting(key, text="", project=_project_root(context) if project else None)
     return Answer({"key": key}, [line(f"{key} is no longer set in {file}. {_when(key)}")])
 
 

@@ -42,7 +42,7 @@ _GIT_SECONDS = 20
 _REMOVE_SECONDS = 3.0
 PACE = 0.035
 """Seconds between two words: about as fast as a user reads."""
-SPEC = ModelSpec("recorded (demo)", window=128_000, prices=Prices(0, 0), thinking=True)
+SPEC = ModelSpec("recorded (demo)", window=128_000, prices=Prices(input=0, output=0), thinking=True)
 TASK = "The tests of this project fail. Find out why, and fix it."
 WISH = "In this shop a price is always a whole number of cents"
 FIRST_MESSAGE = f"{TASK}\n\nRemember this, too: {WISH}."
@@ -215,9 +215,9 @@ def _play(project: Path, message: str, screen_settings: ScreenSettings, *, is_pl
         replace_fields(
             screen_settings, folder=tilde(project), shows_start=False, syncs=False, is_kept=False
         ),
-        lambda: _opener(project, message),
-        OpenRequest,
-        message,
+        get_opener=lambda: _opener(project, message),
+        get_request=OpenRequest,
+        message=message,
     )
 
 
@@ -298,9 +298,9 @@ def _play_headless(project: Path, message: str, *, as_json: bool) -> int:
 
     sys.stderr.write(f"› {' '.join(message.split())}\n")
     options = HeadlessOptions(message, output="json" if as_json else "text", decide=agree)
-    streams = Streams(None, sys.stdout, sys.stderr)
+    streams = Streams(stdin=None, stdout=sys.stdout, stderr=sys.stderr)
     opens = _opener(project, message, watched=False)
-    return asyncio.run(run_headless(opens, OpenRequest(), options, streams))
+    return asyncio.run(run_headless(opens, request=OpenRequest(), options=options, streams=streams))
 
 
 def make_project(folder: Path) -> None:

@@ -117,7 +117,7 @@ def _tool_files(
     environment = child_environment(os.environ)
     confinement = Confinement(folder, get_home() / "sandbox", settings.sandbox)
     seconds = settings.shell.timeout_seconds
-    host = ToolFileHost(folder, environment, environment, confinement.wrap, seconds)
+    host = ToolFileHost(folder, environment, environment, confine=confinement.wrap, seconds=seconds)
     tools, tool_problems = load_file_tools(files, host)
     return len(tools), [*problems, *tool_problems]
 

@@ -66,7 +66,7 @@ class NamedWorktrees:
 
     def leave(self) -> list[str]:
         """Remove the worktrees without changes; returns a line about each, for the terminal."""
-        return [leave_worktree(own, None) for own in self._entered.values()]
+        return [leave_worktree(own, ask=None) for own in self._entered.values()]
 
 
 def enter_worktree(cwd: Path, name: str) -> OwnWorktree:

@@ -84,7 +84,7 @@ async def permissions(context: SessionContext, mode: str) -> Answer | None:
             choices.append(Choice("revoke", f"revoke {what}", "what it allows is asked again"))
         mode = await context.choose("Mode", choices, context.session.status().mode) or ""
     if mode == "revoke":
-        return await revoke(context, "")
+        return await revoke(context, rule="")
     if mode:
         await choose_mode(context.front_end, mode)
     return None

@@ -217,7 +217,7 @@ def build_judge(
         refuse()
         return models.models_by_name(name)
 
-    return Judge(name, judges, transcript, permissions)
+    return Judge(name, models=judges, transcript=transcript, permissions=permissions)
 
 
 def _name_of_judge(inputs: SessionInputs, models: ModelSource) -> str:
@@ -269,7 +269,9 @@ def build_models(
     """
     name = inputs.model_name(used_before)
     if ready := inputs.options.ready_model:
-        return ModelSource(name, "off", lambda _name, _effort: [ready], _find_no_choices)
+        return ModelSource(
+            name, effort="off", make=lambda _name, _effort: [ready], choices=_find_no_choices
+        )
     catalog, settings = inputs.catalog, inputs.settings
 
     def make_models(name: str, effort: Effort) -> Sequence[Model]:
@@ -286,11 +288,11 @@ def build_models(
     return ModelSource(
         name,
         settings.effort,
-        make_models,
-        lambda: asyncio.to_thread(catalog.choices),
-        inputs.roles,
-        afford,
-        favorites,
+        make=make_models,
+        choices=lambda: asyncio.to_thread(catalog.choices),
+        roles=inputs.roles,
+        afford=afford,
+        favorites=favorites,
     )
 
 

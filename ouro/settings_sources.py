@@ -138,7 +138,7 @@ def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None =
 
 def build_settings(given: Mapping[str, SourcedValue]) -> Settings:
     """The settings with these values, and the defaults for all others."""
-    settings: Settings = _build(Settings(), given, "")
+    settings: Settings = _build(Settings(), given, prefix="")
     return settings
 
 
@@ -250,12 +250,12 @@ def write_setting(path: str, text: str, project: Path | None = None) -> tuple[An
     value, yaml_text = None, ""
     if text:
         node = _node(text, kind, path)
-        value = _check_value(path, convert(node, kind, path, path), path)
+        value = _check_value(path, convert(node, to=kind, name=path, path=path), path)
         yaml_text = _as_yaml(node, text)
         new_values[path] = value
     else:
         new_values.pop(path, None)
-    _rewrite(file, path, yaml_text, new_values)
+    _rewrite(file, path, line=yaml_text, new_values=new_values)
     return value, name
 
 
@@ -278,7 +278,7 @@ def shared_settings() -> dict[str, str]:
 def check_setting(path: str, text: str) -> None:
     """Raise ConfigError if `write_setting` would refuse this value."""
     kind = type_of(path)
-    _check_value(path, convert(_node(text, kind, path), kind, path, path), path)
+    _check_value(path, convert(_node(text, kind, path), to=kind, name=path, path=path), path)
 
 
 def _as_yaml(node: Node, text: str) -> str:
@@ -307,7 +307,9 @@ def _rewrite(file: Path, path: str, line: str, new_values: Mapping[str, Any]) ->
     name = tilde(file)
     try:
         text = file.read_text(encoding="utf-8") if file.exists() else ""
-        new_text = with_value(text, path.split("."), line, name) if line or text else text
+        new_text = (
+            with_value(text, path=path.split("."), value=line, name=name) if line or text else text
+        )
         read_back = {
             key: setting.value for key, setting in _read_leaves(parse_table(new_text, name), name)
         }
@@ -387,7 +389,9 @@ def _read_leaves(
     for key, node in table.entries.items():
         path, where = f"{prefix}{key}", f"{name}:{table.key_lines[key]}"
         if path in _names():
-            value = _check_value(path, convert(node, _type_of(path), name, path), where)
+            value = _check_value(
+                path, convert(node, to=_type_of(path), name=name, path=path), where
+            )
             yield path, SourcedValue(value, where)
             continue
         keys_of_section = [known for known in _names() if known.startswith(f"{path}.")]
@@ -471,7 +475,7 @@ def _from_environment() -> dict[str, SourcedValue]:
     for variable, path in _variables().items():
         if text := os.environ.get(variable, "").strip():
             kind = _type_of(path)
-            value = convert(_node(text, kind, variable), kind, variable, path)
+            value = convert(_node(text, kind, variable), to=kind, name=variable, path=path)
             settings[path] = SourcedValue(_check_value(path, value, variable), variable)
     return settings
 

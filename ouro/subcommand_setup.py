@@ -30,7 +30,9 @@ def folder_settings(folder: Path | None = None) -> FolderSettings:
     """
     root, is_trusted, _notices = trust_of(folder or Path.cwd())
     settings = load_settings(root if is_trusted else None)
-    return FolderSettings(root, is_trusted, settings, project_servers(root) if is_trusted else {})
+    return FolderSettings(
+        root, is_trusted, settings, project_servers=project_servers(root) if is_trusted else {}
+    )
 
 
 @asynccontextmanager

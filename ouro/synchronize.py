@@ -287,7 +287,7 @@ async def _ask_about_settings(context: ActionContext, done: SyncedAll, *, asks: 
     remote = SettingsRemote(_settings_dir(), done.remote)
     own, view = await asyncio.to_thread(shared_settings), []
     for name, value in sorted(received.items()):
-        view += await _ask_about_setting(context, remote, name, value, own.get(name))
+        view += await _ask_about_setting(context, remote, name, value, own=own.get(name))
     return view
 
 

@@ -116,7 +116,10 @@ class Compactor(msgspec.Struct, eq=False):
         summary = "x" * int(longest_summary(self.window) * CHARACTERS_A_TOKEN / 2)
         messages_after = plan.will_be_sent(summary, frozenset())
         return scale_tokens(
-            self.memory.tokens, self.memory.context(), messages_after, self.memory.constant
+            self.memory.tokens,
+            sent=self.memory.context(),
+            will_be_sent=messages_after,
+            constant=self.memory.constant,
         )
 
     def plan(self, trigger: CompactionTrigger = "manual") -> CompactionPlan | None:
@@ -200,7 +203,10 @@ class Compactor(msgspec.Struct, eq=False):
         try:
             ask = partial(self._ask_probe, self.summarisers())
             questions = await write_questions(plan, ask) if probe else []
-            if await self._summarise(plan, "manual", focus, emit, review) and probe:
+            if (
+                await self._summarise(plan, trigger="manual", focus=focus, emit=emit, review=review)
+                and probe
+            ):
                 emit(Notice(await report_lost(questions, ask)))
         except ModelError as error:
             emit(Notice(f"Nothing was compacted. {error}", "error"))
@@ -214,7 +220,9 @@ class Compactor(msgspec.Struct, eq=False):
         """
         messages = [self.system_prompt, *self.memory.context(), Message("user", (Context(text),))]
         tools = self.tools.specs(models[0].spec)
-        return await ask_and_record(models, self.memory, "probe", messages, tools=tools)
+        return await ask_and_record(
+            models, self.memory, purpose="probe", messages=messages, tools=tools
+        )
 
     async def _compact_or_drop(self, trigger: CompactionTrigger, emit: Emit) -> None:
         """Compact with a summary. If that did not make the request smaller, drop tool outputs from
@@ -224,7 +232,7 @@ class Compactor(msgspec.Struct, eq=False):
         plan = self.plan(trigger)
         try:
             if plan is not None:
-                await self._summarise(plan, trigger, "", emit)
+                await self._summarise(plan, trigger, focus="", emit=emit)
         except ModelError as error:
             emit(Notice(f"No summary could be written: {error.message}", "warning"))
         if self.memory.context() == old_messages:
@@ -249,7 +257,11 @@ class Compactor(msgspec.Struct, eq=False):
         focus = "\n".join(filter(None, (focus, await self.before_summary(trigger))))
         models = self.summarisers()
         summariser = Summariser(
-            models, self.system_prompt, self.tools.specs(models[0].spec), focus, emit
+            models,
+            self.system_prompt,
+            tools=self.tools.specs(models[0].spec),
+            focus=focus,
+            emit=emit,
         )
         record = None
         try:
@@ -260,7 +272,7 @@ class Compactor(msgspec.Struct, eq=False):
                 window = self._usable_window(window, trigger)
             await summariser.run(self.memory.context(), self._request_size(trigger), window)
             # None if the request would not get smaller: then the user is not asked for a review.
-            fitting_record = await self._summary_record(plan, trigger, focus, summariser)
+            fitting_record = await self._summary_record(plan, trigger, focus, summary=summariser)
             if fitting_record is not None:
                 written_summary = summariser.text
                 summariser.text = await review(written_summary)
@@ -269,7 +281,7 @@ class Compactor(msgspec.Struct, eq=False):
                     return False
                 record = fitting_record
                 if summariser.text != written_summary:  # the user has edited it
-                    record = await self._summary_record(plan, trigger, focus, summariser)
+                    record = await self._summary_record(plan, trigger, focus, summary=summariser)
         finally:
             if record is None:
                 self.memory.note_cost("compaction", summariser.model, summariser.usage)
@@ -301,7 +313,9 @@ class Compactor(msgspec.Struct, eq=False):
         ids = [result.call_id for result in results]
         dropped = tuple(call_id for call_id in ids if call_id in self.memory.transcript.dropped)
         messages_after = plan.will_be_sent(body, frozenset(dropped))
-        tokens_after = scale_tokens(tokens, messages, messages_after, self.memory.constant)
+        tokens_after = scale_tokens(
+            tokens, sent=messages, will_be_sent=messages_after, constant=self.memory.constant
+        )
         max_share = 1 if trigger == "manual" else MIN_GAIN
         if tokens_after >= tokens * max_share:
             return None
@@ -335,7 +349,7 @@ class Compactor(msgspec.Struct, eq=False):
         if not dropped:
             return
         messages_after = remove_outputs(sent, frozenset(dropped))
-        tokens_after = scale_tokens(tokens, sent, messages_after, constant)
+        tokens_after = scale_tokens(tokens, sent, will_be_sent=messages_after, constant=constant)
         record = compaction_record(self.memory, trigger)
         record = replace(record, dropped=tuple(dropped), tokens=(tokens, tokens_after))
         await self.save(record, emit)
@@ -421,5 +435,11 @@ def compaction_event(record: CompactionRecord) -> Event:
             "The session keeps them, and they can be searched."
         )
     return Compacted(
-        before, after, covered, kept, len(record.dropped), record.summary, record.usage
+        before,
+        after,
+        covered,
+        kept,
+        dropped=len(record.dropped),
+        summary=record.summary,
+        usage=record.usage,
     )

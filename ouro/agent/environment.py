@@ -75,7 +75,7 @@ class Environment:
 
     async def whole(self) -> str:
         """A text for the model about the whole present state. The next `changes` is not affected."""
-        text, _ = await self._describe_state({})
+        text, _ = await self._describe_state(sent={})
         return text
 
     def missing_files(self, text: str) -> list[str]:

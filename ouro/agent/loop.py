@@ -217,7 +217,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             if not reason:
                 break
             emit(Notice(f"A hook says that it is not done: {reason}"))
-            finished = await self.run(Prompt("", context=f"{NOT_DONE}\n{reason}"), emit)
+            finished = await self.run(Prompt(text="", context=f"{NOT_DONE}\n{reason}"), emit)
         return finished
 
     async def confirm_long_message(self, prompt: Prompt, emit: Emit) -> None:
@@ -251,7 +251,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         if it is complete.
         """
         await self._add_prompt(prompt, emit)
-        await self._add_late_errors(emit, 0)
+        await self._add_late_errors(emit, seconds=0)
         calls_made = 0
         repetition = Repetition()
         progress = ProgressWatch(self.bounds.watched_folder)
@@ -457,7 +457,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
 
     def _make_batch(self, calls: Sequence[ToolCall], emit: Emit) -> ToolBatch:
         return ToolBatch(
-            self.tools, calls, emit, lambda reply: self._save_message(tool(reply), emit)
+            self.tools, calls, emit, save=lambda reply: self._save_message(tool(reply), emit)
         )
 
     async def _answer_open_calls(self, emit: Emit) -> None:

@@ -69,8 +69,8 @@ def _readings_of(word: str) -> Iterator[Mention]:
         yield _split_line_range(match[1], match[2].rstrip(_SENTENCE_ENDS))
         return
     yield Mention(word)
-    yield _split_line_range(word, "")
-    yield _split_line_range(word.rstrip(_SENTENCE_ENDS), "")
+    yield _split_line_range(word, rest="")
+    yield _split_line_range(word.rstrip(_SENTENCE_ENDS), rest="")
 
 
 def _split_line_range(name: str, rest: str) -> Mention:

@@ -148,7 +148,10 @@ class ProjectInstructions:
         file_of_path = dict(self._loaded)
         for rule in self._rules:
             rule_file = LoadedFile(
-                rule.path, rule.reason, self._state_before_use(rule), estimate(rule.text)
+                rule.path,
+                rule.reason,
+                state=self._state_before_use(rule),
+                tokens=estimate(rule.text),
             )
             file_of_path.setdefault(rule.path, rule_file)
         return list(file_of_path.values())
@@ -204,7 +207,7 @@ class ProjectInstructions:
     def _send_rule(self, rule: _Rule) -> str:
         """A rule as text for the model; it is recorded as sent."""
         patterns = f' for="{", ".join(rule.patterns)}"' if rule.patterns else ""
-        return self._send(rule.path, rule.text, rule.reason, patterns)
+        return self._send(rule.path, rule.text, rule.reason, attributes=patterns)
 
     def _send(self, path: Path, text: str, reason: str, attributes: str) -> str:
         """The content `text` of a file, in a tag for the model; the file is recorded as sent.
@@ -213,7 +216,7 @@ class ProjectInstructions:
             reason: as in LoadedFile.
             attributes: further attributes of the tag, each with a space before it; or empty.
         """
-        self._loaded[path] = LoadedFile(path, reason, "sent", estimate(text))
+        self._loaded[path] = LoadedFile(path, reason, state="sent", tokens=estimate(text))
         return clean(f'<instructions file="{path}"{attributes}>\n{text}\n</instructions>')
 
     def _trusted_files(self, files: Iterable[Path]) -> list[FoundInstructions]:
@@ -245,9 +248,11 @@ class ProjectInstructions:
                 continue
             if importer := item.imported_by:
                 attribute = f' imported-by="{importer}"'
-                yield self._send(item.path, text, f"imported by {tilde(importer)}", attribute)
+                yield self._send(
+                    item.path, text, reason=f"imported by {tilde(importer)}", attributes=attribute
+                )
             else:
-                yield self._send(item.path, text, reason, "")
+                yield self._send(item.path, text, reason, attributes="")
 
     def _report_long_file(self, path: Path) -> None:
         """If a file is longer than what is sent of it, add a line about that to `problems`, once."""

@@ -508,7 +508,7 @@ class Subagents:
         if child.state == "stopped":
             return
         result = self._make_result(child)
-        self._reports.append(Prompt("", context=f"{_REPORT_HEAD}\n\n{result.text}"))
+        self._reports.append(Prompt(text="", context=f"{_REPORT_HEAD}\n\n{result.text}"))
         level: Level = "info" if child.state == "done" else "warning"
         self._waiting.append(f"{child.id} ended")
         text = f"{child.id} is done ({result.display.summary}): its report goes to the model."

@@ -95,9 +95,18 @@ class Summariser:
             try:
                 for number, part in enumerate(parts, 1):
                     messages = ask_for_part(
-                        part, number, len(parts), self.text, self._focus, word_limit(longest)
+                        part,
+                        number,
+                        count=len(parts),
+                        summary=self.text,
+                        focus=self._focus,
+                        words=word_limit(longest),
                     )
-                    await self._request_summary(messages, (), Compacting(0, number, len(parts)))
+                    await self._request_summary(
+                        messages,
+                        tools=(),
+                        progress=Compacting(written=0, part=number, parts=len(parts)),
+                    )
                 return None
             except ContextTooLong:
                 window //= 2

@@ -356,7 +356,9 @@ class ToolBatch:
         args = await tool.prepare(parse_arguments(tool, changed_call.arguments))
         title = tool.title(args)
         self._emit(ToolStarted(changed_call, title))
-        return HookedCall(changed_call, args, hooked, (f"A hook changed this call to: {title}",))
+        return HookedCall(
+            changed_call, args, outcome=hooked, notes=(f"A hook changed this call to: {title}",)
+        )
 
     async def _permit(
         self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome
@@ -370,7 +372,7 @@ class ToolBatch:
         decision = self._decide(tool, args, hooked)
         if not isinstance(decision, Ask):
             return self._admit(tool, args, hooked, decision)
-        verdict, allowed = await self._judge(call, tool, args, hooked, decision)
+        verdict, allowed = await self._judge(call, tool, args, hooked, ask=decision)
         if verdict is not None and allowed is not None:
             self._runner.permissions.admit(tool.effect, tool.targets(args))
             return Permitted(allowed.limits, judged=verdict.reason)
@@ -396,7 +398,7 @@ class ToolBatch:
         answered_question: Decision | None = None
         # The same question again is answered: the user has said yes to it.
         while isinstance(decision, Ask) and decision != answered_question:
-            comment = await self._ask_permission(call, tool, args, decision, verdict)
+            comment = await self._ask_permission(call, tool, args, ask=decision, verdict=verdict)
             answered_question = decision
             decision = self._decide(tool, args, hooked)
         return self._admit(tool, args, hooked, decision, comment)
@@ -484,8 +486,8 @@ class ToolBatch:
             call,
             tool.title(args),
             display,
-            f"{ask.reason}; the judge: {verdict.reason}" if verdict else ask.reason,
-            ask.rule,
+            reason=f"{ask.reason}; the judge: {verdict.reason}" if verdict else ask.reason,
+            rule=ask.rule,
             edits=edits,
         )
         permit = await self._runner.ask_user(question, self._emit)

@@ -287,10 +287,10 @@ class Attempt:
             process = self._start_session(
                 _flags(task, max_cost, task_folder),
                 folder,
-                {**os.environ, **_variables(task)},
-                lease_descriptor,
-                output.fileno(),
-                log.fileno(),
+                environment={**os.environ, **_variables(task)},
+                lease_descriptor=lease_descriptor,
+                output=output.fileno(),
+                log=log.fileno(),
             )
             with _lifeline(process.pid) if self._on_worker else nullcontext():
                 timed_out = self._wait(process, task.limits.seconds)

@@ -106,7 +106,7 @@ class DaskRunner:
         while lost_count < _MAX_LOST:
             workers = self._fit_workers(tried_workers)
             # The last argument counts the earlier tries: lost workers, and workers to blame.
-            future = self._submit(task, encoded, workers, lost_count + len(tried_workers))
+            future = self._submit(task, encoded, workers, number=lost_count + len(tried_workers))
             encoded_parcel, detail = self._wait(future, workers)
             if encoded_parcel is None:
                 lost_count += 1
@@ -188,7 +188,7 @@ class DaskRunner:
     def _require_scheduler(self) -> None:
         """Raises SchedulerLost if the client is not connected."""
         if self._client.status != "running":
-            raise _scheduler_lost(None)
+            raise _scheduler_lost(error=None)
 
     def _key(self, task: Task) -> str:
         """The key of a task for the scheduler: the same in each run with this folder, so that two runs

@@ -119,7 +119,11 @@ def read_evaluation(folder: Path, state: Path, flags: EvalSettings | None = None
         for (model, memory), arm in arms.items():
             for repeat in range(1, settings.repeats + 1):
                 run = EvalRun(
-                    f"{task_folder.name}.{arm}.{repeat}", task_folder.name, model, memory, repeat
+                    f"{task_folder.name}.{arm}.{repeat}",
+                    task=task_folder.name,
+                    model=model,
+                    memory=memory,
+                    repeat=repeat,
                 )
                 runs.append(run)
                 tasks.append(replace(task, id=run.id, model=model or task.model, memory=memory))

@@ -53,11 +53,11 @@ def summary_rows(results: Iterable[TaskResult]) -> list[SummaryRow]:
     return [
         SummaryRow(
             result.id,
-            result.state or result.outcome,
-            plural(len(result.files), "file"),
-            dollars(result.cost),
-            f"{result.seconds:.0f} s",
-            reason(result),
+            outcome=result.state or result.outcome,
+            files=plural(len(result.files), "file"),
+            cost=dollars(result.cost),
+            time=f"{result.seconds:.0f} s",
+            reason=reason(result),
         )
         for result in results
     ]

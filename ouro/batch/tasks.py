@@ -158,7 +158,7 @@ def _read_table(text: str, path: Path) -> tuple[str, list[Task]]:
         values = {**defaults, **task_fields(item, name, f"tasks[{number}]")}
         tasks.append(make_task(values, path, f"{name}:{node.line}: task {number}"))
     name_node = entries["name"]
-    return "" if is_empty(name_node) else convert(name_node, str, name, "name"), tasks
+    return "" if is_empty(name_node) else convert(name_node, to=str, name=name, path="name"), tasks
 
 
 def task_fields(table: YamlTable, name: str, path: str = "") -> dict[str, Any]:

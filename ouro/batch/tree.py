@@ -49,7 +49,7 @@ class TaskTree(msgspec.Struct, frozen=True):
             if task.is_remote:
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir(mode=0o700, parents=True)
-                base = clone(task.repo, task.revision, folder, branch, _GIT_SECONDS)
+                base = clone(task.repo, task.revision, folder, branch, seconds=_GIT_SECONDS)
                 return cls(folder, branch, base, None)
             return cls._add_worktree(task, folder, branch)
         except (GitError, OSError) as error:

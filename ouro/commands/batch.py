@@ -76,7 +76,9 @@ async def run(
         _forget_refused(batch_state)
     else:
         refuse_secrets(context, batch_state)
-    await run_tasks(context, batch_state, workers, max_cost, on, _parse_variable_names(env))
+    await run_tasks(
+        context, batch_state, workers, max_cost, on, variables=_parse_variable_names(env)
+    )
     answer = _summary(batch_state, list(batch_state.results()))
     return await asyncio.to_thread(_add_waiting_changes, context, batch_state, answer)
 
@@ -119,7 +121,9 @@ async def run_tasks(
         with closing(make_server()) as server:
             runner = Attempt(state, server)
             await asyncio.to_thread(runner.clear_ended)
-            await _run_by(runner, context, state, workers or default_workers(), max_cost)
+            await _run_by(
+                runner, context, state, workers=workers or default_workers(), max_cost=max_cost
+            )
         return
     from ouro.batch.dask_runner import DaskRunner, connect, count_threads  # loads Dask
 
@@ -131,7 +135,9 @@ async def run_tasks(
                 "No worker is connected yet: tasks wait. --workers N sets how many run at once.",
                 "warning",
             )
-        await _run_by(by_dask, context, state, workers or max(1, threads), max_cost)
+        await _run_by(
+            by_dask, context, state, workers=workers or max(1, threads), max_cost=max_cost
+        )
 
 
 async def _run_by(

@@ -112,20 +112,20 @@ def _waiting_changes(
         result = state.result(task.id)
         if result is not None and result.session_id:
             task_of_session[result.session_id] = task.id
-    yield from _changes_in_memory(folder, task_of_session, "user", None)
+    yield from _changes_in_memory(folder, task_of_session, "user", repository=None)
     # A repository that is not trusted has no memory.
     trusted_tasks = [task for task in tasks if task.trust and not task.is_remote]
     repositories = dict.fromkeys(Path(task.repo) for task in trusted_tasks)
     for repository in filter(Path.is_dir, repositories):
         try:
             yield from _changes_in_memory(
-                folder.at(repository), task_of_session, "repo", repository
+                folder.at(repository), task_of_session, scope_name="repo", repository=repository
             )
         except (OuroError, OSError) as error:
             warn(f"{repository}: {error}")
     for task in tasks:
         for change in state.learned(task.id):
-            yield WaitingChange(task.id, change, None, is_kept_here=True)
+            yield WaitingChange(task.id, change, place=None, is_kept_here=True)
 
 
 def _changes_in_memory(

@@ -175,7 +175,7 @@ async def tasks(context: SessionContext, what: str) -> Answer:
         )
     listed = session.background.list()
     if listed and await context.front_end.browse("tasks"):  # the front end has shown the list
-        return Answer(listed, [])
+        return Answer(listed, view=[])
     rows = [(task.id, escape_sentence(f"{task.title} — {task.state}")) for task in listed]
     return Answer(listed, [Markdown(facts(*rows) or "No background jobs and no subagents.")])
 

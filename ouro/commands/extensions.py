@@ -66,7 +66,9 @@ async def instructions(context: SessionContext) -> Answer:
     loaded = context.session.extensions.instructions
     files = loaded.report()
     if not files:
-        return Answer([], [line("No instructions are loaded. /init writes an AGENTS.md.")])
+        return Answer(
+            value=[], view=[line("No instructions are loaded. /init writes an AGENTS.md.")]
+        )
     rows = [
         (CodeSpan(tilde(item.path)), item.reason, item.state, plural(item.tokens, "token"))
         for item in files
@@ -86,7 +88,9 @@ async def skills(context: SessionContext, switch: str | None, name: str) -> Answ
     listed = session_skills.all()
     if not listed:
         place = f"{tilde(get_home())}/skills/NAME/SKILL.md"
-        return Answer([], [line(f"There are no skills. Put one in {place}, or use /skill save.")])
+        return Answer(
+            value=[], view=[line(f"There are no skills. Put one in {place}, or use /skill save.")]
+        )
     total = sum(skill.tokens.in_list for skill in listed)
     title = Title(f"Skills: about {plural(total, 'token')} in each request")
     names = [skill.name for skill in listed]
@@ -145,7 +149,11 @@ async def skill(context: SessionContext, what: str) -> None:
         for place, label in PLACES.items()
     ]
     reviewed, place = await review_draft(
-        context.front_end, "Save this skill?", choices, draft, draft_as_markdown
+        context.front_end,
+        question="Save this skill?",
+        choices=choices,
+        draft=draft,
+        as_markdown=draft_as_markdown,
     )
     if not place:
         context.say("The draft was discarded.")
@@ -170,7 +178,7 @@ async def _ask_for_skill(session: Session, wish: str) -> str:
     subject = f"\n\nThe user wants the skill to be about: {wish}" if wish else ""
     request = [system(INSTRUCTIONS), user(f"<session>\n{digest}\n</session>{subject}")]
     return await ask_and_record(
-        session.model_source.current(), session.transcript, "skill", request
+        session.model_source.current(), memory=session.transcript, purpose="skill", messages=request
     )
 
 
@@ -259,7 +267,9 @@ async def update_plugin(context: ShellContext, name: str, yes: bool) -> Answer:
                 context.say(f"  {change}")
             outcomes[plugin_name] = "is up to date"
             if changes:
-                answer = await _install(context, plugin_name, folder, fetched, assume_yes=yes)
+                answer = await _install(
+                    context, plugin_name, folder, plugin=fetched, assume_yes=yes
+                )
                 outcomes[plugin_name] = "updated" if answer.value["installed"] else "left as it is"
     lines = [line(f"{plugin_name}: {what}") for plugin_name, what in outcomes.items()]
     return Answer(outcomes, lines or [line(_NO_PLUGINS)])

@@ -95,7 +95,7 @@ class FrontEnd(Protocol):
         from ouro.commands.rewind import choose_from_list, undo_of_last_turn
 
         if redo is not None:
-            return RewindChoice("redo", 0, tuple(redo))
+            return RewindChoice("redo", number=0, scopes=tuple(redo))
         return undo_of_last_turn(self) if suggest_undo else await choose_from_list(self)
 
     def show_again(self, draft: str = "", images: Sequence[Image] = ()) -> None:
@@ -208,7 +208,7 @@ async def review_draft(
     choices = [
         *choices,
         Choice("edit", "Edit it first"),
-        Choice("", "Discard it", "nothing changes"),
+        Choice(value="", label="Discard it", detail="nothing changes"),
     ]
     while True:
         front_end.show(as_markdown(draft))

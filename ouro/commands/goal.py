@@ -187,7 +187,7 @@ def _goal_answer(session: Session) -> Answer:
     """The answer that shows the goal of the session and its state."""
     current_goal = session.background.standing.goal.goal
     if current_goal is None:
-        return Answer(None, [line(f"There is no goal. {_USAGE}")])
+        return Answer(value=None, view=[line(f"There is no goal. {_USAGE}")])
     return Answer(
         current_goal.title,
         [line(f"{current_goal.title} — {session.background.standing.goal.state}")],

@@ -152,7 +152,9 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
         if event in ("before-tool", "after-tool"):
             known_tool = session.turn.commands.tools.tools.get(tool)
             effect = known_tool.effect if known_tool else "none"
-            data |= tool_data(tool, effect, arguments, _targets_of(arguments), session.cwd)
+            data |= tool_data(
+                tool, effect, arguments, targets=_targets_of(arguments), cwd=session.cwd
+            )
             if event == "after-tool":
                 data["tool_response"] = {"text": "", "failed": False}
         else:
@@ -162,7 +164,7 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
         runs = tuple(runner.runs)[earlier_runs:]
     if not runs:
         tool_note = f" of {tool}" if is_tool_event else ""
-        return Answer([], [line(f"No hook runs at {event}{tool_note}.")], 1)
+        return Answer(value=[], view=[line(f"No hook runs at {event}{tool_note}.")], exit_code=1)
     view: View = [*chain.from_iterable(map(_run_details, runs))]
     view.append(line(f"Together: {outcome.verdict or 'nothing decided'}. {outcome.reason}".strip()))
     return Answer([_run_data(run) for run in runs], view, int(any(run.failure for run in runs)))
@@ -203,10 +205,10 @@ async def check(context: SessionContext, correction: str) -> None:
     ]
     reviewed, place = await review_draft(
         context.front_end,
-        "Make this a check?",
-        choices,
-        _check_json(drafted),
-        lambda draft: as_markdown(_draft_view(session, _parse_check(draft, text))),
+        question="Make this a check?",
+        choices=choices,
+        draft=_check_json(drafted),
+        as_markdown=lambda draft: as_markdown(_draft_view(session, _parse_check(draft, text))),
     )
     if not place:
         context.say("The draft was discarded.")
@@ -235,7 +237,10 @@ async def _ask_for_check(session: Session, correction: str) -> str:
     reader = "jq" if shutil.which("jq") else "python3 -c"
     messages = [system(INSTRUCTIONS.replace("{reader}", reader)), user(request)]
     return await ask_and_record(
-        session.model_source.current(), session.transcript, "check", messages
+        session.model_source.current(),
+        memory=session.transcript,
+        purpose="check",
+        messages=messages,
     )
 
 
@@ -305,7 +310,9 @@ def _refused_title(session: Session, rule: str, call: ToolCall) -> str:
         tool, args = session.turn.commands.tools.parse(call)
     except ToolError:
         return ""
-    is_refused = forbids(rule, tool.name, tool.effect, tool.targets(args), session.cwd)
+    is_refused = forbids(
+        rule, tool=tool.name, effect=tool.effect, targets=tool.targets(args), cwd=session.cwd
+    )
     return tool.title(args) if is_refused else ""
 
 

@@ -25,7 +25,7 @@ async def list_servers(context: SessionContext) -> Answer:
     """List the language servers that run or have run, with their states."""
     servers = await _servers(context)
     if not servers:
-        return Answer([], [line(NO_SERVERS)])
+        return Answer(value=[], view=[line(NO_SERVERS)])
     rows = [
         (
             CodeSpan(server.name),
@@ -62,7 +62,7 @@ async def log(context: SessionContext, server: str) -> Answer:
         )
     lines = list(language_server.log)
     if not lines:
-        return Answer([], [line(f"{server} has logged nothing.")])
+        return Answer(value=[], view=[line(f"{server} has logged nothing.")])
     return Answer(lines, [Quote("\n".join(lines))])
 
 

@@ -38,7 +38,7 @@ async def list_servers(context: ActionContext) -> Answer:
                     await servers.settle()
         listed = list(servers.by_name.values())
         if not listed:
-            return Answer([], [line(f"There are no MCP servers. {ADD_HINT}")])
+            return Answer(value=[], view=[line(f"There are no MCP servers. {ADD_HINT}")])
         problems = [line(f"{server.name}: {server.problem}") for server in listed if server.problem]
         value = [_server_data(server) for server in listed]
         return Answer(value, [*table(map(_server_row, listed)), *problems])
@@ -118,7 +118,8 @@ async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
         changed = mcp_server.unapproved_tools()
         if not changed:
             return Answer(
-                [], [line(f"{server} has changed nothing since its tools were approved.")]
+                value=[],
+                view=[line(f"{server} has changed nothing since its tools were approved.")],
             )
         approved = mcp_server.approved or {}
         for tool in changed:
@@ -127,7 +128,7 @@ async def approve(context: ActionContext, server: str, yes: bool) -> Answer:
             context.show([Title(f"{one_line(tool.name)} ({change})"), Quote(diff, "diff")])
         question = f"Use {plural(len(changed), 'tool')} of {server} as shown?"
         if not await confirm(context, question, "Yes, use them", assume_yes=yes):
-            return Answer([], [line("They are not used.")])
+            return Answer(value=[], view=[line("They are not used.")])
         mcp_server.approve(changed)
         return Answer(
             [tool.name for tool in changed],
@@ -204,7 +205,8 @@ async def import_servers(context: ShellContext, every: bool) -> Answer:
             choices.append(Choice(name, f"{name}: {_command_or_url(server)}", source))
     if not new_servers:
         return Answer(
-            [], [line(f"Nothing to import: {plural(len(found), 'server')} found, all known.")]
+            value=[],
+            view=[line(f"Nothing to import: {plural(len(found), 'server')} found, all known.")],
         )
     chosen = list(new_servers)
     if not every:

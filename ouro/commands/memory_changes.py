@@ -59,7 +59,7 @@ def _archive_note(context: ActionContext, memory: MemoryAccess, note: str) -> An
     if entry.archived:
         raise UsageError(f"{entry.id} is in the archive already.")
     [change] = memory.editor.notebook.archive([entry.id], "person")
-    return _answer_note_changed(context, entry, "archived", change.commit)
+    return _answer_note_changed(context, entry, outcome="archived", commit=change.commit)
 
 
 def _restore_note(context: ActionContext, memory: MemoryAccess, note: str) -> Answer:
@@ -70,14 +70,14 @@ def _restore_note(context: ActionContext, memory: MemoryAccess, note: str) -> An
             f"{entry.id} is not in the archive.", "`confirm` records that it still holds."
         )
     change = memory.editor.notebook.confirm(entry.id, "person")  # restores it, too
-    return _answer_note_changed(context, entry, "restored", change.commit)
+    return _answer_note_changed(context, entry, outcome="restored", commit=change.commit)
 
 
 def _confirm_note(context: ActionContext, memory: MemoryAccess, note: str) -> Answer:
     """Record that the named note still holds."""
     entry = _find_note(memory, note)
     change = memory.editor.notebook.confirm(entry.id, "person")
-    return _answer_note_changed(context, entry, "confirmed", change.commit)
+    return _answer_note_changed(context, entry, outcome="confirmed", commit=change.commit)
 
 
 def _find_note(memory: MemoryAccess, note: str) -> long_term.MemoryEntry:

@@ -234,7 +234,7 @@ async def undo(context: ActionContext, words: Sequence[str], hunk: int, yes: boo
     is_named_in_session = context.session is not None and commit != "last"
     is_sure = is_confirmed or is_named_in_session
     if not await confirm(context, f"Undo {plan.commit.id[:7]}?", "Undo it", assume_yes=is_sure):
-        return Answer(None, [line("Nothing was undone.")], 1)
+        return Answer(value=None, view=[line("Nothing was undone.")], exit_code=1)
     # The preview has shown the change: no event shows it once more.
     return await context.memory(
         lambda memory: _undo_commit(memory, plan.commit.id, hunk), reports=False

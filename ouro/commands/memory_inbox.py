@@ -101,7 +101,9 @@ def _memory_item(proposal: Proposal) -> InboxItem:
     """The item for a pending change of memory, with its changed rows on one line."""
     source = f" ({', '.join(proposal.sources)})" if proposal.sources else ""
     text = one_line(" · ".join(long_term.changed_rows(proposal)), 200)
-    return InboxItem("memory", proposal.id, text, f"{proposal.scope}: {proposal.reason}{source}")
+    return InboxItem(
+        "memory", proposal.id, text, why=f"{proposal.scope}: {proposal.reason}{source}"
+    )
 
 
 def _check_items(entries: Sequence[MemoryEntry], root: Path) -> list[InboxItem]:
@@ -111,7 +113,7 @@ def _check_items(entries: Sequence[MemoryEntry], root: Path) -> list[InboxItem]:
     # The text of a check is cut in this way when it is saved (`hooks.py`).
     enforced_texts = {check.text for check in Checks(root).here()}
     return [
-        InboxItem("check", entry.id, entry.text, "a rule that a check can enforce")
+        InboxItem("check", entry.id, entry.text, why="a rule that a check can enforce")
         for entry in entries
         if one_line(entry.text, 300) not in enforced_texts and forbidden_names(entry.text)
     ]
@@ -128,7 +130,7 @@ def _skill_items(records: Mapping[str, CommandRecord], root: Path) -> list[Inbox
     if len(frequent) < _MIN_COMMANDS or (root / _SKILL_FILE).exists():
         return []
     reason = f"{plural(len(frequent), 'command')} passed {_MIN_PASSES} times or more here"
-    return [InboxItem("skill", str(_SKILL_FILE), "\n".join(frequent), reason)]
+    return [InboxItem("skill", id=str(_SKILL_FILE), text="\n".join(frequent), why=reason)]
 
 
 async def _accept(context: ActionContext, item: InboxItem) -> View:

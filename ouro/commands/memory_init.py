@@ -12,7 +12,7 @@ from ouro.display import Choice
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
 
-_SKIP = Choice("", "skip", "remember nothing; `#TEXT` says it in your own words")
+_SKIP = Choice(value="", label="skip", detail="remember nothing; `#TEXT` says it in your own words")
 QUESTIONS = (
     (
         "1 of 3 · In which language should ouro answer?",

@@ -80,7 +80,7 @@ async def consolidate(
             merges = await _merge_notes(context, maintenance, yes)
         merged = [_merge_data(merge) for merge in merges]
         value = {"core": outcomes, "notes": merged, "usage": maintenance.usage()}
-    return None if context.session else Answer(value, [])
+    return None if context.session else Answer(value, view=[])
 
 
 async def _consolidate_core(
@@ -191,7 +191,7 @@ async def measure(
         at_least: the exit code is 1 if Recall@10 (from 0 to 1) is lower.
     """
     if docs or queries:
-        _measure_files(docs, queries, k, work, words)
+        _measure_files(docs, queries, limit=k, work=work, words_only=words)
         return None
     with context.folder.search(context.index_progress(), words_only=words) as search:
         recall_in = cache(partial(_recall_in, search))  # one recall for each repository
@@ -203,7 +203,7 @@ async def measure(
 
         found = memory_index.ask_own_notes(search, recall)
     scores = memory_index.measure_answers(found.answers)
-    return _scores_answer(scores, found.texts, found.skipped, at_least)
+    return _scores_answer(scores, found.texts, missing=found.skipped, at_least=at_least)
 
 
 def _scores_answer(

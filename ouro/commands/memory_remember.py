@@ -108,7 +108,7 @@ async def _decide(
     if not replaced_id or effect is None or effect.entry is None:
         return scope, replaced_id, words
     if effect.rewritten:  # the statement, joined with what still holds of the replaced entry
-        words = await _choose_words(context, words, effect.rewritten, effect.entry)
+        words = await _choose_words(context, words, effect.rewritten, old=effect.entry)
     return scope, replaced_id, words
 
 

@@ -235,7 +235,7 @@ async def graph(context: ShellContext, output: str, force: bool) -> Answer | Non
             long_term.note_entries(editor, stale=True), long_term.all_notes(editor)
         )
     if context.as_json:
-        return Answer(picture, [])
+        return Answer(picture, view=[])
     path = context.cwd / Path(output).expanduser() if output else None
     return await _write(path, long_term.html_page(picture), force)
 

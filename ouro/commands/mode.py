@@ -55,7 +55,10 @@ async def choose_mode(front_end: FrontEnd, name: str) -> None:
         present = front_end.session.status().mode
         answer = await front_end.choose(
             AUTO_MEANS,
-            [Choice("", f"Stay in {present}"), Choice("auto", "Use auto in this session")],
+            [
+                Choice(value="", label=f"Stay in {present}"),
+                Choice("auto", "Use auto in this session"),
+            ],
         )
         if answer != "auto":
             return

@@ -52,7 +52,7 @@ async def logout(_context: ShellContext, name: str) -> Answer:
     was_deleted = await asyncio.to_thread(llm.delete_key, account)
     entry = llm.read_models_file(get_models_path()).models.get(entry_name)
     if entry is not None and entry.api_key_keyring:
-        _write_account(entry_name, "")
+        _write_account(entry_name, account="")
     text = f"The {title} key is deleted." if was_deleted else f"The keyring has no {title} key."
     return Answer({"account": account, "deleted": was_deleted}, [line(text)], int(not was_deleted))
 

@@ -80,7 +80,7 @@ async def set_up_and_test(asker: Asker) -> str:
     title = check_title(name, llm.estimate_cost(catalog.spec(name)))
     if await asker.choose(f"Test {title}", _TEST_CHOICES) == "test":
         asker.say("Testing … A model on a CPU takes minutes for its first answer.")
-        test_answer = await run_check(catalog, name, "medium", asker.say)
+        test_answer = await run_check(catalog, name, effort="medium", say=asker.say)
         # Shown as the title of a question: on a screen a text would disappear with the set-up.
         await asker.choose(as_text(test_answer.view), _AFTER_TEST_CHOICES)
     return name
@@ -177,7 +177,7 @@ async def _choose_hosted_model(asker: Asker, provider: llm.Provider) -> str:
     if not name:
         return ""
     entry_name = f"{provider.name}/*" if entry.api_key else ""  # the key is for all its models
-    return _save_model(asker, entry_name, entry, name)
+    return _save_model(asker, entry_name, entry, default=name)
 
 
 async def _choose_other_server(asker: Asker, address: str = "") -> str:
@@ -238,7 +238,7 @@ async def _choose_model_at(
         )
     api_base = "" if local else server.url
     entry = llm.ModelEntry(api_base=api_base, api_key=key, window=window)
-    return _save_model(asker, name, entry, name)
+    return _save_model(asker, name, entry, default=name)
 
 
 def _save_model(asker: Asker, entry_name: str, entry: llm.ModelEntry, default: str) -> str:

@@ -34,7 +34,7 @@ async def plans(context: SessionContext, words: str) -> Answer | None:
     matching = [plan for plan in all_plans if _has_words(plan, words)]
     if not matching:
         text = "No plan matches." if words else "There are no plans yet: /plan makes one."
-        return Answer([], [line(text)])
+        return Answer(value=[], view=[line(text)])
     matching.sort(key=lambda plan: plan.state == "done")  # those that are done come last
     if not context.front_end.has_user:
         return _list_answer(matching, folder)
@@ -67,7 +67,7 @@ async def offer_plan(front_end: FrontEnd, plan: PlanFile) -> None:
     """Ask whether this session is to carry out a plan that is not done, and in which mode. If the user
     agrees, begin.
     """
-    choices = [*_CARRY_OUT_CHOICES, Choice("", "Not now", "/plans lists it")]
+    choices = [*_CARRY_OUT_CHOICES, Choice(value="", label="Not now", detail="/plans lists it")]
     title = f"Continue with the plan “{plan.title}” ({plan.progress})?"
     chosen = await front_end.choose(title, choices)
     if chosen:
@@ -81,7 +81,7 @@ async def _act_on(front_end: FrontEnd, folder: PlanFolder, plan: PlanFile) -> No
         *_CARRY_OUT_CHOICES,
         Choice("change", "Edit it"),
         Choice("delete", "Delete it"),
-        Choice("", "Nothing"),
+        Choice(value="", label="Nothing"),
     ]
     chosen = await front_end.choose(plan.title, choices)
     if chosen in _MODE_OF_CHOICE:

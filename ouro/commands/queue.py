@@ -37,7 +37,12 @@ async def queue(context: SessionContext, what: str) -> Answer | None:
         for position in reversed(range(len(front_end.queue.waiting))):
             front_end.queue.remove(position)
         return _list_answer(front_end.queue)
-    await _change(context, front_end.queue, word, _parse_position(front_end.queue, rest))
+    await _change(
+        context,
+        messages=front_end.queue,
+        word=word,
+        position=_parse_position(front_end.queue, rest),
+    )
     return _list_answer(front_end.queue)
 
 

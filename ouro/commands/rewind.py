@@ -147,7 +147,7 @@ async def redo(context: SessionContext, what: str) -> None:
     if not set(words) <= set(_SCOPES):
         raise UsageError(f"Usage: /redo [{' '.join(_SCOPES)}]")
     scopes = tuple(name for name in _SCOPES if name in words)
-    choice: RewindChoice | None = RewindChoice("redo", 0, scopes)
+    choice: RewindChoice | None = RewindChoice("redo", number=0, scopes=scopes)
     if not words:
         redoable = await context.session.rewind.describe_redoable()
         if redoable:  # otherwise `carry_out` raises UsageError: there is nothing to redo

@@ -61,19 +61,19 @@ async def list_sessions(
         limit = _LIST_LIMIT
     sessions = await _listed_sessions(context, words, every, limit)
     if context.as_json:
-        return Answer([_session_data(info) for info in sessions[:limit]], [])
+        return Answer([_session_data(info) for info in sessions[:limit]], view=[])
     if sessions:
         view = table(_list_row(info, with_project=every) for info in sessions[:limit])
         if limit is not None and len(sessions) > limit:
             view.append(_more_hint(words, every, limit))
-        return Answer([], view)
+        return Answer(value=[], view=view)
     if words:
-        return Answer([], [line("No matches in titles or messages.")])
+        return Answer(value=[], view=[line("No matches in titles or messages.")])
     all_sessions = await context.catalog.sessions()
     none_note = f"No session{'' if every else ' of this folder'} yet."
     others_note = f" {len(all_sessions):,} of other folders: "
     others = [others_note, CommandText("sessions list --all")] if all_sessions else []
-    return Answer([], [line(none_note, *others)])
+    return Answer(value=[], view=[line(none_note, *others)])
 
 
 async def _listed_sessions(

@@ -17,7 +17,7 @@ def setting_helps() -> Mapping[str, str]:
     """What each setting means, by its dotted name: the docstrings in `settings.py`."""
     tree = ast.parse(Path(settings.__file__).read_text(encoding="utf-8"))
     sections = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    return dict(_helps_in(sections, "Settings", ""))
+    return dict(_helps_in(sections, "Settings", prefix=""))
 
 
 def _helps_in(

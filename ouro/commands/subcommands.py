@@ -419,7 +419,10 @@ class ShellContext:
     def catalog(self) -> SessionCatalog:
         """The sessions of all folders; the current folder is this one."""
         return SessionCatalog(
-            self.store, path_text(self.cwd.resolve()), get_sessions_dir(), get_index_path()
+            self.store,
+            project=path_text(self.cwd.resolve()),
+            root=get_sessions_dir(),
+            index=get_index_path(),
         )
 
     @asynccontextmanager

@@ -323,4 +323,4 @@ def _rows(period: UsagePeriod) -> list[UsageRow]:
 def _row(use: ModelUse) -> UsageRow:
     """The row of a use, with its cost as text: `unknown` without a price."""
     name = clean(use.model) or "(no name)"
-    return UsageRow(name, use.usage, use.calls, dollars(use.usage.cost, _UNKNOWN))
+    return UsageRow(name, use.usage, use.calls, cost=dollars(use.usage.cost, _UNKNOWN))

@@ -42,7 +42,11 @@ async def compact(context: SessionContext, probe: bool, keep: str) -> None:
         question = "Use this summary instead of the older messages?"
         choices = [Choice("use", "Use it")]
         edited, chosen = await review_draft(
-            front_end, question, choices, summary, lambda text: f"**Summary**\n\n{text}"
+            front_end,
+            question,
+            choices,
+            draft=summary,
+            as_markdown=lambda text: f"**Summary**\n\n{text}",
         )
         return edited if chosen else ""
 

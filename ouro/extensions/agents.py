@@ -37,7 +37,9 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
     built_in: dict[str, ExtensionFile] = {}
     for path in sorted(BUILT_IN.glob("*.md")):
         meta, body = split_front_matter(path.read_text(encoding="utf-8"))
-        built_in[path.stem] = ExtensionFile(path.stem, path, meta, body.strip(), "built in")
+        built_in[path.stem] = ExtensionFile(
+            path.stem, path, meta, body=body.strip(), source="built in"
+        )
     specs: dict[str, AgentSpec] = {}
     problems: list[str] = []
     for file in (*built_in.values(), *files):

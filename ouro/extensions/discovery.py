@@ -157,7 +157,9 @@ def _read(
             replace(hook, agent=name, event=_EVENTS_IN_AGENTS.get(hook.event, hook.event))
             for hook in hooks
         ]
-    return ExtensionFile(name, path, meta, body.strip(), source, hooks=tuple(hooks)), problems
+    return ExtensionFile(
+        name, path, meta, body=body.strip(), source=source, hooks=tuple(hooks)
+    ), problems
 
 
 def _read_hooks(meta: Mapping[str, Any], origin: HookOrigin) -> tuple[list[Hook], list[str]]:

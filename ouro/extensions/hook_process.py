@@ -137,7 +137,7 @@ async def post(url: str, data: bytes, seconds: float) -> HookAnswer:
     except httpx.HTTPError as error:
         return HookAnswer.failed(f"{url} did not answer: {describe_connection_error(error)}")
     if response.is_success:
-        return HookAnswer(0, _text(out))
+        return HookAnswer(exit_code=0, out=_text(out))
     return HookAnswer(1, error=f"{url} answered with status {response.status_code}")
 
 

@@ -322,7 +322,7 @@ def _fetch(source: str, ref: str, folder: Path) -> tuple[str, str]:
         raise UsageError(f"`{source}` is neither a folder nor a git address.", hint)
     folder.mkdir()
     try:
-        return source, fetch_tree(source, ref or "HEAD", folder, _FETCH_TIMEOUT)
+        return source, fetch_tree(source, ref=ref or "HEAD", folder=folder, seconds=_FETCH_TIMEOUT)
     except GitError as error:
         reason = one_line(clean(str(error)), 300)
         hint = "Look at the address."

@@ -87,8 +87,13 @@ def _built_in() -> Iterable[OutputStyle]:
     """Yields the styles of ouro."""
     for path in sorted(BUILT_IN.glob("*.md")):
         meta, body = split_front_matter(path.read_text(encoding="utf-8"))
-        yield OutputStyle(path.stem, str(meta.get("description", "")), body.strip(), "built in")
+        yield OutputStyle(
+            path.stem,
+            description=str(meta.get("description", "")),
+            text=body.strip(),
+            source="built in",
+        )
 
 
 def _style_of(file: ExtensionFile) -> OutputStyle:
-    return OutputStyle(file.name, file.description, file.body, file.source)
+    return OutputStyle(file.name, file.description, text=file.body, source=file.source)

@@ -216,7 +216,13 @@ class OwnTool(Tool[ToolFileArguments]):
     async def run(self, args: ToolFileArguments, ctx: ToolContext) -> ToolResult:
         """Call the tool in a worker. Raises ToolError if it fails."""
         host, file = self._host, self.file
-        request = ToolRequest(str(file.path), file.text, self.name, args.values, str(host.cwd))
+        request = ToolRequest(
+            str(file.path),
+            source=file.text,
+            tool=self.name,
+            arguments=args.values,
+            cwd=str(host.cwd),
+        )
         limits: Limits = "read" if self.effect is Effect.READ else "workspace"
         answer = await host.run(file, request, limits, host.seconds, ctx.report)
         outcome = answer.outcome

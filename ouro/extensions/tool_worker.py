@@ -63,7 +63,13 @@ def _answer(request: ToolRequest) -> ToolAnswer:
     body = result.display.body
     text = body.text if isinstance(body, Plain) else None
     return ToolAnswer(
-        outcome=ToolOutcome(result.text, result.display.summary, text, result.failed, result.images)
+        outcome=ToolOutcome(
+            result.text,
+            result.display.summary,
+            body=text,
+            failed=result.failed,
+            images=result.images,
+        )
     )
 
 

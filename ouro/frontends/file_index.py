@@ -246,7 +246,7 @@ class ProjectFiles:
         self._searching: asyncio.Task[None] | None = None
         self._next_text = ""
         """The text that was asked for last."""
-        self._last_search = _Search("", None, 0, [])
+        self._last_search = _Search(text="", searched=None, size=0, names=[])
         """The last search in the background."""
 
     def search(self, text: str, limit: int) -> list[str] | None:
@@ -277,7 +277,7 @@ class ProjectFiles:
         while (index := self._index) and not self._last_search.answers(self._next_text, index):
             text, size = self._next_text, index.size  # names may be added during the search
             names = await asyncio.to_thread(index.search, text, limit)
-            self._last_search = _Search(text, index, size, names)
+            self._last_search = _Search(text, searched=index, size=size, names=names)
         self._changed()
 
     def _refresh_if_old(self) -> None:

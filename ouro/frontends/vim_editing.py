@@ -163,7 +163,7 @@ class VimEditor(VimCursor):
             self._run_visual(key, count, keys)
         elif (short := _SHORT_COMMANDS.get(key)) is not None:
             operator, *motion = list(short)
-            self._run_operator(operator, count, CommandKeys(motion), list(keys.typed))
+            self._run_operator(operator, count, keys=CommandKeys(motion), typed=list(keys.typed))
         elif key == "g" or key in _OPERATORS:
             name = key + keys.next() if key == "g" else key
             if name in _OPERATORS:

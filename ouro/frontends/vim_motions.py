@@ -88,7 +88,7 @@ def next_word(text: str, offset: int, big: bool, stops_at_end: bool = False) -> 
     if offset >= size:
         return size
     begins_in_word = word_class(text, offset, big) > 0
-    at = run_end(text, offset, big, size) if begins_in_word else offset
+    at = run_end(text, offset, big, end=size) if begins_in_word else offset
     if begins_in_word and stops_at_end and text[at : at + 1] == "\n":
         return at
     return _skip_blanks(text, at, offset)
@@ -215,12 +215,12 @@ def matching_bracket(text: str, offset: int) -> int | None:
 
 def _closing_bracket(text: str, at: int, pair: str) -> int | None:
     """The bracket that closes the one at `at`; None if it stays open."""
-    return _matching_offset(text, range(at, len(text)), pair[0], pair[1])
+    return _matching_offset(text, offsets=range(at, len(text)), bracket=pair[0], partner=pair[1])
 
 
 def _opening_bracket(text: str, at: int, pair: str) -> int | None:
     """The opening bracket that belongs to the closing bracket at `at`; None if there is none."""
-    return _matching_offset(text, range(at, -1, -1), pair[1], pair[0])
+    return _matching_offset(text, offsets=range(at, -1, -1), bracket=pair[1], partner=pair[0])
 
 
 def _matching_offset(text: str, offsets: range, bracket: str, partner: str) -> int | None:
@@ -249,11 +249,11 @@ def text_object(text: str, offset: int, around: bool, name: str, count: int = 1)
         count: how many words, or how many pairs of brackets outwards; the others ignore it.
     """
     if name in "wW":
-        return _span_of_words(text, offset, around, name == "W", count)
+        return _span_of_words(text, offset, around, big=name == "W", count=count)
     if name in QUOTES:
-        return _span_of_quotes(text, offset, around, name)
+        return _span_of_quotes(text, offset, around, quote=name)
     if name in PAIRS:
-        return _span_of_brackets(text, offset, around, PAIRS[name], count)
+        return _span_of_brackets(text, offset, around, pair=PAIRS[name], count=count)
     return _span_of_paragraph(text, offset, around) if name == "p" else None
 
 
@@ -273,7 +273,7 @@ def _span_of_words(text: str, offset: int, around: bool, big: bool, count: int) 
     number_of_runs = count * 2 if around else count
     for _ in range(number_of_runs):
         if at < end:
-            at = run_end(text, at, big, end)
+            at = run_end(text, offset=at, big=big, end=end)
     follows_no_blank = word_class(text, at - 1, big) > 0
     if around and cursor_class and follows_no_blank:
         start = _start_with_blanks(text, start, first)

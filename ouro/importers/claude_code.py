@@ -231,7 +231,7 @@ class _EntryReader:
             answer = Message("assistant", parts, cut=True)
         else:
             name = f"anthropic/{model}" if model and "/" not in model else model
-            answer = Message("assistant", parts, usage, name)
+            answer = Message("assistant", parts, usage, model=name)
         number = builder.add(answer, at)
         self._last_answer = (answer_id, number)
         return number
@@ -296,7 +296,7 @@ def _answer_parts(content: Any) -> Iterable[Part]:
             case {"type": "thinking", "thinking": str(text)}:
                 yield Thinking(cut_text(text), string(block.get("signature")))
             case {"type": "redacted_thinking", "data": str(data)}:
-                yield Thinking("", data, redacted=True)
+                yield Thinking(text="", signature=data, redacted=True)
             case {"type": "tool_use", "name": str(name)}:
                 yield ToolCall(
                     short_text(block.get("id")), short_text(name), dictionary(block.get("input"))

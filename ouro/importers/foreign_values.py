@@ -189,4 +189,4 @@ def parse_call(call_id: str, name: str, raw_arguments: Any) -> ToolCall:
         arguments = None
     if arguments is not None:
         return ToolCall(call_id, name, arguments)
-    return ToolCall(call_id, name, {}, malformed=cut_text(str(raw_arguments)))
+    return ToolCall(call_id, name, arguments={}, malformed=cut_text(str(raw_arguments)))

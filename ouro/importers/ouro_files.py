@@ -131,7 +131,7 @@ def _message(data: Mapping[str, Any], builder: TranscriptBuilder) -> Message | N
             return _answer(data)
         case "tool":
             return Message(
-                "tool", (_reply(data.get("tool_call_id"), content, builder, data.get("name")),)
+                "tool", (_reply(data.get("tool_call_id"), content, builder, name=data.get("name")),)
             )
         case _:
             return None
@@ -163,7 +163,7 @@ def _answer(data: Mapping[str, Any]) -> Message | None:
     if not parts:
         return None
     model = short_text(data.get("model"), 120)
-    return Message("assistant", tuple(parts), _usage(data.get("usage")), model)
+    return Message("assistant", parts=tuple(parts), usage=_usage(data.get("usage")), model=model)
 
 
 def _usage(usage: Any) -> Usage | None:

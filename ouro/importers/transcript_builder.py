@@ -152,7 +152,7 @@ class TranscriptBuilder:
         """Make a tool result, with a display made from its call. `name`: the tool, if no call with this
         id was added.
         """
-        call = self.calls.get(call_id, ToolCall(call_id, name, {}))
+        call = self.calls.get(call_id, ToolCall(call_id, name, arguments={}))
         display = display_for(call, text, exit_code)
         return ToolReply(call_id, call.name, text, failed=failed, images=images, display=display)
 
@@ -197,7 +197,7 @@ class TranscriptBuilder:
         `original`: the id of the session in the other program.
         """
         time_of_first = self.records[0].at if self.records else ""
-        created = self.created or time_of_first or parse_time(0)
+        created = self.created or time_of_first or parse_time(value=0)
         origin = {"from": program, "id": short_text(original), "file": str(path)}
         if self.git_branch:
             origin["branch"] = self.git_branch
@@ -287,5 +287,5 @@ def _changes(arguments: Mapping[str, Any]) -> tuple[FileChange, ...]:
         if isinstance(old, str) and isinstance(new, str):
             changes.append(FileChange(path, old, new))
     if not changes and isinstance(content := arguments.get("content"), str):
-        changes = [FileChange(path, None, content)]  # a new file
+        changes = [FileChange(path, before=None, after=content)]  # a new file
     return tuple(changes)

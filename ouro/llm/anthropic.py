@@ -119,12 +119,15 @@ class AnthropicChunks(ChunkReader):
                 # Some servers send the whole input here, and no deltas.
                 whole = json.dumps(block["input"]) if block.get("input") else ""
                 yield CallChunk(
-                    self._index, text_or_json(block.get("id")), string(block.get("name")), whole
+                    self._index,
+                    id=text_or_json(block.get("id")),
+                    name=string(block.get("name")),
+                    arguments=whole,
                 )
             case "input_json_delta":
                 yield CallChunk(self._index, arguments=text_or_json(block.get("partial_json")))
             case "redacted_thinking":
-                yield ThinkingChunk("", string(block.get("data")), redacted=True)
+                yield ThinkingChunk(text="", signature=string(block.get("data")), redacted=True)
             case "signature_delta":
                 yield ThinkingChunk(self._thinking.end(), string(block.get("signature")))
             case _:
@@ -144,7 +147,7 @@ class AnthropicChunks(ChunkReader):
         counts = [count(self._counts.get(name, 0)) for name in COUNTS]
         valid_counts = [number for number in counts if number is not None]
         if len(valid_counts) < len(COUNTS):
-            yield UsageChunk(None)
+            yield UsageChunk(usage=None)
             return
         uncached, cached, written, answered = valid_counts
         sent = uncached + cached + written

@@ -225,7 +225,9 @@ class Catalog:
         # Servers that were not asked yet are not asked now: that takes time.
         windows = self._local_models() if self._servers else {}
         window = windows.get(name) or LOCAL_WINDOW
-        return ModelSpec(name, window, max_output=window // OUTPUT_SHARE, prices=Prices(0, 0))
+        return ModelSpec(
+            name, window, max_output=window // OUTPUT_SHARE, prices=Prices(input=0, output=0)
+        )
 
     def fallbacks(self, name: str) -> list[str]:
         """The usable models to ask if this one does not answer, in order. Raises NoModelError."""

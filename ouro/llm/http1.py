@@ -122,7 +122,7 @@ class HttpAnswer:
         or encoding that is not valid.
         """
         if self.status_code in _STATUSES_WITHOUT_BODY:
-            return self._read_exactly(0)
+            return self._read_exactly(size=0)
         encoding = self.headers.get("transfer-encoding", "").lower()
         if encoding == "chunked":
             return self._read_chunks()
@@ -200,7 +200,7 @@ class HttpClient:
         connection = await self._take_connection(url)
         is_reusable = False
         try:
-            request = _encode_request(method, url, content, {**self._headers, **headers})
+            request = _encode_request(method, url, content, headers={**self._headers, **headers})
             head = await self._exchange(connection, request)
             answer = HttpAnswer(head, connection.reader)
             async with aclosing(answer.aiter_raw()):

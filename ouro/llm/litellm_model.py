@@ -69,7 +69,7 @@ class LiteLLMModel(AdaptiveModel):
         """The chunks of an answer, which the process of litellm streams."""
         reader = _LiteLLMChunks(self.spec)
         arguments = {**_call_arguments(self._model, self._endpoint), **request.body}
-        events = stream_events(self, "ask", arguments, self._endpoint)
+        events = stream_events(self, name="ask", request=arguments, endpoint=self._endpoint)
         async with aclosing(read_chunks(events, reader, self._endpoint.timeouts.content)) as chunks:
             async for chunk in chunks:
                 yield chunk
@@ -140,11 +140,13 @@ class LiteLLMEmbeddings:
         """The vectors of the texts. Raises ModelError if the provider returns none."""
         request = {**_call_arguments(self._model, self._endpoint), "input": texts}
         answer: Any = None
-        async for event in stream_events(self, "embed", request, self._endpoint):
+        async for event in stream_events(
+            self, name="embed", request=request, endpoint=self._endpoint
+        ):
             answer = event  # there is only one
         if answer is None:
             raise ModelError(f"{self._model} returned no vectors.")
-        return parse_vectors(answer, len(texts), self._spec, self._model)
+        return parse_vectors(answer, count=len(texts), spec=self._spec, server=self._model)
 
 
 def _litellm_name(name: str) -> str:
@@ -193,7 +195,9 @@ def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError
         return ModelUnavailable(
             f"{endpoint.address or model} cannot be reached: {message or 'no answer came'}."
         )
-    return error_from_status(error["status"], message, error["headers"], endpoint)
+    return error_from_status(
+        error["status"], body=message, headers=error["headers"], endpoint=endpoint
+    )
 
 
 def _too_long_error(error: JsonObject, message: str, endpoint: Endpoint) -> ContextTooLong:
@@ -219,9 +223,9 @@ class _LiteLLMChunks(OpenAIChunks):
         for block in dictionaries(delta.get("thinking_blocks")):
             signature = string(block.get("signature"))
             if block.get("type") == "redacted_thinking":
-                yield ThinkingChunk("", string(block.get("data")), redacted=True)
+                yield ThinkingChunk(text="", signature=string(block.get("data")), redacted=True)
             elif signature:
-                yield ThinkingChunk("", signature)
+                yield ThinkingChunk(text="", signature=signature)
 
 
 def _mark_message(message: JsonObject) -> JsonObject:

@@ -97,7 +97,7 @@ class ModelCall:
                     if on_retry:
                         first_line, _, _ = failure.message.partition("\n")
                         reason = f"{first_line} {failure.hint}".rstrip()
-                        await on_retry(Retrying(reason, attempt, wait, model.spec.name))
+                        await on_retry(Retrying(reason, attempt, wait, model=model.spec.name))
                     self._builder = ReplyBuilder(model.spec.name, self._taken)
                 if attempt > 1:
                     await self._sleep(wait)

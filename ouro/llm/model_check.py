@@ -217,7 +217,9 @@ class ModelCheck:
         if not self._model.spec.images:
             self.checks.append(AbilityCheck("picture", "off", "`images` is not set for it"))
             return
-        question = user("Which color is this? One word.", [Image("image/png", red_picture(), "")])
+        question = user(
+            "Which color is this? One word.", [Image("image/png", red_picture(), name="")]
+        )
         reply = await self._ask_for("picture", [question])
         if reply:
             self._add_check("picture", "red" in reply.text.lower(), shorten(reply.text))
@@ -255,10 +257,10 @@ class ModelCheck:
                 while reply is None:
                     reply = await self._ask_unless_loading(request, tools)
         except TimeoutError:
-            self._add_check(ability, False, self._describe_timeout())
+            self._add_check(ability, works=False, detail=self._describe_timeout())
             return None
         except ModelError as error:
-            self._add_check(ability, False, str(error).replace("\n", " "))
+            self._add_check(ability, works=False, detail=str(error).replace("\n", " "))
             return None
         self._has_thought |= bool(reply.parts_of(Thinking))
         self.usage += reply.usage or Usage()

@@ -165,9 +165,9 @@ def _with_entry(
     # Each is inserted at the beginning of the entry: the last one first keeps the order.
     for key, value in reversed(list(values.items())):
         scalar = as_scalar(value) if value else ""
-        text = with_value(text, ("models", name, key), scalar, path_name)
+        text = with_value(text, path=("models", name, key), value=scalar, name=path_name)
     if is_new and not any(values.values()):
-        text = with_value(text, ("models", name), "{}", path_name)
+        text = with_value(text, path=("models", name), value="{}", name=path_name)
     return text
 
 
@@ -214,9 +214,11 @@ def write_models_file(name: str, entry: ModelEntry, default: str = "") -> Path:
             changed = {key: getattr(entry, key) for key in WRITTEN_FIELDS}
             changed_entry = replace(earlier_models.get(name, ModelEntry()), **changed)
             expected = replace(expected, models={**earlier_models, name: changed_entry})
-            text = _with_entry(text, name, changed, path_name, is_new=name not in earlier_models)
+            text = _with_entry(
+                text, name, values=changed, path_name=path_name, is_new=name not in earlier_models
+            )
         if default:
-            text = with_value(text, ("default",), as_scalar(default), path_name)
+            text = with_value(text, path=("default",), value=as_scalar(default), name=path_name)
             expected = replace(expected, default=default)
         # The new text must mean what is expected, so that an unusual layout loses no entry.
         with suppress(ConfigError):  # the line numbers of the new text have no meaning for the user

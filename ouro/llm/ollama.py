@@ -127,7 +127,9 @@ class OllamaChunks(ChunkReader):
         function = dictionary(call.get("function"))
         name, arguments = string(function.get("name")), text_or_json(function.get("arguments"))
         self._call_count += 1
-        return CallChunk(self._call_count, text_or_json(call.get("id")), name, arguments)
+        return CallChunk(
+            self._call_count, id=text_or_json(call.get("id")), name=name, arguments=arguments
+        )
 
 
 class OllamaWire(Wire):

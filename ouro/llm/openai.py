@@ -252,7 +252,7 @@ class OpenAIChunks(ChunkReader):
         signature = string(google.get("thought_signature"))
         if signature:
             call_id = f"{call_id}{SEAL}{signature}"
-        return CallChunk(index, call_id, name, text_or_json(function.get("arguments")))
+        return CallChunk(index, call_id, name, arguments=text_or_json(function.get("arguments")))
 
     def _find_index(self, call: dict[str, Any], *, begins: bool) -> int:
         """The index of the call to which a piece belongs. Some servers send no index, or a wrong one:

@@ -76,7 +76,9 @@ class EmbeddingWire:
         except msgspec.MsgspecError as error:
             address = self._endpoint.address
             raise ModelError(f"{address} returned no vectors: {error}.") from error
-        return parse_vectors(answer, len(texts), self._spec, self._endpoint.address)
+        return parse_vectors(
+            answer, count=len(texts), spec=self._spec, server=self._endpoint.address
+        )
 
     def _post(self, request: bytes) -> bytes:
         """Send a request; returns the body of the answer. Raises ModelError if there is none, it is
@@ -102,7 +104,9 @@ class EmbeddingWire:
                     )
         if not response.is_success:
             error_text = body[:MAX_ERROR_BODY].decode("utf-8", "replace")
-            raise error_from_status(response.status_code, error_text, response.headers, endpoint)
+            raise error_from_status(
+                response.status_code, body=error_text, headers=response.headers, endpoint=endpoint
+            )
         return bytes(body)
 
     def close(self) -> None:

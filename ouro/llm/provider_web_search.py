@@ -183,7 +183,9 @@ def _anthropic_pages(answer: JsonObject) -> Iterator[ProviderPage]:
             raise ModelError(f"The search of the provider failed: {error_code[:100]}.")
         for item in dictionaries(block.get("content")):
             url, date = string(item.get("url")), string(item.get("page_age"))
-            yield ProviderPage(url, string(item.get("title")), date, cited_texts.get(url, ""))
+            yield ProviderPage(
+                url, title=string(item.get("title")), date=date, text=cited_texts.get(url, "")
+            )
 
 
 def _responses_pages(answer: JsonObject) -> Iterator[ProviderPage]:

@@ -511,20 +511,20 @@ RULES = (
     ),
     RefusalRule(
         "effort",
-        (),
-        _find_effort,
-        "Unsupported value: 'reasoning_effort' does not support 'none' with this model. Supported"
+        speaks_of=(),
+        find=_find_effort,
+        example="Unsupported value: 'reasoning_effort' does not support 'none' with this model. Supported"
         " values are: 'low', 'medium', and 'high'.",
-        "The request takes too much effort to parse.",
+        counterexample="The request takes too much effort to parse.",
     ),
     *RULES_OF_SIZE,
     RefusalRule(
         "output_limit",
-        (),
-        _find_output_limit,
-        "Unsupported parameter: 'max_tokens' is not supported with this model. Use"
+        speaks_of=(),
+        find=_find_output_limit,
+        example="Unsupported parameter: 'max_tokens' is not supported with this model. Use"
         " 'max_completion_tokens' instead.",
-        "Your messages have too many tokens.",
+        counterexample="Your messages have too many tokens.",
     ),
     RefusalRule(
         "thinking_back",
@@ -535,10 +535,10 @@ RULES = (
     ),
     RefusalRule(
         "images",
-        (),
-        _find_images,
-        "messages[3]: unknown variant `image_url`, expected `text`",
-        "Image dimensions exceed the maximum size: 8000 pixels.",
+        speaks_of=(),
+        find=_find_images,
+        example="messages[3]: unknown variant `image_url`, expected `text`",
+        counterexample="Image dimensions exceed the maximum size: 8000 pixels.",
     ),
     RefusalRule(
         "thinking_style",
@@ -584,10 +584,10 @@ RULES = (
     ),
     RefusalRule(
         "field",
-        (),
-        _find_field,
-        "Unknown field: stream_options",
-        "Unknown model: gpt-9",
+        speaks_of=(),
+        find=_find_field,
+        example="Unknown field: stream_options",
+        counterexample="Unknown model: gpt-9",
     ),
     RefusalRule(
         "tools",

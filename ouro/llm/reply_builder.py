@@ -199,7 +199,12 @@ class ReplyBuilder:
         text = block.text
         is_cut = self.reason == "length" and block is self._blocks[-1]
         if is_cut and not text.strip():
-            return ToolCall(call_id, join_surrogates(block.name), {}, CUT_SHORT)
+            return ToolCall(call_id, join_surrogates(block.name), arguments={}, malformed=CUT_SHORT)
         arguments = parse_object(text)
         malformed = text if arguments is None else ""
-        return ToolCall(call_id, join_surrogates(block.name), arguments or {}, malformed)
+        return ToolCall(
+            call_id,
+            name=join_surrogates(block.name),
+            arguments=arguments or {},
+            malformed=malformed,
+        )

@@ -306,7 +306,7 @@ class ResponsesChunks(ChunkReader):
             previous = self._items.get(index - 1)
             if phase:
                 sealed = seal_item({"type": "message", "phase": phase}, self._endpoint.address)
-                yield ThinkingChunk("", sealed)
+                yield ThinkingChunk(text="", signature=sealed)
             elif previous is not None and previous.kind == "message":
                 yield from self._text_chunks(None, "\n\n")
 

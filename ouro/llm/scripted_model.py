@@ -141,7 +141,7 @@ def _text_chunks(reply: ScriptedReply) -> list[Chunk]:
     """The thinking and the text of a reply as chunks of a few words."""
     chunks: list[Chunk] = [ThinkingChunk(piece) for piece in _split_text(reply.thinking)]
     if reply.signature:
-        chunks.append(ThinkingChunk("", reply.signature))
+        chunks.append(ThinkingChunk(text="", signature=reply.signature))
     chunks += [TextChunk(piece) for piece in _split_text(reply.text)]
     return chunks
 
@@ -158,7 +158,7 @@ def _split_text(text: str) -> list[str]:
 
 def call(name: str, /, **arguments: Any) -> ToolCall:
     """A tool call whose id is set when it is streamed: `call_1`, `call_2`, …"""
-    return ToolCall("", name, arguments)
+    return ToolCall(id="", name=name, arguments=arguments)
 
 
 def calls(*tool_calls: ToolCall, text: str = "") -> ScriptedReply:

@@ -114,7 +114,7 @@ async def ask_server(fetch: Fetch, provider: str, model: str) -> ServedModel | N
         provider: the first half of the model's litellm name.
         model: its name on the server.
     """
-    row = _find_row(await fetch("/v1/models", None), "data", "id", model)
+    row = _find_row(await fetch("/v1/models", None), list_key="data", key="id", model=model)
     kind = _SERVER_BY_PROVIDER.get(provider) or _SERVER_BY_OWNER.get(string(row.get("owned_by")))
     match kind:
         case "ollama":
@@ -142,7 +142,7 @@ async def _ask_ollama(fetch: Fetch, model: str) -> ServedModel | None:
         return None
     lengths = [count(value) for key, value in info.items() if key.endswith(".context_length")]
     longest = next(iter(lengths), None)
-    running = _find_row(await fetch("/api/ps", None), "models", "model", model)
+    running = _find_row(await fetch("/api/ps", None), list_key="models", key="model", model=model)
     window = count(running.get("context_length"))
     if not window:
         setting = _CONTEXT_SETTING.search(string(description.get("parameters")))
@@ -162,9 +162,11 @@ async def _ask_ollama(fetch: Fetch, model: str) -> ServedModel | None:
 
 async def _ask_lm_studio(fetch: Fetch, model: str) -> ServedModel:
     """What LM Studio says about a model, by its newer API, else by its older one."""
-    row = _find_row(await fetch("/api/v1/models", None), "models", "key", model)
+    row = _find_row(await fetch("/api/v1/models", None), list_key="models", key="key", model=model)
     if not row:
-        old_row = _find_row(await fetch("/api/v0/models", None), "data", "id", model)
+        old_row = _find_row(
+            await fetch("/api/v0/models", None), list_key="data", key="id", model=model
+        )
         sees_images = old_row.get("type") == "vlm" if old_row else None
         return ServedModel(
             "lm_studio", count(old_row.get("loaded_context_length")), images=sees_images

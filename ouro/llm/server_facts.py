@@ -258,7 +258,7 @@ class FactStore:
 
     def forget(self, server: str) -> None:
         """Remove all facts about a server."""
-        self._update_file(server, None)
+        self._update_file(server, facts=None)
 
     def _update_file(self, server: str, facts: Mapping[str, Fact] | None) -> None:
         """Add facts, or remove those of a server if `facts` is None. A failure is only logged:

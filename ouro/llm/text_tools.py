@@ -199,7 +199,7 @@ class TextToolsModel:
         if step is None:
             return []
         if not isinstance(step, StepRequest):  # a call that needs no request, so it has no usage
-            return [_call_chunk(0, step), UsageChunk(None), EndChunk("tools")]
+            return [_call_chunk(index=0, call=step), UsageChunk(usage=None), EndChunk("tools")]
         if self._has_failed_step:
             return []
         answer, usage = await self._answer_step(step.text, step.schema)
@@ -207,7 +207,7 @@ class TextToolsModel:
         if call is None:
             self._has_failed_step, self._step_usage = True, usage
             return []
-        return [_call_chunk(0, call), UsageChunk(usage), EndChunk("tools")]
+        return [_call_chunk(index=0, call=call), UsageChunk(usage), EndChunk("tools")]
 
     async def _answer_step(
         self, request: str, schema: Mapping[str, Any]
@@ -256,7 +256,9 @@ class TextToolsModel:
                     yield TextChunk(answer.interrupt())  # the text that was held back
                     answer.tools = ()  # beside a real call, text is no call
             if isinstance(chunk, EndChunk):
-                for last_chunk in self._end_answer(answer, chunk, messages, usage):
+                for last_chunk in self._end_answer(
+                    answer, end=chunk, messages=messages, usage=usage
+                ):
                     yield last_chunk
                 return
             yield chunk
@@ -302,7 +304,7 @@ class TextToolsModel:
 
         if self._forbidden is None:
             self._forbidden, self._step_usage = forbidden, usage
-            return [RevisedText("")]
+            return [RevisedText(text="")]
         return [RevisedText(refusal_text(*forbidden)), EndChunk("stop")]
 
 
@@ -321,7 +323,7 @@ def _find_forbidden_call(
 
 def _call_chunk(index: int, call: ToolCall) -> CallChunk:
     """A call as one chunk."""
-    return CallChunk(index, call.id, call.name, json.dumps(dict(call.arguments)))
+    return CallChunk(index, call.id, call.name, arguments=json.dumps(dict(call.arguments)))
 
 
 def find_calls(
@@ -437,7 +439,7 @@ def _parse_call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
     tool = next((tool for tool in tools if tool.name == name), None)
     if tool is None or not isinstance(arguments, dict) or not _fits_schema(arguments, tool):
         return None
-    return ToolCall("", name, arguments)
+    return ToolCall(id="", name=name, arguments=arguments)
 
 
 def _arguments_in(value: Mapping[str, Any]) -> Any:

@@ -128,7 +128,7 @@ class ThinkTags:
         if closing and not is_cut_here and _ends_thinking(text, closing):
             self._state, self._undecided, self._has_thought = "start", text[closing.end() :], True
             self._possible_answer.clear()
-            yield RevisedText("")
+            yield RevisedText(text="")
             yield ThinkingChunk(text[: closing.start()])
             yield from self._advance(is_end=is_end)
             return

@@ -384,7 +384,10 @@ class Wire(AdaptiveModel):
 
                     head = await self._read_error_body(response)
                     raise error_from_status(
-                        response.status_code, head, response.headers, self._endpoint
+                        response.status_code,
+                        body=head,
+                        headers=response.headers,
+                        endpoint=self._endpoint,
                     )
                 await self._require_stream(response)
                 decoder, size = self._make_decoder(), 0

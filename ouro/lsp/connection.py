@@ -125,7 +125,11 @@ class LspConnection:
         """
         request = self._request
         process = self._process = await start_server(
-            request["command"], request["environment"], request["cwd"], self._on_message, self._log
+            request["command"],
+            environment=request["environment"],
+            cwd=request["cwd"],
+            on_message=self._on_message,
+            log=self._log,
         )
         self._emit({"group": process.pid})
         read_task = asyncio.create_task(process.read())
@@ -431,8 +435,8 @@ class LspConnection:
             return
         with suppress(Exception):  # it is ended anyway
             async with asyncio.timeout(1.0):
-                await self._ask("shutdown", None)
-            self._notify("exit", None)
+                await self._ask("shutdown", params=None)
+            self._notify("exit", params=None)
         for future in self._answers.values():
             if not future.done():
                 future.set_exception(RequestFailed("the server has ended"))

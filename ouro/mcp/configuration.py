@@ -118,7 +118,7 @@ def find_servers(
                 )
     project_settings = (from_project or {}).items()
     projects |= {name for name, server in project_settings if servers.get(name) == server}
-    return Registry(servers, off, frozenset(projects), tuple(notices))
+    return Registry(servers, off, projects=frozenset(projects), notices=tuple(notices))
 
 
 def _entries_of(source: Any) -> Any:

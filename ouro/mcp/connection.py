@@ -269,7 +269,11 @@ class Connection:
             transport: AbstractAsyncContextManager[Any]
             if command := request["command"]:
                 transport = stdio_transport(
-                    command, request["environment"], request["cwd"], self._emit, self._end
+                    command,
+                    environment=request["environment"],
+                    cwd=request["cwd"],
+                    emit=self._emit,
+                    on_end=self._end,
                 )
             else:
                 transport = await self._http_transport(stack)

@@ -42,7 +42,7 @@ async def answer_elicitation(server: str, about: JsonObject, ask: AskUser) -> Js
     required = schema.get("required")
     content: dict[str, Any] = {}
     for name, field in fields.items():
-        value = await _ask_field(intro, name, dictionary(field), ask)
+        value = await _ask_field(intro, name, field=dictionary(field), ask=ask)
         if value is None and isinstance(required, list) and name in required:
             return _DECLINED
         if value is not None:

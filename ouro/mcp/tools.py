@@ -207,7 +207,7 @@ class McpCall(Tool[McpCallArgs]):
             )
         if server.state == "ready":
             _find_definition(server, tool)  # for its error
-        spec = ToolDefinition(tool, "", {}).spec(name)  # only its name is used
+        spec = ToolDefinition(tool, description="", schema={}).spec(name)  # only its name is used
         return McpTool(server, tool, spec, self._outputs), McpArguments(args.arguments)
 
     async def run(self, args: McpCallArgs, ctx: ToolContext) -> ToolResult:

@@ -96,7 +96,9 @@ def plan_compaction(
     numbers = [entry.number for entry in covered if entry.number]
     kept, quoted = _choose_verbatim(covered, pins, words)
     first = before.covers[0] if before else numbers[0]
-    return CompactionPlan((first, max(numbers)), kept, quoted, tuple(covered), tuple(sent[begin:]))
+    return CompactionPlan(
+        (first, max(numbers)), kept, quoted, covered=tuple(covered), tail=tuple(sent[begin:])
+    )
 
 
 def is_own_words(message: Message) -> bool:

@@ -64,7 +64,7 @@ class MemoryManager:
         on_notice: Callable[[str], None] = lambda _notice: None,
     ) -> None:
         store = store or YamlFileMemoryStore()
-        header = header or _new_header(str(Path.cwd()), "")
+        header = header or _new_header(str(Path.cwd()), model="")
         self.session_id = header.id
         self.project = header.project
         self.long_term = long_term
@@ -78,7 +78,9 @@ class MemoryManager:
         self.transcript.last_at = header.created_at
         self.constant = 0
         """Estimated tokens of the system prompt and the tools, which are part of every request."""
-        self.pager = TranscriptPager(store, header.id, lambda: self.transcript, self._notify)
+        self.pager = TranscriptPager(
+            store, header.id, transcript=lambda: self.transcript, notify=self._notify
+        )
         self._store = store
         self._header = header
         self._on_notice = on_notice
@@ -224,7 +226,13 @@ class MemoryManager:
         """
         await self.pager.finish_loading()
         self._take_record(
-            MessageRecord(self.next_number, self.now(), message, self.is_private, steered)
+            MessageRecord(
+                self.next_number,
+                at=self.now(),
+                message=message,
+                private=self.is_private,
+                steered=steered,
+            )
         )
         if not self.title and message.role == "user" and (title := make_title(message.text)):
             self._take_record(TitleRecord(title, self.now()))
@@ -291,7 +299,7 @@ class MemoryManager:
         known.
         """
         if usage is not None:
-            self.note(CostRecord(purpose, self.now(), model, usage))
+            self.note(CostRecord(purpose, at=self.now(), model=model, usage=usage))
 
     def set_title(self, title: str) -> None:
         self.note(TitleRecord(make_title(title), self.now()))
@@ -490,5 +498,9 @@ def _new_header(
     project: str, model: str, commits: Mapping[str, str] | None = None, session_id: str = ""
 ) -> SessionHeader:
     return SessionHeader(
-        session_id or str(uuid.uuid4()), project, model, timestamp(), memory=commits or {}
+        session_id or str(uuid.uuid4()),
+        project,
+        model,
+        created_at=timestamp(),
+        memory=commits or {},
     )

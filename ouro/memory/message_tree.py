@@ -94,7 +94,11 @@ class MessageTree:
             prompts = [entry.number for entry in entries if begins_turn(entry.message)]
             last_prompt = prompts[-1] if prompts else 0
             self._current = CurrentBranch(
-                entries, compactions, frozenset(dropped), len(prompts), last_prompt
+                entries,
+                compactions,
+                dropped=frozenset(dropped),
+                turns=len(prompts),
+                last_prompt=last_prompt,
             )
         return self._current
 

@@ -60,7 +60,7 @@ def dump(data: Mapping[str, Any]) -> str:
     """Returns a mapping as the lines of one YAML document, without its marks. Small lists and
     mappings in it are on one line each.
     """
-    return "\n".join(_mapping_lines(data, "")) + "\n"
+    return "\n".join(_mapping_lines(data, pad="")) + "\n"
 
 
 def dump_inline(value: Any) -> str:
@@ -242,10 +242,10 @@ def load(text: bytes) -> Any:
         values = read_events(
             text,
             _make_scalar,
-            lambda items, _start: items,
-            _make_mapping,
-            _error_of_event,
-            MAX_DEPTH,
+            sequence=lambda items, _start: items,
+            mapping=_make_mapping,
+            refuse=_error_of_event,
+            max_depth=MAX_DEPTH,
         )
     except SyntaxError as error:
         raise BadYamlError(

@@ -237,7 +237,12 @@ def _read_message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
     if repaired and not message_parts:
         raise BadRecordError(f"nothing in it can be read: `{repaired[0]}` is of a wrong type")
     message = Message(
-        fields.role, tuple(message_parts), fields.usage, fields.model, fields.cut, fields.incomplete
+        fields.role,
+        parts=tuple(message_parts),
+        usage=fields.usage,
+        model=fields.model,
+        cut=fields.cut,
+        incomplete=fields.incomplete,
     )
     record = MessageRecord(fields.message, fields.at, message, fields.private, fields.steered)
     unknown = data.keys() - set(MessageFields.__struct_encode_fields__)
@@ -276,7 +281,7 @@ def _read_call(data: CallFields) -> ToolCall:
         except (ValueError, RecursionError):
             arguments = None
     malformed = data.malformed or ("" if arguments is not None else data.arguments_json)
-    return ToolCall(data.id, data.name, arguments or {}, malformed)
+    return ToolCall(data.id, data.name, arguments=arguments or {}, malformed=malformed)
 
 
 def _read_reply(data: ReplyFields, fetch: Fetch) -> ToolReply:
@@ -290,7 +295,14 @@ def _read_reply(data: ReplyFields, fetch: Fetch) -> ToolReply:
     text = _read_text(data.text or "", data.file, fetch)
     body = None if data.body is None else _read_body(data.body, text, fetch)
     display = None if data.summary is None else Display(data.summary, body)
-    return ToolReply(data.id, data.name, text + notes_about_missing, data.failed, images, display)
+    return ToolReply(
+        data.id,
+        data.name,
+        text=text + notes_about_missing,
+        failed=data.failed,
+        images=images,
+        display=display,
+    )
 
 
 def _read_text(text: str, file: str, fetch: Fetch) -> str:
@@ -410,7 +422,9 @@ class _Writer(msgspec.Struct, frozen=True):
                 call.id, call.name, arguments_json=json.dumps(arguments), malformed=malformed
             )
         except RecursionError:
-            return CallFields(call.id, call.name, {}, malformed="[nested too deep to be kept]")
+            return CallFields(
+                call.id, call.name, arguments={}, malformed="[nested too deep to be kept]"
+            )
 
     def _reply(self, reply: ToolReply) -> ReplyFields:
         """Returns the fields of a tool result."""

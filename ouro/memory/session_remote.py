@@ -313,7 +313,13 @@ class SessionRemote:
             files[_STATE_FILE] = blob_id(sealed)
         self._unsent = (files, state or _BranchState())
         ref = f"refs/heads/sending-{uuid.uuid4().hex}"
-        stream = import_stream(ref, [self.tip] if self.tip else [], changes, message, time.time())
+        stream = import_stream(
+            ref,
+            parents=[self.tip] if self.tip else [],
+            changes=changes,
+            message=message,
+            seconds=time.time(),
+        )
         done = self.repository.fast_import(stream, *_IMPORT_FLAGS, durable=True)
         self.repository.run("update-ref", "-d", ref)
         if done.returncode:

@@ -423,7 +423,7 @@ class SessionSync:
                 raise SessionInUse(f"Session {local.id[:8]} has just changed.")
             with open_private(local.folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
                 set_tail_aside(local.folder, descriptor)
-                header = read_range(descriptor, 0, local.begin)
+                header = read_range(descriptor, start=0, end=local.begin)
             # Before the records: once these are here, outputs are not fetched again.
             _write_outputs(local.folder, outputs)
             rewrite_file(local.folder, FILE_NAME, header + body)

@@ -145,7 +145,9 @@ class SettingsRemote:
         data = msgspec.json.format(msgspec.json.encode(dict(sorted(settings.items()))), indent=2)
         ref = "refs/heads/sending"
         parents = [tip] if tip else []
-        stream = import_stream(ref, parents, {_FILE: data}, "Settings", time.time())
+        stream = import_stream(
+            ref, parents, changes={_FILE: data}, message="Settings", seconds=time.time()
+        )
         fast_import = self._repository.fast_import(stream, "--done", "--force")
         if fast_import.returncode:
             raise MemoryUnusable(f"Settings are not sent: {last_line(fast_import.stderr)}")

@@ -100,7 +100,7 @@ def make_sendable(messages: Sequence[Message]) -> list[Message]:
     out. Repeated ids of calls are made unique.
     """
     sent: list[Message] = []
-    _append_sendable(sent, set(), messages)
+    _append_sendable(sent, used_ids=set(), messages=messages)
     return sent
 
 

@@ -160,7 +160,9 @@ class Transcript(MessageTree):
         self._head = _SentHead(compaction=None, kept=[], messages=[])
         self._without_reasoning = PerMessage(end_reasoning)
         # The shortened messages, as long as the same items are dropped.
-        self._shortened = _Shortened(frozenset(), PerMessage(lambda message: message))
+        self._shortened = _Shortened(
+            dropped=frozenset(), messages=PerMessage(lambda message: message)
+        )
         self._kept = {item.number: item for item in kept}
 
     @classmethod
@@ -288,7 +290,7 @@ class Transcript(MessageTree):
         recall and by the changes of the model and rewinds after it.
         """
         items = self.items
-        shown: list[ShownItem] = list(self._marks_after(0)) if self.is_whole else []
+        shown: list[ShownItem] = list(self._marks_after(number=0)) if self.is_whole else []
         for position, item in enumerate(items):
             shown.append(item)
             has_next = position + 1 < len(items)

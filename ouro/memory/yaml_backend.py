@@ -394,7 +394,7 @@ class YamlFileMemoryStore(MemoryStore):
             """Yield the bytes of the record. After they were written, stores the offset of a
             message.
             """
-            data = self._encode(record, keep, open_file.offsets, open_file.end)
+            data = self._encode(record, keep, open_file.offsets, offset=open_file.end)
             yield data
             if isinstance(record, MessageRecord):
                 open_file.offsets[record.number] = open_file.end - len(data)

@@ -397,7 +397,7 @@ class RuleStore:
 
         If the record is larger than `_MAX_USES`, it is rewritten with the last use of each rule.
         """
-        use = RuleUse(self._project, rule, what, datetime.now(UTC).isoformat(timespec="seconds"))
+        use = RuleUse(self._project, rule, what, at=datetime.now(UTC).isoformat(timespec="seconds"))
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(self._uses, flags, 0o600)
@@ -452,7 +452,7 @@ class RuleStore:
         """
         table = read_yaml(self._path)
         projects = {
-            name: convert(node, tuple[str, ...], str(self._path), name)
+            name: convert(node, to=tuple[str, ...], name=str(self._path), path=name)
             for name, node in table.entries.items()
         }
         for rule in projects.get(self._project, ()):

@@ -383,7 +383,9 @@ class SecretMask:
                 continue
             mask = partial(_mask_match, name)
             if name in _BEGINNINGS:
-                masked = _replace_at(_find_offsets(lowered, _BEGINNINGS[name]), pattern, mask, text)
+                masked = _replace_at(
+                    _find_offsets(lowered, _BEGINNINGS[name]), pattern, replace=mask, text=text
+                )
             else:
                 masked = pattern.sub(mask, text)
             if masked != text:

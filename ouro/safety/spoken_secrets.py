@@ -170,7 +170,9 @@ def _is_value(kind: str, value: str, rest: str, *, is_weak: bool) -> bool:
         return False
     if bare.isdigit():
         ends_with_mark = bare != value  # then it is the last word of its clause
-        return _is_number(kind, bare, "" if ends_with_mark else rest, is_quoted)
+        return _is_number(
+            kind, number=bare, rest="" if ends_with_mark else rest, is_quoted=is_quoted
+        )
     if kind == "pin" or _TECHNICAL_TERM.fullmatch(bare):  # a PIN has only digits
         return False
     if is_quoted and " " in bare:

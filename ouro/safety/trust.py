@@ -112,7 +112,8 @@ class TrustStore:
         try:
             table = read_yaml(self._path, name)
             return {
-                key: convert(node, TrustEntry, name, key) for key, node in table.entries.items()
+                key: convert(node, to=TrustEntry, name=name, path=key)
+                for key, node in table.entries.items()
             }
         except ConfigError as error:
             self._broken = True
@@ -393,7 +394,7 @@ def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) 
         seen.add(real)
         is_deepest = len(Path(parent).relative_to(folder).parts) >= MAX_DEPTH
         folders[:] = [] if is_deepest else sorted(name for name in folders if _is_used(name, kind))
-        paths += _used_files(Path(parent), files, kind, inside)
+        paths += _used_files(Path(parent), names=files, kind=kind, inside=inside)
         if len(paths) >= MAX_FILES:
             break
     return paths[:MAX_FILES]

@@ -79,7 +79,11 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                     emit(Prompted(text, tuple(images)))
                 command_text = await self.commands.context(text, command, emit) if command else ""
                 finished = await self._run_agent(
-                    text, images, (command_text, hook_text), emit, is_command=bool(command)
+                    text,
+                    images,
+                    other_context=(command_text, hook_text),
+                    emit=emit,
+                    is_command=bool(command),
                 )
         except OuroError as error:
             finished = TurnFinished(_OUTCOME_OF_ERROR.get(type(error), "failed"), str(error))
@@ -143,8 +147,8 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             self.files.begin_turn()
         try:
             context = [await self.environment.changes(), *self.wake.take(), text]
-            prompt = Prompt("", context="\n\n".join(filter(None, context)))
-            on_event = self._make_observer([], emit, is_shown=False)
+            prompt = Prompt(text="", context="\n\n".join(filter(None, context)))
+            on_event = self._make_observer(notices=[], emit=emit, is_shown=False)
             finished = await self._run_prompt(prompt, on_event)
         except OuroError as error:
             finished = TurnFinished(_OUTCOME_OF_ERROR.get(type(error), "failed"), str(error))

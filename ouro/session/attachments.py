@@ -333,7 +333,7 @@ class Attachments:
                 texts.append(f'<attached name="{item.name}">\n{body}\n</attached>')
             items.append(item)
         if not texts:
-            return Attached("", tuple(items))
+            return Attached(text="", items=tuple(items))
         instructions = self._instructions_for([mention.name for mention in files])
         joined = "\n\n".join(filter(None, (_EXPLANATION, *texts, instructions)))
         return Attached(joined, tuple(items))

@@ -190,7 +190,9 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
             emit(ToolProgress(call.id, text))
 
         def finish(display: Display, failed: bool) -> None:
-            emit(ToolFinished(call.id, call.name, display, failed, time.monotonic() - start))
+            emit(
+                ToolFinished(call.id, call.name, display, failed, seconds=time.monotonic() - start)
+            )
 
         try:
             result = await run(line, report)

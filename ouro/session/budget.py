@@ -137,7 +137,10 @@ class Budget(msgspec.Struct, eq=False):
         if maximum is None:
             return period_limits
         spent = self.memory.usage.cost or 0.0
-        return (SpendingLimit("session", "limits.max_cost", maximum, spent), *period_limits)
+        return (
+            SpendingLimit("session", setting="limits.max_cost", limit=maximum, spent=spent),
+            *period_limits,
+        )
 
 
 class VectorBudget(msgspec.Struct, frozen=True):
@@ -158,7 +161,7 @@ class VectorBudget(msgspec.Struct, frozen=True):
         """Record the cost of a model call that has made vectors. A failure is only logged. Must be
         called in a thread without an event loop.
         """
-        record = CostRecord("vectors", timestamp(), model, usage)
+        record = CostRecord("vectors", at=timestamp(), model=model, usage=usage)
         try:
             asyncio.run(self.session_catalog.store.save_cost(record))
         except (SaveFailed, SpendingUnreadable) as error:
@@ -204,7 +207,7 @@ async def _load_periods(
         raise LimitReached(
             f"The limits of cost cannot be checked: {error.message}", error.hint
         ) from error
-    return sum_periods(sessions, costs, today(), session_id)
+    return sum_periods(sessions, outside_of_sessions=costs, day=today(), session_id=session_id)
 
 
 def spending_limits(
@@ -215,11 +218,21 @@ def spending_limits(
     spending: list[SpendingLimit] = []
     if limits.max_cost_day is not None:
         spending.append(
-            SpendingLimit("today", "limits.max_cost_day", limits.max_cost_day, spent["today"])
+            SpendingLimit(
+                "today",
+                setting="limits.max_cost_day",
+                limit=limits.max_cost_day,
+                spent=spent["today"],
+            )
         )
     if limits.max_cost_month is not None:
         spending.append(
-            SpendingLimit("month", "limits.max_cost_month", limits.max_cost_month, spent["month"])
+            SpendingLimit(
+                "month",
+                setting="limits.max_cost_month",
+                limit=limits.max_cost_month,
+                spent=spent["month"],
+            )
         )
     return tuple(spending)
 

@@ -187,7 +187,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         # provider has in its cache.
         tools = self.compactor.tools.specs(models[0].spec)
         request = [self.compactor.system_prompt, *memory.context(), question_message]
-        answer = await ask_and_record(models, memory, "btw", request, tools=tools)
+        answer = await ask_and_record(models, memory, purpose="btw", messages=request, tools=tools)
         return answer.strip() or "The model gave no answer."
 
     def pinnable(self) -> tuple[ContextItem, ...]:
@@ -252,7 +252,11 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         size = sum(item.tokens for item in changed)
         after = self._estimate_tokens(size if restore else -size)
         record = DropRecord(
-            memory.next_number, memory.now(), tuple(sorted(chosen)), restore, (before, after)
+            memory.next_number,
+            at=memory.now(),
+            items=tuple(sorted(chosen)),
+            restored=restore,
+            tokens=(before, after),
         )
         await memory.record(record)
         if not restore:  # context that was sent with the items must be sent again
@@ -312,14 +316,23 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             text = line[1] if line else note.id
             item_id = f"{entry.number}:{note.id}"
             is_dropped = is_message_dropped or item_id in dropped
-            yield ContextItem(item_id, entry.number, "note", text, note.tokens, is_dropped)
+            yield ContextItem(
+                item_id,
+                entry.number,
+                kind="note",
+                text=text,
+                tokens=note.tokens,
+                is_dropped=is_dropped,
+            )
         for reply in message.parts_of(ToolReply):
             summary = reply.display.summary if reply.display else reply.text
             text = f"{reply.name}: {summary}"
             item_id = f"{OUTPUT_PREFIX}{reply.call_id}"
             size = estimate_messages([Message("tool", (reply,))])
             is_dropped = is_message_dropped or item_id in dropped
-            yield ContextItem(item_id, entry.number, "output", text, size, is_dropped)
+            yield ContextItem(
+                item_id, entry.number, kind="output", text=text, tokens=size, is_dropped=is_dropped
+            )
 
     def _loaded_notes(self, entry: MessageRecord) -> list[RecalledItem]:
         """The notes that are sent with a message. A message that a compaction keeps is sent without
@@ -347,7 +360,15 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         size = max(0, estimate_messages([message]) - note_tokens)
         kind: Literal["you", "ouro"] = "ouro" if message.role == "assistant" else "you"
         pinned = entry.number in self._transcript.pins
-        return ContextItem(str(entry.number), entry.number, kind, text, size, is_dropped, pinned)
+        return ContextItem(
+            str(entry.number),
+            entry.number,
+            kind,
+            text,
+            tokens=size,
+            is_dropped=is_dropped,
+            is_pinned=pinned,
+        )
 
     @property
     def _transcript(self) -> Transcript:

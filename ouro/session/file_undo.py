@@ -284,7 +284,11 @@ class FileUndo(msgspec.Struct, eq=False):
 
         all_files = changed_files | set(lost_files)
         summary = plural(len(all_files), "file")
-        return Undoable(summary, carry_out, prepare, undo.cancel) if all_files else None
+        return (
+            Undoable(summary, undo=carry_out, prepare=prepare, cancel=undo.cancel)
+            if all_files
+            else None
+        )
 
     async def diff(self, number: int) -> str:
         """The changes of files since before message `number`, also by others, as text with the ids

@@ -294,14 +294,14 @@ class GoalPursuit:
         for _attempt in range(2):
             answer = await ask_and_record(
                 self._models.role("compact"),
-                self._transcript,
-                "goal",
-                request,
+                memory=self._transcript,
+                purpose="goal",
+                messages=request,
                 schema=schema_of(GoalVerdict),
             )
             if verdict := decode_answer(answer, GoalVerdict):
                 return verdict
-        return GoalVerdict(False, "The model that checks the goal gave no verdict.")
+        return GoalVerdict(holds=False, reason="The model that checks the goal gave no verdict.")
 
     async def _run_command(self, line: str, emit: Emit) -> GoalVerdict:
         """Run the command of a goal; returns whether it passed. It is confined like the commands of
@@ -323,7 +323,11 @@ class GoalPursuit:
             result = await self._shell.run_line(line, report, limits=limits, call_id=call.id)
         except (ToolError, asyncio.CancelledError):
             display = Display("interrupted", CommandOutput(line, printed))
-            emit(ToolFinished(call.id, call.name, display, True, time.monotonic() - start))
+            emit(
+                ToolFinished(
+                    call.id, call.name, display, failed=True, seconds=time.monotonic() - start
+                )
+            )
             raise
         seconds = time.monotonic() - start
         emit(ToolFinished(call.id, call.name, result.display, result.failed, seconds))
@@ -369,8 +373,10 @@ _CONTINUE = "`/goal resume` continues it with the same caps again."
 def _command_verdict(line: str, result: ToolResult) -> GoalVerdict:
     """The verdict about a goal by the result of its command; with the output if it failed."""
     if not result.failed:
-        return GoalVerdict(True, f"`{line}` passed.")
-    return CommandVerdict(False, f"`{line}` failed.", cut_middle(result.text, _MAX_OUTPUT))
+        return GoalVerdict(holds=True, reason=f"`{line}` passed.")
+    return CommandVerdict(
+        holds=False, reason=f"`{line}` failed.", output=cut_middle(result.text, _MAX_OUTPUT)
+    )
 
 
 def _transcript_excerpt(messages: tuple[Message, ...] | list[Message]) -> str:

@@ -145,7 +145,7 @@ class Judge:
         """
         self._count["allow" if verdict.allows else "ask"] += 1
         number = sum(self._count.values())
-        self._judged.append(Judged(number, one_line(call.title), verdict, key))
+        self._judged.append(Judged(number, title=one_line(call.title), verdict=verdict, key=key))
         del self._judged[:-_MAX_LISTED]
         if verdict.allows:
             self._allowed[key] = verdict
@@ -155,24 +155,26 @@ class Judge:
         with the failure as its reason.
         """
         if len(key) > MAX_CALL:
-            return JudgeVerdict(False, "the call is too long to judge")
+            return JudgeVerdict(allows=False, reason="the call is too long to judge")
         try:
             async with asyncio.timeout(JUDGE_TIMEOUT):
                 answer = await ask_and_record(
                     self._models(),
-                    self._transcript,
-                    "judge",
-                    self._make_request(call, words),
+                    memory=self._transcript,
+                    purpose="judge",
+                    messages=self._make_request(call, words),
                     schema=schema_of(JudgeAnswer),
                 )
         except TimeoutError:
-            return JudgeVerdict(False, f"no verdict within {JUDGE_TIMEOUT:.0f} s")
+            return JudgeVerdict(allows=False, reason=f"no verdict within {JUDGE_TIMEOUT:.0f} s")
         except OuroError as error:
-            return JudgeVerdict(False, f"no verdict: {one_line(str(error), _MAX_REASON)}")
+            return JudgeVerdict(
+                allows=False, reason=f"no verdict: {one_line(str(error), _MAX_REASON)}"
+            )
         model_verdict = decode_answer(answer, JudgeAnswer)
         reason = one_line(model_verdict.reason, _MAX_REASON) if model_verdict else ""
         if model_verdict is None or not reason:
-            return JudgeVerdict(False, "the model gave no verdict")
+            return JudgeVerdict(allows=False, reason="the model gave no verdict")
         return JudgeVerdict(model_verdict.verdict == "allow", reason)
 
     def _make_request(self, call: JudgedCall, words: tuple[str, ...]) -> list[Message]:

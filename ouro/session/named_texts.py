@@ -29,7 +29,13 @@ def make_attachments(
     """The reader of what messages name: files, notes, sessions and resources of MCP servers."""
     readers = {"note": partial(_read_note, memory), "session": partial(_read_session, catalog)}
     resources = partial(_read_resources, extensions)
-    return Attachments(seen, permissions, readers, extensions.instructions.for_paths, resources)
+    return Attachments(
+        seen,
+        permissions,
+        others=readers,
+        instructions_for=extensions.instructions.for_paths,
+        read_resources=resources,
+    )
 
 
 async def _read_resources(extensions: SessionExtensions, text: str) -> str:

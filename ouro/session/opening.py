@@ -39,18 +39,18 @@ made first.
 TRUST_CHOICES = (
     Choice("yes", "yes", "trust this folder, now and later"),
     Choice("no", "no", "work here without obeying these files"),
-    Choice("", "quit"),
+    Choice(value="", label="quit"),
 )
 IN_USE_CHOICES = (
     Choice("read", "open it read-only", "nothing that is said here is saved"),
     Choice("copy", "continue in a copy", "the session itself stays as it is"),
-    Choice("", "leave it"),
+    Choice(value="", label="leave it"),
 )
 OPEN_HERE_CHOICES = (
-    Choice("", "stay in it"),
+    Choice(value="", label="stay in it"),
     Choice("copy", "continue in a copy", "the session itself stays as it is"),
 )
-LEAVE_CHOICES = (Choice("back", "go back"), Choice("", "quit"))
+LEAVE_CHOICES = (Choice("back", "go back"), Choice(value="", label="quit"))
 USE_PREFIX = "use "
 """Begins the choice of a model that can be used; its name follows."""
 ABOUT = (
@@ -68,7 +68,7 @@ NO_MODEL_CHOICES = (
         "see the demo",
         "a recorded model, without a key: nothing is sent",
     ),
-    Choice("", "quit"),
+    Choice(value="", label="quit"),
 )
 
 
@@ -154,7 +154,7 @@ async def open_interactively(
             if request.resume == PICK:
                 # Lets the user pick one below; the text is for the case without a dialog.
                 raise SeveralSessions(
-                    "stdin is not a terminal.", "Name a session: --resume latest", ()
+                    "stdin is not a terminal.", "Name a session: --resume latest", ids=()
                 )
             return await open_session(request)
         except (SeveralSessions, SessionInUse, TrustNeeded, NoModelError) as error:

@@ -100,7 +100,9 @@ class PlanFolder:
         while unused_name in used_names:
             number += 1
             unused_name = f"{name}-{number}"
-        plan = PlanFile(self.folder / f"{unused_name}.md", session, "draft", add_boxes(body))
+        plan = PlanFile(
+            self.folder / f"{unused_name}.md", session, state="draft", body=add_boxes(body)
+        )
         self.write(plan)
         return plan
 
@@ -135,7 +137,9 @@ class PlanFolder:
         meta, body = split_front_matter(text)
         state = meta.get("state")
         plan_state = cast("PlanState", state) if state in get_args(PlanState) else "draft"
-        return PlanFile(path, str(meta.get("session") or ""), plan_state, body.strip())
+        return PlanFile(
+            path, session=str(meta.get("session") or ""), state=plan_state, body=body.strip()
+        )
 
     def list(self) -> list[PlanFile]:
         """The plans, newest first."""

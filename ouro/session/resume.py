@@ -211,7 +211,9 @@ class Resumed(msgspec.Struct, eq=False):
         tail = [entry.message for entry in entries[tail_start:]]
         request = make_sendable(replace_by_summary(pinned_messages, record.summary, tail))
         tokens_before = memory.tokens
-        tokens_after = scale_tokens(tokens_before, memory.context(), request, memory.constant)
+        tokens_after = scale_tokens(
+            tokens_before, sent=memory.context(), will_be_sent=request, constant=memory.constant
+        )
         record = replace(record, tokens=(tokens_before, tokens_after))
         await self.window.compactor.save(record, emit)
 
@@ -252,7 +254,10 @@ class Resumed(msgspec.Struct, eq=False):
         memory = self.window.compactor.memory
         tail = [entry.message for entry in entries[tail_start:]]
         tokens_after = scale_tokens(
-            memory.tokens, memory.context(), make_sendable(tail), memory.constant
+            memory.tokens,
+            sent=memory.context(),
+            will_be_sent=make_sendable(tail),
+            constant=memory.constant,
         )
         if tokens_after >= memory.tokens * MAX_TAIL_SHARE:
             return None

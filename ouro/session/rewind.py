@@ -177,7 +177,14 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             calls = sum(len(entry.message.tool_calls) for entry in branch.entries)
             size = len(branch.entries)
             branches.append(
-                Branch(last_entry.number, branch.since, last_entry.at, texts, size, calls)
+                Branch(
+                    last_entry.number,
+                    branch.since,
+                    last_entry.at,
+                    texts,
+                    messages=size,
+                    calls=calls,
+                )
             )
         return tuple(branches)
 

@@ -224,7 +224,7 @@ def _shell_line_events(item: MessageRecord) -> Iterator[Event]:
     display = Display(", ".join(details), CommandOutput(shell_line, output, exit_code))
     call = ToolCall(f"own_{item.number}", "shell", {"command": shell_line})
     yield ToolStarted(call, shell_line)
-    yield ToolFinished(call.id, call.name, display, has_failed, 0.0)
+    yield ToolFinished(call.id, call.name, display, has_failed, seconds=0.0)
 
 
 def _message_events(message: Message, title: Callable[[ToolCall], str]) -> Iterator[Event]:
@@ -245,4 +245,4 @@ def _message_events(message: Message, title: Callable[[ToolCall], str]) -> Itera
         display = result.display or Display(
             result.text.partition("\n")[0][:120], Plain(result.text)
         )
-        yield ToolFinished(result.call_id, result.name, display, result.failed, 0.0)
+        yield ToolFinished(result.call_id, result.name, display, result.failed, seconds=0.0)

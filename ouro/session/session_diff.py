@@ -85,7 +85,7 @@ class SessionDiff:
         """The sources that can be shown, as choices; the value of each is a source for `read`.
         Turns and commits have the newest first.
         """
-        choices = [Choice("", "since the last commit", "with new files")]
+        choices = [Choice(value="", label="since the last commit", detail="with new files")]
         choices.append(Choice(SESSION, "this session", "all that changed since it began"))
         try:
             numbers = await self._rewind.files().turns_with_changes()
@@ -95,7 +95,7 @@ class SessionDiff:
         loaded_numbers = [number for number in reversed(numbers) if number in texts]
         for number in loaded_numbers[:MAX_LISTED]:
             words = one_line(texts[number], 60)
-            choices.append(Choice(f"{TURN_PREFIX}{number}", f"the turn “{words}”", ""))
+            choices.append(Choice(f"{TURN_PREFIX}{number}", f"the turn “{words}”", detail=""))
         with suppress(GitError):
             choices += await asyncio.to_thread(_list_commits, Git(self._cwd, GIT_SECONDS))
         return choices
@@ -170,7 +170,7 @@ class SessionDiff:
             size_after = None if file.kind == "deleted" else await size_of(after)
             return size_before, size_after
 
-        return await _make_shown_diff(source, since, text, self._cwd, find_sizes)
+        return await _make_shown_diff(source, since, text, root=self._cwd, find_sizes=find_sizes)
 
 
 _FindSizes = Callable[[DiffedFile], Awaitable[tuple[int | None, int | None]]]

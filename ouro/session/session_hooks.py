@@ -84,7 +84,7 @@ class SessionHooks(msgspec.Struct, eq=False):
 
     def run_after_compaction(self) -> None:
         """Start the hooks after a compaction, without waiting for them."""
-        self._start_in_background("after-compaction", {})
+        self._start_in_background("after-compaction", data={})
 
     async def close(self) -> None:
         """Run the hooks of the end of a session, unless it had no turn."""

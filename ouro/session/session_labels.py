@@ -31,11 +31,13 @@ class SessionLabels:
         labels = transcript.transcript.labels
         # The record of the labels may be in a part of the session that is not loaded.
         if labels is None and info is not None:
-            labels = LabelRecord(info.tags, "", info.pinned, info.branch, info.files)
-        self._labels = labels or LabelRecord((), "")
+            labels = LabelRecord(
+                info.tags, at="", pinned=info.pinned, branch=info.branch, files=info.files
+            )
+        self._labels = labels or LabelRecord(tags=(), at="")
         self._count_read = len(transcript.messages())
         """The number of messages whose calls are in `_changed`: the first ones."""
-        self._changed = self._changed_files_since(0)
+        self._changed = self._changed_files_since(first=0)
         """The files that tools changed, according to the messages read so far."""
         self._changed_before = max(0, self._labels.files - len(self._changed))
         """How many files were changed in messages that are not loaded."""

@@ -74,7 +74,7 @@ class Titles(msgspec.Struct, eq=False):
             raise UsageError("There are no messages yet to make a title of.")
         request = [system(INSTRUCTIONS), user(session_text)]
         answer = await ask_and_record(
-            self.models.role("compact"), self.memory, "title", request, attempts=1
+            self.models.role("compact"), self.memory, purpose="title", messages=request, attempts=1
         )
         if title := clean_title(answer):
             return title

@@ -292,7 +292,7 @@ class TurnQueue:
             try:
                 await self._run_turn(events)
             finally:
-                self._set_starting(None)
+                self._set_starting(draft=None)
 
     async def deliver(self, draft: Draft) -> None:
         """Run a message to its end, depending on how it begins: `!` is a shell line (with `!!` the
@@ -532,7 +532,7 @@ class TurnQueue:
                     if self._live is not None:
                         self._live.add(event)
                     if isinstance(event, Prompted):
-                        self._set_starting(None)
+                        self._set_starting(draft=None)
                     self._observer.show(event)
                     if isinstance(event, TurnFinished):
                         outcome = event.outcome

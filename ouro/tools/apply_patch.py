@@ -133,7 +133,7 @@ def _find_begin_and_end(lines: list[str]) -> tuple[int, int]:
     if first is None or any(
         line.strip() and not _HEREDOC_OR_FENCE.fullmatch(line) for line in lines[:first]
     ):
-        raise _wrong_line_error(0, lines[0], f"a patch begins with {BEGIN}")
+        raise _wrong_line_error(number=0, line=lines[0], expected=f"a patch begins with {BEGIN}")
     last = next((at for at in range(len(lines) - 1, first, -1) if lines[at].strip() == END), None)
     if last is None:
         raise _wrong_line_error(
@@ -255,7 +255,7 @@ def _find_header(lines: list[str], hunk: Hunk, header: str, start: int) -> int:
     """
     positions, _ = _find_positions(lines, [header], start)
     if not positions:
-        positions, _ = _find_positions(lines, [header], 0)
+        positions, _ = _find_positions(lines, [header], start=0)
     if positions:
         return positions[0]
     beginning = header.strip()
@@ -308,7 +308,7 @@ def _find_free_positions(
     """
     positions, how = _find_positions(lines, wanted, start)
     if not positions:  # the changes are not in the order of the file
-        positions, how = _find_positions(lines, wanted, 0)
+        positions, how = _find_positions(lines, wanted, start=0)
         if len(positions) > 1:
             positions = []
     if hunk.at_end:
@@ -401,7 +401,7 @@ class _Step(msgspec.Struct, frozen=True):
         """
         changes = []
         if self.target and self.target.file:
-            changes.append(file_change(self.target.shown, self.target.text, None))
+            changes.append(file_change(self.target.shown, self.target.text, after=None))
         before = self.file_before
         after = None if self.after is None else self.after.text
         moved_to = self.target.shown if self.target else ""

@@ -43,7 +43,10 @@ class AskUser(Tool[AskUserArgs]):
     async def run(self, args: AskUserArgs, ctx: ToolContext) -> ToolResult:
         """Ask the user. No answer is a result, too: the model then decides."""
         question = Question(
-            _plain(args.question), tuple(map(_plain, args.choices)), args.several, args.details
+            _plain(args.question),
+            choices=tuple(map(_plain, args.choices)),
+            several=args.several,
+            details=args.details,
         )
         answers = await ctx.ask(question)
         if not answers:

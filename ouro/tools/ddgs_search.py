@@ -18,7 +18,14 @@ from ouro.tools.web_search import (
 
 _HOST = "https://html.duckduckgo.com/html/"
 _TIMEOUT_SECONDS = 20
-_DDGS = SearchBackend("ddgs", _HOST, (), no_request, lambda answer: answer, ("body", "date"))
+_DDGS = SearchBackend(
+    "ddgs",
+    _HOST,
+    variables=(),
+    request=no_request,
+    results=lambda answer: answer,
+    fields=("body", "date"),
+)
 
 
 class DdgsSearch(WebSearch):

@@ -101,13 +101,15 @@ def file_change(
     if before is None or after is None or max(len(before), len(after)) <= _MAX_WHOLE_IN_DISPLAY:
         return FileChange(shown, before, after, moved_to)
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
-    changes = line_changes(old, new) or [LineChange(0, 0, 0, 0)]
+    changes = line_changes(old, new) or [LineChange(old_start=0, old_end=0, new_start=0, new_end=0)]
     # The lines before and after all changes are the same in both texts, and as many.
     left_out_before = max(0, changes[0].old_start - _CONTEXT_LINES)
     left_out_after = max(0, len(old) - changes[-1].old_end - _CONTEXT_LINES)
     old_part = "".join(old[left_out_before : len(old) - left_out_after])
     new_part = "".join(new[left_out_before : len(new) - left_out_after])
-    return FileChange(shown, old_part, new_part, moved_to, first_line=left_out_before + 1)
+    return FileChange(
+        shown, before=old_part, after=new_part, moved_to=moved_to, first_line=left_out_before + 1
+    )
 
 
 def display_of(changes: Sequence[FileChange]) -> Display:

@@ -79,7 +79,7 @@ def _file_list_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult
     else:
         lines = [hit.path for hit in shown_hits]
     is_cut = len(read_hits) > args.limit
-    return _make_result(lines, match_count, len(shown_hits), args, is_cut=is_cut)
+    return _make_result(lines, match_count, files=len(shown_hits), args=args, is_cut=is_cut)
 
 
 def _content_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
@@ -102,7 +102,7 @@ def _content_result(hits: Iterator[FileMatches], args: GrepArgs) -> ToolResult:
         matches, files = matches + shown.matches, files + 1
         if is_cut := shown.is_cut:
             break
-    return _make_result(lines, matches, files, args, is_cut=is_cut)
+    return _make_result(lines, match_count=matches, files=files, args=args, is_cut=is_cut)
 
 
 class _ShownLines(NamedTuple):

@@ -24,7 +24,14 @@ _TIMEOUT = 60.0
 NoteCost = Callable[[str, Usage | None], None]
 
 
-_PAGES = SearchBackend("model", "", (), no_request, lambda answer: answer, ("text", "date"))
+_PAGES = SearchBackend(
+    "model",
+    url="",
+    variables=(),
+    request=no_request,
+    results=lambda answer: answer,
+    fields=("text", "date"),
+)
 
 
 class ModelSearch(WebSearch):

@@ -144,7 +144,7 @@ class CellNotebook:
         """The JSON of a cell with another source. A code cell also loses its outputs, unless
         `keep_outputs`. All other values stay byte for byte.
         """
-        members = _list_members(cell.text, 0)
+        members = _list_members(cell.text, at=0)
         values: dict[str, object] = {
             "source": self._source_in_style_of(source, cell.data.get("source"))
         }
@@ -186,7 +186,7 @@ class CellNotebook:
     def new_cell(self, kind: CellKind, source: str) -> str:
         """The JSON of a new cell."""
         data: dict[str, Any] = {"cell_type": kind, "metadata": {}}
-        data["source"] = self._source_in_style_of(source, [])  # as a list of lines
+        data["source"] = self._source_in_style_of(source, like=[])  # as a list of lines
         if kind == "code":
             data |= {"execution_count": None, "outputs": []}
         if self.has_ids:
@@ -282,7 +282,7 @@ def cells_as_text(rows: Sequence[tuple[int | None, str]]) -> str:
     """
     lines: list[str] = []
     for number, text in rows:
-        cell = Cell("", text, json.loads(text))
+        cell = Cell(before="", text=text, data=json.loads(text))
         name = "new cell" if number is None else f"cell {number}"
         lines += [f"--- {name} ({cell.kind})", *cell.source.split("\n")]
         if cell.outputs:
@@ -392,7 +392,9 @@ def _output_text(output: Mapping[str, Any], where: str, pictures: list[Image]) -
         return _shorten_output(join_source(output.get("text")))
     for media_type in ("image/png", "image/jpeg"):
         if media_type in data:
-            return _picture_text(media_type, data[media_type], where, pictures)
+            return _picture_text(
+                media_type, encoded=data[media_type], where=where, pictures=pictures
+            )
     plain = data.get("text/plain") or data.get("text/markdown")
     return _shorten_output(join_source(plain)) if plain else f"({', '.join(data)})"
 

@@ -137,7 +137,7 @@ def _note_edit(
     _require_cell(book, edit)
     if edit.mode == "insert":
         text = book.new_cell(edit.kind or "code", edit.source or "")
-        inserted.setdefault(edit.cell, []).append(ChangedCell(None, text))
+        inserted.setdefault(edit.cell, []).append(ChangedCell(number=None, text=text))
         return
     if edit.cell in changed:
         raise ToolError(f"Another edit of this call changes cell {edit.cell}, too.")
@@ -165,7 +165,7 @@ def _replace_cell(book: CellNotebook, edit: CellEdit) -> str:
     if "source" not in cell.data:
         raise ToolError(f"Cell {edit.cell} has no source: change the JSON with edit.")
     if edit.kind is not None and edit.kind != cell.kind:
-        return _convert_cell(book, cell, edit.kind, source, edit.cell)
+        return _convert_cell(book, cell, edit.kind, source, number=edit.cell)
     if source == cell.source:
         return cell.text
     return book.replace_source(cell, source, keep_outputs=edit.keep_outputs)

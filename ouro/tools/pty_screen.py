@@ -46,7 +46,7 @@ class PtyScreen:
         """Grows with each change."""
         self.gone = 0
         """How many lines have left the screen so far."""
-        self._screen = _Screen(COLUMNS, ROWS, self._keep_line, reply)
+        self._screen = _Screen(COLUMNS, rows=ROWS, take_line=self._keep_line, reply=reply)
         self._stream = pyte.Stream(self._screen)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._incomplete = ""

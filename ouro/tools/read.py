@@ -187,8 +187,8 @@ class Read(FileTool[ReadArgs]):
             lines, total = _read_lines(file, encoding, args.first, _limit_of(args))
             self._seen.note_part(path, status)
             of_file = f" of a file of {byte_size(status.st_size)}"
-            result = _lines_result(args, path, lines, total, of_file)
-            encoding_note = _describe_encoding(TextFile("", encoding, is_guess=True))
+            result = _lines_result(args, path, lines_found=lines, total=total, origin=of_file)
+            encoding_note = _describe_encoding(TextFile(raw="", encoding=encoding, is_guess=True))
             return replace(result, text=result.text + encoding_note)
         data = self._seen.current(path, file.read())
         file_text = self._seen.decode(path, data)
@@ -200,7 +200,9 @@ class Read(FileTool[ReadArgs]):
         if is_notebook:
             lines, pictures, note = _notebook_lines(text, lines)
         shown = lines[args.first - 1 : args.first - 1 + _limit_of(args)]
-        result = _lines_result(args, path, shown, len(lines), note, pictures)
+        result = _lines_result(
+            args, path, lines_found=shown, total=len(lines), origin=note, pictures=pictures
+        )
         return replace(result, text=result.text + _describe_encoding(file_text))
 
     def _folder_message(self, path: Path) -> str:
@@ -283,7 +285,7 @@ def _pdf_result(shown: str, data: bytes, args: ReadArgs) -> ToolResult:
     """The result with the text of the pages of a PDF, as many as the call wants and as fit. Raises
     ToolError if there is no such page, or the PDF cannot be read.
     """
-    pages, total = pdf_pages(shown, data, args.first, _limit_of(args, _MAX_PAGES))
+    pages, total = pdf_pages(shown, data, args.first, count=_limit_of(args, _MAX_PAGES))
     if args.first > total:
         raise ToolError(f"{shown} has {plural(total, 'page')}: there is no page {args.first}.")
     with_numbers = [

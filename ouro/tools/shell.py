@@ -421,7 +421,10 @@ class Shell(Tool[ShellArgs]):
         """
         what = _describe_moved_files(reverted, self._root)
         question = Question(
-            "Restore what other programs obey?", (_LEAVE_OUT, _RESTORE), False, f"{what}."
+            "Restore what other programs obey?",
+            (_LEAVE_OUT, _RESTORE),
+            several=False,
+            details=f"{what}.",
         )
         if _RESTORE not in await ctx.ask(question):
             return (
@@ -454,7 +457,7 @@ class Shell(Tool[ShellArgs]):
                 report("")  # the front end shows the terminal now
                 inside = command_inside(argv)
                 return TerminalCommand(self._terminals, terminal_id, tag, capture, inside)
-        return await start_shell(argv, tag, cwd, environment, capture, front.take)
+        return await start_shell(argv, tag, cwd, environment, capture, report=front.take)
 
     def _make_wrap(self, limits: Limits, call_id: str, cwd: Path, *, pty: bool = False) -> Wrap:
         """Returns a function that confines a command: it takes the words of the command, and

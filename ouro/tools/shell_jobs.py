@@ -233,13 +233,22 @@ class ShellJobs:
         capture = self.new_capture(line_watch.feed if line_watch else None)
         try:
             process = await start_shell(
-                argv, tag, cwd, environment, capture, lambda _: changed.set()
+                argv, tag, cwd, environment, capture, report=lambda _: changed.set()
             )
         except BaseException:
             if line_watch is not None:
                 await line_watch.kill()
             raise
-        return self._add_job(Job(self._next_id(), line, process, changed, at_end, line_watch))
+        return self._add_job(
+            Job(
+                self._next_id(),
+                command=line,
+                process=process,
+                changed=changed,
+                at_end=at_end,
+                watch=line_watch,
+            )
+        )
 
     async def start_in_pty(
         self,
@@ -279,8 +288,15 @@ class ShellJobs:
             report(readable(data))
             changed.set()
 
-        process = await start_in_pty(argv, tag, cwd, environment, capture, take)
-        job = PtyJob(self._next_id(), line, process, changed, at_end, is_confined=is_confined)
+        process = await start_in_pty(argv, tag, cwd, environment, capture, report=take)
+        job = PtyJob(
+            self._next_id(),
+            command=line,
+            process=process,
+            changed=changed,
+            at_end=at_end,
+            is_confined=is_confined,
+        )
         self._add_job(job)
         return job
 
@@ -293,7 +309,11 @@ class ShellJobs:
         Args:
             changed: is set by each output of the command.
         """
-        return describe_moved(self._add_job(Job(self._next_id(), line, process, changed, at_end)))
+        return describe_moved(
+            self._add_job(
+                Job(self._next_id(), command=line, process=process, changed=changed, at_end=at_end)
+            )
+        )
 
     def _require_room(self) -> None:
         """Raise ToolError if too many jobs run already."""

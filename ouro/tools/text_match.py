@@ -306,7 +306,7 @@ def _match_deeper_line(lines: Lines, old: str, new: str) -> Match | None:
     is_as_deep = lines.lines[first].startswith(old)
     if is_as_deep:
         return None
-    span = _replacement_span(lines, first, [old], reindent, old, new)
+    span = _replacement_span(lines, first, wanted=[old], reindent=reindent, old=old, new=new)
     return Match((span,), "indentation differed")
 
 
@@ -373,7 +373,7 @@ def _score_places(
     # The costs of a comparison grow with the square of the length.
     max_starts = max(1, _MAX_TO_COMPARE // len(wanted_text or " ") ** 2)
     if len(starts) > max_starts:
-        starts = _best_starts(lines, wanted_text.split("\n"), starts, max_starts)
+        starts = _best_starts(lines, goal=wanted_text.split("\n"), starts=starts, most=max_starts)
     windows = {start: "\n".join(lines[start : start + size]) for start in starts}
     scored = process.extract(
         wanted_text, windows, scorer=fuzz.ratio, score_cutoff=min_score, limit=20

@@ -226,7 +226,7 @@ def shorten(text: str, limit: int = MAX_SHOWN, note: str = "") -> str:
     """
     if len(text) <= limit:
         return text
-    return _join_ends(text, text, limit, f"{len(text):,} characters in all{note}")
+    return _join_ends(text, tail=text, limit=limit, note=f"{len(text):,} characters in all{note}")
 
 
 def _join_ends(head: str, tail: str, limit: int, note: str) -> str:

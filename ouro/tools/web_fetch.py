@@ -310,7 +310,10 @@ async def _convert_page(url: str, content_type: str, data: bytes) -> WebPage:
     if image_type(data[:16]):
         image, size = await asyncio.to_thread(make_image, one_line(url, 80), data)
         return WebPage(
-            url, f"An image, {size}.", content_type.partition(";")[0] or "image", (image,)
+            url,
+            text=f"An image, {size}.",
+            kind=content_type.partition(";")[0] or "image",
+            images=(image,),
         )
     process = await asyncio.create_subprocess_exec(
         *(
@@ -367,7 +370,7 @@ def _page_as_text(url: str, content_type: str, data: bytes) -> tuple[str, str]:
     kind, _, parameters = content_type.lower().partition(";")
     kind = kind.strip()
     if data.startswith(b"%PDF-"):
-        pages, total = pdf_pages(url, data, 1, _MAX_PDF_PAGES)
+        pages, total = pdf_pages(url, data, first=1, count=_MAX_PDF_PAGES)
         return clean("\n\n".join(pages)), f"PDF, {total} pages, at most {_MAX_PDF_PAGES} are read"
     if kind and not _TEXT_TYPE.match(kind) and kind != "application/xhtml+xml":
         raise ToolError(

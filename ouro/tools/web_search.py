@@ -153,11 +153,11 @@ BACKENDS = {
         ),
         SearchBackend(
             "searxng",
-            "",
-            ("SEARXNG_URL",),
-            _ask_searxng,
-            _plain_results,
-            ("content", "publishedDate"),
+            url="",
+            variables=("SEARXNG_URL",),
+            request=_ask_searxng,
+            results=_plain_results,
+            fields=("content", "publishedDate"),
         ),
     )
 }
@@ -215,7 +215,9 @@ class WebSearch(Tool[WebSearchArgs]):
     async def _search(self, query: str) -> list[WebResult]:
         """Send a query to the backend, and return its results. Raises ToolError."""
         request = self._backend.request(self._url, self._key, query)
-        answer = await fetch_json(self._backend.name, request, TIMEOUT, self._hint_for_status)
+        answer = await fetch_json(
+            self._backend.name, request, timeout=TIMEOUT, hint=self._hint_for_status
+        )
         return read_results(self._backend, answer)
 
     def _hint_for_status(self, status: int) -> str:
@@ -313,9 +315,9 @@ def read_results(backend: SearchBackend, answer: Any) -> list[WebResult]:
         results.append(
             WebResult(
                 _field_as_line(item.get("title"), 150),
-                one_line(clean(url), 500),
-                date[:10] if re.match(r"\d{4}-\d\d-\d\d", date) else date,
-                _field_as_line(item.get(text_field), MAX_SNIPPET),
+                url=one_line(clean(url), 500),
+                date=date[:10] if re.match(r"\d{4}-\d\d-\d\d", date) else date,
+                text=_field_as_line(item.get(text_field), MAX_SNIPPET),
             )
         )
     return results[:MAX_RESULTS]
@@ -354,7 +356,9 @@ def choose_search(name: str, url: str, environment: Mapping[str, str]) -> WebSea
     if name == "off":
         return None
     if not name:
-        candidates = (_make_search(backend, "", environment) for backend in BACKENDS.values())
+        candidates = (
+            _make_search(backend, url="", environment=environment) for backend in BACKENDS.values()
+        )
         return next(filter(None, candidates), None)
     if search := _make_search(BACKENDS[name], url, environment):
         return search
@@ -376,4 +380,4 @@ def _make_search(
     if backend.url:  # a service with a key
         return WebSearch(backend, url, key_or_address) if key_or_address else None
     address = url or key_or_address
-    return WebSearch(backend, address, "") if address else None
+    return WebSearch(backend, address, key="") if address else None

@@ -178,7 +178,7 @@ def wait_for_fork(descriptor: int) -> list[str]:
     it never returns: the process ends when the client closes the socket, or has ended.
     """
     channel = socket.socket(fileno=descriptor)
-    _send(channel, 0)  # all modules are loaded
+    _send(channel, content=0)  # all modules are loaded
     while True:
         try:
             content, descriptors = _receive(channel)

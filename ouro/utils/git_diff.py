@@ -168,7 +168,7 @@ def _header_facts(head: list[str]) -> Iterator[tuple[str, str]]:
         elif match := _HEADER_FACT.match(row):
             yield match["name"], match["value"]
         elif match := re.match(r"(?P<name>(?:rename|copy) (?:from|to)) (?P<path>.+)", row):
-            yield match["name"], _unquote_name(match["path"], "")
+            yield match["name"], _unquote_name(match["path"], prefix="")
 
 
 def _change_notes(facts: dict[str, str]) -> Iterator[str]:

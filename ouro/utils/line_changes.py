@@ -41,7 +41,12 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
         # What is between two equal blocks has changed.
         if (old_end, new_end) != (old_start, new_start):
             changes.append(
-                LineChange(head + old_end, head + old_start, head + new_end, head + new_start)
+                LineChange(
+                    head + old_end,
+                    old_end=head + old_start,
+                    new_start=head + new_end,
+                    new_end=head + new_start,
+                )
             )
         old_end, new_end = old_start + size, new_start + size
     return changes
@@ -66,9 +71,9 @@ def line_hunks(
         before, after = min(context, first.old_start), min(context, old_size - last.old_end)
         window = LineChange(
             first.old_start - before,
-            last.old_end + after,
-            first.new_start - before,
-            last.new_end + after,
+            old_end=last.old_end + after,
+            new_start=first.new_start - before,
+            new_end=last.new_end + after,
         )
         yield window, group
 

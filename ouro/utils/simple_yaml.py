@@ -40,7 +40,7 @@ def read_simple_yaml(text: str) -> YamlTable | None:
         lines = _split_lines(text)
         if not lines or lines[0].indent:
             return None
-        block, end = _read_block(lines, 0, _MAX_NESTING)
+        block, end = _read_block(lines, start=0, levels=_MAX_NESTING)
     except _NotSimpleError:
         return None
     is_complete = end == len(lines)
@@ -131,7 +131,7 @@ def _read_table(lines: list[_Line], start: int, levels: int) -> tuple[YamlTable,
         elif has_deeper_block or has_list:
             entries[key], place = _read_block(lines, place, levels - 1)
         else:
-            entries[key] = Scalar("", line.number)
+            entries[key] = Scalar(text="", line=line.number)
     return YamlTable(entries, key_lines, lines[start].number), place
 
 

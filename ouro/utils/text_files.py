@@ -164,7 +164,7 @@ def guess_encoding(start: bytes) -> str:
     if b"\0" in start:
         whole_units = len(start) // 2 * 2  # the last one may be cut
         return _guess_utf16(start[:whole_units])
-    return _decode_legacy(start, None).encoding
+    return _decode_legacy(start, path=None).encoding
 
 
 def _guess_utf16(data: bytes) -> str:

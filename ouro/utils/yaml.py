@@ -51,7 +51,7 @@ def read_yaml(path: Path, name: str = "") -> YamlTable:
             )
         text = data.decode().removeprefix("\ufeff")
     except FileNotFoundError:
-        return YamlTable({}, {})
+        return YamlTable(entries={}, key_lines={})
     except OSError as error:
         raise ConfigError(f"{name_shown} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
@@ -68,7 +68,7 @@ def parse_table(text: str, name: str) -> YamlTable:
     if isinstance(node, YamlTable):
         return node
     if isinstance(node, Scalar) and node.is_null:
-        return YamlTable({}, {})
+        return YamlTable(entries={}, key_lines={})
     raise ConfigError(f"{name}:{node.line}: `key: value` lines are expected here.")
 
 
@@ -77,7 +77,7 @@ def parse_yaml(text: str, name: str) -> Node:
     has aliases, tags, repeated keys, several documents or deep nesting.
     """
     if not text.strip():
-        return Scalar("")
+        return Scalar(text="")
     if simple := read_simple_yaml(text):
         return simple
     return read_any_yaml(text, name)
@@ -94,7 +94,7 @@ def read_any_yaml(text: str, name: str) -> Node:
         # An error at the end of the text has the line after the last one.
         line = f":{min(error.lineno, len(text.splitlines()))}" if error.lineno else ""
         raise ConfigError(f"{name}{line}: not YAML: {error.msg}.") from error
-    return root[0] if root else Scalar("")
+    return root[0] if root else Scalar(text="")
 
 
 def plain_values(node: Node) -> Any:
@@ -290,9 +290,9 @@ def read_fields(table: YamlTable, section: type[Any], name: str, path: str = "")
     fields, values = _fields_by_key(cast("Any", section)), {}
     for key, node in table.entries.items():
         if key not in fields:
-            raise unknown_key(f"{name}:{table.key_lines[key]}", key, fields, path)
+            raise unknown_key(f"{name}:{table.key_lines[key]}", key, known=fields, path=path)
         full_path = f"{path}.{key}" if path else key
-        values[fields[key].name] = convert(node, fields[key].type, name, full_path)
+        values[fields[key].name] = convert(node, to=fields[key].type, name=name, path=full_path)
     return values
 
 
@@ -353,19 +353,20 @@ def convert(node: Node, to: Any, name: str, path: str) -> Any:
             return None
         to = _without_none(to)
     if is_section(to) or hasattr(to, "__struct_fields__"):
-        return read_section(table_of(node, name, path), to, name, path)
+        return read_section(table_of(node, name, path), section=to, name=name, path=path)
     origin, arguments = get_origin(to), get_args(to)
     # The origin of a Literal is not a class.
     if isinstance(origin, type) and issubclass(origin, Mapping):
         entries = table_of(node, name, path).entries
         return {
-            key: convert(item, arguments[1], name, f"{path}.{key}") for key, item in entries.items()
+            key: convert(item, to=arguments[1], name=name, path=f"{path}.{key}")
+            for key, item in entries.items()
         }
     if origin is tuple:
         items = items_of(node, name, path)
-        return tuple(convert(item, arguments[0], name, path) for item in items)
+        return tuple(convert(item, to=arguments[0], name=name, path=path) for item in items)
     if origin is Literal:
-        return _one_of(node, arguments, name, path)
+        return _one_of(node, words=arguments, name=name, path=path)
     return _single_value(node, to, name, path)
 
 
@@ -387,8 +388,8 @@ def table_of(node: Node, name: str, path: str) -> YamlTable:
     if isinstance(node, YamlTable):
         return node
     if is_empty(node):
-        return YamlTable({}, {}, node.line)
-    raise _wrong_value_error(node, "keys and values", name, path)
+        return YamlTable(entries={}, key_lines={}, line=node.line)
+    raise _wrong_value_error(node, what="keys and values", name=name, path=path)
 
 
 def items_of(node: Node, name: str, path: str) -> tuple[Node, ...]:
@@ -399,14 +400,14 @@ def items_of(node: Node, name: str, path: str) -> tuple[Node, ...]:
         return node.items
     if is_empty(node):
         return ()
-    raise _wrong_value_error(node, "a list", name, path)
+    raise _wrong_value_error(node, what="a list", name=name, path=path)
 
 
 def _one_of(node: Node, words: tuple[str, ...], name: str, path: str) -> str:
     """The text of a node. Raises ConfigError if it is none of `words`."""
     if isinstance(node, Scalar) and node.text in words:
         return node.text
-    raise _wrong_value_error(node, "one of " + ", ".join(words), name, path)
+    raise _wrong_value_error(node, what="one of " + ", ".join(words), name=name, path=path)
 
 
 def _single_value(node: Node, to: Any, name: str, path: str) -> Any:
@@ -420,7 +421,7 @@ def _single_value(node: Node, to: Any, name: str, path: str) -> Any:
         if reader is not None:
             with suppress(ValueError):  # reported below, with file and line
                 return reader(node.text)
-    raise _wrong_value_error(node, _NAMES_OF_TYPES.get(to, "text"), name, path)
+    raise _wrong_value_error(node, what=_NAMES_OF_TYPES.get(to, "text"), name=name, path=path)
 
 
 def _wrong_value_error(node: Node, what: str, name: str, path: str) -> ConfigError:
@@ -488,7 +489,7 @@ def split_front_matter(text: str) -> tuple[dict[str, Any], str]:
     if match is None:
         return {}, text
     try:
-        values = plain_values(parse_table(match[1], ""))
+        values = plain_values(parse_table(match[1], name=""))
     except ConfigError:
         values = _read_line_by_line(match[1])
     return values, text[match.end() :]

@@ -36,7 +36,7 @@ def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
         text += "\n"
     lines = text.splitlines(keepends=True)
     table, heading, indent, new_keys = _descend(table, list(path), lines)
-    first, last = _span_of(new_keys, table, heading, len(lines))
+    first, last = _span_of(new_keys, table, heading, count=len(lines))
     comment = _comment_of(lines[first - 1 : last], name)
     step = indent or "  "
     # A line for each key that is not there yet; the last one has the value.
@@ -65,7 +65,7 @@ def _descend(
             continue
         if isinstance(node, YamlTable):  # `models: {}`
             lines[heading - 1] = f"{indent}{as_scalar(word)}:\n"
-        table, indent = YamlTable({}, {}, heading), indent + (indent or "  ")
+        table, indent = YamlTable(entries={}, key_lines={}, line=heading), indent + (indent or "  ")
     return table, heading, indent, words
 
 

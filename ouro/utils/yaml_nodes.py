@@ -19,7 +19,7 @@ class Scalar(NamedTuple):
         return self.plain and self.text in {"", "~", "null", "Null", "NULL"}
 
 
-EMPTY = Scalar("")
+EMPTY = Scalar(text="")
 
 
 class Sequence(NamedTuple):

@@ -15,7 +15,7 @@ DEFENCES = (
             "test_e13_killed_turns.py -k waited_for"),
     Defence("E13", f"{CHECKPOINTS}/file_index.py", " and not _is_being_written(item)}", "}",
             "test_e13_killed_turns.py -k middle_of_a_write"),
-    Defence("E13", f"{CHECKPOINTS}/checkpoints.py", "        sweep_written_dirs(())", "        pass",
+    Defence("E13", f"{CHECKPOINTS}/checkpoints.py", "        sweep_written_dirs(ouro_folders=())", "        pass",
             "test_e13_killed_turns.py -k half_written"),
     Defence("E13", "ouro/safety/checkpoints/turn_journal.py", "_PATIENCE if is_awaited else 0.0", "0.0",
             "test_e13_killed_turns.py -k waited_for"),

@@ -41,7 +41,7 @@ _FORMAT_OF_SUFFIX: Mapping[str, Format] = {
     ".htm": "html",
     ".json": "json",
 }
-_EMPTY_MESSAGE = Message("user", ())
+_EMPTY_MESSAGE = Message("user", parts=())
 _EMBEDDABLE_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Types of images that a document contains. SVG is not one of them: it can contain scripts."""
 
@@ -140,7 +140,7 @@ def survey(whole: WholeSession) -> Survey:
         branch_prompts,
         transcript.usage,
         transcript.last_at,
-        message_count,
+        messages=message_count,
     )
 
 
@@ -217,7 +217,7 @@ class SessionDocument:
         message = record.message
         if message.role == "tool":
             for reply in message.parts_of(ToolReply):
-                unknown_call = ToolCall(reply.call_id, reply.name, {})
+                unknown_call = ToolCall(reply.call_id, reply.name, arguments={})
                 yield self._tool(open_calls.pop(reply.call_id, unknown_call), reply)
             return
         if message.role == "assistant" or message.text:  # no more results can follow

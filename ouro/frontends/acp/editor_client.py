@@ -83,7 +83,7 @@ class EditorClient:
         signal that ended it. If the editor names neither, that signal is SIGKILL.
         """
         exit_status = await self._await_answer(
-            self._client.wait_for_terminal_exit(self.session_id, terminal_id), None
+            self._client.wait_for_terminal_exit(self.session_id, terminal_id), seconds=None
         )
         if exit_status is not None and exit_status.exit_code is not None:
             return exit_status.exit_code

@@ -201,11 +201,15 @@ class EditorSession(TurnObserver):
         usable = [choice.name for choice in await self.session.models() if choice.usable]
         names = usable if status.model in usable else [status.model, *usable]
         options = [
-            _select_option("mode", "mode", status.mode, MODES),
-            _select_option("model", "model", status.model, names),
+            _select_option("mode", category="mode", current=status.mode, values=MODES),
+            _select_option("model", category="model", current=status.model, values=names),
         ]
         if status.can_think:
-            options.append(_select_option("effort", "thought_level", status.effort, EFFORTS))
+            options.append(
+                _select_option(
+                    "effort", category="thought_level", current=status.effort, values=EFFORTS
+                )
+            )
         return options
 
     async def set_option(self, name: str, value: str) -> None:

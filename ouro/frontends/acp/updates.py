@@ -192,7 +192,7 @@ class EventUpdates:
             meta = _terminal_meta(event.call_id, "exit", exit_code=body.exit_code, signal=None)
             return _meta_update(event.call_id, meta, status=status)
         content = self._terminal_of(event.call_id) or self._content(event.display)
-        locations = self._locations(None, event.display)
+        locations = self._locations(call=None, display=event.display)
         return helpers.update_tool_call(
             event.call_id, status=status, content=content, locations=locations
         )

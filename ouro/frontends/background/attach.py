@@ -39,7 +39,13 @@ def attach_screen(record: BackgroundRecord, screen_settings: ScreenSettings) -> 
         screen_settings, welcomes=False, shows_start=False, syncs=False
     )
     frame = first_frame.draw(screen_settings)
-    return run_tui(_make_opener(record), OpenRequest(record.id), "", frame, app_kind=_app_kind)
+    return run_tui(
+        _make_opener(record),
+        OpenRequest(record.id),
+        first_message="",
+        frame=frame,
+        app_kind=_app_kind,
+    )
 
 
 def _app_kind() -> type[OuroApp]:

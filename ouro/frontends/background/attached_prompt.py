@@ -16,7 +16,7 @@ async def run_attached_prompt(open_session: OpenSession, settings: TuiSettings) 
     """Run the prompt until the user leaves; returns the exit code. Raises OuroError if it cannot
     attach.
     """
-    repl = AttachedRepl(open_session, None, settings, plain=is_plain())
+    repl = AttachedRepl(open_session, open_catalog=None, settings=settings, plain=is_plain())
     with repl.reader.in_use():
         return await repl.run(OpenRequest(), "")
 

@@ -85,7 +85,7 @@ class Viewer:
         """Whether the client is ouro itself, which gets events instead of updates."""
         self._is_attached = False
         """Whether the viewer gets what happens in the session; others only ask for the state."""
-        self._updates = EventUpdates(host.session.cwd, {})
+        self._updates = EventUpdates(host.session.cwd, terminals={})
         self._outgoing: asyncio.Queue[Coroutine[Any, Any, Any]] = asyncio.Queue()
         """The messages that are not sent yet, as coroutines that send them."""
         self._sender = asyncio.create_task(self._send_all())

@@ -153,7 +153,7 @@ class HeadlessRun(TurnObserver):
         """The first signal that came; None if none has."""
         self._over = asyncio.Event()
         """Set when the run ends before its input: by a signal, an error or a closed pipe."""
-        self._result = Result(session.id, "", "answered")
+        self._result = Result(session.id, model="", outcome="answered")
         """The result of the running prompt or the last one; answered as long as there was none."""
         self.input_code = 0
         """Not 0 if a line of the input was invalid, so that a script notices."""
@@ -245,7 +245,7 @@ class HeadlessRun(TurnObserver):
             misfit = result.check_and_store(schema)
             if misfit is None or self._is_over:
                 return
-            await self._run_turns(correction_request(misfit), ())
+            await self._run_turns(correction_request(misfit), images=())
         result.check_and_store(schema)
 
     async def _answer_prompt(self, draft: Draft) -> None:

@@ -168,7 +168,7 @@ def parse_reply(line: str, question: Question) -> Reply:
     """
     text = line.strip()
     if not text:
-        return Reply(())
+        return Reply(answers=())
     words = text.split("," if "," in text else None)
     if not all(word.strip().isdigit() for word in words):
         return Reply((text,))

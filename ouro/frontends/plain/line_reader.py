@@ -46,7 +46,7 @@ class LineReader:
             try:
                 yield
             finally:
-                _set_echo(True)
+                _set_echo(is_on=True)
 
     def write(self, text: str) -> None:
         self._pipe.write(text)

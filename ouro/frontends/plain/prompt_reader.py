@@ -261,7 +261,7 @@ class _Completer(Completer):
 
     def __init__(self, repl: Repl) -> None:
         self._repl = repl
-        self._files = FileIndex([])
+        self._files = FileIndex(names=[])
 
     def get_completions(
         self, document: Document, _complete_event: CompleteEvent

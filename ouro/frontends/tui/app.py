@@ -423,7 +423,7 @@ class KeyActions:
         when it opens, so that it opens at once and gets the next keys. Then it is filled.
         """
         title = "Commands, keys, settings, pages, models, sessions, files"
-        picker = Picker(title, (), search="", nothing="reading …")
+        picker = Picker(title, choices=(), search="", nothing="reading …")
         result = show_sheet(self._app, picker)
         self._app.attempt_later(partial(self._run_palette, picker, result))
 

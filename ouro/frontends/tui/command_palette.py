@@ -50,7 +50,7 @@ def _built_in_choices(session: Session, keymap: Keymap) -> list[Choice]:
     """The choices that every session has: commands, keys, settings and pages. Blocks."""
     choices = [
         Choice(f"command:{command.value}", command.label, command.detail)
-        for command in matching_commands(session, "")
+        for command in matching_commands(session, typed="")
     ]
     choices += _key_choices(keymap)
     choices += [

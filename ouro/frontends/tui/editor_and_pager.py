@@ -40,7 +40,9 @@ async def page(app: App[Any], text: str) -> None:
     command = os.environ.get("PAGER") or next(filter(shutil.which, ("less", "more")), "")
     if not command:
         raise UsageError("No pager was found.", "Set PAGER, or use /export.")
-    await _lend_terminal(app, run_on_text(command, "transcript.md", text, sys.__stdout__))
+    await _lend_terminal(
+        app, run_on_text(command, name="transcript.md", text=text, stderr=sys.__stdout__)
+    )
 
 
 async def print_text(app: App[Any], text: str) -> None:

@@ -78,7 +78,7 @@ class FirstFrame:
         self._readable, self._write_end = os.pipe()  # ends the thread
         _restore_at_signals(self)
         _write(_ENTER_SCREEN + (ASK_BACKGROUND if settings.theme == "auto" else ""))
-        self._draw(settings, "", ())
+        self._draw(settings, typed="", entered=())
         # Imported now: the user sees the frame.
         from threading import Thread
 
@@ -150,7 +150,12 @@ class FirstFrame:
                 editor.feed(self._decoder.decode(typed), time.monotonic())
                 if typed and editor.understands and not self._is_stopped:
                     with suppress(OSError):  # the terminal is gone; Textual notices, too
-                        self._draw(self.settings, editor.text, editor.entered, editor.asks_to_quit)
+                        self._draw(
+                            self.settings,
+                            typed=editor.text,
+                            entered=editor.entered,
+                            asks_to_quit=editor.asks_to_quit,
+                        )
             if editor.leaves:
                 self.has_left = True
                 os.kill(os.getpid(), signal.SIGINT)

@@ -32,7 +32,9 @@ def _read_theme(name: str) -> dict[str, str]:
     path = get_themes_dir() / f"{name}.yaml"
     shown_path = tilde(path)
     table = read_yaml(path, shown_path)
-    entries = {key: convert(node, str, shown_path, key) for key, node in table.entries.items()}
+    entries = {
+        key: convert(node, to=str, name=shown_path, path=key) for key, node in table.entries.items()
+    }
     base = entries.pop("base", "dark")
     if base not in ("dark", "light", "high-contrast"):
         raise ConfigError(

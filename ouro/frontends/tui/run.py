@@ -345,7 +345,7 @@ def _warm_up() -> None:
     from ouro.frontends.tui.blocks.markdown import warm_up
     from ouro.frontends.tui.blocks.palette import Palette
 
-    warm_up(Palette({}))
+    warm_up(Palette(variables={}))
     # Modules are never freed, and to visit them in a collection would stop the screen for 40 ms, so
     # they are frozen. This is done only once: objects frozen later, such as a question panel or a
     # closed session, would never be freed.

@@ -44,7 +44,7 @@ class CellLook(NamedTuple):
     link: str
 
 
-_PLAIN = CellLook("", "", "", "")
+_PLAIN = CellLook(attributes="", color="", background="", link="")
 
 
 class ScreenRow:

@@ -105,7 +105,11 @@ class TranscriptWriter:
             case events.ToolFinished():
                 self._memory.add_call(event)
                 self._finish_card(
-                    event.call_id, event.name, event.display, event.failed, event.seconds
+                    event.call_id,
+                    title=event.name,
+                    display=event.display,
+                    failed=event.failed,
+                    seconds=event.seconds,
                 )
             case events.Compacting():
                 self._show_compacting(event)

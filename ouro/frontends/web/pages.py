@@ -89,7 +89,7 @@ class _DiffRows:
         if not self._old_left and not self._new_left:
             return self._outside_hunk(line)
         if line.startswith("\\ "):  # such as `\ No newline at end of file`
-            return _diff_row("file", "", line)
+            return _diff_row("file", number="", line=line)
         mark, number = line[:1], self._new
         if mark == "-":
             number = self._old
@@ -102,7 +102,7 @@ class _DiffRows:
     def end(self) -> str:
         """The row of a line `--- NAME` that no line `+++ NAME` followed; empty if there is none."""
         line, self._old_name_line = self._old_name_line, ""
-        return _diff_row("file", "", line) if line else ""
+        return _diff_row("file", number="", line=line) if line else ""
 
     def _outside_hunk(self, line: str) -> str:
         """The row of a line before, between or after hunks. The lines `--- NAME` and `+++ NAME`
@@ -110,7 +110,7 @@ class _DiffRows:
         """
         if self._old_name_line and line.startswith("+++ "):
             head, self._old_name_line = _file_names(self._old_name_line[4:], line[4:]), ""
-            return _diff_row("file", "", head)
+            return _diff_row("file", number="", line=head)
         unpaired = self.end()
         if line.startswith("--- "):
             self._old_name_line = line
@@ -123,11 +123,11 @@ class _DiffRows:
         """
         match = _HUNK_HEAD.match(line)
         if match is None:
-            return _diff_row("file", "", line)
+            return _diff_row("file", number="", line=line)
         old, old_count, new, new_count = match.groups()
         self._old, self._old_left = int(old), int(old_count or 1)
         self._new, self._new_left = int(new), int(new_count or 1)
-        return _diff_row("place", "", line)
+        return _diff_row("place", number="", line=line)
 
 
 def _file_names(before: str, after: str) -> str:

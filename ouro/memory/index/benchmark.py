@@ -111,12 +111,19 @@ def _index_documents(index: Index, documents: Sequence[Document]) -> dict[int, s
         for document in documents:
             name = str(document.session)
             if name not in sessions:
-                sessions[name] = IndexedSession(0, name, name, "", created_at=document.date)
+                sessions[name] = IndexedSession(
+                    seq=0, id=name, folder=name, project="", created_at=document.date
+                )
                 save_session(database, sessions[name])
             session = sessions[name]
             first = session.passages
             add_words(
-                database, session, document.turn, document.speaker, document.date, document.text
+                database,
+                session,
+                number=document.turn,
+                role=document.speaker,
+                at=document.date,
+                text=document.text,
             )
             # `add_words` has added these passages; their ids follow each other.
             start = (session.seq << POSITION_BITS) + 1

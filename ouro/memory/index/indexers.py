@@ -422,7 +422,7 @@ def index_memory_file(database: sqlite3.Connection, folder: MemoryFolder, path: 
     try:
         with open_private(file.parent, file.name, os.O_RDONLY) as descriptor:
             status = os.fstat(descriptor)
-            data = read_range(descriptor, 0, min(status.st_size, MAX_FILE + 1))
+            data = read_range(descriptor, start=0, end=min(status.st_size, MAX_FILE + 1))
     except (OSError, SessionError) as error:
         log.warning("%s is not searched: %s", path, error)
         return
@@ -446,7 +446,7 @@ def index_memory_file(database: sqlite3.Connection, folder: MemoryFolder, path: 
                 text=line.strip(),
                 updated_at=changed_at,
             )
-            _insert_note(database, folder, path, note, number)
+            _insert_note(database, folder, path, note, line=number)
 
 
 def _record_file(

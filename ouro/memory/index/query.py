@@ -433,7 +433,7 @@ def parse_query(
             words[FORMS.get(word, (word,))] = None
         if len(words) == MAX_WORDS:
             break
-    return ParsedQuery(tuple(words), speaker, days, _as_speaker_says(text, speaker))
+    return ParsedQuery(tuple(words), speaker, days, spoken=_as_speaker_says(text, speaker))
 
 
 def _as_speaker_says(text: str, speaker: str) -> str:
@@ -498,7 +498,7 @@ def _spans_of_days(text: str, today: date | None) -> tuple[tuple[tuple[str, str]
         if not is_often_a_verb or _SAID_AS_A_MONTH.search(lowered):
             spans += _span_in_words(match, today)
     if not spans and (year := _YEAR.search(lowered)):
-        spans += _calendar_span(int(year[1]), 0, 0)
+        spans += _calendar_span(int(year[1]), month=0, day=0)
     if today:
         spans += _relative_spans(lowered, today)
     rest = _DATE_IN_WORDS.sub(" ", _ISO_DATE.sub(" ", lowered)) if spans else lowered

@@ -235,7 +235,9 @@ class Search:
         with self.index.reading() as database:
             for vector in vectors:
                 for limits in wanted:
-                    request = _Request(database, ParsedQuery(()), vector, self.vectors, limits)
+                    request = _Request(
+                        database, ParsedQuery(words=()), vector, self.vectors, limits
+                    )
                     nearest_ids = request.nearest("notes", _NEAREST_NOTES, _limit_notes(request))
                     cosines = request.cosines("notes", nearest_ids)
                     hits = _note_hits(database, cosines)
@@ -376,7 +378,7 @@ def _find_messages(request: _Request, k: int) -> list[MemoryHit]:
     after = {passage_id + 1 for passage_id in candidates}
     cosines = request.cosines("messages", before | candidates | after)
     terms = score_passages(passages, shares, cosines, request.question)
-    return _best_hits("message", passages, terms, k)
+    return _best_hits("message", passages, terms_of_passage=terms, k=k)
 
 
 def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
@@ -387,7 +389,7 @@ def _find_outputs(request: _Request, k: int) -> list[MemoryHit]:
     shares = request.words("outputs", _limit_messages(request, "outputs"))
     passages = _read_passages(request, "outputs", highest_scores(shares, _MESSAGE_CANDIDATES))
     terms = {passage.id: {"words": _OUTPUT_WEIGHT * shares[passage.id]} for passage in passages}
-    return _best_hits("output", passages, terms, k)
+    return _best_hits("output", passages, terms_of_passage=terms, k=k)
 
 
 def _limit_messages(request: _Request, table: Literal["messages", "outputs"]) -> PassageRange:
@@ -547,7 +549,7 @@ def _sessions_with_passage(
         session_id, number, snippet, text = row
         # SQLite makes the snippet by the words of the index, which are other ones for some texts.
         excerpt = snippet if findable(text) == text else _excerpt(text, words)
-        yield SessionHit(session_id, number, " ".join(excerpt.split()), score)
+        yield SessionHit(session_id, number, snippet=" ".join(excerpt.split()), score=score)
 
 
 def _sessions_with_summary(

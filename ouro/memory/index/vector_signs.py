@@ -105,7 +105,7 @@ def _make_signs(
         return None
     vectors = np.frombuffer(b"".join(row[2] for row in rows), np.float16).reshape(len(rows), -1)
     ids = np.array([row[0] for row in rows], np.int64)
-    return VectorSigns(ids, _signs(vectors), rows[-1][1], made)
+    return VectorSigns(ids, _signs(vectors), stamp=rows[-1][1], made=made)
 
 
 def _join(parts: list[VectorSigns]) -> VectorSigns:
@@ -115,12 +115,12 @@ def _join(parts: list[VectorSigns]) -> VectorSigns:
         return last
     signs = [part.signs for part in parts if part.signs.size]
     ids = np.concatenate([part.ids for part in parts])
-    return VectorSigns(ids, np.concatenate(signs, axis=1), last.stamp, last.made)
+    return VectorSigns(ids, signs=np.concatenate(signs, axis=1), stamp=last.stamp, made=last.made)
 
 
 def read_signs(database: sqlite3.Connection, table: str, made: SignsMade) -> VectorSigns:
     """Returns the signs that are stored in the index; none if they are damaged."""
-    parts = [VectorSigns(np.empty(0, np.int64), np.empty((0, 0), np.uint64), 0, made)]
+    parts = [VectorSigns(np.empty(0, np.int64), np.empty((0, 0), np.uint64), stamp=0, made=made)]
     if not _has_table(database):
         return parts[0]
     rows = database.execute(

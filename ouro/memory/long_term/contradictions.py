@@ -119,7 +119,7 @@ def find_contradicting_pairs(
     texts = frozenset(text for _, text in received)
     pairs: list[tuple[str, str]] = []
     for scope, text in received:
-        related = _related_entry(editor, scope, text, texts)
+        related = _related_entry(editor, scope, text, without=texts)
         entry = related.doubtful if isinstance(related, OpenStatement) else related
         if entry is not None:
             pairs.append((entry.text, text))

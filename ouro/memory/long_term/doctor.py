@@ -119,9 +119,15 @@ def diagnose(
         if not problems:
             counts = f"{plural(len(scope.loaded.core), 'core file')}, {plural(len(notes), 'note')}"
             problems = [("ok", f"{counts}: no problems", "")]
-        findings += [Finding(level, scope.name, what, advice) for level, what, advice in problems]
+        findings += [
+            Finding(level, where=scope.name, what=what, advice=advice)
+            for level, what, advice in problems
+        ]
     index_problems = _check_index(editor, len(files))
-    findings += [Finding(level, "index", what, advice) for level, what, advice in index_problems]
+    findings += [
+        Finding(level, where="index", what=what, advice=advice)
+        for level, what, advice in index_problems
+    ]
     return findings
 
 

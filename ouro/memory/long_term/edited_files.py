@@ -60,7 +60,7 @@ def save_file(editor: MemoryEditor, opened: OpenedFile, edited_text: str) -> Sav
     If it cannot be saved, the hint of the UsageError names a file with the user's text.
     """
     if edited_text.strip() == opened.text.strip():
-        return SavedFile(False)
+        return SavedFile(changed=False)
     new_text = f"{edited_text.rstrip()}\n" if edited_text.strip() else ""
     try:
         current_text = editor.text(opened.scope, opened.name)

@@ -72,7 +72,7 @@ def _search_entries(
         for entry in entries
     }
     try:
-        hits = Search(editor.index(), None).find(
+        hits = Search(editor.index(), vectors=None).find(
             text, MAX_PROPOSED, SearchFilter(kinds=("note", "core"))
         )
     except SearchUnavailable as error:

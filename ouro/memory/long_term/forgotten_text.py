@@ -227,7 +227,7 @@ class ForgetReport(msgspec.Struct):
         """Add `count` to the number for a place, which is listed even if it is 0. Returns `count`."""
         counted = next((counted for counted in self.places if counted.place == place), None)
         if counted is None:
-            counted = PlaceCount(place, 0)
+            counted = PlaceCount(place, count=0)
             self.places.append(counted)
         counted.count += count
         return count

@@ -93,7 +93,7 @@ class LongTermMemoryManager:
         """Whether a turn has begun in this session."""
         self._used_tools = True
         """The turn may have written memory; False only if it is known that it used no tool."""
-        self._last_turn = TurnRef(marks.session, 0)
+        self._last_turn = TurnRef(marks.session, turn=0)
         """The turn that the user's actions belong to: the one that ended last."""
         self._has_consolidated = False
         self._unchecked_lines: tuple[tuple[Scope, str], ...] = ()

@@ -121,7 +121,14 @@ def plan_import(
             room[placement.scope] -= estimate(text)
             lines.setdefault(placement.scope, {}).setdefault(placement.category, []).append(text)
     untrusted = tuple(path for path in material.files if not trusts(path))
-    plan = ImportPlan(lines, tuple(notes), duplicates, tuple(refused), material.files, untrusted)
+    plan = ImportPlan(
+        lines,
+        notes=tuple(notes),
+        doubles=duplicates,
+        refused=tuple(refused),
+        files=material.files,
+        untrusted=untrusted,
+    )
     return replace(plan, on_subject=tuple(_pairs_on_subject(plan, existing)))
 
 
@@ -160,7 +167,7 @@ def apply_import(editor: MemoryEditor, plan: ImportPlan) -> MemoryImportResult:
         if not changes:
             continue
         if plan.untrusted:
-            proposals.append(_propose_import(editor, scope, changes, plan.untrusted))
+            proposals.append(_propose_import(editor, scope, changes, sources=plan.untrusted))
         elif event := editor.write(scope, changes, subject, "import"):
             undo[scope] = event.undo
     return MemoryImportResult(count, undo, tuple(proposals))

@@ -76,7 +76,12 @@ def find_agent_memory(
     counts = {path: _count_new(editor, path) for path in agent_by_path}
     useful = tuple(path for path, count in counts.items() if count)
     agents = tuple(dict.fromkeys(agent_by_path[path] for path in useful))
-    return AgentMemory(agents, useful, sum(counts.values()), tuple(dict.fromkeys(in_prompt)))
+    return AgentMemory(
+        agents,
+        paths=useful,
+        entries=sum(counts.values()),
+        in_prompt=tuple(dict.fromkeys(in_prompt)),
+    )
 
 
 def _count_new(editor: MemoryEditor, path: Path) -> int:

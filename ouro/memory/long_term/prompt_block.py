@@ -249,12 +249,19 @@ class MemoryPrompt:
             for name, (sent_text, cut_text) in self._split_to_fit(scope.name).items():
                 file = f"{name}.md"
                 lines += [
-                    ReceiptLine(scope.name, file, item, "loaded", tokens=estimate(item))
+                    ReceiptLine(scope.name, file, text=item, state="loaded", tokens=estimate(item))
                     for item in _split_items(sent_text)
                 ]
                 reason = "no room in the budget"
                 lines += [
-                    ReceiptLine(scope.name, file, item, "cut", reason, estimate(item))
+                    ReceiptLine(
+                        scope.name,
+                        file,
+                        text=item,
+                        state="cut",
+                        reason=reason,
+                        tokens=estimate(item),
+                    )
                     for item in _split_items(cut_text)
                 ]
             reasons = [(file.name, file.reason) for file in scope.loaded.skipped]

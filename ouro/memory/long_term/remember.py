@@ -119,7 +119,7 @@ def remember_text(
     Raises UsageError if the text is empty or too long, or that scope is not in use, and
     SecretInMemory, LongTermMemoryError or OSError; nothing was written then.
     """
-    placement = place(clean_text(text), editor.names, scope, local_day())
+    placement = place(clean_text(text), scopes=editor.names, scope=scope, day=local_day())
     if not placement.text:
         raise UsageError(
             "Nothing to remember: the text is empty.",
@@ -153,7 +153,7 @@ def remember_text(
         notes_on_subject = [entry for entry in settled.on_subject if entry.kind == "note"]
         related = [note.id for note in notes_on_subject[:_MAX_RELATED]]
     entry, undo = write_text(editor, settled.placement, replaced, related)
-    return RememberResult("kept", entry, settled.placement.why, undo, tuple(replaced))
+    return RememberResult("kept", entry, settled.placement.why, undo, replaced=tuple(replaced))
 
 
 def _remember_again(
@@ -181,7 +181,7 @@ def keep_for_later(editor: MemoryEditor, text: str, scope: Scope | None = None) 
     """Store a text as a pending proposal, because the user has not decided about it; what it
     corrects is not looked for. `scope` and errors as for `remember_text`.
     """
-    placement = place(clean_text(text), editor.names, scope, local_day())
+    placement = place(clean_text(text), scopes=editor.names, scope=scope, day=local_day())
     scope_memory = editor.scope(placement.scope)
     scope_memory.store.demand_no_secret([placement.text])
     edit = edit_that_adds(editor, placement)
@@ -192,7 +192,7 @@ def edit_that_adds(editor: MemoryEditor, placement: Placement) -> FileEdit:
     """The edit that adds a placed text: a new note, or a line of the core."""
     if placement.is_note:
         note = make_note(editor, placement)
-        return FileEdit(note.file_name, None, note_text(note))
+        return FileEdit(note.file_name, before=None, after=note_text(note))
     name = f"{placement.category}.md"
     current_text = editor.text(placement.scope, name)
     return FileEdit(name, current_text or None, append_lines(current_text, [placement.text]))
@@ -227,7 +227,9 @@ def keep_in_core(
     if first_placement.is_note and not is_known:
         return None
     in_use = all_entries(editor, sources=False)
-    placement, replaced, _ = _settle_placement(editor, first_placement, in_use, named_lines)
+    placement, replaced, _ = _settle_placement(
+        editor, first_placement, in_use, named_entries=named_lines
+    )
     lines_of_scope = [line for line in lines if line.scope == placement.scope]
     if same_line := find_same(note.text, lines_of_scope):
         return WrittenNote("confirm", replace(note, id=same_line.id), same_line.scope)
@@ -237,7 +239,7 @@ def keep_in_core(
     written_note = replace(note, id=entry.id, scope=placement.scope)
     change: Literal["supersede", "add"] = "supersede" if replaced else "add"
     replaced_text = "; ".join(old.text for old in replaced)
-    return WrittenNote(change, written_note, placement.scope, commit, replaced_text)
+    return WrittenNote(change, written_note, placement.scope, commit, before=replaced_text)
 
 
 def _place_note_of_capture(editor: MemoryEditor, note: Note, statement: str) -> Placement:
@@ -475,5 +477,5 @@ def make_line_edit(editor: MemoryEditor, entry: MemoryEntry, text: str) -> FileE
     before = editor.text(entry.scope, entry.file)
     remove_lines(editor, entry.scope, [entry])  # raises if the line has changed
     lines = before.splitlines()
-    lines[entry.line - 1] = append_lines("", [text]).rstrip()
+    lines[entry.line - 1] = append_lines(text="", lines=[text]).rstrip()
     return FileEdit(entry.file, before, "\n".join(lines) + "\n")

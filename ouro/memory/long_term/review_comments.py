@@ -111,7 +111,7 @@ def _edit_that_adds(editor: MemoryEditor, scope: Scope, comment: ReviewComment) 
     note = replace(
         note, trigger="import", extra={name: value for name, value in extra.items() if value}
     )
-    return FileEdit(note.file_name, None, note_text(note))
+    return FileEdit(note.file_name, before=None, after=note_text(note))
 
 
 def _decode_documents(data: bytes) -> Iterator[Any]:
@@ -161,4 +161,6 @@ def _make_comment(item: Mapping[str, Any], text: str) -> ReviewComment:
         place = f"{place}:{line}"
     link = str(item.get("html_url") or item.get("url") or "")
     is_link = _WEB_ADDRESS.fullmatch(link) is not None
-    return ReviewComment(text, link if is_link else "", place, one_line(clean(str(author)), 60))
+    return ReviewComment(
+        text, link=link if is_link else "", place=place, author=one_line(clean(str(author)), 60)
+    )

@@ -48,7 +48,7 @@ def make_lookup(
 
         return replace(Sources.of_notes(stores), sessions=get_sessions_dir())
 
-    return Lookup(get_index_path(), sources, embedder, [store.folder for store in stores])
+    return Lookup(get_index_path(), sources, embedder, folders=[store.folder for store in stores])
 
 
 def search_for(

@@ -144,7 +144,7 @@ class SessionMemory:
     @property
     def recalled(self) -> NotesRecalled:
         """The receipt of the notes that were recalled in the last turn."""
-        return self.recall.last if self.recall else NotesRecalled((), "off")
+        return self.recall.last if self.recall else NotesRecalled(items=(), way="off")
 
     @property
     def recalled_count(self) -> int:

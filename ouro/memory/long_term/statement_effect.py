@@ -79,7 +79,9 @@ def open_statement(
     if not near_entries and placement.is_sure:
         return None
     doubtful = find_doubtful(editor, text) if near_entries else None
-    return OpenStatement(placement.text, near_entries, doubtful, placement.is_sure)
+    return OpenStatement(
+        placement.text, near=near_entries, doubtful=doubtful, is_scope_sure=placement.is_sure
+    )
 
 
 async def ask_effect(

@@ -167,7 +167,14 @@ class GitMemoryStore(ApprovedFiles):
                 core[name.removesuffix(".md")] = text
                 room -= len(text)
         head = self.get_current_head()
-        return LoadedScope(head, core, notes, tuple(skipped), listing.fingerprints, listed_at)
+        return LoadedScope(
+            head,
+            core,
+            notes,
+            skipped=tuple(skipped),
+            files=listing.fingerprints,
+            listed_at=listed_at,
+        )
 
     def read(self, name: str) -> str | None:
         """The text of a file without invisible characters and marks of a merge conflict; None if
@@ -280,7 +287,7 @@ class GitMemoryStore(ApprovedFiles):
         if is_ahead:
             self.repository.advance(commit)
         subject, merged = "Merge what came from another machine", "" if is_ahead else commit
-        if not self._commit(encoded, subject, {ORIGIN: "sync"}, merged):
+        if not self._commit(encoded, subject, trailers={ORIGIN: "sync"}, merged=merged):
             raise MemoryUnusable(self.obstacle)
 
     def commit_changes(
@@ -376,7 +383,14 @@ class GitMemoryStore(ApprovedFiles):
         self.ensure_repo()
         target = history.commit_of(self.repository, commit)
         with self.repository.hold_lock():
-            plan = plan_undo(self.scope, self.repository, self._files.find, target, hunk, base)
+            plan = plan_undo(
+                self.scope,
+                repo=self.repository,
+                read=self._files.find,
+                commit=target,
+                hunk=hunk,
+                base=base,
+            )
             changes = {edit.name: edit.after for edit in plan.edits}
             all_trailers = {ORIGIN: "undo", **(trailers or {})}
             if not hunk:  # the rest of a commit of which one hunk is undone is still in force

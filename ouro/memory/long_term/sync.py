@@ -227,10 +227,16 @@ def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> S
             progress("sending")
             known_there = [f"^{theirs}"] if theirs else []
             sent_count = int(repo.git("rev-list", "--count", ours, *known_there))
-            if lost := _push(store, remote, ours, progress):
+            if lost := _push(store, remote, commit=ours, progress=progress):
                 lost_push = lost
                 continue
-        return SyncReport(tuple(received), sent_count, tuple(conflicts), commit, tuple(waiting))
+        return SyncReport(
+            tuple(received),
+            sent=sent_count,
+            conflicts=tuple(conflicts),
+            commit=commit,
+            waiting=tuple(waiting),
+        )
     raise SyncFailed(
         f"Nothing was pushed: {lost_push.reason}. What was received is merged here.", lost_push.hint
     )
@@ -366,7 +372,9 @@ def _merge_beside(
     committed_texts = store.committed_texts(names)
     files: dict[str, str | None] = {}
     for name in names:
-        files |= merge_file(name, committed_texts[name], store.read(name), merged.texts[name]).texts
+        files |= merge_file(
+            name, base=committed_texts[name], ours=store.read(name), theirs=merged.texts[name]
+        ).texts
     return files
 
 

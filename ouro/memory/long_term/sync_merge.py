@@ -69,7 +69,9 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergedFiles:
     texts: dict[str, str | None] = {}
     conflicts: dict[str, str] = {}
     for name in names:
-        merged = merge_file(name, base_texts.get(name), our_texts.get(name), their_texts.get(name))
+        merged = merge_file(
+            name, base=base_texts.get(name), ours=our_texts.get(name), theirs=their_texts.get(name)
+        )
         texts |= merged.texts
         for conflict in merged.conflicts:
             conflicts[name] = conflict
@@ -82,7 +84,7 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergedFiles:
             continue
         # Both files exist now: one side has archived the note, and the other has changed it.
         base_text = base_texts.get(name) or base_texts.get(archived_name)
-        texts |= merge_file(name, base_text, text_in_use, archived_text).texts
+        texts |= merge_file(name, base=base_text, ours=text_in_use, theirs=archived_text).texts
         texts[archived_name] = None
         conflicts[name] = (
             f"{name} was archived on one side and changed on the other: it stays in use"

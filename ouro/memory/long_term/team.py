@@ -109,10 +109,10 @@ def promote(
                 "A shared note needs an owner.", "Name one with --owner, or set git's `user.email`."
             )
         expires = _in_days(days)
-        note = _make_shared_note(entry, branch_note, note_id, editor.root or editor.project)
+        note = _make_shared_note(entry, branch_note, note_id, root=editor.root or editor.project)
         note = replace(note, extra={OWNER: owner, EXPIRES: expires})
         folder = str(store.folder.resolve().relative_to(editor.project.resolve()))
-        commit = _commit(git, note, editor.project, folder, branch)
+        commit = _commit(git, note, root=editor.project, folder=folder, branch=branch)
     except GitError as error:
         raise UsageError(f"The note is not on a branch: {error}") from error
     return PromotedNote(note.id, branch, commit, owner, expires)
@@ -232,5 +232,7 @@ def _commit(git: Git, note: Note, root: Path, folder: str, branch: str) -> str:
         raise GitError("git has no user.name and user.email")
     changes = {f"{folder}/{note.file_name}": note_text(note).encode()}
     parents = [base] if base else []
-    stream = import_stream(f"refs/heads/{branch}", parents, changes, subject, committer=committer)
+    stream = import_stream(
+        f"refs/heads/{branch}", parents, changes, message=subject, committer=committer
+    )
     return git.change("fast-import", "--quiet", stdin=stream).strip()

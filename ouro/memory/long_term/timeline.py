@@ -210,7 +210,12 @@ class Timeline:
                     names_in_commit = [name for name in names if name in tree]
                 texts = store.repository.blobs([tree[name] for name in names_in_commit])
                 files += [
-                    OldFile(store.scope, name, texts[tree[name]].decode(errors="replace"), commit)
+                    OldFile(
+                        store.scope,
+                        name,
+                        text=texts[tree[name]].decode(errors="replace"),
+                        commit=commit,
+                    )
                     for name in names_in_commit
                 ]
         return tuple(files)
@@ -247,7 +252,12 @@ class Timeline:
     def _plan(self, store: GitMemoryStore, commit: Commit, hunk: int = 0) -> UndoPlan:
         """Plan the undo of a commit in one scope."""
         return plan_undo(
-            store.scope, store.repository, store.find, commit, hunk, self._bases.get(commit.id, "")
+            store.scope,
+            repo=store.repository,
+            read=store.find,
+            commit=commit,
+            hunk=hunk,
+            base=self._bases.get(commit.id, ""),
         )
 
     def _diff_of(self, store: GitMemoryStore, before: str, after: str) -> MemoryDiff:

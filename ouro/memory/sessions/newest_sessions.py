@@ -179,7 +179,7 @@ def _read_entries(descriptor: int) -> Iterator[SessionSurvey]:
     MsgspecError if an entry is not valid.
     """
     decode = json_decoder(SessionSurvey).decode
-    text, offset = read_range(descriptor, 0, _BLOCK_BYTES), _BLOCK_BYTES
+    text, offset = read_range(descriptor, start=0, end=_BLOCK_BYTES), _BLOCK_BYTES
     if not text.startswith(HEAD):
         return
     *lines, incomplete_line = text[len(HEAD) :].split(b"\n")

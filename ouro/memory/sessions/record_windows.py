@@ -79,7 +79,7 @@ def _end_of_first_mark(data: bytes) -> int | None:
     next_line = data.find(b"\n") + 1
     if next_line == 0:
         return None
-    mark = next(find_marks(END_MARK, END[1:4], data, next_line), None)
+    mark = next(find_marks(END_MARK, begins=END[1:4], data=data, offset=next_line), None)
     return mark.end() if mark else None
 
 

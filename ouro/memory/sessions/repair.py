@@ -102,7 +102,11 @@ def _save_originals(
         return []
     saved_path = save_beside(folder, "torn", b"".join(changed_records) + tail)
     corrected_count = len(changed_records) - unreadable_count
-    return list(_lines_about(unreadable_count, corrected_count, len(tail), str(saved_path)))
+    return list(
+        _lines_about(
+            unreadable_count, repaired=corrected_count, tail=len(tail), saved=str(saved_path)
+        )
+    )
 
 
 def _read_header_bytes(records: Sequence[RawRecord]) -> bytes | None:

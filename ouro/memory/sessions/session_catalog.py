@@ -215,7 +215,10 @@ class SessionCatalog:
             if isinstance(record, SummaryRecord):
                 summary = record.summary
         return SessionExcerpt(
-            summary, first_prompt, tuple(last_messages[-_LAST_MESSAGES:]), loaded.notices
+            summary,
+            first=first_prompt,
+            last=tuple(last_messages[-_LAST_MESSAGES:]),
+            notices=loaded.notices,
         )
 
     async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
@@ -255,7 +258,7 @@ class SessionCatalog:
         messages = entries[turn_starts[turn_number - 1] : turn_ends[turn_number - 1]]
         if is_left and turn:  # the number that was recorded with the memory
             turn_number = turn
-        return _evidence_of(header, transcript, messages, turn_number, is_left=is_left)
+        return _evidence_of(header, transcript, messages, turn=turn_number, is_left=is_left)
 
     async def search(
         self, sessions: Sequence[SessionInfo], words: str
@@ -322,7 +325,9 @@ class SessionCatalog:
             # Imported late: usually the index has read all sessions.
             from ouro.memory.sessions.message_search import search_session_files
 
-            yield from search_session_files(self._root, words, unread, found_ids, ended)
+            yield from search_session_files(
+                self._root, words, sessions=unread, found_already=found_ids, ended=ended
+            )
 
     def _search_index(
         self, root: Path, words: str

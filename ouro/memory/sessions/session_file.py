@@ -267,7 +267,10 @@ def find_whole_end(descriptor: int) -> tuple[int, bytes]:
         has_line_start = start == 0 or first_line > 0
         ends: list[int] = []
         if has_line_start:
-            ends = [mark.end() for mark in find_marks(END_MARK, END[1:4], data, first_line)]
+            ends = [
+                mark.end()
+                for mark in find_marks(END_MARK, begins=END[1:4], data=data, offset=first_line)
+            ]
         if ends or start == 0:
             end = ends[-1] if ends else 0
             tail = b"" if _BLANK_LINES.match(data, end) else data[end:]
@@ -319,7 +322,7 @@ def sync_folder(folder: Path) -> None:
 def read_file(folder: Path, name: str = FILE_NAME) -> bytes:
     """Returns the content of a file in `folder`, under the checks of `open_private`. Blocks."""
     with open_private(folder, name, os.O_RDONLY) as descriptor:
-        return read_range(descriptor, 0, os.fstat(descriptor).st_size)
+        return read_range(descriptor, start=0, end=os.fstat(descriptor).st_size)
 
 
 def read_range(descriptor: int, start: int, end: int) -> bytes:
@@ -456,7 +459,7 @@ class OpenFile(FileIO):
         with suppress(FileNotFoundError, SessionError):
             other_data = read_file(self.folder)
         if self._has_all_bytes(self.fileno()):
-            data = read_range(self.fileno(), 0, self._size)
+            data = read_range(self.fileno(), start=0, end=self._size)
         else:
             data = header + _records_before(other_data, records) + b"".join(map(encode, records))
         saved_path = None

@@ -287,9 +287,9 @@ def read_first_record(descriptor: int, path: Path) -> tuple[RawRecord, SessionHe
     """Read the first record of an open session file; returns its bytes, and the header that it is.
     Raises SessionDamaged if it is not a header.
     """
-    records = records_in(read_range(descriptor, 0, 1 << 12))
+    records = records_in(read_range(descriptor, start=0, end=1 << 12))
     if not records:  # a long header
-        records = records_in(read_range(descriptor, 0, HEADER_WITHIN))
+        records = records_in(read_range(descriptor, start=0, end=HEADER_WITHIN))
     if not records:
         raise SessionDamaged(f"{path} holds no complete record.", _REPAIR_HINT)
     try:
@@ -321,7 +321,9 @@ def fetch_output(folder: Path, name: str) -> bytes:
         raise FileNotFoundError(name)
     try:
         with open_private(folder / OUTPUTS, match[1], os.O_RDONLY) as descriptor:
-            return read_range(descriptor, 0, min(_MAX_OUTPUT, os.fstat(descriptor).st_size))
+            return read_range(
+                descriptor, start=0, end=min(_MAX_OUTPUT, os.fstat(descriptor).st_size)
+            )
     except SessionError as error:
         raise FileNotFoundError(name) from error
 
@@ -358,7 +360,9 @@ def link_outputs(source: Path, target: Path) -> None:
                 (target / OUTPUTS / name).hardlink_to(source / OUTPUTS / name)
             except OSError:
                 rewrite_file(
-                    target / OUTPUTS, name, read_range(descriptor, 0, os.fstat(descriptor).st_size)
+                    target / OUTPUTS,
+                    name,
+                    read_range(descriptor, start=0, end=os.fstat(descriptor).st_size),
                 )
     sync_folder(target / OUTPUTS)
 

@@ -197,7 +197,7 @@ def survey(folder: Path, status: os.stat_result, earlier: SessionSurvey | None) 
                 before_new = os.pread(descriptor, len(END), max(0, earlier.read - len(END)))
                 if before_new == END:  # a record still ends there: the file has only grown
                     tally, read = SessionTally(folder.name, earlier.info), earlier.read
-            read = _tally_records(tally, descriptor, read, size)
+            read = _tally_records(tally, descriptor, begin=read, size=size)
     except (OSError, SessionError, BadYamlError, BadRecordError) as failure:
         error_text = f"[cannot be read: {clean(str(failure)).splitlines()[0]}]"
         read = 0  # next time it is read from its start
@@ -217,7 +217,7 @@ def _tally_records(tally: SessionTally, descriptor: int, begin: int, size: int) 
         BadRecordError: it has no header.
     """
     if size - begin > _MAX_NEW_BYTES:
-        for record in records_in(read_range(descriptor, 0, _EDGE_BYTES)):
+        for record in records_in(read_range(descriptor, start=0, end=_EDGE_BYTES)):
             _tally_record(tally, record)
         begin = size - _EDGE_BYTES
         numbers_at_end = map(number_of, records_in(read_range(descriptor, begin, size)))

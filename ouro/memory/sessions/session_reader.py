@@ -165,7 +165,9 @@ async def _open_reader(folder: Path) -> AsyncIterator[_SessionReader]:
             read_first_record, file.fileno(), folder / FILE_NAME
         )
         end, tail = await asyncio.to_thread(find_whole_end, file.fileno())
-        yield _SessionReader(folder / FILE_NAME, file, header, first.offset + first.size, end, tail)
+        yield _SessionReader(
+            folder / FILE_NAME, file, header, begin=first.offset + first.size, end=end, tail=tail
+        )
 
 
 def demand_known_format(folder: Path) -> None:
@@ -176,7 +178,7 @@ def demand_known_format(folder: Path) -> None:
     header.
     """
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-        records = records_in(read_range(descriptor, 0, HEADER_WITHIN))
+        records = records_in(read_range(descriptor, start=0, end=HEADER_WITHIN))
     if not records or kind_of(records[0]) != "session":
         return
     match = _FORMAT_FIELD.search(records[0].data)

@@ -35,7 +35,7 @@ class Spending:
         total, calls = usage, 1
         if before := self._spent.get(key):
             total, calls = before.usage + usage, before.calls + 1
-        self._spent[key] = DailyUsage(day, model, total, calls, purpose)
+        self._spent[key] = DailyUsage(day, model, usage=total, calls=calls, purpose=purpose)
 
 
 def day_of(at: str) -> str:
@@ -176,7 +176,7 @@ def _sum_by_model(spent: Iterable[DailyUsage]) -> tuple[ModelUse, ...]:
     """
     uses: dict[str, ModelUse] = {}
     for row in spent:
-        use = uses.get(row.model, ModelUse(row.model, Usage(), 0))
+        use = uses.get(row.model, ModelUse(row.model, Usage(), calls=0))
         uses[row.model] = ModelUse(row.model, use.usage + row.usage, use.calls + row.calls)
     return tuple(
         sorted(

@@ -177,7 +177,11 @@ class Repository:
         words = [f"--work-tree={self.top}", *arguments]
         inherited = (self._lock,) if lock else ()
         return self._run(
-            words, data, self._shared_objects(), inherited, is_background=is_background
+            words,
+            data,
+            environment=self._shared_objects(),
+            inherited=inherited,
+            is_background=is_background,
         )
 
     def _shared_objects(self) -> dict[str, str]:
@@ -207,13 +211,15 @@ class Repository:
         """
         if self.is_cancelled:
             raise Cancelled("The session ends.")
-        process = start_checkpoint_git(self.folder, self.root, words, environment, inherited)
+        process = start_checkpoint_git(
+            self.folder, self.root, words, variables=environment, inherited=inherited
+        )
         if is_background:
             with suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, process.pid, LOWEST_PRIORITY)
         self._running.add(process)
         try:
-            result = finish_git(GitProfile.CHECKPOINTS, process, data, TIMEOUT)
+            result = finish_git(GitProfile.CHECKPOINTS, process, data, timeout=TIMEOUT)
         except subprocess.TimeoutExpired as error:
             raise CheckpointError(
                 f"git {words[1]} took more than {TIMEOUT:.0f} seconds in {self.root}."

@@ -148,7 +148,7 @@ class Checkpoints:
             # The ref may have been deleted by another ouro, and the commit with it.
             if content != last_content or not ref_file.is_file():
                 notes = {name: value for name, value in notes.items() if value}
-                commit_id = commit(self.repository, now.tree, now.left_out, notes)
+                commit_id = commit(self.repository, now.tree, names=now.left_out, details=notes)
             ref = self._turn_ref(number, "before")
             self.repository.write_ref(ref, commit_id)
             self._last_taken = (content, commit_id, self.folder / ref)
@@ -279,7 +279,8 @@ class Checkpoints:
         """Record the changes of turns that were cut off: the ouro process ended before it recorded
         them. Returns these turns.
         """
-        sweep_written_dirs(())  # removes half-written files, which are not changes of a turn
+        # Half-written files are not changes of a turn.
+        sweep_written_dirs(ouro_folders=())
         recovered = []
         for cut in cut_turns(self.folder, self.session, self._journals):
             with self.repository.lock():
@@ -439,7 +440,7 @@ class Checkpoints:
             self._move_new_files_to_lost(changes)
         unsure = set(notes.details.get("late", ())) if is_complete else set(changes.files)
         changes.unsure.update(unsure & set(changes.files))
-        self._add_left_out(record, notes, now, changes)
+        self._add_left_out(record, before=notes, now=now, changes=changes)
         if record.began > _BEGAN_UNKNOWN:
             self._add_nested_repositories(record, now, changes)
 
@@ -520,7 +521,7 @@ class Checkpoints:
             return TreeChange(name, large.mode, old_blob, *new) if new else None
         with path.open("rb") as file:
             mode = "100755" if os.fstat(file.fileno()).st_mode & 0o100 else "100644"
-            return TreeChange(name, large.mode, old_blob, mode, hash_file(file))
+            return TreeChange(name, large.mode, old_blob, mode, new_blob=hash_file(file))
 
     def _add_earlier_changes(self, record: TurnRecord, changes: ChangedFiles) -> None:
         """Add to `changes` what was recorded when the same turn ended before: a turn ends again if
@@ -558,7 +559,9 @@ class Checkpoints:
         old, new = small_trees(self.repository, tuple(changes.files.values()))
         notes: Mapping[str, object] = {"unsure": sorted(changes.unsure), "lost": changes.lost}
         for moment, tree in (("old", old), ("new", new)):
-            commit_id = commit(self.repository, tree, (), notes if moment == "new" else None)
+            commit_id = commit(
+                self.repository, tree, names=(), details=notes if moment == "new" else None
+            )
             self.repository.write_ref(
                 self._turn_ref(record.number, moment, record.session), commit_id
             )

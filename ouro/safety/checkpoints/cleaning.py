@@ -45,7 +45,9 @@ def stored_checkpoints(base: Path) -> tuple[StoredCheckpoints, ...]:
         with suppress(OSError):
             workspace = os.fsdecode((folder / "workspace").read_bytes())
             stored.append(
-                StoredCheckpoints(folder, workspace, _folder_size(folder), _last_change(folder))
+                StoredCheckpoints(
+                    folder, workspace, bytes=_folder_size(folder), last=_last_change(folder)
+                )
             )
     return tuple(sorted(stored, key=lambda item: -item.last))
 

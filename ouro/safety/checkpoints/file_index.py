@@ -114,7 +114,7 @@ class CheckpointIndex:
         """
         if self._index_state() is None and not copy_user_index(self._repository):
             return None
-        return FilesNow(self._tree_of_index(), frozenset())
+        return FilesNow(self._tree_of_index(), left_out=frozenset())
 
     def _is_folder(self, name: str) -> bool:
         """Whether a name is a folder, and not a link to one."""

@@ -67,4 +67,6 @@ def main(root: str, base: str, max_file_bytes: str) -> None:
     os.nice(LOWEST_PRIORITY)
     with suppress(OSError, CheckpointError):  # the next start tries again, and reports what fails
         no_session = ""  # `recover` handles the turns of all sessions
-        Checkpoints(Path(root), Path(base), no_session, int(max_file_bytes)).recover()
+        Checkpoints(
+            Path(root), base=Path(base), session=no_session, max_file_bytes=int(max_file_bytes)
+        ).recover()

@@ -184,7 +184,7 @@ class Undo:
         with self._repository.lock():
             self._keep_present_files(turns)
             self._write_plan(plan)
-            outcomes = self._apply(plan, turns, {})  # nothing of a new plan is done yet
+            outcomes = self._apply(plan, turns, done={})  # nothing of a new plan is done yet
         return self._sort_outcomes(outcomes)
 
     def _apply(
@@ -403,7 +403,9 @@ class Undo:
             words = [f"--work-tree={self._root}", "merge-file", "-p", "-q", *names]
             process = start_checkpoint_git(self._folder, self._root, words)
             try:
-                result = finish_git(GitProfile.CHECKPOINTS, process, b"", _MERGE_TIMEOUT)
+                result = finish_git(
+                    GitProfile.CHECKPOINTS, process, data=b"", timeout=_MERGE_TIMEOUT
+                )
             except subprocess.TimeoutExpired:
                 return None
         return result.stdout if result.returncode == 0 else None

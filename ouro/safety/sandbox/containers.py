@@ -452,7 +452,7 @@ class Containers:
 
     def _environment(self) -> dict[str, str]:
         """The variables of commands in the container."""
-        return {**child_environment({}), "HOME": os.path.realpath(Path.home())}
+        return {**child_environment(environment={}), "HOME": os.path.realpath(Path.home())}
 
     def _own_folder(self) -> Path:
         """Returns the private folder of the session; the first call makes it. It holds the scripts

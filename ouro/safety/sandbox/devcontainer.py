@@ -306,7 +306,7 @@ class _Reader:
         self._unused += sorted(f"build.{name}" for name in unknown)
         content = dockerfile.read_bytes() + "\0".join(options).encode()
         tag = f"localhost/ouro-devcontainer-{self._project_id}:{hashlib.sha256(content).hexdigest()[:12]}"
-        return ImageBuild(dockerfile.resolve(), context, tuple(options), tag)
+        return ImageBuild(dockerfile.resolve(), context, options=tuple(options), tag=tag)
 
     def _read_variables(self, key: str) -> dict[str, str]:
         """Returns the variables in the object of a key (`containerEnv`, `remoteEnv`), with their

@@ -115,7 +115,7 @@ def _program(internet: bool, connects: bool, keeps_tag: bool, machine: str) -> b
     program = [
         # A call of another architecture has other numbers: it ends the process.
         *_load(_ARCHITECTURE_OFFSET),
-        _instruction(_JUMP_EQUAL, _ARCHITECTURES[machine], 1, 0),
+        _instruction(_JUMP_EQUAL, _ARCHITECTURES[machine], 1, if_false=0),
         _return(_KILL),
         *_load(_NUMBER_OFFSET),
         # The second set of numbers of x86_64, for programs with short pointers.
@@ -160,9 +160,9 @@ def _refuse_tag_changes(column: int) -> list[bytes]:
     not null; it is tested in two halves. `column` is the column of the processor in the tables above.
     """
     # Each skips the instruction after it if the test is true.
-    skip_if_resident_limit = _instruction(_JUMP_EQUAL, _RESIDENT_LIMIT, 1, 0)
+    skip_if_resident_limit = _instruction(_JUMP_EQUAL, _RESIDENT_LIMIT, 1, if_false=0)
     refuse = _return(_ERROR | _EPERM)
-    skip_if_null = _instruction(_JUMP_EQUAL, 0, 1, 0)
+    skip_if_null = _instruction(_JUMP_EQUAL, value=0, if_true=1, if_false=0)
     return [
         *_for_call(
             _SET_LIMIT[column],
@@ -226,7 +226,7 @@ def _load(offset: int) -> list[bytes]:
 
 def _return_if(test: int, value: int, result: int) -> list[bytes]:
     """Instructions that end the filter with a result if the loaded word passes a test."""
-    return [_instruction(test, value, 0, 1), _return(result)]
+    return [_instruction(test, value, if_true=0, if_false=1), _return(result)]
 
 
 def _return_if_one_of(values: Iterable[int], result: int) -> list[bytes]:
@@ -244,4 +244,4 @@ def _for_call(number: int, lines: list[bytes]) -> list[bytes]:
     `lines` must end with a return: they load another word, and the instructions after them need the
     number of the call, which was loaded before.
     """
-    return [_instruction(_JUMP_EQUAL, number, 0, len(lines)), *lines]
+    return [_instruction(_JUMP_EQUAL, number, if_true=0, if_false=len(lines)), *lines]

@@ -116,7 +116,7 @@ def floor(line: ShellLine, places: Places) -> str:
             if reason := check.find(command, places):
                 return f"{command.program} {reason}"
     for path, is_written, opener in places.opened_paths(line):
-        if reason := _check_path(path, is_written, opener, places):
+        if reason := _check_path(path, is_written, command=opener, places=places):
             return reason
     return _check_fetch(line)
 

@@ -108,7 +108,7 @@ def _command_needs(command: Command, places: Places) -> Iterator[Need]:
     if memory_git(command, places):
         yield Need("memory", command.text, command)
     elif not isinstance(files, tuple) or command.settings:  # it may do more than read
-        yield Need("command", command.text, command, _created_files(command, places))
+        yield Need("command", command.text, command, paths=_created_files(command, places))
     elif setting := _program_of_git(command, places):
         yield Need("command", f"git with the repository's {setting[:30]}", command)
     elif reason := _strange_files(command, places):

@@ -390,7 +390,7 @@ class _Lexer(WordReader):
             loop = _Loop([word.raw for word in words[:1]], words[2:], self._at)
         elif keyword == "while" and (read_match := _READ_COMMAND.fullmatch(_raw_text(words))):
             is_understood = True
-            files = Word("", exact=False, under=folders_of_names(source))
+            files = Word(text="", exact=False, under=folders_of_names(source))
             loop = _Loop(read_match["names"].split(), [files])
         else:
             self._loops.append(_Loop())

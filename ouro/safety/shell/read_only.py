@@ -123,7 +123,7 @@ def _is_listed_text(word: Word, name: str, row: CommandRow) -> bool:
     """
     script = SCRIPTS.get(name)
     if not word.exact:
-        is_harmless_pattern = name in PATTERNS_FIRST and _is_path(word, True)
+        is_harmless_pattern = name in PATTERNS_FIRST and _is_path(word, may_begin_with_pattern=True)
         can_be_any_text = script is None and not word.glob
         if row.operands != "text" or not (is_harmless_pattern or can_be_any_text):
             return False
@@ -203,7 +203,7 @@ def read_options(words: Sequence[Word], row: CommandRow) -> ReadOptions:
         elif word.text == "--":
             options.operands += rest
             break
-        elif not _read_option(word, row, rest, options):
+        elif not _read_option(word, row, rest, found=options):
             options.unlisted.append(word.text)
     return options
 
@@ -246,7 +246,7 @@ def _long_option(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
         name = next((option for option in row.valued if option.startswith(name)), name)
     may_lack_value = name in row.long  # listed both with a value and without one
     is_valued = name in row.valued and bool(equals or not may_lack_value)
-    return _Option(name, is_listed, is_valued, Word(inside, word.exact) if equals else None)
+    return _Option(name, is_listed, is_valued, value=Word(inside, word.exact) if equals else None)
 
 
 def _short_options(word: Word, row: CommandRow, found: ReadOptions) -> _Option:

@@ -291,7 +291,7 @@ def rows() -> dict[str, CommandRow]:
         commands, letters, long, valued, operands = (cell.strip() for cell in line.split("|"))
         marks_by_option = dict(re.findall(r"([\w-]+)(\S*)", valued))
         kind = from_plain(operands, Operands)
-        row = CommandRow(letters, names(long), marks_by_option, kind)
+        row = CommandRow(letters, long=names(long), valued=marks_by_option, operands=kind)
         rows_by_command |= dict.fromkeys(commands.split(), row)
     return rows_by_command
 

@@ -130,7 +130,7 @@ class WordReader(ABC):
         variable = re.fullmatch(r'"\$\{?(\w+)\}?"', raw)
         if variable and variable[1] in self._line.values:
             under = self._line.values[variable[1]].under
-        return Word(draft.text, draft.exact and not glob, glob, raw, under)
+        return Word(draft.text, exact=draft.exact and not glob, glob=glob, raw=raw, under=under)
 
     def _read(self, draft: _Draft, ends: str, *, quoted: bool = False) -> None:
         """Read characters into the draft up to one of `ends`, which is not read, or to the end of

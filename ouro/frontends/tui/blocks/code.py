@@ -54,7 +54,7 @@ class Code:
         text_width = max(1, self._width - 2)  # a space on each side
         space = (" ", self._palette.code)
         lines: list[StyledLine] = []
-        for row in highlight(text, self._language, self._palette, self._palette.code):
+        for row in highlight(text, self._language, self._palette, base=self._palette.code):
             lines += fold(row, text_width)
         padded = pad(indent(lines, space, space), self._width, self._palette.code)
         has_margin = self._margin[0] != ""
@@ -133,7 +133,7 @@ def _language_table() -> _LanguageTable:
     """
     from pygments.lexers import get_all_lexers
 
-    table = _LanguageTable({}, set(), [])
+    table = _LanguageTable(by_suffix={}, names=set(), globs=[])
     claims: Counter[str] = Counter()
     for _, aliases, patterns, _ in get_all_lexers(plugins=False):
         for pattern in patterns:

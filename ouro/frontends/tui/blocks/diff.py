@@ -200,7 +200,7 @@ def _hunk_pages(hunk: HunkRows) -> Iterator[_HunkPage]:
         if long_row == start:
             height = hunk.height(start, start + 1)
             for line in range(0, height, PAGE_ROWS):
-                yield _LongRowPage(hunk, start, line, min(line + PAGE_ROWS, height))
+                yield _LongRowPage(hunk, row=start, first=line, last=min(line + PAGE_ROWS, height))
             end = start + 1
         else:
             end = min(end, long_row)

@@ -161,9 +161,11 @@ def _lines_of_hunk(
     runs: list[LineRun] = []
     for first, last, new_first, new_last in [*changes, behind_last_change]:
         same, same_new = old[at:first], new[new_at:new_first]
-        runs += _runs(same, same_new, at + first_line, new_at + first_line)
+        runs += _runs(same, news=same_new, at=at + first_line, new_at=new_at + first_line)
         changed, changed_new = old[first:last], new[new_first:new_last]
-        runs += _runs(changed, changed_new, first + first_line, new_first + first_line)
+        runs += _runs(
+            changed, news=changed_new, at=first + first_line, new_at=new_first + first_line
+        )
         at, new_at = last, new_last
     return HunkLines(runs)
 
@@ -179,12 +181,18 @@ def _runs(olds: Sequence[str], news: Sequence[str], at: int, new_at: int) -> Ite
     # Lines that only the longer side has are changed.
     are_same += [False] * abs(len(olds) - len(news))
     if all(are_same) or not any(are_same):  # one run, without copies of the lines
-        yield LineRun(olds, news, at, new_at, are_same[0])
+        yield LineRun(olds, news, old_number=at, new_number=new_at, is_same=are_same[0])
         return
     start = 0
     for is_same, group in groupby(are_same):
         end = start + len(list(group))
-        yield LineRun(olds[start:end], news[start:end], at + start, new_at + start, is_same)
+        yield LineRun(
+            olds[start:end],
+            news=news[start:end],
+            old_number=at + start,
+            new_number=new_at + start,
+            is_same=is_same,
+        )
         start = end
 
 
@@ -194,7 +202,7 @@ def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
     reader = iter(rows)
     for row in reader:
         if row.startswith("--- ") and (next_row := next(reader, "")).startswith("+++ "):
-            files.append(FileDiff(row[4:], next_row[4:], [], []))
+            files.append(FileDiff(row[4:], next_row[4:], hunks=[], names=[]))
         elif files and (head := _HUNK.match(row)):
             files[-1].names.append(_words_behind(head))
             _, old_count, _, new_count = _numbers(head)
@@ -237,7 +245,7 @@ def _hunk_lines(head: re.Match[str], rows: Sequence[str]) -> HunkLines:
         lines, signs_of_lines = texts[match.start() : match.end()], match[0]
         old_lines = _lines_with(lines, signs_of_lines, "-")
         new_lines = _lines_with(lines, signs_of_lines, "+")
-        runs += _runs(old_lines, new_lines, old_number, new_number)
+        runs += _runs(old_lines, news=new_lines, at=old_number, new_at=new_number)
         old_number += len(old_lines)
         new_number += len(new_lines)
     return HunkLines(runs)

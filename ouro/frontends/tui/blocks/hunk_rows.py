@@ -158,7 +158,7 @@ class HunkRows(ABC):
         lexed_from = _find_lead(texts, first)
         code = "\n".join(texts[lexed_from : last + 1])
         language = language_of(self._path)  # slow for a new name
-        runs = highlight(code, language, self._palette, self._palette.text)
+        runs = highlight(code, language, self._palette, base=self._palette.text)
         return dict(enumerate(runs[first - lexed_from :], numbers[0]))
 
     def _mark_words(self, pairs: Sequence[Pair], olds: _Side, news: _Side) -> None:
@@ -175,8 +175,8 @@ class HunkRows(ABC):
             new_spans: list[Span] = []
             if pair.old and pair.new:
                 old_spans, new_spans = find_changed_words(pair.old, pair.new)
-            _mark(olds, pair.old_number, old_spans, removed)
-            _mark(news, pair.new_number, new_spans, added)
+            _mark(olds, pair.old_number, old_spans, marking=removed)
+            _mark(news, pair.new_number, new_spans, marking=added)
 
     def _row(self, sign: str, number: int, side: _Side, width: int) -> list[StyledLine]:
         """The line `number` of a side with its sign and number, wrapped to `width`."""

@@ -204,7 +204,7 @@ def pad(lines: Iterable[StyledLine], width: int, style: Style) -> list[StyledLin
     for line in lines:
         missing = max(0, width - line.cells)
         segments = [*line.segments, Segment(" " * missing, style)] if missing else line.segments
-        padded.append(StyledLine(segments, line.gutter, line.joint, line.filling + missing))
+        padded.append(StyledLine(segments, line.gutter, line.joint, filling=line.filling + missing))
     return padded
 
 

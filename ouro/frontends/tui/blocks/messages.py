@@ -141,7 +141,7 @@ class AnswerBlock(StreamedBlock):
         for number, piece in enumerate(unfinished_pieces):
             if piece.is_open and piece.code is not None and self._code is None:
                 language, _ = piece.code
-                self._code = Code(language, text_width, palette, MARGIN)
+                self._code = Code(language, text_width, palette, margin=MARGIN)
             code = self._code if number == 0 else None
             self._add_piece(lines, piece, text_width, palette, code)
         return lines
@@ -260,7 +260,9 @@ class NoticeBlock(TranscriptBlock):
         styles = {"info": palette.muted, "warning": palette.warning, "error": palette.error}
         style = styles[self._level]
         sign, word = _LEVEL_SIGNS[self._level]
-        lines = _notice_lines(word + self.text, width - 2 * len(MARGIN), style, palette)
+        lines = _notice_lines(
+            word + self.text, width=width - 2 * len(MARGIN), base=style, palette=palette
+        )
         return indent(lines, (f"{sign} ", style), (MARGIN, palette.text))
 
     def as_markdown(self) -> str:

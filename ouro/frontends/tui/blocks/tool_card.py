@@ -157,7 +157,7 @@ def _plain_lines(body: Plain, width: int, palette: Palette) -> Iterator[StyledLi
     one more, by which `body_lines` sees that there are more.
     """
     rows = tidy(body.text).removesuffix("\n").split("\n")[: MAX_LINES + 1]
-    for row in highlight("\n".join(rows), body.language, palette, palette.text):
+    for row in highlight("\n".join(rows), body.language, palette, base=palette.text):
         yield from fold(row, width)
 
 
@@ -170,7 +170,7 @@ def _command_lines(body: CommandOutput, width: int, palette: Palette) -> Iterato
     yield from head
     if body.output:
         room = max(1, MAX_LINES - len(head) - 2)  # for the lines before and after the output
-        lines, rows_before = last_lines(body.output, room, width, palette.text)
+        lines, rows_before = last_lines(body.output, most=room, width=width, style=palette.text)
         if rows_before:
             note = crop(f"… {plural(rows_before, 'line')} before", width)
             yield StyledLine([Segment(note, palette.muted)])
@@ -413,7 +413,7 @@ class ToolCard(TranscriptBlock):
         if not self._output:
             return []
         max_lines = MAX_LINES if self.is_open else RUNNING_LINES
-        return self._tail(self._output, max_lines, width, palette)
+        return self._tail(self._output, most=max_lines, width=width, palette=palette)
 
     def _preview_lines(
         self, body: Body, width: int, palette: Palette, *, has_names: bool
@@ -425,13 +425,19 @@ class ToolCard(TranscriptBlock):
         max_lines = preview_size(body, self.state == "failed")
         if isinstance(body, CommandOutput):
             has_output = bool(body.output.strip())
-            return self._tail(body.output, max_lines, width, palette) if has_output else []
+            return (
+                self._tail(body.output, most=max_lines, width=width, palette=palette)
+                if has_output
+                else []
+            )
         if max_lines == 0:
             return []
         lines = body_lines(body, width, palette, has_names=has_names)
         if len(lines) <= max_lines + 1:  # the line `1 more line` would need the same place
             return lines
-        omission = self._omission_lines(len(lines) - max_lines, "more", width, palette)
+        omission = self._omission_lines(
+            len(lines) - max_lines, where="more", width=width, palette=palette
+        )
         return [*lines[:max_lines], *omission]
 
     def _tail(self, output: str, most: int, width: int, palette: Palette) -> list[StyledLine]:
@@ -439,10 +445,13 @@ class ToolCard(TranscriptBlock):
         output that is only one line longer than `most` is shown whole, because that line would take
         the same room.
         """
-        lines, rows_before = last_lines(output, most + 1, width, palette.muted)
+        lines, rows_before = last_lines(output, most=most + 1, width=width, style=palette.muted)
         if rows_before:
-            lines, rows_before = last_lines(output, most, width, palette.muted)
-        return [*self._omission_lines(rows_before, "before", width, palette), *lines]
+            lines, rows_before = last_lines(output, most, width, style=palette.muted)
+        return [
+            *self._omission_lines(rows_before, where="before", width=width, palette=palette),
+            *lines,
+        ]
 
     def _omission_lines(
         self, count: int, where: str, width: int, palette: Palette
@@ -479,7 +488,7 @@ class DisplayBlock(TranscriptBlock):
             return []
         room = width - len(MARGIN) - 1
         if self._files is None:
-            lines = body_lines(body, room, palette, self._show)
+            lines = body_lines(body, width=room, palette=palette, show=self._show)
         else:  # `body_lines` would read the files again for each width
             lines = draw_diff(self._files, room, palette)
         return put_right_of((MARGIN, palette.text), lines)

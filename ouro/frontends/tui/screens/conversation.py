@@ -353,7 +353,7 @@ class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
         """
         is_of_user = isinstance(event, events.CoreChanged) and event.origin in ("person", "undo")
         if is_of_user and self.browser is not None:
-            event = replace(event, display=Display(""))
+            event = replace(event, display=Display(summary=""))
         self.writer.show(event)
 
     def show(self, event: Event) -> None:

@@ -96,7 +96,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._files: Sequence[ParsedFile] = ()
         self._files_of: ShownDiff | None = None
         """The changes that `_files` were read from."""
-        self._opens_at = DiffPlace(0)
+        self._opens_at = DiffPlace(file=0)
         self._layout_now: DiffLayout | None = None
         """The lines that are shown; None until the first ones are laid out."""
         self._is_held = True
@@ -183,7 +183,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """Show other changes, with the mark at `place`, or at the nearest place if the changes do
         not have it. Without a place the mark is at the first file.
         """
-        self._shown, self._opens_at = shown, place or DiffPlace(0)
+        self._shown, self._opens_at = shown, place or DiffPlace(file=0)
         self._lay_out_later()
 
     @work(group="layout", exclusive=True)
@@ -199,7 +199,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """
         shown = self._shown
         if self._files_of is shown:
-            await self._lay_out(self._lines.marked or DiffPlace(0))
+            await self._lay_out(self._lines.marked or DiffPlace(file=0))
             return
         # Long diffs take a moment; a thread lets keys and frames go between.
         self._files = await asyncio.to_thread(lambda: list(map(parse_file, shown.files)))
@@ -492,7 +492,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     async def _read_again(self) -> None:
         """Show the files as they are now, at the same place; comments stay at their lines."""
-        place = self._lines.marked or DiffPlace(0)
+        place = self._lines.marked or DiffPlace(file=0)
         self.show_diff(await self._diff.read(self._shown.source), place)
 
     def _line_now(self, place: DiffPlace) -> int:

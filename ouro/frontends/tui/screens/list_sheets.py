@@ -328,7 +328,9 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         """
         super()._show_marked()
         marked = self._marked
-        boxes_until_then = self._scopes_to_offer({}) if isinstance(marked, Point) else {}
+        boxes_until_then = (
+            self._scopes_to_offer(changes_by_scope={}) if isinstance(marked, Point) else {}
+        )
         self._boxes.offer(boxes_until_then)
         self._scopes_worker = self._ask_scopes(marked) if marked else None
 
@@ -414,7 +416,7 @@ class RedoSheet(Sheet[RewindChoice | None]):
         if event.key != "enter":
             return False
         if ticked := self._boxes.ticked:
-            self.dismiss(RewindChoice("redo", 0, ticked))  # a redo has no message: 0
+            self.dismiss(RewindChoice("redo", number=0, scopes=ticked))  # a redo has no message: 0
         else:
             self.notify(NOTHING_TICKED, timeout=3)
         return True

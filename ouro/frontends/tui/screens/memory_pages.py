@@ -124,8 +124,8 @@ def _entry_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
         return MemoryRow(
             PageLink("note", entry.id),
             entry.scope,
-            _join_lines(entry.text),
-            entry.category,
+            text=_join_lines(entry.text),
+            category=entry.category,
             flag=flag,
             about=entry.category,
             searched=searched,
@@ -134,8 +134,8 @@ def _entry_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
     return MemoryRow(
         PageLink("core", f"{entry.scope}/{entry.file}"),
         entry.scope,
-        _without_bullet(entry.text),
-        entry.category,
+        text=_without_bullet(entry.text),
+        category=entry.category,
         flag=flag,
         about=" · ".join(filter(None, (entry.category, writer_of_line))),
         searched=searched,
@@ -153,8 +153,8 @@ def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
         row = MemoryRow(
             PageLink("commit", commit.id),
             entry.scope,
-            _join_lines(commit.subject),
-            author,
+            text=_join_lines(commit.subject),
+            category=author,
             flag=local_time(commit.at),
             about=author,
             searched=f"{commit.id} {' '.join(commit.paths)} {commit.at}",
@@ -189,8 +189,8 @@ def _recalled_row(note: RecalledNote) -> MemoryRow:
     return MemoryRow(
         PageLink("note", note.id) if is_stored_note and note.text else None,
         note.scope,
-        f"{SIGNS[note.state]} {label}",
-        "recalled",
+        text=f"{SIGNS[note.state]} {label}",
+        category="recalled",
         about=f"{note.state}: {note.reason}",
         searched=note.id,
         item=note,
@@ -203,10 +203,10 @@ def _core_line_row(line: ReceiptLine) -> MemoryRow:
     """
     label = _without_bullet(line.text) or f"the whole of {line.file}"
     return MemoryRow(
-        None,
-        line.scope,
-        f"{SIGNS[line.state]} {label}",
-        "in each prompt",
+        link=None,
+        scope=line.scope,
+        text=f"{SIGNS[line.state]} {label}",
+        category="in each prompt",
         about=f"{line.state}: {line.reason}" if line.reason else line.file,
         searched=f"{line.file} {line.state}",
         item=line,
@@ -217,7 +217,9 @@ def _core_change_row(change: str) -> MemoryRow:
     """A change of the core since the session began, written `SCOPE/TEXT`."""
     scope, _, text = change.partition("/")
     page = f"changed since the session began: {change}"
-    return MemoryRow(None, scope, f"± {_join_lines(text)}", "changed since", item=page)
+    return MemoryRow(
+        link=None, scope=scope, text=f"± {_join_lines(text)}", category="changed since", item=page
+    )
 
 
 def _check_row(check: Check) -> MemoryRow:
@@ -225,10 +227,10 @@ def _check_row(check: Check) -> MemoryRow:
     about = f"refused {plural(check.fired, 'time')} since {check.added_at[:10]}"
     page = f"{check.text}: an enforced correction, {about}. /check remove {check.number} ends it."
     return MemoryRow(
-        None,
-        "repo" if check.project else "user",
-        f"check {check.number}: {_join_lines(check.text)}",
-        "enforced",
+        link=None,
+        scope="repo" if check.project else "user",
+        text=f"check {check.number}: {_join_lines(check.text)}",
+        category="enforced",
         about=about,
         item=page,
     )
@@ -242,8 +244,8 @@ def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
         row = MemoryRow(
             PageLink("proposal", proposal.id),
             proposal.scope,
-            "; ".join(_summarize(edit) for edit in proposal.edits),
-            proposal.origin,
+            text="; ".join(_summarize(edit) for edit in proposal.edits),
+            category=proposal.origin,
             flag="pending",
             searched=f"{names} {proposal.reason} {proposal.id}",
             item=proposal,

@@ -110,7 +110,9 @@ class SessionList(RowList[SessionMatch]):
             columns = columns[:1]
         name = session_title(info) + (" (copy)" if info.fork_of else "")
         name = f"{_PINNED if info.pinned else ''}{name}"
-        yield from self._name_cells(name, session_labels(info), title_width, is_marked)
+        yield from self._name_cells(
+            name, session_labels(info), room=title_width, is_marked=is_marked
+        )
         for (_name, width_of_column), figure in zip(columns, figures, strict=False):
             yield f"{figure:>{width_of_column}}", "detail"
         if row.snippet:

@@ -85,5 +85,5 @@ class AskPanel(QuestionPanel):
         self.post_message(self.Answered(self.question_id, Reply(answers)))
 
     def dismiss_question(self) -> bool:
-        self._answer(())
+        self._answer(answers=())
         return True

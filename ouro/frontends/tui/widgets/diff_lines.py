@@ -88,7 +88,7 @@ class DiffLines(LineScroll, can_focus=True):
         self._layout: DiffLayout | None = None
         self._nothing = ""
         """The text that is shown without lines."""
-        self._palette = Palette({})
+        self._palette = Palette(variables={})
         self.line = 0
         """The number of the marked line in the layout."""
 

@@ -202,7 +202,7 @@ class QuestionPanel(Vertical, can_focus=True):
         elif self._needs_second_press(event):
             self._notice = BESIDE_A_DRAFT
             self._listens_from = event.time + self.GRACE
-            self._take_early_key(event, None)
+            self._take_early_key(event, early_key=None)
         elif answer is not None:
             answer()
 

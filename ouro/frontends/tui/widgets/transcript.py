@@ -71,7 +71,7 @@ class TranscriptView(LineScroll):
         self.clock = clock
         self.following = True
         """Whether it stays at the end."""
-        self._palette = Palette({})
+        self._palette = Palette(variables={})
         self._blocks = BlockList(self._palette)
         self._frame_timer: Timer | None = None
         self._move_timer: Timer | None = None
@@ -184,7 +184,7 @@ class TranscriptView(LineScroll):
         if self._card is None:
             self.follow()
         elif not self._is_visible(self._card):
-            self._go_to(self._card, 0, above=self.size.height // 3)
+            self._go_to(self._card, line=0, above=self.size.height // 3)
         self.refresh()
         return self._card is not None
 
@@ -227,7 +227,7 @@ class TranscriptView(LineScroll):
         self._draw()  # new blocks do not have a height yet
         messages = self._prompts()
         if 0 < prompts <= len(messages):
-            self._go_to(messages[-prompts], 0)
+            self._go_to(messages[-prompts], line=0)
 
     def _prompts(self) -> list[UserMessage]:
         return [block for block in self._blocks.blocks if isinstance(block, UserMessage)]

@@ -216,7 +216,10 @@ class Capture(msgspec.Struct, eq=False):
         """
         shown_notes = await asyncio.to_thread(self._choose_shown_notes, excerpt)
         limits = OperationLimits(
-            shown_notes, self.question.categories, self.notes.notebook.scopes, str(self.notes.root)
+            shown_notes,
+            self.question.categories,
+            self.notes.notebook.scopes,
+            root=str(self.notes.root),
         )
         operations, refused = await self.question.read(excerpt.spoken, excerpt.own, limits)
         captured.refused += refused
@@ -334,7 +337,9 @@ class Capture(msgspec.Struct, eq=False):
                 note = _as_tentative(note, message)
             corrected_line = core_line if operation.verb == "supersede" else None
             is_sure = operation.certainty == "compared"
-            written = self._write_statement(note, verb, message, corrected_line, is_sure=is_sure)
+            written = self._write_statement(
+                note, verb, message, corrected=corrected_line, is_sure=is_sure
+            )
             captured.written.append(written)
             # The note did not replace the line that the model says it does: the user decides.
             if corrected_line and written.change == "add":

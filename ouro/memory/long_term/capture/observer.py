@@ -186,7 +186,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         if lines:
             from ouro.memory.long_term.contradictions import compare_added_lines
 
-            await compare_added_lines(self.manager, self.channel, self.question, lines)
+            await compare_added_lines(self.manager, self.channel, self.question, added=lines)
 
     async def _capture(self, trigger: Trigger) -> None:
         """Capture the messages of this session that were not captured yet, and record the last one
@@ -305,7 +305,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         if not choice:
             return
         written = await self.manager.run_under_lock(
-            lambda: resolve_notes(notebook, new.id, old.id, choice)
+            lambda: resolve_notes(notebook, new.id, old.id, answer=choice)
         )
         if written:
             self.channel.emit(note_event(written))
@@ -327,7 +327,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         line `old`. If so, remove the line. Without an answer both stay.
         """
         choice = await self._ask_which_holds(
-            f"memory-doubt:{old.id}", new, old, (KEEP_BOTH, REPLACE)
+            f"memory-doubt:{old.id}", new, old, choices=(KEEP_BOTH, REPLACE)
         )
         if choice == REPLACE:
             await self.manager.with_editor(lambda editor: forget_text(editor, old.text))

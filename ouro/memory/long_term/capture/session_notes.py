@@ -150,7 +150,7 @@ class SessionNotes:
         outside (`sources`) came into the session before; else the note is doubtful; else the user
         wants to be asked. Raises SecretInMemory.
         """
-        edit = FileEdit(note.file_name, None, note_text(note))
+        edit = FileEdit(note.file_name, before=None, after=note_text(note))
         quote = cut(note.text, _REASON_WIDTH)
         if sources:
             reason = f"“{quote}” {FROM_OUTSIDE}"
@@ -170,7 +170,7 @@ class SessionNotes:
         reason = "it contradicts what is remembered"
         proposal_id = self._propose(note_in_scope, edit, reason, sources)
         pending = change_of(line.scope, [edit], "agent", proposal=proposal_id)
-        return Contradiction(line, note_in_scope, edit.name, pending)
+        return Contradiction(line, note=note_in_scope, file=edit.name, pending=pending)
 
     def _propose(self, note: Note, edit: FileEdit, reason: str, sources: Sequence[str]) -> str:
         """Store `edit` as a pending proposal in the scope and for the turn of the note; returns the

@@ -197,7 +197,7 @@ def split_uncaptured(
         said = spoken_in_message(entry.number, entry.message)
         if said is not None and said.role == "user":
             if size > PART_CHARACTERS:
-                yield SessionPart(tuple(spoken), last_number, index, turn)
+                yield SessionPart(tuple(spoken), upto=last_number, end=index, turn=turn)
                 spoken, size = [], 0
             turn += 1
         branch = _last_branch(entry.message) or branch
@@ -209,7 +209,7 @@ def split_uncaptured(
             size += min(len(said.text), PART_CHARACTERS)
         if not entry.private and (tool_texts := _tool_texts(entry.message)):
             spoken = _with_tool_texts(spoken, tool_texts)
-    yield SessionPart(tuple(spoken), last_number, len(entries), turn)
+    yield SessionPart(tuple(spoken), upto=last_number, end=len(entries), turn=turn)
 
 
 def turns_since(
@@ -309,7 +309,7 @@ def drop_outputs(record: Record) -> Record:
                 }
                 parts.append(ToolCall(call_id, name, shortened))
             case ToolReply(call_id, name):
-                parts.append(ToolReply(call_id, name, ""))
+                parts.append(ToolReply(call_id, name, text=""))
             case Image() | Thinking():
                 pass
     return replace(record, message=Message(record.message.role, tuple(parts)))

@@ -174,7 +174,9 @@ async def _complete_corrections(
         words = word_starts(sentence)
         ranked = [limits.shown[index] for index in rank_near(sentence, _texts(limits.shown))]
         near = [note for note in ranked if words & word_starts(note.text)]
-        completion = await complete_correction(ask, f"{before} {sentence}".strip(), sentence, near)
+        completion = await complete_correction(
+            ask, said=f"{before} {sentence}".strip(), sentence=sentence, notes=near
+        )
         if completion:
             text, old = completion
             dated_text = write_dates(text, message.day)
@@ -239,7 +241,9 @@ async def read_statement(ask: AskModel, text: str, limits: OperationLimits) -> O
     """
     statement = strip_introduction(text)
     replaced = find_replaced(statement, limits.shown, text)
-    return await _operation_of(ask, statement, replaced, limits, local_day())
+    return await _operation_of(
+        ask, text=statement, replaced=replaced, limits=limits, day=local_day()
+    )
 
 
 async def _is_labelled_lasting(ask: AskModel, text: str) -> bool:
@@ -284,7 +288,9 @@ async def _operation_of(
         return replace(operation, until=end.isoformat() if end else "")
     if has("pronoun", dated_text):
         # The statement stands alone: no sentence comes before the one with the new value.
-        completion = await complete_correction(ask, dated_text, dated_text, replaced[:1])
+        completion = await complete_correction(
+            ask, said=dated_text, sentence=dated_text, notes=replaced[:1]
+        )
         if completion:
             dated_text, _ = completion
     return _operation_that_replaces(dated_text, replaced[0])

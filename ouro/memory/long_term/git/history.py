@@ -156,7 +156,7 @@ def hunks_between(repo: GitRepository, before: str, after: str) -> Iterator[Diff
         for start, end, new_start, new_end in line_changes(old_lines, new_lines):
             number += 1
             removed, added = tuple(old_lines[start:end]), tuple(new_lines[new_start:new_end])
-            yield DiffHunk(number, name, new_start, removed, added)
+            yield DiffHunk(number, name, new_start, before=removed, after=added)
 
 
 # -- turns of commits without trailers: the agent commits in the shell as a user would

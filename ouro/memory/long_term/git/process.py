@@ -109,7 +109,15 @@ def run_memory_git(
         if "git.cmd" not in sys.modules:  # GitPython is imported below
             _require_answer_of_git()
         timeout = _SLOW_TIMEOUT if _SLOW_COMMANDS & {*arguments} else _TIMEOUT
-        return _execute(GitProfile.MEMORY, command, git_dir, variables, stdin, timeout, inherited)
+        return _execute(
+            GitProfile.MEMORY,
+            command,
+            folder=git_dir,
+            variables=variables,
+            stdin=stdin,
+            timeout=timeout,
+            inherited=inherited,
+        )
     except TimeoutExpired as error:
         _pause.until = time.monotonic() + _PAUSE
         raise MemoryUnusable(_HANGS, _HANGS_HINT) from error
@@ -164,7 +172,13 @@ def run_remote_git(
         ]
     try:
         return _execute(
-            GitProfile.REMOTE, command, git_dir, variables, b"", timeout, on_wait=on_wait
+            GitProfile.REMOTE,
+            command,
+            folder=git_dir,
+            variables=variables,
+            stdin=b"",
+            timeout=timeout,
+            on_wait=on_wait,
         )
     except TimeoutExpired as error:
         text = f"git did not answer in {timeout:.0f} seconds."
@@ -208,7 +222,7 @@ def _execute(
         raise MemoryUnusable(f"git could not be run: {error}") from error
     process = running.proc
     assert process is not None
-    result = finish_git(profile, process, stdin, timeout, on_wait)
+    result = finish_git(profile, process, data=stdin, timeout=timeout, on_wait=on_wait)
     # `env` was found, but not the git that it should start.
     if result.returncode == 127 and command[0] == "env":
         raise MemoryUnusable(*_GIT_IS_MISSING)

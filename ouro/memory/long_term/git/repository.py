@@ -180,11 +180,11 @@ class GitRepository:
         git_dir, tip = self.git_dir, self.read_record(TIP)
         is_new = not tip and not (git_dir / "HEAD").exists()  # another thread may create HEAD now
         if is_new or not os.path.lexists(git_dir):
-            return Head("", f"refs/heads/{BRANCH}")
+            return Head(commit="", ref=f"refs/heads/{BRANCH}")
         demand_safe(git_dir)
         text = read_git_file(git_dir / "HEAD")
         if _COMMIT_ID.fullmatch(text.strip()):
-            return Head(text.strip(), "")
+            return Head(text.strip(), ref="")
         match = _HEAD_OF_BRANCH.fullmatch(text)
         if not match:
             raise unusable_history(

@@ -298,7 +298,7 @@ def _group_alike(
             continue
         alike_ids = dict.fromkeys([*_find_with_same_words(note.id, texts), *find_alike(note)])
         for other_id in alike_ids:
-            _join_groups(groups, note.id, other_id, notes)
+            _join_groups(groups, note.id, second_id=other_id, notes=notes)
     # The notes of a group share one set, which is returned once.
     return {id(group): group for group in groups.values() if len(group) > 1}.values()
 

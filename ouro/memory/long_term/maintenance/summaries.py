@@ -214,5 +214,5 @@ def _is_long(transcript: Transcript) -> bool:
     """
     return (
         transcript.compaction is not None
-        or turns_since(transcript.entries, 0, with_private=True) >= MIN_TURNS
+        or turns_since(transcript.entries, number=0, with_private=True) >= MIN_TURNS
     )

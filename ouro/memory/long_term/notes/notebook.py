@@ -195,14 +195,21 @@ class Notebook(msgspec.Struct, eq=False):
         # If the note is archived, this moves the file out of the archive; else both names are the
         # same, and the second entry counts.
         changes: FileChanges = {file.name: None, note.file_name: note_text(note)}
-        return self._write_note(file.scope, "confirm", note, changes, origin, trailers)
+        return self._write_note(
+            file.scope,
+            change="confirm",
+            note=note,
+            changes=changes,
+            origin=origin,
+            trailers=trailers,
+        )
 
     def archive(self, note_ids: Iterable[str], origin: Origin) -> list[WrittenNote]:
         """Exclude notes from recall: their files move to the archive, in one commit for each scope.
         Returns the notes that were not archived already.
         """
         files = [file for file in map(self.find, note_ids) if not file.archived]
-        return self._write_all("archive", files, archive_changes, origin)
+        return self._write_all("archive", files, changes_of=archive_changes, origin=origin)
 
     def share(self, note_ids: Iterable[str], origin: Origin) -> list[WrittenNote]:
         """Let notes that belong to a branch be recalled on all branches, in one commit for each
@@ -212,7 +219,7 @@ class Notebook(msgspec.Struct, eq=False):
             replace(file, note=replace(file.note, branch=None)) for file in map(self.find, note_ids)
         ]
         return self._write_all(
-            "share", files, lambda file: {file.name: note_text(file.note)}, origin
+            "share", files, changes_of=lambda file: {file.name: note_text(file.note)}, origin=origin
         )
 
     def rewrite(self, note: Note, origin: Origin) -> WrittenNote:
@@ -223,9 +230,15 @@ class Notebook(msgspec.Struct, eq=False):
         note = replace(note, updated_at=timestamp())
         text = note_text(note)
         if note.scope == file.scope:
-            return self._write_note(file.scope, "rewrite", note, {file.name: text}, origin)
-        written = self._write_note(note.scope, "rewrite", note, {note.file_name: text}, origin)
-        self._write_note(file.scope, "rewrite", note, {file.name: None}, origin)
+            return self._write_note(
+                file.scope, change="rewrite", note=note, changes={file.name: text}, origin=origin
+            )
+        written = self._write_note(
+            note.scope, change="rewrite", note=note, changes={note.file_name: text}, origin=origin
+        )
+        self._write_note(
+            file.scope, change="rewrite", note=note, changes={file.name: None}, origin=origin
+        )
         return written
 
     def merge(self, note: Note, replaced: Sequence[NoteFile]) -> WrittenNote:
@@ -238,7 +251,12 @@ class Notebook(msgspec.Struct, eq=False):
             changes |= archive_changes(file)
         subject = f"Merge {len(replaced)} notes"
         return self._write_note(
-            note.scope, "supersede", note, changes, "consolidation", subject=subject
+            note.scope,
+            change="supersede",
+            note=note,
+            changes=changes,
+            origin="consolidation",
+            subject=subject,
         )
 
     def add_times(self, note: Note) -> Note:
@@ -318,7 +336,7 @@ class Notebook(msgspec.Struct, eq=False):
             commit_id = self.stores[scope].save_and_commit(changes, subject, all_trailers)
         else:
             raise NoteError(f"The {scope} memory is off here.", "Turn it on.", ["memory on"])
-        return WrittenNote(change, note, scope, commit_id)
+        return WrittenNote(change, note, scope, commit=commit_id)
 
 
 def archive_changes(file: NoteFile) -> dict[str, str | None]:
@@ -338,7 +356,12 @@ def note_event(written: WrittenNote) -> NoteKept:
         # In full: a part that the new text does not mention must not be lost unseen.
         text += f" (before: {' '.join(written.before.split())})"
     return NoteKept(
-        written.change, note.id, clean(text), written.scope, note.category, written.commit
+        written.change,
+        note.id,
+        text=clean(text),
+        scope=written.scope,
+        category=note.category,
+        undo=written.commit,
     )
 
 
@@ -347,7 +370,11 @@ def proposal_event(notes: Sequence[Note]) -> NoteKept:
     first = notes[0]
     others = f" (and {len(notes) - 1} more)" if len(notes) > 1 else ""
     return NoteKept(
-        "propose", first.id, f"{clean(first.text)}{others}", first.scope, first.category
+        "propose",
+        first.id,
+        text=f"{clean(first.text)}{others}",
+        scope=first.scope,
+        category=first.category,
     )
 
 
@@ -365,5 +392,5 @@ def notes_event(
         if len(notes) > 3:
             quotes += "; …"
         text = f"{plural(len(notes), 'note')} {reason}: {quotes}"
-        events.append(NoteKept(operation, notes[0].id, text, scope, notes[0].category, commit))
+        events.append(NoteKept(operation, notes[0].id, text, scope, notes[0].category, undo=commit))
     return events

@@ -182,7 +182,7 @@ class CommandLedger(msgspec.Struct, eq=False):
                     earlier_codes = records.pop(name).codes if name in records else {}
                     codes = {**earlier_codes, code: earlier_codes.get(code, 0) + 1}
                     records[name] = CommandRecord(
-                        codes, code, round(seconds, 1), timestamp(), branch
+                        codes, last=code, seconds=round(seconds, 1), at=timestamp(), branch=branch
                     )
                 newest_records = dict(list(records.items())[-MAX_COMMANDS:])
                 write_private(self.path, msgspec.json.encode(newest_records))

@@ -64,7 +64,10 @@ class CommandLooks(msgspec.Struct, eq=False):
             return
         seen_at = first_failed or commands[-1]
         look = CommandLook(
-            turn, commands[0].call_id, seen_at.call_id, self._changed_project_files()
+            turn,
+            first=commands[0].call_id,
+            failed=seen_at.call_id,
+            files=self._changed_project_files(),
         )
         self._looks = [*self._looks, look][-_MAX_LOOKS:]
 

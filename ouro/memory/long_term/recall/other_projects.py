@@ -65,9 +65,13 @@ class OtherProjectNote(msgspec.Struct, frozen=True):
         tokens = estimate(self.text)
         if is_sent:
             reason = f"{place}: sent by you"
-            return RecalledNote(self.id, self.text, "loaded", reason, self.origin, tokens=tokens)
+            return RecalledNote(
+                self.id, self.text, state="loaded", reason=reason, scope=self.origin, tokens=tokens
+            )
         reason = f"{place}: not sent"
-        return RecalledNote(self.id, self.text, "skipped", reason, self.origin, tokens=tokens)
+        return RecalledNote(
+            self.id, self.text, state="skipped", reason=reason, scope=self.origin, tokens=tokens
+        )
 
     def block(self, mark: str) -> str:
         """The text to send to the model: an introduction and the quoted note, between tags named
@@ -130,7 +134,9 @@ class OtherProjects(msgspec.Struct, eq=False):
             if hit.text not in known_text and self._is_in_use(hit):
                 self._shown.append(hit.text)
                 found_text = strip_list_mark(hit.text)  # a core line may have a list mark
-                return OtherProjectNote(hit.id, found_text, hit.category, text_path(hit.project))
+                return OtherProjectNote(
+                    hit.id, found_text, hit.category, project=text_path(hit.project)
+                )
         return None
 
     def _projects(self) -> tuple[str, ...]:

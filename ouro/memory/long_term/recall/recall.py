@@ -182,7 +182,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             if note_id not in scores:
                 reason = f"linked to “{one_line(core_line, 60)}”"
                 candidates.append(_Candidate(note_id, linked_score, reason))
-        return self._select(candidates, situation, "local", start)
+        return self._select(candidates, situation, way="local", start=start)
 
     def _find_standing(self, text: str, search: Search, situation: Situation) -> list[str]:
         """The ids of at most `MAX_STANDING` rules and preferences for the kind of task that the
@@ -218,7 +218,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             for hit in self.search.nearest_notes(hypotheses, self.settings.retrieval_top_k, filters)
             if hit.score >= MIN_HYPOTHESIS_COSINE
         ]
-        return self._select(candidates, situation, "hyde", start)
+        return self._select(candidates, situation, way="hyde", start=start)
 
     def find_about_files(
         self, note_ids: Sequence[str], situation: Situation, room: int
@@ -231,7 +231,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             _Candidate(note_id, 1 / (RANK_CONSTANT + rank), ABOUT_FILE)
             for rank, note_id in enumerate(note_ids)
         ]
-        return self._select(candidates, situation, "touch", start, room=room)
+        return self._select(candidates, situation, way="touch", start=start, room=room)
 
     def find_about_commands(
         self, note_ids: Sequence[str], situation: Situation, room: int
@@ -244,7 +244,9 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             _Candidate(note_id, 1 / (RANK_CONSTANT + rank), ABOUT_COMMAND)
             for rank, note_id in enumerate(note_ids)
         ]
-        return self._select(candidates, situation, "touch", start, room=room, about=_ABOUT_COMMANDS)
+        return self._select(
+            candidates, situation, way="touch", start=start, room=room, about=_ABOUT_COMMANDS
+        )
 
     def find_repeated(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
         """Select which notes of these dead ends are sent, for at most `room` tokens, after the
@@ -255,7 +257,9 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             _Candidate(note_id, 1 / (RANK_CONSTANT + rank), REPEATED)
             for rank, note_id in enumerate(note_ids)
         ]
-        return self._select(candidates, situation, "touch", start, room=room, about=_ABOUT_REPEATED)
+        return self._select(
+            candidates, situation, way="touch", start=start, room=room, about=_ABOUT_REPEATED
+        )
 
     def _select(
         self,
@@ -286,7 +290,9 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         rule = _RULE_FOR_BOTH_SCOPES if len({item.scope for item in loaded}) > 1 else ""
         body = "\n".join([_INTRODUCTION.format(about=about) + rule, *map(quote_memory, texts)])
         block = f'<{self.mark} recalled="{marks}">\n{body}\n</{self.mark}>' if texts else ""
-        return Recalled(tuple(items), block, way, (time.perf_counter() - start) * 1_000)
+        return Recalled(
+            tuple(items), text=block, way=way, milliseconds=(time.perf_counter() - start) * 1_000
+        )
 
     def _add_neighbours(self, candidates: Sequence[_Candidate]) -> list[_Candidate]:
         """The candidates, followed by the notes that are linked to the best of them. A linked note
@@ -326,7 +332,14 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             if changed_files:
                 score *= _STALE_WEIGHT
                 reason += f"; stale: {', '.join(changed_files)} changed"
-            item = RecalledNote(note.id, note.text, "loaded", reason, file.scope, round(score, 4))
+            item = RecalledNote(
+                note.id,
+                note.text,
+                state="loaded",
+                reason=reason,
+                scope=file.scope,
+                score=round(score, 4),
+            )
             skip_reason = self._reason_to_skip(file, situation, merged, now)
             skip_reason = skip_reason or self._reason_to_skip_citation(note, changed_files)
             if skip_reason:

@@ -117,9 +117,9 @@ def _add_week(
         earlier_use, new_use = uses.get(note_id, WeekUse()), new.use_of(note_id)
         uses[note_id] = WeekUse(
             earlier_use.sent + new_use.sent,
-            earlier_use.used + new_use.used,
-            earlier_use.obeyed + new_use.obeyed,
-            earlier_use.broken + new_use.broken,
+            used=earlier_use.used + new_use.used,
+            obeyed=earlier_use.obeyed + new_use.obeyed,
+            broken=earlier_use.broken + new_use.broken,
         )
     all_weeks = {**weeks, week: uses} if uses else dict(weeks)
     return {name: all_weeks[name] for name in sorted(all_weeks)[-_MAX_WEEKS:]}

@@ -120,7 +120,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         if self._unsaved:
             receipts.append(self._unsaved)
         if not receipts:
-            return NotesRecalled((), "local")
+            return NotesRecalled(items=(), way="local")
         items = tuple(chain.from_iterable(receipt.items for receipt in receipts))
         return replace(receipts[0], items=items)
 

@@ -404,7 +404,14 @@ def change_of(
     count = max(files, len(edits))
     subject = subject_of(edits) + (f" ({count:,} files)" if count > MAX_SHOWN else "")
     display = Display(f"{scope}: {subject}", Diff(shown_changes))
-    return CoreChanged(scope, origin, subject, display, undo, proposal)  # type: ignore[arg-type]
+    return CoreChanged(
+        scope,
+        origin,  # type: ignore[arg-type]
+        summary=subject,
+        display=display,
+        undo=undo,
+        proposal=proposal,
+    )
 
 
 def digest(texts: Mapping[str, str]) -> str:

@@ -246,7 +246,7 @@ class ChangeEffects:
         """Store the edits as a pending proposal."""
         self._store.ensure_repo()
         proposal = make_proposal(
-            self._store.scope, group.edits, group.reason, group.sources, group.at
+            self._store.scope, group.edits, group.reason, group.sources, turn=group.at
         )
         self._proposals.add(proposal)
         return ChangeOutcome(proposal=proposal)
