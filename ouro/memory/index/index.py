@@ -29,7 +29,7 @@ from ouro.memory.index.indexers import (
     remove_session,
 )
 from ouro.memory.index.query import findable
-from ouro.memory.index.schema import VERSION, make_tables
+from ouro.memory.index.schema import NOTES_BY_FILTER, VERSION, make_tables
 from ouro.memory.sessions.session_folders import session_files
 from ouro.utils.files import lock_file, newer_ouro
 from ouro.utils.log import log
@@ -202,6 +202,11 @@ class Index:
             used_hashes = "SELECT hash FROM messages UNION SELECT hash FROM notes"
             database.execute(f"DELETE FROM vectors WHERE hash NOT IN ({used_hashes})")
         return count
+
+    def complete(self) -> None:
+        """Make what an index of an earlier version of ouro lacks and a search can do without."""
+        with self.writing() as database:
+            database.execute(NOTES_BY_FILTER)
 
     def state(self) -> IndexState:
         """Returns the path, the size and the number of rows of the index. Core lines are counted as

@@ -21,6 +21,12 @@ _KEPT_TABLES = (
     "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
 )
 """Tables that stay when the index is rebuilt: vectors may have cost money."""
+NOTES_BY_FILTER = (
+    "CREATE INDEX IF NOT EXISTS notes_by_filter ON notes (kind, archived, category, project, scope)"
+)
+"""With it a filter of notes is counted without reading their texts. Indexes that were made before
+it existed get it in the background (`Index.complete`).
+"""
 _REBUILT_TABLES = (
     """CREATE TABLE sessions (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL, folder TEXT NOT NULL UNIQUE, project TEXT NOT NULL,
@@ -49,6 +55,7 @@ _REBUILT_TABLES = (
     "CREATE INDEX notes_by_note ON notes (note)",
     "CREATE INDEX notes_by_supersedes ON notes (supersedes)",
     "CREATE INDEX notes_by_stamp ON notes (stamp)",
+    NOTES_BY_FILTER,
     (
         "CREATE TABLE entities (entity TEXT NOT NULL, note INTEGER NOT NULL, PRIMARY KEY (entity,"
         " note)) WITHOUT ROWID"

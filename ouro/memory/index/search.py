@@ -280,6 +280,8 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
     query names. A candidate without a vector gets the average cosine.
     """
     limits = _limit_notes(request)
+    if not limits.count:
+        return []
     shares = request.words("notes", limits)
     nearest = request.nearest("notes", _NOTE_CANDIDATES, limits)
     candidates = {
@@ -325,8 +327,9 @@ def _limit_notes(request: _Request) -> PassageRange:
         conditions.append("notes.project IN (SELECT '' UNION SELECT value FROM json_each(?))")
         values = (*values, json.dumps(wanted.notes_of))
     passes_filter = " AND ".join(conditions)
-    counts = f"SELECT count(*), count(*) FILTER (WHERE {passes_filter}) FROM notes"
-    total, count = request.database.execute(counts, values).fetchone()
+    (total,) = request.database.execute("SELECT count(*) FROM notes").fetchone()
+    counts = f"SELECT count(*) FROM notes WHERE {passes_filter}"
+    (count,) = request.database.execute(counts, values).fetchone()
     if count == total:
         return PassageRange(count)
     _clear_allowed(request.database)

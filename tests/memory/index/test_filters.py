@@ -118,3 +118,28 @@ def test_unfiltered_search_finds_the_crowd(search):
     hits = search.find(ASKED, 5)
     assert len(hits) == 5
     assert "/crowd" in {hit.project for hit in hits}
+
+
+def count_steps(index, wanted):
+    """The steps of SQLite, in hundreds, for a search by words in notes."""
+    steps = []
+    with index.reading() as database:
+        database.set_progress_handler(lambda: steps.append(1), 100)
+        Search(index).find("deploy", 5, wanted)
+        database.set_progress_handler(None, 0)
+    return len(steps)
+
+
+def test_a_search_in_no_note_reads_none(index):
+    """The rules for a kind of task are searched for in three categories, which may be empty."""
+    nothing = SearchFilter(kinds=("note",), category="corrections")
+    assert count_steps(index, nothing) < 5
+
+
+def test_an_index_of_an_earlier_version_gets_what_it_lacks(index):
+    nothing = SearchFilter(kinds=("note",), category="corrections")
+    with index.writing() as database:
+        database.execute("DROP INDEX notes_by_filter")
+    assert count_steps(index, nothing) > 20
+    index.complete()
+    assert count_steps(index, nothing) < 5
