@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, screen_text, until
+from textual.css.stylesheet import Stylesheet
 from textual.widgets import Input
 
 from ouro.display import Choice
@@ -254,3 +255,23 @@ async def test_a_page_of_help_is_searched():
         await until(pilot, lambda: "No match for “nowhere”." in screen_text(pilot.app))
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(pilot.app.screen, HelpSheet))
+
+
+async def test_styles_of_a_screen_are_made_once_when_it_opens(monkeypatch):
+    """Textual makes them two more times: when the screen is shown, and after the first layout."""
+    styled = []
+
+    def update_nodes(sheet, nodes, animate=False):
+        nodes = list(nodes)
+        styled.append((len(nodes), nodes[0]))
+        make_styles(sheet, nodes, animate)
+
+    make_styles = Stylesheet.update_nodes
+    monkeypatch.setattr(Stylesheet, "update_nodes", update_nodes)
+    async with screen_of(FakeSession()).run_test() as pilot:
+        dialog = await open_dialog(pilot, "A text")
+        assert max(count for count, _ in styled) == 1
+        assert dialog.has_class("-fills", "-normal")
+        styled.clear()
+        pilot.app.theme = "light"
+        await until(pilot, lambda: any(count > 1 for count, _ in styled))

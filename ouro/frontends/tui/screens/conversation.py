@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from textual import on
 from textual.app import ComposeResult
 from textual.message import Message
-from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Static
 
@@ -34,7 +33,7 @@ from ouro.frontends.tui.screen_layout import (
     ROOMY_FROM_HEIGHT,
 )
 from ouro.frontends.tui.screen_settings import ScreenSettings
-from ouro.frontends.tui.screens.sheet_layout import Layout
+from ouro.frontends.tui.screens.sheet_layout import Layout, StyledOnce
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.attachment_bar import AttachmentBar
 from ouro.frontends.tui.widgets.completion import MAX_SUGGESTIONS, Completion
@@ -81,7 +80,7 @@ _TERMINAL_HINT_DELAY = 1.0
 """Seconds that a program runs in a terminal before the key that types into it is named."""
 
 
-class ConversationScreen(Screen[None], TurnObserver, inherit_bindings=False):
+class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False):
     """Passes the events of a session to widgets, and rings the bell when the user is needed.
 
     Args:

@@ -24,7 +24,7 @@ from ouro.frontends.tui.blocks.lines import code_content, join_fitting, quote_co
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.screen_layout import HEADER_FROM_HEIGHT
-from ouro.frontends.tui.screens.sheet_layout import Layout
+from ouro.frontends.tui.screens.sheet_layout import Layout, StyledOnce
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.frontends.tui.widgets.typed_field import TypedField
 from ouro.utils.text import clean
@@ -161,7 +161,7 @@ class SearchField(TypedField):
             await self.screen.run_action("show_keys")
 
 
-class Sheet(ModalScreen[R]):
+class Sheet(StyledOnce[R], ModalScreen[R]):
     """A dialog over the conversation: a frame with its title first and its keys last.
 
     Esc and Ctrl+C close it without a result, or go back one step; `?` and F1 show its keys.

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from rich.cells import cell_len
 from textual import events, on, work
-from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Static
 
@@ -101,7 +100,6 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """The lines that are shown; None until the first ones are laid out."""
         self._is_held = True
         """Whether the screen is not painted yet, because its lines are not there."""
-        self._mounted_theme = ""
         """The theme for which the styles of the widgets were made first."""
         self._head = ("", "")
         """The title, and what is beside it."""
@@ -131,27 +129,6 @@ class DiffViewer(CommentSheet[DiffPlace]):
     def on_mount(self) -> None:
         self._lines.focus()
         self._show_frame()
-        self._mounted_theme = self.app.theme
-
-    def on_screen_resume(self, event: events.ScreenResume) -> None:
-        """When the screen is shown for the first time, keep Textual from making all styles again.
-        It has just made them. Only if the theme has changed since then, it must.
-        """
-        is_first = self.stack_updates == 0
-        event.refresh_styles = not is_first or self.app.theme != self._mounted_theme
-
-    def compose(self) -> ComposeResult:
-        """Set the classes for the size of the screen before the widgets are made. Textual sets them
-        only after the first layout, and then makes all styles and places a second time.
-        """
-        width, height = self.app.size
-        for size, breakpoints in (
-            (width, self.HORIZONTAL_BREAKPOINTS),
-            (height, self.VERTICAL_BREAKPOINTS),
-        ):
-            fitting_classes = [name for min_size, name in breakpoints if min_size <= size]
-            self.add_class(fitting_classes[-1])
-        yield from super().compose()
 
     def on_resize(self) -> None:
         """Lay the lines out for the new width. At the first resize, also see to it that the screen

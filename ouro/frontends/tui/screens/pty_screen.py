@@ -16,6 +16,7 @@ from textual.widget import Widget
 from ouro.errors import ToolError
 from ouro.frontends.tui.blocks.lines import crop
 from ouro.frontends.tui.screens.dialogs import KeyLine, Keys, Sheet, make_frame
+from ouro.frontends.tui.screens.sheet_layout import StyledOnce
 from ouro.utils.text import clean, one_line
 
 _CHECK_SECONDS = 0.1
@@ -147,7 +148,7 @@ class PtyView(Widget, can_focus=True):
             self.app.notify(str(error), severity="warning")
 
 
-class PtySheet(ModalScreen[None]):
+class PtySheet(StyledOnce[None], ModalScreen[None]):
     """Shows the program of `command` until it ends or the user returns."""
 
     BINDINGS = [Binding("ctrl+right_square_bracket", "close", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)

@@ -1,10 +1,18 @@
-"""Layout: the places and sizes that Textual gives the widgets of a sheet."""
+"""Layout: the places and sizes that Textual gives the widgets of a sheet; StyledOnce: a screen whose
+styles are made once when it opens.
+"""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+from textual import events
 from textual._compositor import Compositor, CompositorMap, ReflowResult
 from textual.geometry import Size
+from textual.screen import Screen
 from textual.widget import Widget
+
+R = TypeVar("R")
 
 
 class Layout(Compositor):
@@ -26,3 +34,33 @@ class Layout(Compositor):
         result = super().reflow(parent, size)
         self._last_map = self._full_map
         return result
+
+
+class StyledOnce(Screen[R]):
+    """A screen that makes the styles of its widgets once when it opens.
+
+    Textual makes them three times: when the widgets are mounted, when the screen is shown, and when
+    the first layout sets the classes for its size. Each time costs 5 to 8 ms.
+    """
+
+    _mounted_theme = ""
+
+    def on_compose(self) -> None:
+        """Set the classes for the size of the screen before its widgets are made."""
+        width, height = self.app.size
+        for size, breakpoints in (
+            (width, self.HORIZONTAL_BREAKPOINTS),
+            (height, self.VERTICAL_BREAKPOINTS),
+        ):
+            fitting_classes = [name for min_size, name in breakpoints or () if min_size <= size]
+            self.add_class(*fitting_classes[-1:])
+
+    def on_mount(self) -> None:
+        self._mounted_theme = self.app.theme
+
+    def _on_screen_resume(self, event: events.ScreenResume) -> None:
+        """Make the styles again unless they were just made: the screen is shown for the first time,
+        and the theme is the same as when it was mounted.
+        """
+        is_first = self.stack_updates == 0
+        event.refresh_styles = not is_first or self.app.theme != self._mounted_theme
