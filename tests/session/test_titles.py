@@ -156,6 +156,17 @@ async def test_no_title_is_requested_if_disabled(repository, home, settings, opt
     await session.close()
 
 
+async def test_a_copy_of_the_instructions_is_no_title(repository):
+    copy = INSTRUCTIONS.partition("Say ")[2].partition(",")[0]
+    open_session, _model = make(repository, "One.", f"“{copy.capitalize()}”.", interactive=False)
+    session = await open_session(OpenRequest())
+    await say(session, "one")
+    with pytest.raises(UsageError, match="gave no title"):
+        await session.turn.titles.find()
+    assert session.title == "one"
+    await session.close()
+
+
 async def test_requested_title_replaces_any_title(repository):
     open_session, _model = make(repository, "One.", "Mend the parser", "...", interactive=False)
     session = await open_session(OpenRequest())
