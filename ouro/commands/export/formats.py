@@ -284,10 +284,9 @@ def _parser() -> MarkdownIt:
     """A parser of untrusted Markdown: HTML in it stays text, and images are not fetched. The parser
     makes no link of `javascript:`, `vbscript:`, `file:` and `data:` addresses.
     """
-    from markdown_it import MarkdownIt
+    from ouro.utils.markdown_parser import make_markdown_parser
 
-    # Without `html`, markup is text.
-    parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    parser = make_markdown_parser()
     parser.add_render_rule("fence", _code_block_html)
     parser.add_render_rule("code_block", _code_block_html)
     parser.add_render_rule("image", _image_html)

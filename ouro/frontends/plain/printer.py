@@ -242,14 +242,14 @@ class Printer(NoticePrinter):
             self.write(f"{text}\n\n")
             return
         # Imported late: a plain terminal does not need rich.
-        from markdown_it import MarkdownIt
         from rich.markdown import Heading, Markdown
+
+        from ouro.utils.markdown_parser import make_markdown_parser
 
         Heading.LEVEL_ALIGN["h1"] = "left"
         document = Markdown("", code_theme="ansi_dark", hyperlinks=False)
         # Rich's own parser reads HTML, and leaves it out: `<str>` of `list<str>` would be missing.
-        parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-        document.parsed = parser.parse(text)
+        document.parsed = make_markdown_parser().parse(text)
         lines = [line.rstrip(" ") for line in self._as_ansi(document).split("\n")]
         text_rows = [row for row, line in enumerate(lines) if _COLOUR_CODE.sub("", line).strip()]
         # Without the blank lines that rich puts around a document.

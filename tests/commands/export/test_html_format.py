@@ -96,6 +96,11 @@ def test_links_are_kept_and_remote_pictures_are_not_loaded():
     assert "img" not in found.tags
 
 
+def test_a_name_in_code_keeps_its_underscores():
+    found = page(whole(MessageRecord(1, "", assistant("See __init__.py."))))
+    assert "See __init__.py." in found.texts["p"]
+
+
 def test_code_of_a_known_language_is_highlighted():
     text = "".join(
         document(

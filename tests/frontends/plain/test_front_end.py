@@ -112,3 +112,9 @@ def test_text_in_angle_brackets_is_printed():
     )
     printed = "".join(texts)
     assert all(part in printed for part in ("Vec<T>", "<b>list</b>", "<div>", "hello"))
+
+
+def test_a_name_in_code_keeps_its_underscores():
+    texts: list[str] = []
+    Printer(texts.append, plain=False).markdown("See __init__.py.")
+    assert "__init__.py" in "".join(texts)

@@ -48,10 +48,9 @@ def parser(*, only_blocks: bool = False) -> MarkdownIt:
     References of links are not resolved: a definition that comes later could change text that was
     shown long before.
     """
-    from markdown_it import MarkdownIt
+    from ouro.utils.markdown_parser import make_markdown_parser
 
-    rules = MarkdownIt("commonmark", {"html": False, "maxNesting": 20})
-    rules.enable(["table", "strikethrough"])
+    rules = make_markdown_parser(maxNesting=20)
     rules.disable(["reference"])
     if only_blocks:
         rules.disable(["inline", "text_join"])

@@ -175,3 +175,13 @@ def test_an_address_is_behind_its_link_only_where_no_click_opens_it(terminal, va
     assert texts("[https://bank.com](https://e.com/x)", 80) == [
         "https://bank.com (https://e.com/x)"
     ]
+
+
+def test_a_name_in_code_keeps_its_underscores():
+    assert texts("- see __init__.py, C's __FILE__ and self.__dict__") == [
+        "• see __init__.py, C's __FILE__ and",
+        "  self.__dict__",
+    ]
+    assert texts("__two words__, **one**, __Note__, mid__word__") == [
+        "two words, one, Note, mid__word__"
+    ]

@@ -1,0 +1,38 @@
+"""The parser of Markdown from models: CommonMark with tables and strikethrough; HTML is text."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_inline import StateInline
+
+_NAME_IN_CODE = re.compile(r"__(?:[a-z][a-z0-9_]*|[A-Z][A-Z0-9_]*)__(?!\w)")
+"""Matches a name as languages reserve it: `__init__`, `__FILE__`. Models write strong text with
+asterisks; with underscores the one word `__note__` is no longer strong, `__two words__` is.
+"""
+
+
+def make_markdown_parser(**options: Any) -> MarkdownIt:
+    """A parser for which `__init__.py` is text: CommonMark alone would show `init.py`.
+
+    Args:
+        options: further options of markdown-it.
+    """
+    parser = MarkdownIt("commonmark", {"html": False, **options})
+    parser.enable(["table", "strikethrough"])
+    parser.inline.ruler.before("emphasis", "name_in_code", _read_name_in_code)
+    return parser
+
+
+def _read_name_in_code(state: StateInline, silent: bool) -> bool:
+    """The rule of markdown-it: take a name in code as text. Returns whether there is one here."""
+    match = _NAME_IN_CODE.match(state.src, state.pos, state.posMax)
+    follows_word = state.pos > 0 and state.src[state.pos - 1].isalnum()
+    if match is None or follows_word:
+        return False
+    if not silent:
+        state.pending += match[0]
+    state.pos = match.end()
+    return True
