@@ -63,7 +63,9 @@ _WANTS_CHANGE = late_pattern(
     r" .{0,40}\b(?:work|pass)\w*)\b",
     re.IGNORECASE,
 )
-"""Matches a task that asks for a change: `fix`, `make it work`."""
+"""Matches a task in English that asks for a change: `fix`, `make it work`. The model is asked about
+any other task, which may be in another language.
+"""
 _FAILED_EXIT = late_pattern(r"^\[exit code (?!12[67]\b)\d", re.MULTILINE)
 """Matches the exit code of a command that ran and failed; not 126 and 127: then the command itself
 was wrong.
@@ -104,9 +106,10 @@ def next_step(
     """The next step of the turn: a call that needs no model, or a separate request. None: the model
     must be asked for the next tool.
 
-    A failed command leads to a list of the files, that to the question which file has the fault,
-    that to a `read` of the file, that to the question for its new text, and the change to another
-    run of the command. The id of a call shows which of these steps it was.
+    A failed command leads to the question whether the user wants a change, that to a list of the
+    files, that to the question which file has the fault, that to a `read` of the file, that to the
+    question for its new text, and the change to another run of the command. The id of a call shows
+    which of these steps it was.
     """
     turn = _Turn.of(messages)
     has_needed_tools = {tool.name for tool in tools} >= _NEEDED_TOOLS
@@ -120,8 +123,9 @@ def next_step(
         return turn.ask_for_file(reply.text.splitlines())
     if call.id.startswith(_CHANGE_MADE) and not reply.failed and turn.failure:
         return ToolCall(_step_id(_RUN_AGAIN), "shell", turn.failure.call.arguments)
-    if call.name == "shell" and turn.wants_repair:
-        return ToolCall(_step_id(_LIST_FOR_FAULT), "glob", {"pattern": "**"})
+    if call.name == "shell" and turn.may_be_repaired:
+        is_clear = _WANTS_CHANGE.search(turn.task) is not None
+        return _list_for_fault() if is_clear else turn.ask_for_aim()
     return None
 
 
@@ -237,16 +241,33 @@ class _Turn(msgspec.Struct, frozen=True):
         }
 
     @property
-    def wants_repair(self) -> bool:
-        """Whether the user asked for a change, and the last command failed, but not more than
-        _MAX_FAILURES did in this turn.
-        """
+    def may_be_repaired(self) -> bool:
+        """Whether the last command failed, but not more than _MAX_FAILURES did in this turn."""
         failed_commands = [
             call for call, reply in self.done if call.name == "shell" and reply.failed
         ]
-        if self.failure is None or len(failed_commands) > _MAX_FAILURES:
-            return False
-        return _WANTS_CHANGE.search(self.task) is not None
+        return self.failure is not None and len(failed_commands) <= _MAX_FAILURES
+
+    def ask_for_aim(self) -> StepRequest:
+        """Ask whether the user wants a change; the call lists the files. There is none if they want
+        an answer.
+        """
+        schema = {
+            "type": "object",
+            "properties": {"wants": {"enum": ["change", "answer"]}},
+            "required": ["wants"],
+            "additionalProperties": False,
+        }
+        request = (
+            f"The task: {cut_middle(self.task, _MAX_TASK)}\n\nDoes the task ask to change a file,"
+            ' or only for an answer? Answer with JSON: {"wants": "change"} or {"wants": "answer"}.'
+        )
+
+        def read_aim(answer: str) -> ToolCall | None:
+            """The call that lists the files; None if the user wants an answer."""
+            return _list_for_fault() if _read_field(answer, "wants") == "change" else None
+
+        return StepRequest(request, schema, read_aim)
 
     def ask_for_file(self, files: Sequence[str]) -> StepRequest | None:
         """Ask which file has the fault. Tests that the user did not name are not among the choices;
@@ -275,10 +296,7 @@ class _Turn(msgspec.Struct, frozen=True):
 
         def read_chosen_file(answer: str) -> ToolCall | None:
             """The call that reads the chosen file; None if the answer chooses none."""
-            try:
-                path = json.loads(answer).get("path")
-            except (ValueError, AttributeError, RecursionError):
-                return None
+            path = _read_field(answer, "path")
             if path not in choices:
                 return None
             return ToolCall(_step_id(_READ_TO_CHANGE), "read", {"path": path})
@@ -329,6 +347,19 @@ class _Turn(msgspec.Struct, frozen=True):
             "\nOutput of"
             f" `{call.arguments.get('command', '')}`:\n{cut_middle(reply.text, _MAX_OUTPUT)}\n"
         )
+
+
+def _list_for_fault() -> ToolCall:
+    """The call that lists the files, of which one has the fault."""
+    return ToolCall(_step_id(_LIST_FOR_FAULT), "glob", {"pattern": "**"})
+
+
+def _read_field(answer: str, name: str) -> Any:
+    """A field of the JSON object that is the answer; None if it is no object, or has no such field."""
+    try:
+        return json.loads(answer).get(name)
+    except (ValueError, AttributeError, RecursionError):
+        return None
 
 
 def _read_lines(text: str) -> list[str] | None:

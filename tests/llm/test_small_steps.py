@@ -102,6 +102,25 @@ async def test_a_failed_command_is_repaired_step_by_step():
     ) == (True, False)
 
 
+@pytest.mark.parametrize(
+    ("task", "aim", "listed"),
+    [
+        ("Finde den Fehler und behebe ihn", "change", True),
+        ("Run pytest -q and tell me how many tests fail.", "answer", False),
+        ("テストが通るように直して", "not JSON", False),
+    ],
+)
+async def test_the_model_is_asked_what_a_task_in_another_language_wants(task, aim, listed):
+    script = [f'{{"wants": "{aim}"}}' if aim != "not JSON" else aim, "Two tests fail."]
+    model = ScriptedModel(script, spec=ModelSpec("some-1.5b"))
+    message = await ModelCall([model], failed_run(task), TOOLS).run()
+    assert task in model.requests[0].messages[0].text
+    assert len(model.requests[0].messages) == 1
+    calls = [(call.name, dict(call.arguments)) for call in message.tool_calls]
+    assert calls == ([("glob", {"pattern": "**"})] if listed else [])
+    assert message.text == ("" if listed else "Two tests fail.")
+
+
 async def test_chosen_change_starts_with_reading_the_file():
     change = '{"name": "change", "arguments": {"path": "shop/basket.py"}}'
     write = (
@@ -126,7 +145,6 @@ async def test_chosen_change_starts_with_reading_the_file():
 @pytest.mark.parametrize(
     "messages",
     [
-        failed_run("Run pytest -q and tell me how many tests fail."),
         failed_run(output="bash: pytset: command not found\n[exit code 127, 0.0 s]"),
         extend(start(), RUN, "3 passed\n[exit code 0, 0.3 s]"),
         extend(start(), RUN, "The user refused this call.", failed=True),
