@@ -342,6 +342,7 @@ class FilesSeen:
             and self._can_editor_save(path)
             and not self._has_commands()
             and os.path.realpath(path) == str(path)
+            and not after.is_damaged
             and self._editor.write(path, after.raw)
         ):
             return True

@@ -254,6 +254,8 @@ def _notebook_lines(text: str, lines: list[str]) -> tuple[list[str], list[Image]
 
 def _describe_encoding(file: TextFile) -> str:
     """A line about the encoding of a file that is not UTF-8; else empty."""
+    if file.is_damaged:
+        return "\n[Bytes that are not UTF-8 are shown as \ufffd. An edit keeps them.]"
     if file.encoding.startswith("utf"):
         return ""
     return f"\n[Read as {file.encoding}{' (a guess)' if file.is_guess else ''}.]"

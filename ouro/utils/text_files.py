@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from ouro.errors import ToolError
 from ouro.utils.files import note_written_dir, replace_file
 
 _CONTROLS = bytes([*range(1, 8), *range(14, 27), *range(28, 32), 127])
@@ -24,6 +26,15 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+
+_DAMAGED_BYTE = re.compile(r"[\udc80-\udcff]")
+"""A byte that is no UTF-8, as Python decodes it with `surrogateescape`."""
+_MARK_OF_DAMAGE = "\N{REPLACEMENT CHARACTER}"
+"""What stands for a damaged byte in the text that the model and the user see."""
+_MIN_CHARS_PER_DAMAGE = 2
+"""Characters outside of ASCII for each damaged byte. Texts in other encodings have fewer: in Russian
+cp866, which comes nearest, there are twice as many invalid bytes as valid characters.
+"""
 
 
 class NotTextError(ValueError):
@@ -54,11 +65,14 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
     """Whether nothing but its bytes says which encoding it has."""
     rivals: tuple[str, ...] = ()
     """Encodings that fit the text nearly as well as the guess."""
+    is_damaged: bool = False
+    """Whether some bytes are no UTF-8. In `raw` each is a surrogate, so that it stays as it is."""
 
     @cached_property
     def text(self) -> str:
-        """The text with `\\n` at the end of each line."""
-        return self.raw.replace("\r" if self.newline == "\r" else "\r\n", "\n")
+        """The text with `\\n` at the end of each line, and a mark for each damaged byte."""
+        text = self.raw.replace("\r" if self.newline == "\r" else "\r\n", "\n")
+        return _DAMAGED_BYTE.sub(_MARK_OF_DAMAGE, text) if self.is_damaged else text
 
     @cached_property
     def newline(self) -> str:
@@ -70,7 +84,7 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
 
     def splice(self, spans: Iterable[Span]) -> TextFile:
         """Replace the given spans of `text` (they do not overlap); everything else stays byte for
-        byte.
+        byte. Raises ToolError as `_restore_damaged`.
         """
         from bisect import bisect_left  # imported late: few sessions need it
 
@@ -78,20 +92,39 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
         windows_endings = self._positions_of_windows_endings
         for span in sorted(spans, key=lambda item: (item.start, item.end)):
             # For each `\r\n` before it, a position in `text` is less by one than in `raw`.
-            pieces += [
-                self.raw[copied_to : span.start + bisect_left(windows_endings, span.start)],
-                self._with_own_newlines(span.new),
-            ]
-            copied_to = span.end + bisect_left(windows_endings, span.end)
+            start = span.start + bisect_left(windows_endings, span.start)
+            end = span.end + bisect_left(windows_endings, span.end)
+            new = self._restore_damaged(span.new, self.raw[start:end])
+            pieces += [self.raw[copied_to:start], self._with_own_newlines(new)]
+            copied_to = end
         return replace(self, raw="".join([*pieces, self.raw[copied_to:]]))
 
     def with_text(self, text: str) -> TextFile:
-        """A copy with another text, in the encoding and with the line endings of this one."""
-        return replace(self, raw=self._with_own_newlines(text))
+        """A copy with another text, in the encoding and with the line endings of this one. Raises
+        ToolError as `_restore_damaged`.
+        """
+        return replace(self, raw=self._with_own_newlines(self._restore_damaged(text, self.raw)))
 
     def encode(self) -> bytes:
         """The bytes of the file. Raises UnicodeEncodeError: the encoding has no such character."""
-        return self.mark + self.raw.encode(self.encoding)
+        errors = "surrogateescape" if self.is_damaged else "strict"
+        return self.mark + self.raw.encode(self.encoding, errors)
+
+    def _restore_damaged(self, new: str, old: str) -> str:
+        """The text `new`, which replaces `old` of `raw`, with the damaged bytes of `old` instead of
+        their marks. Raises ToolError: it is not clear which mark stands for which byte.
+        """
+        marks = new.count(_MARK_OF_DAMAGE) if self.is_damaged else 0
+        if not marks:
+            return new
+        is_damaged_or_mark = f"{_DAMAGED_BYTE.pattern}|{_MARK_OF_DAMAGE}"
+        originals = re.findall(is_damaged_or_mark, old)
+        if len(originals) != marks:
+            raise ToolError(
+                f"The new text has {marks} times U+FFFD, but it replaces {len(originals)} of them, which"
+                " stand for bytes that are not UTF-8. Keep all of them, or leave all out."
+            )
+        return re.sub(_MARK_OF_DAMAGE, lambda _mark: originals.pop(0), new)
 
     @cached_property
     def _positions_of_windows_endings(self) -> list[int]:
@@ -132,8 +165,8 @@ def decode(data: bytes, path: Path | None = None, encoding: str = "") -> TextFil
 
 
 def _decode_legacy(data: bytes, path: Path | None) -> TextFile:
-    """Decode a text that is not UTF-8: in the encoding that is declared for it if that fits, otherwise in
-    a guessed one. Raises NotTextError if it is not text.
+    """Decode a text that is not UTF-8: in the encoding that is declared for it if that fits, otherwise as
+    damaged UTF-8 or in a guessed encoding. Raises NotTextError if it is not text.
     """
     _require_text(data)
     from ouro.utils.text_encoding import declared_for, guess, neighbour_encodings
@@ -142,10 +175,24 @@ def _decode_legacy(data: bytes, path: Path | None) -> TextFile:
     for name in declared:
         if _fits(data, name):
             return TextFile(data.decode(name), name)
+    if (damaged := _decode_damaged(data)) is not None:
+        return damaged
     best = guess(data, neighbour_encodings(path) if path else ())
     if best is None:  # in Latin-1 all bytes are characters
         return TextFile(data.decode("latin-1"), "latin-1", is_guess=True)
     return TextFile(data.decode(best.encoding), best.encoding, is_guess=True, rivals=best.rivals)
+
+
+def _decode_damaged(data: bytes) -> TextFile | None:
+    """Decode a text in UTF-8 of which a few bytes were cut, or come from another encoding. None if
+    most bytes outside of ASCII are no UTF-8.
+    """
+    text = data.decode("utf-8", "surrogateescape")
+    damaged = len(_DAMAGED_BYTE.findall(text))
+    others = len(text) - damaged - len(text.encode("ascii", "ignore"))
+    if others < damaged * _MIN_CHARS_PER_DAMAGE:
+        return None
+    return TextFile(text, is_damaged=True)
 
 
 def guess_encoding(start: bytes) -> str:

@@ -116,6 +116,13 @@ async def test_a_huge_file_is_read_in_part_with_the_same_result(
     )
 
 
+async def test_damaged_bytes_of_a_utf8_file_are_marked(read, tmp_path):
+    (tmp_path / "a.txt").write_bytes("\u8bf4\u660e\n".encode() + b"x \xff\n")
+    text = (await call(read, path="a.txt")).text
+    note = "[Bytes that are not UTF-8 are shown as \ufffd. An edit keeps them.]"
+    assert text == f"1\t\u8bf4\u660e\n2\tx \ufffd\n{note}"
+
+
 async def test_latin1_and_cp1251_files_are_decoded(read, tmp_path):
     greeting = (
         "\u041f\u0440\u0438\u0432\u0435\u0442, \u043c\u0438\u0440! \u041a\u0430\u043a"

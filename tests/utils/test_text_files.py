@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from properties import given, settings, st
 
+from ouro.errors import ToolError
 from ouro.utils.text_files import (
     ChangedMeanwhileError,
     NotTextError,
@@ -118,3 +119,49 @@ def test_file_changed_by_someone_else_is_not_overwritten(tmp_path):
             with pytest.raises(ChangedMeanwhileError):
                 save(folder, name, b"ours", expected=expected)
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"a": b"theirs"}
+
+
+CHINESE = "# 说明文档\n第一行内容\n第三行内容\n"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        CHINESE.encode() + b"cut \xff byte\n",
+        CHINESE.encode()[:-2],
+        "naïve café, déjà vu\n".encode() * 5 + b"Brand\x99\n",
+    ],
+)
+def test_a_few_damaged_bytes_do_not_make_utf8_another_encoding(data):
+    file = decode(data)
+    assert (file.encoding, file.is_damaged) == ("utf-8", True)
+    assert file.text.rstrip("\ufffd\n") == data.decode("utf-8", "replace").rstrip("\ufffd\n")
+    assert file.encode() == data
+
+
+@pytest.mark.parametrize("encoding", ["gbk", "shift_jis", "euc_kr", "cp866", "koi8-r", "cp1252"])
+def test_a_text_in_an_old_encoding_is_no_damaged_utf8(encoding):
+    texts = {
+        "gbk": "中国的文字，这是一个测试文件。国家机关工作人员\n",
+        "shift_jis": "これは日本語のテキストです。漢字も有ります。\n",
+        "euc_kr": "이것은 한국어 텍스트입니다. 국가 기관\n",
+        "cp1252": "configuração não é möglich «ça»\n",
+    }
+    text = texts.get(encoding, "рабочая страна, съезд рабов и царств\n") * 4
+    assert not decode(text.encode(encoding)).is_damaged
+
+
+def test_a_damaged_byte_stays_when_its_line_is_changed():
+    file = decode(CHINESE.encode() + b"old \xff and \xfe byte\nend\n")
+    start = file.text.index("old")
+    line = "old \ufffd and \ufffd byte"
+    new = file.splice([Span(start, start + len(line), line.replace("old", "new"))])
+    assert new.encode() == file.encode().replace(b"old", b"new")
+    assert file.with_text(file.text + "more\n").encode() == file.encode() + b"more\n"
+    assert b"\xff" not in file.splice([Span(start, start + len(line), "gone")]).encode()
+
+
+def test_a_mark_that_may_stand_for_several_damaged_bytes_is_refused():
+    file = decode(CHINESE.encode() + b"\xff and \xfe\n")
+    with pytest.raises(ToolError, match="Keep all of them, or leave all out"):
+        file.with_text(CHINESE + "\ufffd\n")
