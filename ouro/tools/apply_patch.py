@@ -504,7 +504,9 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             stack: keeps the folders of the files open.
         """
         file_before = self._seen.find(patch.path, access, stack, creates=patch.kind == "Add")
-        self._seen.require_current(file_before, if_read=True)
+        goes_away = patch.kind == "Delete" or bool(patch.moved_to)
+        if goes_away or patch.kind == "Add":
+            self._seen.require_current(file_before, if_read=True)
         if patch.kind == "Add":
             if file_before.file is not None:
                 notes.append(f"{file_before.shown} existed: its text was replaced.")
@@ -513,7 +515,6 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             return _Step(patch, file_before, after)
         if file_before.file is None:
             raise ToolError(f"{file_before.shown} does not exist.")
-        goes_away = patch.kind == "Delete" or bool(patch.moved_to)
         if goes_away and (self._workspace.root / patch.path).is_symlink():
             raise ToolError(
                 f"{path_text(patch.path)} is a link: use the shell to move or delete it."
@@ -524,7 +525,9 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         try:
             after = apply_hunks(file_before.file, patch.hunks, hunk_notes)
         except ToolError as error:
+            self._seen.require_current(file_before, if_read=True)  # reported first
             raise ToolError(f"{file_before.shown}: {error.message} No file was changed.") from None
+        self._seen.check_match(file_before, notes, is_exact=not hunk_notes, if_read=True)
         require_encodable(file_before.shown, after, file_before.file)
         notes += [f"{file_before.shown}: {note}" for note in hunk_notes]
         target = self._plan_target(patch, access, stack, notes) if patch.moved_to else None
@@ -551,9 +554,8 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         file_before, seen = step.file_before, self._seen
         if step.after is not None:
             target = step.target or file_before
-            # In a file that was not read, only the lines around the change matched; the rest is not
-            # known.
-            is_known = step.patch.kind == "Add" or seen.has_read(file_before.place.path)
+            # Of a file that was not read as it is now, only the lines around the change are known.
+            is_known = step.patch.kind == "Add" or seen.knows(file_before)
             seen.store(target, step.after, is_known=is_known)
             undo.callback(restore_file, target, encode(target.shown, step.after), seen)
             if step.target is not None and file_before.stat is not None:

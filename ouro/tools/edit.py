@@ -75,8 +75,7 @@ class EditArgs(msgspec.Struct, frozen=True):
 class Edit(ChangeTool[EditArgs]):
     """Replace pieces of text in a file: all edits of a call, or none.
 
-    - The call is refused if the file has changed since you read it. If you have not read it, old_text must match
-      exactly.
+    - old_text must match exactly if you have not read the file, or it has changed since you read it.
     - Copy old_text from the file with its indentation, without line numbers. It must name one place: add lines around
       it, or set replace_all.
     - Make several changes of a file in one call; each sees those before it.
@@ -93,7 +92,10 @@ class Edit(ChangeTool[EditArgs]):
     def _change(self, args: EditArgs, access: Access, notes: list[str]) -> Display:
         """Make all edits, and write the file if `access` is `write`. Returns the change for the
         user; notes for the model are added to `notes`. Raises ToolError: an edit cannot be made, or
-        the file has changed since the model read it.
+        it matches only in part, and the model has not read the file as it is now.
+
+        An exact and unique match is enough, also if the file has changed since: formatters change
+        files after each edit, and what others changed stays.
         """
         with self._seen.lock([args.path]) as stack:
             if args.encoding:
@@ -101,22 +103,19 @@ class Edit(ChangeTool[EditArgs]):
             file_before = self._seen.find(args.path, access, stack)
             if (before := file_before.file) is None:
                 raise ToolError(f"{file_before.shown} does not exist. To create it, use write.")
-            self._seen.require_current(file_before, if_read=True)
             try:
                 after = apply_edits(before, args.edits, notes)
             except ToolError:
-                # If the file was not read, this is reported first.
+                # If the file was not read as it is now, this is reported first.
                 self._seen.require_current(file_before)
                 raise
-            if notes:  # without an exact and unique match the model must have read the file
-                self._seen.require_current(file_before)
+            self._seen.check_match(file_before, notes, is_exact=not notes)
             if after.raw == before.raw:
                 raise ToolError(f"These edits change nothing in {file_before.shown}.")
             require_encodable(file_before.shown, after, before)
             if access == "write":
-                # In a file that was not read, only the replaced text matched; the rest is not
-                # known.
-                is_known = self._seen.has_read(file_before.place.path)
+                # Of a file that was not read as it is now, only the replaced text is known.
+                is_known = self._seen.knows(file_before)
                 self._seen.store(file_before, after, is_known=is_known)
             return display_of([file_change(file_before.shown, before.text, after.text)])
 

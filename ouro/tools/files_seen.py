@@ -193,11 +193,43 @@ class FilesSeen:
             raise ToolError(
                 f"{file_before.shown} has not been read yet. Read it first, then change it."
             )
-        size = len(file_before.data)
-        if state not in ((size, _digest(file_before.data)), (size, file_before.stat.st_mtime_ns)):
+        if self._has_changed(file_before):
             raise ToolError(
                 f"{file_before.shown} has changed since it was last read. Read it again, then change it."
             )
+
+    def check_match(
+        self, file_before: FileBefore, notes: list[str], *, is_exact: bool, if_read: bool = False
+    ) -> None:
+        """Check whether a part of a file may be changed: if its text matches exactly, also in a file
+        that has changed since the model read it. That is then added to `notes`.
+
+        Raises:
+            ToolError: as `require_current`, if the match is not exact.
+        """
+        if not is_exact:
+            self.require_current(file_before, if_read=if_read)
+        if self._has_changed(file_before):
+            notes.append(
+                f"{file_before.shown} had changed since you read it, by the user, a formatter or a"
+                " command. The change was made in its present text: read it again before you rely"
+                " on other lines."
+            )
+
+    def knows(self, file_before: FileBefore) -> bool:
+        """Whether the model has read a file, or a part of it, as it is now."""
+        return self.has_read(file_before.place.path) and not self._has_changed(file_before)
+
+    def _has_changed(self, file_before: FileBefore) -> bool:
+        """Whether the model has read a file, and it has changed since."""
+        state = self._seen.get(file_before.place.path)
+        if file_before.stat is None or state is None:
+            return False
+        size = len(file_before.data)
+        return state not in (
+            (size, _digest(file_before.data)),
+            (size, file_before.stat.st_mtime_ns),
+        )
 
     def current(self, path: Path, data: bytes) -> bytes:
         """The present content of a text file. That is `data`, the content on disk. But if the user

@@ -74,23 +74,49 @@ async def test_x9_edits_and_patches_under_two_names_are_all_made(tools, tmp_path
     assert (tmp_path / "a.txt").read_text() == "".join(f"[{number}]\n" for number in range(20))
 
 
-async def test_x9_a_file_that_changed_since_it_was_read_is_not_changed(tools, tmp_path):
+def update(*lines: str) -> str:
+    return "\n".join(["*** Begin Patch", "*** Update File: a.txt", *lines, "*** End Patch"])
+
+
+async def test_x9_a_file_that_changed_since_it_was_read_is_not_overwritten(tools, tmp_path):
+    read, write, edit, patch = tools
+    path = tmp_path / "a.txt"
+    path.write_text("one\ntwo\n")
+    await call(read, path="a.txt")
+    path.write_text("one\ntwo  \nthree\n")
+    refusal = r"^a\.txt has changed since it was last read\. Read it again, then change it\.$"
+    with pytest.raises(ToolError, match=refusal):
+        await call(write, path="a.txt", content="1\n")
+    for guess in ("one\ntwo\n", "one\n2\n"):  # differs in spaces; is not there
+        with pytest.raises(ToolError, match=refusal):
+            await call(edit, path="a.txt", edits=one_edit(guess, "1"))
+        lines = [f"-{line}" for line in guess.splitlines()]
+        with pytest.raises(ToolError, match=refusal):
+            await call(patch, input=update(*lines, "+1"))
+    with pytest.raises(ToolError, match=refusal):
+        await call(patch, input=update("*** Move to: b.txt", "-one", "+1"))
+    assert path.read_text() == "one\ntwo  \nthree\n"
+
+
+async def test_x9_an_exact_edit_of_a_changed_file_keeps_what_others_changed(tools, tmp_path):
+    """A formatter changes a file after each edit: without this each edit needs a read before it."""
     read, write, edit, patch = tools
     path = tmp_path / "a.txt"
     path.write_text("one\ntwo\n")
     await call(read, path="a.txt")
     path.write_text("one\ntwo\nthree\n")
-    refusal = r"^a\.txt has changed since it was last read\. Read it again, then change it\.$"
-    with pytest.raises(ToolError, match=refusal):
-        await call(edit, path="a.txt", edits=one_edit("one", "1"))
-    with pytest.raises(ToolError, match=refusal):
-        await call(write, path="a.txt", content="1\n")
-    with pytest.raises(ToolError, match=refusal):
-        await call(patch, input="*** Begin Patch\n*** Update File: a.txt\n-one\n+1\n*** End Patch")
-    assert path.read_text() == "one\ntwo\nthree\n"
-    await call(read, path="a.txt")
-    await call(edit, path="a.txt", edits=one_edit("one", "1"))
+    result = await call(edit, path="a.txt", edits=one_edit("one", "1"))
+    assert "a.txt had changed since you read it" in result.text
     assert path.read_text() == "1\ntwo\nthree\n"
+    with pytest.raises(ToolError, match="has not been read yet"):  # `three` is not known
+        await call(write, path="a.txt", content="1\n2\n")
+    await call(read, path="a.txt")
+    path.write_text("1\ntwo\nthree\nfour\n")
+    result = await call(patch, input=update("-two", "+2"))
+    assert "a.txt had changed since you read it" in result.text
+    assert path.read_text() == "1\n2\nthree\nfour\n"
+    with pytest.raises(ToolError, match="has not been read yet"):
+        await call(write, path="a.txt", content="1\n")
 
 
 async def test_x9_a_touched_file_with_the_same_text_may_be_changed(tools, tmp_path):

@@ -71,20 +71,25 @@ async def test_unsaved_editor_text_is_read_and_changed(tools):
     assert tools.buffers.open == {}
 
 
-async def test_a_change_in_the_editor_after_the_read_is_noticed(tools):
+async def test_a_change_in_the_editor_after_the_read_is_noticed_and_stays(tools):
     await call(tools.read, path="api.py")
     tools.buffers.open[tools.file] += "more = 1\n"
     with pytest.raises(ToolError, match="has changed since it was last read"):
-        await tools.change("x = 1", "x = 2")
+        await call(tools.write, path="api.py", content="x = 2\n")
     assert tools.buffers.open[tools.file].endswith("more = 1\n")
+    result = await tools.change("x = 1", "x = 2")
+    assert "had changed since you read it" in result
+    assert tools.file.read_text().endswith("more = 1\n")
 
 
-async def test_change_by_the_editors_formatter_is_refused(tools):
+async def test_an_edit_after_a_change_by_the_editors_formatter_is_noted(tools):
     tools.buffers.formats = lambda text: text.replace(" = ", "=")
     await call(tools.read, path="api.py")
     await tools.change("x = 1", "x = 2")
     with pytest.raises(ToolError, match="has changed since"):
         await tools.change("x = 2", "x = 3")
+    result = await tools.change("x=2", "x=3")
+    assert "had changed since you read it" in result
 
 
 async def test_each_tool_writes_through_the_editor(tools):
