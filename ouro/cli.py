@@ -423,7 +423,7 @@ def _start_full_screen(args: SimpleNamespace) -> int:
 def _leave_a_launcher() -> None:
     """Continue in a child process, which may leave the terminal later: this one waits there for it."""
     if _is_program and sys.stdin.isatty() and sys.stdout.isatty():
-        from ouro.utils.launcher import continue_in_child
+        from ouro.utils.terminal_parent import continue_in_child
 
         continue_in_child()
 

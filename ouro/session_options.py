@@ -211,7 +211,7 @@ def build_judge(
     name = _name_of_judge(inputs, models)
     if not name:
         return None
-    from ouro.session.judge import Judge  # imported late: it is off by default
+    from ouro.session.model_judge import Judge  # imported late: it is off by default
 
     def judges() -> Sequence[Model]:
         refuse()

@@ -38,7 +38,7 @@ from ouro.llm import (
     TextChunk,
     constrain,
 )
-from ouro.llm.remembered_lines import NOW
+from ouro.llm.small_model_memory import NOW
 from ouro.memory.long_term import MemoryEntry, all_entries
 from ouro.messages import Context, Message
 from ouro.session import OpenRequest, Session

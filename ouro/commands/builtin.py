@@ -107,7 +107,7 @@ SESSION_COMMANDS: tuple[Action, ...] = (
     ),
     Action(
         "permissions",
-        "ouro.permission_rules.permissions",
+        "ouro.permission_commands.permissions",
         "Show the permission rules, change them, set the mode",
         (text("mode", metavar="mode or rule"),),
         (
@@ -345,14 +345,14 @@ COMMANDS: tuple[Action, ...] = (
     _USAGE,
     Action(
         "context",
-        "window.show_context",
+        "context_window.show_context",
         "Show what fills the model's window; drop, restore, pin what is sent",
         (text("what", metavar="drop|restore|pin N"),),
         ("context drop 1 3",),
     ),
     Action(
         "btw",
-        "window.btw",
+        "context_window.btw",
         "Ask a question outside of the conversation, without stopping the agent",
         (text("question", nargs="+"),),
         ("btw which test covers this?",),
@@ -407,7 +407,7 @@ COMMANDS: tuple[Action, ...] = (
     ),
     Action(
         "compact",
-        "window.compact",
+        "context_window.compact",
         "Summarize the session to make room; name what must be kept",
         (arg("--probe", action="store_true"), text("keep")),
         ("compact the API of the parser", "compact --probe"),
@@ -418,7 +418,7 @@ COMMANDS: tuple[Action, ...] = (
     ),
     Action(
         "pin",
-        "window.pin",
+        "context_window.pin",
         "Keep a message word for word through every compaction, or stop",
         (text("message", metavar="number or last"),),
         ("pin last",),

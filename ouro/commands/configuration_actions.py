@@ -82,7 +82,7 @@ DOCTOR = Action(
 PERMISSION_ACTIONS: tuple[Action, ...] = (
     Action(
         "permissions list",
-        "ouro.permission_rules.list_rules",
+        "ouro.permission_commands.list_rules",
         "List the rules, their sources and last uses",
         (),
         ("permissions list --json",),
@@ -90,7 +90,7 @@ PERMISSION_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "permissions allow",
-        "ouro.permission_rules.allow",
+        "ouro.permission_commands.allow",
         "Save a rule for this folder: what it matches runs without asking",
         (_RULE,),
         ("permissions allow 'shell(make *)'",),
@@ -98,7 +98,7 @@ PERMISSION_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "permissions ask",
-        "ouro.permission_rules.ask",
+        "ouro.permission_commands.ask",
         "Save a rule for this folder: what it matches is asked",
         (text("rule", nargs="?", metavar="RULE", help="without it in a session: the mode `ask`"),),
         ("permissions ask 'shell(make *)'",),
@@ -106,7 +106,7 @@ PERMISSION_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "permissions deny",
-        "ouro.permission_rules.deny",
+        "ouro.permission_commands.deny",
         "Save a rule for this folder: what it matches never runs",
         (_RULE,),
         ("permissions deny 'shell(make *)'",),
@@ -114,7 +114,7 @@ PERMISSION_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "permissions revoke",
-        "ouro.permission_rules.revoke",
+        "ouro.permission_commands.revoke",
         "Delete a rule, wherever it is saved",
         (text("rule", nargs="?", metavar="RULE", help="asked for without it"),),
         ("permissions revoke 'shell(make *)'",),

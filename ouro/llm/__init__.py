@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from ouro.llm.reply_builder import CUT_SHORT, ReplyBuilder
     from ouro.llm.scripted_model import ScriptedModel, ScriptedReply, call, calls
     from ouro.llm.server_facts import Fact, FactStore, ServerFacts, describe_fact
-    from ouro.llm.small_steps import is_step
+    from ouro.llm.small_model_steps import is_step
     from ouro.llm.stored_keys import delete_key, store_key
 
 __getattr__ = lazy_exports(__name__)

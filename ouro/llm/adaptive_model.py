@@ -22,7 +22,7 @@ from ouro.llm.server_facts import ServerFacts, notice_about
 from ouro.messages import Message, PerMessage
 
 if TYPE_CHECKING:
-    from ouro.llm.refusals import Refused
+    from ouro.llm.rejected_requests import Refused
 
 MAX_ADAPTATIONS = 8
 """Maximum changes to a request after refusals."""
@@ -45,7 +45,7 @@ class ModelRequest(NamedTuple):
 class AdaptiveModel(ABC):
     """A model behind a server; the subclass knows the protocol.
 
-    A refusal of the server changes the request, by the table in `refusals.py`; the facts that it
+    A refusal of the server changes the request, by the table in `rejected_requests.py`; the facts that it
     taught are in `facts`. A subclass writes the request that it prefers: `shape_request` leaves out
     and renames fields.
     """
@@ -167,10 +167,11 @@ class AdaptiveModel(ABC):
         if error.answer is None or isinstance(error, AuthenticationFailed | RateLimited) or is_last:
             self.facts.drop_trials()
             raise error
-        from ouro.llm import refusals  # with its tables, only for a server that refuses a request
+        # With its tables, it is loaded only for a server that refuses a request.
+        from ouro.llm import rejected_requests
 
         images = visible_images(messages, self.facts) if self.spec.images else []
-        refused = refusals.Refused(
+        refused = rejected_requests.Refused(
             error.answer,
             body,
             self.facts,
@@ -205,25 +206,25 @@ class AdaptiveModel(ABC):
             images: the hashes of the images that are sent, for each message that has any.
             share: the share of the window that the request fills.
         """
-        from ouro.llm import refusals
+        from ouro.llm import rejected_requests
         from ouro.llm.overflow import is_too_long
 
         calls_refused = CALLS_REFUSED.format(self._endpoint.address)
-        if refusals.refuses_signature(refused) and not self.facts.refuses_signatures:
+        if rejected_requests.refuses_signature(refused) and not self.facts.refuses_signatures:
             self.facts.refuse_signatures()
             return ""
-        if refusals.refuses_calls(refused) and self._describe_calls(refused, messages):
+        if rejected_requests.refuses_calls(refused) and self._describe_calls(refused, messages):
             return calls_refused
         # A request that is too long can only be helped by the rules of size. None stands for all
         # rules.
-        rules = refusals.RULES_OF_SIZE if isinstance(error, ContextTooLong) else None
-        changes = refusals.find_changes(refused, rules)
+        rules = rejected_requests.RULES_OF_SIZE if isinstance(error, ContextTooLong) else None
+        changes = rejected_requests.find_changes(refused, rules)
         if changes:
             return self._adapt_request(changes, error)
         if self._hide_images(refused, images, share):
             return IMAGE_REFUSED.format(self._endpoint.address)
         is_long = is_too_long(refused.answer, share)
-        may_be_about_calls = refusals.speaks_of_calls(refused) and not is_long
+        may_be_about_calls = rejected_requests.speaks_of_calls(refused) and not is_long
         if may_be_about_calls and self._describe_calls(refused, messages):
             return calls_refused
         return None
@@ -263,7 +264,7 @@ class AdaptiveModel(ABC):
         if the refusal is certainly about something else.
         """
         from ouro.llm.overflow import NEAR_THE_WINDOW, is_too_long
-        from ouro.llm.refusals import refuses_one_picture
+        from ouro.llm.rejected_requests import refuses_one_picture
 
         status = refused.answer.status
         if not images or status not in (400, 413, 415, 422):

@@ -142,7 +142,7 @@ class OpenAIModel:
 
     def _make_responses(self) -> Wire:
         """The wire to Responses, with the cache key of the project."""
-        from ouro.llm.responses import ResponsesWire  # most servers do not need it
+        from ouro.llm.openai_responses import ResponsesWire  # most servers do not need it
 
         return ResponsesWire(
             self._configured_spec,

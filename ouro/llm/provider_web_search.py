@@ -13,7 +13,7 @@ import msgspec
 from ouro.errors import ModelError
 from ouro.llm.anthropic import COUNTS, VERSION
 from ouro.llm.model import Endpoint, Model, ModelSpec
-from ouro.llm.responses import ResponsesWire, parse_usage
+from ouro.llm.openai_responses import ResponsesWire, parse_usage
 from ouro.llm.wire import make_usage
 from ouro.messages import Usage
 from ouro.utils.lenient_json import count, dictionaries, dictionary, string

@@ -149,8 +149,8 @@ class TextToolsModel:
         the answer is the call of this step. Otherwise the model chooses; if it chooses a call that
         a line of memory forbids, it is asked once more.
         """
-        from ouro.llm.remembered_lines import ask_again  # imported late: few answers need it
-        from ouro.llm.small_steps import small_tools  # imported late: few answers need it
+        from ouro.llm.small_model_memory import ask_again  # imported late: few answers need it
+        from ouro.llm.small_model_steps import small_tools  # imported late: few answers need it
 
         step_chunks = await self._take_step(messages, tools)
         for chunk in step_chunks:
@@ -178,8 +178,10 @@ class TextToolsModel:
         """The stream of a very small model. The lines of memory are written around the text of the
         last message of the user. Its answers are constrained to the schema of one call.
         """
-        from ouro.llm.remembered_lines import put_lines_beside  # imported late: few answers need it
-        from ouro.llm.small_steps import hide_steps  # imported late: few answers need it
+        from ouro.llm.small_model_memory import (
+            put_lines_beside,  # imported late: few answers need it
+        )
+        from ouro.llm.small_model_steps import hide_steps  # imported late: few answers need it
 
         model = constrain(self._model, call_schema(tools))
         prompt_messages = put_lines_beside(hide_steps(messages), "Keep to what I have told you.")
@@ -193,7 +195,7 @@ class TextToolsModel:
         the model must be asked for the next tool.
         """
         # Imported late: few answers need it.
-        from ouro.llm.small_steps import StepRequest, next_step
+        from ouro.llm.small_model_steps import StepRequest, next_step
 
         step = next_step(messages, tools)
         if step is None:
@@ -281,7 +283,7 @@ class TextToolsModel:
             return [end]
         before, calls = find_calls(answer.text, answer.tools, messages)
         if self.spec.describes_tools:
-            from ouro.llm.small_steps import begin_change  # imported late: few models need it
+            from ouro.llm.small_model_steps import begin_change  # imported late: few models need it
 
             if forbidden := _find_forbidden_call(calls, messages):
                 return self._refuse_call(forbidden, usage)
@@ -300,7 +302,7 @@ class TextToolsModel:
             usage: that of the answer with the call; None if it is not known. The first time it
                 is kept, and added to that of the next answer.
         """
-        from ouro.llm.remembered_lines import refusal_text  # imported late: few answers need it
+        from ouro.llm.small_model_memory import refusal_text  # imported late: few answers need it
 
         if self._forbidden is None:
             self._forbidden, self._step_usage = forbidden, usage
@@ -312,7 +314,9 @@ def _find_forbidden_call(
     calls: Sequence[ToolCall], messages: Sequence[Message]
 ) -> tuple[str, ToolCall] | None:
     """The line of memory that forbids a call, and the first such call; None if all are allowed."""
-    from ouro.llm.remembered_lines import find_forbidding_line  # imported late: few answers need it
+    from ouro.llm.small_model_memory import (
+        find_forbidding_line,  # imported late: few answers need it
+    )
 
     for call in calls:
         line = find_forbidding_line(call, messages)

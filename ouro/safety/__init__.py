@@ -9,13 +9,12 @@ from ouro.utils.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from ouro.safety.checkpoints.checkpoints import Checkpoints, TurnFiles
     from ouro.safety.checkpoints.cleaning import clean_checkpoints, stored_checkpoints
-    from ouro.safety.checkpoints.finish import finish_later, has_question, needs_recovery
+    from ouro.safety.checkpoints.finish_after_exit import finish_later, has_question, needs_recovery
     from ouro.safety.checkpoints.late_checkpoints import LateCheckpoints
     from ouro.safety.checkpoints.part_undo import PartUndo
     from ouro.safety.checkpoints.trees import TreeChange, is_inside
     from ouro.safety.checkpoints.undo import CUT_OFF, MERGED, Restored, Undo
     from ouro.safety.environment import child_environment, secret_values
-    from ouro.safety.named_programs import scripted_values
     from ouro.safety.permissions import Permissions
     from ouro.safety.protected import reserved_area
     from ouro.safety.rules import (
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
         parse_rule,
         parse_rules,
     )
-    from ouro.safety.sandbox.acting_files import RevertedFile
     from ouro.safety.sandbox.confinement import Confinement
     from ouro.safety.sandbox.container_confinement import ContainerConfinement
     from ouro.safety.sandbox.containers import CommandInside, remove_left_containers
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
         devcontainer_files,
         read_devcontainer,
     )
+    from ouro.safety.sandbox.reverted_files import RevertedFile
     from ouro.safety.sandbox.temp_folder import remove_left_temp_folders
     from ouro.safety.sandbox.tiers import choose_sandbox
     from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name
@@ -63,6 +62,7 @@ if TYPE_CHECKING:
         programs_of,
         with_imports,
     )
+    from ouro.safety.trusted_programs import scripted_values
     from ouro.safety.workspace import GIT_CONFIG, Access, FilePlace, GuardedMemory, Workspace
 
 __getattr__ = lazy_exports(__name__)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ouro.safety.secret_shapes import may_match, without_own_marks
+from ouro.safety.secret_prefilter import may_match, without_own_marks
 from ouro.utils.files import lock_file, open_regular, write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log

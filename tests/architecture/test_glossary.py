@@ -88,8 +88,11 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("docs/sessions.md", "taken_back"): "a key of exported JSON",
     ("tests/memory/long_term/test_import_files.py", "complains"): "the text of a note",
     ("ouro/commands/sessions.py", "for good"): "a key of the JSON output",
-    ("ouro/llm/small_steps.py", "mend"): "a word that users write",
-    ("ouro/llm/small_steps.py", "Mend"): "a word of a prompt that was measured with small models",
+    ("ouro/llm/small_model_steps.py", "mend"): "a word that users write",
+    (
+        "ouro/llm/small_model_steps.py",
+        "Mend",
+    ): "a word of a prompt that was measured with small models",
     (
         "ouro/memory/long_term/capture/small_model.py",
         "Mend",

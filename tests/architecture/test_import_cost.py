@@ -226,9 +226,9 @@ def test_a_headless_answer_loads_few_modules(ouro, tmp_path):
         {
             "ouro.agent.worktree",
             "ouro.commands.builtin",
-            "ouro.llm.refusals",
+            "ouro.llm.rejected_requests",
             "ouro.memory.index.index",
-            "ouro.memory.long_term.consolidator",
+            "ouro.memory.long_term.core_consolidator",
             "ouro.memory.sessions.repair",
             "ouro.safety.checkpoints.checkpoints",
             "ouro.safety.sandbox.landlock",

@@ -3,10 +3,10 @@
 from tests.defences.defence import Defence
 
 DEFENCES = (
-    Defence("X21", "ouro/session/judge.py", 'model_verdict.verdict == "allow", reason', "True, reason", "test_x21_judged_calls.py"),
-    Defence("X21", "ouro/session/judge.py", "if len(key) > MAX_CALL:", "if False:", "test_x21_judged_calls.py"),
-    Defence("X21", "ouro/session/judge.py", 'dump_json(value).replace("<"', 'dump_json(value).replace("\\0"', "test_x21_judged_calls.py"),
-    Defence("X21", "ouro/session/judge.py", "if not self.is_on or key in self._revoked:\n            return None\n        words", "words",
+    Defence("X21", "ouro/session/model_judge.py", 'model_verdict.verdict == "allow", reason', "True, reason", "test_x21_judged_calls.py"),
+    Defence("X21", "ouro/session/model_judge.py", "if len(key) > MAX_CALL:", "if False:", "test_x21_judged_calls.py"),
+    Defence("X21", "ouro/session/model_judge.py", 'dump_json(value).replace("<"', 'dump_json(value).replace("\\0"', "test_x21_judged_calls.py"),
+    Defence("X21", "ouro/session/model_judge.py", "if not self.is_on or key in self._revoked:\n            return None\n        words", "words",
             "test_x21_judged_calls.py"),
     Defence("X18", "ouro/session/goal.py", "limits=limits, call_id", 'limits="off", call_id', "test_x18_checks_of_goals.py"),
     Defence("X18", "ouro/session/standing_work.py", "is_kept=True, is_paused=True\n", "is_kept=True\n", "test_x18_checks_of_goals.py"),

@@ -85,7 +85,7 @@ def test_questions_are_answered_from_the_list_in_words(ouro, sessions):
 
 
 def test_a_host_that_hangs_has_a_row(ouro, sessions, monkeypatch):
-    monkeypatch.setattr("ouro.frontends.background.agents.STATE_TIMEOUT", 0.5)
+    monkeypatch.setattr("ouro.frontends.background.background_sessions.STATE_TIMEOUT", 0.5)
     session = sessions.start("say: done")
     row = sessions.until_state(session, "idle")
     os.kill(row["pid"], signal.SIGSTOP)

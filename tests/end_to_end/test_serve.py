@@ -10,7 +10,7 @@ import pytest
 from fakes.ouro_program import BackgroundSessions
 from fakes.waiting import PATIENCE
 
-from ouro.frontends.background.agents import find_agents
+from ouro.frontends.background.background_sessions import find_agents
 from ouro.frontends.web import serve
 from ouro.frontends.web.guard import KEY_HEADER
 

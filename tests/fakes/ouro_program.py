@@ -24,7 +24,7 @@ import yaml
 from fakes.model_server import ModelServer
 from fakes.terminal import Terminal
 from fakes.waiting import PATIENCE
-from ouro.frontends.background.agents import find_agents
+from ouro.frontends.background.background_sessions import find_agents
 from ouro.llm.providers import LOCAL
 
 KEY = "sk-proj-0wnK3yOfTheTestsZ9y8X7w6V5u4T3s2"

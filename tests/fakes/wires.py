@@ -21,7 +21,7 @@ from ouro.llm import (
 from ouro.llm.anthropic import AnthropicWire
 from ouro.llm.litellm_model import LiteLLMModel
 from ouro.llm.openai import OpenAIWire
-from ouro.llm.responses import ResponsesWire
+from ouro.llm.openai_responses import ResponsesWire
 from ouro.messages import Message, user
 
 KEY = "sk-test-4Kz81mQpVx"

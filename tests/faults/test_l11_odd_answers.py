@@ -23,7 +23,7 @@ from ouro.llm import EndChunk, ModelSpec, Prices, ReplyBuilder, TextChunk, Timeo
 from ouro.llm.anthropic import AnthropicChunks
 from ouro.llm.openai import OpenAIChunks
 from ouro.llm.provider_errors import redact
-from ouro.llm.remembered_lines import choose_lines
+from ouro.llm.small_model_memory import choose_lines
 from ouro.llm.streamed_answer import CallGate
 from ouro.llm.text_tools import ANSWER, TextToolsModel, find_calls
 from ouro.llm.wire import make_usage

@@ -14,7 +14,7 @@ from properties import given, settings, st
 
 from ouro.errors import ModelError, ProviderAnswer
 from ouro.llm import Catalog, ModelEntry, ModelsFile
-from ouro.llm.refusals import RULES, Refused, find_changes
+from ouro.llm.rejected_requests import RULES, Refused, find_changes
 from ouro.llm.request_shape import shape_request
 from ouro.llm.server_facts import MEANINGS, FactStore, ServerFacts
 from ouro.messages import Image, Message, Thinking, user

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fakes.terminal import TESTS, job_in
 
-from ouro.frontends.tui.widgets.placeholders import Placeholders
+from ouro.frontends.tui.widgets.folded_pastes import Placeholders
 
 
 def resize(terminal, rows, columns):

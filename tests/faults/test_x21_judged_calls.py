@@ -18,7 +18,7 @@ from ouro.llm import ScriptedModel, ScriptedReply, call
 from ouro.messages import ToolReply
 from ouro.safety import choose_sandbox
 from ouro.session import OpenRequest
-from ouro.session.judge import INSTRUCTIONS, JUDGE_TIMEOUT, MAX_CALL
+from ouro.session.model_judge import INSTRUCTIONS, JUDGE_TIMEOUT, MAX_CALL
 from ouro.session_options import Options
 from ouro.utils.ouro_paths import get_home
 
@@ -335,7 +335,7 @@ async def test_x21_what_is_no_clear_permission_is_asked(project, verdict):
 
 
 async def test_x21_a_judge_that_never_answers_is_not_waited_for(project, monkeypatch):
-    monkeypatch.setattr("ouro.session.judge.JUDGE_TIMEOUT", 0.2)
+    monkeypatch.setattr("ouro.session.model_judge.JUDGE_TIMEOUT", 0.2)
 
     def never(_messages):
         return ScriptedReply(YES, hold=asyncio.Event().wait)

@@ -17,7 +17,7 @@ from ouro.llm import Endpoint, ModelCall, ModelSpec, ToolSpec
 from ouro.llm.anthropic import AnthropicWire
 from ouro.llm.ollama import OllamaWire
 from ouro.llm.openai import OpenAIWire
-from ouro.llm.responses import ResponsesWire
+from ouro.llm.openai_responses import ResponsesWire
 from ouro.messages import Thinking, ToolReply, tool, user
 
 WIRES = {

@@ -19,8 +19,8 @@ from ouro.llm import (
 from ouro.llm.local_model import LocalModel
 from ouro.llm.openai import OpenAIWire
 from ouro.llm.openai_model import OpenAIModel
+from ouro.llm.openai_responses import ResponsesWire
 from ouro.llm.providers import speaks_responses
-from ouro.llm.responses import ResponsesWire
 from ouro.messages import user
 
 SPEC = ModelSpec("openai/gpt-5.6", thinking=True, images=True)

@@ -11,7 +11,7 @@ from fakes.model_server import Call, Reply
 from fakes.wires import KEY, READ, SHELL, chunks_of
 
 from ouro.llm import Endpoint, ModelSpec, ReplyBuilder
-from ouro.llm.responses import ResponsesWire
+from ouro.llm.openai_responses import ResponsesWire
 from ouro.messages import Image, ToolReply, system, tool, user
 
 SPEC = ModelSpec("openai/test-model", thinking=True, images=True)

@@ -14,7 +14,7 @@ from ouro.errors import (
     RateLimited,
     RequestRefused,
 )
-from ouro.llm.responses import ResponsesWire, open_item, seal_item
+from ouro.llm.openai_responses import ResponsesWire, open_item, seal_item
 from ouro.messages import Message, Text, Thinking, ToolReply, assistant, system, tool, user
 
 LOOK = Call("read", {"path": "a.py"})
@@ -399,7 +399,7 @@ async def test_the_server_refuses_what_openai_refuses(responses):
 
 def test_a_message_of_another_version_is_read():
     """An answer whose Thinking parts have no signature is sent without reasoning."""
-    from ouro.llm.responses import ResponsesFormat
+    from ouro.llm.openai_responses import ResponsesFormat
 
     spec = Wire("responses", None).spec
     said = Message("assistant", (Thinking("Hm."), Text("Yes.")), model=spec.name)

@@ -10,7 +10,7 @@ from fakes.tool_benches import call
 
 from ouro.errors import ModelError, ToolError
 from ouro.llm import Endpoint, ModelSpec, Prices, ScriptedModel, make_provider_search
-from ouro.llm.responses import ResponsesWire
+from ouro.llm.openai_responses import ResponsesWire
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import ToolCall, assistant, user
 from ouro.safety import Ask, Deny, Permissions, Workspace

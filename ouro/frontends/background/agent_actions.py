@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 
 from ouro.commands.action import Answer, confirm
 from ouro.commands.render import CommandText, View, line, table
-from ouro.frontends.background.agents import AgentRow, answer_agent, find_agents, stop_agent
+from ouro.frontends.background.background_sessions import (
+    AgentRow,
+    answer_agent,
+    find_agents,
+    stop_agent,
+)
 from ouro.frontends.background.rows import row_cells
 from ouro.session.background_record import find_record
 

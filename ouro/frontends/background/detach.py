@@ -13,7 +13,7 @@ from ouro.frontends.background.process import serve
 from ouro.session import Session, TurnObserver, TurnQueue
 from ouro.session.background_record import Claim
 from ouro.settings_sources import load_settings
-from ouro.utils.launcher import Launcher, close_terminal, current_launcher
+from ouro.utils.terminal_parent import Launcher, close_terminal, current_launcher
 
 FRONT_END_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 """Signals that a front end may have handled."""

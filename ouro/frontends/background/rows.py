@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from ouro.frontends.background.agents import AgentRow, RowState
+from ouro.frontends.background.background_sessions import AgentRow, RowState
 from ouro.frontends.session_format import format_age
 from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import clean, dollars, one_line

@@ -17,7 +17,12 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from ouro.errors import OuroError
-from ouro.frontends.background.agents import AgentRow, AgentWatch, send_answer, stop_agent
+from ouro.frontends.background.background_sessions import (
+    AgentRow,
+    AgentWatch,
+    send_answer,
+    stop_agent,
+)
 from ouro.frontends.background.rows import MARKS, folder_name
 from ouro.frontends.session_format import format_age
 from ouro.frontends.tui.keymap import Keymap

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from ouro.errors import AttachRequested, DemoRequested, OuroError
 from ouro.session.opening import PICK, OpenRequest
-from ouro.utils.launcher import close_terminal, current_launcher
 from ouro.utils.ouro_paths import ensure_private_dir, get_log_path
+from ouro.utils.terminal_parent import close_terminal, current_launcher
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:

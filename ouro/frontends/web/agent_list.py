@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from ouro.errors import OuroError, UsageError
-from ouro.frontends.background.agents import AgentRow, AgentWatch
+from ouro.frontends.background.background_sessions import AgentRow, AgentWatch
 from ouro.session.background_record import BackgroundRecord, find_record
 
 POLL_SECONDS = 1.0

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from ouro import events
 from ouro.events import Event
-from ouro.frontends.background.agents import AgentRow
+from ouro.frontends.background.background_sessions import AgentRow
 from ouro.frontends.background.event_codec import decode
 from ouro.frontends.background.remote import RemoteSession, RemoteTurns
 from ouro.frontends.event_lines import MemoryChanges, notice_of

@@ -15,7 +15,7 @@ from ouro.commands.export import body_text
 from ouro.commands.export.formats import HtmlFormat, escape_html
 from ouro.display import NO_FILE, Body, CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import PermissionAsked, QuestionAsked
-from ouro.frontends.background.agents import AgentRow
+from ouro.frontends.background.background_sessions import AgentRow
 from ouro.frontends.background.rows import MARKS, folder_name
 from ouro.frontends.background.state import SessionState
 from ouro.frontends.event_lines import PERMIT_LABELS, receipt_command

@@ -20,7 +20,7 @@ from ouro.commands.export.formats import code_style
 from ouro.errors import OuroError, SocketRefused, UsageError
 from ouro.events import Permit, Reply, UserAnswer
 from ouro.frontends.background import state as names
-from ouro.frontends.background.agents import AgentRow, send_answer, stop_agent
+from ouro.frontends.background.background_sessions import AgentRow, send_answer, stop_agent
 from ouro.frontends.background.connection import host_connection
 from ouro.frontends.background.process import StartReport
 from ouro.frontends.web import pages

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ouro.errors import LimitReached, ModelError, NoModelError
 from ouro.memory.index.late_numpy import LateNumpy, has_numpy, import_numpy
-from ouro.memory.index.weights import ModelWeights, find_weights, read_weights
+from ouro.memory.index.model_weights import ModelWeights, find_weights, read_weights
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.libc_memory import trim_memory
 from ouro.utils.log import log
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from ouro.llm import Catalog, EmbeddingModel
-    from ouro.memory.index.weights import EncoderLayer, Floats, Norm
+    from ouro.memory.index.model_weights import EncoderLayer, Floats, Norm
     from ouro.messages import Usage
 
 LOCAL_NAME = "all-MiniLM-L6-v2"

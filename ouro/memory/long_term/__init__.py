@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
     from ouro.memory.long_term.capture.observer import CaptureObserver
     from ouro.memory.long_term.capture.session_notes import SessionNotes
-    from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
     from ouro.memory.long_term.contradictions import find_contradicting_pairs, texts_in_use
+    from ouro.memory.long_term.core_consolidator import LongTermMemoryConsolidator
     from ouro.memory.long_term.core_line_records import DAY, CoreRecord, core_records
     from ouro.memory.long_term.doctor import diagnose, memory_stats
     from ouro.memory.long_term.edited_files import open_file, save_file
@@ -30,6 +30,13 @@ if TYPE_CHECKING:
         list_entries,
         note_entries,
         source_name,
+    )
+    from ouro.memory.long_term.export import (
+        as_json,
+        as_markdown,
+        compare_with_agent,
+        export_to_agent,
+        write_for_agents,
     )
     from ouro.memory.long_term.forget import find_to_forget, forget_entries
     from ouro.memory.long_term.forgotten_text import ForgetReport
@@ -131,13 +138,6 @@ if TYPE_CHECKING:
     )
     from ouro.memory.long_term.team import PromotedNote, promote
     from ouro.memory.long_term.timeline import MemoryDiff, Timeline, TimelineEntry
-    from ouro.memory.long_term.transfer import (
-        as_json,
-        as_markdown,
-        compare_with_agent,
-        export_to_agent,
-        write_for_agents,
-    )
     from ouro.memory.long_term.true_forget import (
         MANY_PLACES,
         PROVIDERS,

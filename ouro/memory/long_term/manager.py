@@ -34,7 +34,7 @@ from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.memory.index import Index
-    from ouro.memory.long_term.consolidator import LongTermMemoryConsolidator
+    from ouro.memory.long_term.core_consolidator import LongTermMemoryConsolidator
     from ouro.memory.long_term.editor import MemoryEditor
     from ouro.memory.long_term.timeline import Timeline
 

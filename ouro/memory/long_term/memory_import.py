@@ -14,6 +14,7 @@ from msgspec.structs import asdict, replace
 from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries
+from ouro.memory.long_term.export import roots_of
 from ouro.memory.long_term.git.values import FileEdit, Scope, SkippedFile
 from ouro.memory.long_term.import_files import ImportMaterial, ImportPiece, is_project
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -25,7 +26,6 @@ from ouro.memory.long_term.remember import (
     make_note,
 )
 from ouro.memory.long_term.supersession import find_on_subject, fold_words
-from ouro.memory.long_term.transfer import roots_of
 from ouro.memory.long_term.trust.approval import change_of
 from ouro.memory.tokens import estimate
 

@@ -24,6 +24,7 @@ from ouro.errors import (
 )
 from ouro.memory.index import lock_index
 from ouro.memory.long_term.edited_files import EDITED_PREFIX
+from ouro.memory.long_term.export import find_exported_files, split_section, write_for_agents
 from ouro.memory.long_term.forget_in_memory import ForgettingMemory, memory_folder
 from ouro.memory.long_term.forgotten_text import (
     ForgetReport,
@@ -33,7 +34,6 @@ from ouro.memory.long_term.forgotten_text import (
     regular_files,
 )
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.long_term.transfer import find_exported_files, split_section, write_for_agents
 from ouro.memory.safe_yaml import BadYamlError, load
 from ouro.memory.sessions.index_journal import INDEX_NAME
 from ouro.memory.sessions.session_file import (

@@ -18,7 +18,7 @@ import msgspec
 from ouro.errors import ToolError
 from ouro.safety import protected
 from ouro.safety.rules import Limits
-from ouro.safety.sandbox.acting_files import ACTING_IN_GIT, ActingFiles, RevertedFile
+from ouro.safety.sandbox.reverted_files import ACTING_IN_GIT, ActingFiles, RevertedFile
 from ouro.safety.sandbox.tiers import (
     LEFT_RUNNING,
     WATCHED,

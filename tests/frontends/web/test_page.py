@@ -244,7 +244,7 @@ async def test_what_is_not_understood_is_refused_with_a_reason(page, path, body,
 
 
 async def test_a_session_that_does_not_answer_has_a_row_and_a_reason(page, monkeypatch):
-    monkeypatch.setattr("ouro.frontends.background.agents.STATE_TIMEOUT", 0.2)
+    monkeypatch.setattr("ouro.frontends.background.background_sessions.STATE_TIMEOUT", 0.2)
     monkeypatch.setitem(HostConnection.call.__kwdefaults__, "timeout", 0.5)
     async with HostedSession() as hosted:
         stuck = asyncio.Event()

@@ -8,7 +8,7 @@ import pytest
 
 from ouro.memory.index import local_embedder
 from ouro.memory.index.embeddings import MiniLm, WordPieces
-from ouro.memory.index.weights import read_weights
+from ouro.memory.index.model_weights import read_weights
 
 VOCABULARY = (
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "cat", "sat", "on", "##s", "##ting", "mat", ",", "!", "猫", "cafe", "_",

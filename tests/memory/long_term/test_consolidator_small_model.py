@@ -5,7 +5,11 @@ import json
 import pytest
 
 from ouro.memory.long_term import LongTermMemoryConsolidator
-from ouro.memory.long_term.consolidator import find_covered_notes, remove_repeated_lines, says_all
+from ouro.memory.long_term.core_consolidator import (
+    find_covered_notes,
+    remove_repeated_lines,
+    says_all,
+)
 from ouro.memory.long_term.notes.note import Note
 
 

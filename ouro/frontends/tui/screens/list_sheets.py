@@ -17,9 +17,9 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 from textual.worker import Worker
 
+from ouro.commands.context_window import ItemVerb, change_items, item_state, largest_items
 from ouro.commands.front_end import RewindChoice
 from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, message_label
-from ouro.commands.window import ItemVerb, change_items, item_state, largest_items
 from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.session_format import format_age, now

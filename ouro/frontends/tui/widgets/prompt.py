@@ -20,7 +20,7 @@ from ouro.frontends.tui.key_events import EscapedKey
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.line_editor import PASTE_GAP
 from ouro.frontends.tui.widgets.completion import Completion
-from ouro.frontends.tui.widgets.placeholders import Placeholders
+from ouro.frontends.tui.widgets.folded_pastes import Placeholders
 from ouro.frontends.tui.widgets.vim_keys import VimKeys
 from ouro.session.turn_queue import Draft
 

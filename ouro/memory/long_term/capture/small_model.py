@@ -20,14 +20,14 @@ from msgspec.structs import replace
 from ouro.memory.index import parse_query, word_starts
 from ouro.memory.long_term.capture.assertion import ask_if_own_statement, is_in_doubt
 from ouro.memory.long_term.capture.incomplete_corrections import complete_correction, is_incomplete
-from ouro.memory.long_term.capture.meaning import (
+from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, Operation, OperationLimits
+from ouro.memory.long_term.capture.session_parts import Spoken
+from ouro.memory.long_term.capture.statement_questions import (
     ask_scope,
     find_replaced_by_model,
     rank_near,
 )
-from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, Operation, OperationLimits
-from ouro.memory.long_term.capture.session_parts import Spoken
-from ouro.memory.long_term.consolidator import says_all
+from ouro.memory.long_term.core_consolidator import says_all
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.placement import CHANGES, note_category, place

@@ -32,7 +32,7 @@ from ouro.memory.long_term.capture.operations import (
     OperationLimits,
     read_operations,
 )
-from ouro.memory.long_term.consolidator import find_covered_notes
+from ouro.memory.long_term.core_consolidator import find_covered_notes
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import has_names_of

@@ -1,4 +1,4 @@
-from ouro.frontends.tui.widgets.placeholders import Placeholders
+from ouro.frontends.tui.widgets.folded_pastes import Placeholders
 from ouro.session.turn_queue import Draft
 
 

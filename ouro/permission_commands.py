@@ -22,7 +22,7 @@ from ouro.utils.text import local_time
 
 if TYPE_CHECKING:
     from ouro.session import Session
-    from ouro.session.judge import Judge
+    from ouro.session.model_judge import Judge
 
 _SOURCE_NAMES = {
     "project": ".ouro/config.yaml",

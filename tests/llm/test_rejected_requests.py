@@ -3,7 +3,7 @@
 import pytest
 
 from ouro.errors import ProviderAnswer
-from ouro.llm.refusals import RULES, Refused, find_changes
+from ouro.llm.rejected_requests import RULES, Refused, find_changes
 from ouro.llm.server_facts import ServerFacts
 
 BODY = {

@@ -14,7 +14,7 @@ from ouro.agent.tool_runner import JudgedCall
 from ouro.commands.slash import dispatch
 from ouro.errors import NoModelError
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, RuleStore, Workspace
-from ouro.session.judge import Judge
+from ouro.session.model_judge import Judge
 from ouro.utils.ouro_paths import get_config_path, get_permissions_path
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ouro.errors import ProviderAnswer
-from ouro.llm import refusal_words
+from ouro.llm import rejection_words
 from ouro.llm.request_shape import EFFORT_FIELDS, OPTIONAL_AT_ANY_LEVEL
 from ouro.llm.server_facts import ESSENTIAL, LIMIT_NAMES, ServerFacts
 from ouro.utils.lenient_json import dictionary
@@ -29,10 +29,10 @@ STATUSES = (400, 404, 405, 413, 415, 422, 500, 501)
 """The statuses with which servers refuse what they do not support."""
 
 _OTHER_THAN_CALLS = (
-    refusal_words.ABOUT_SENT_THINKING,
-    refusal_words.ABOUT_SIGNATURE,
-    refusal_words.ABOUT_SCHEMA,
-    refusal_words.WANTS_NAME,
+    rejection_words.ABOUT_SENT_THINKING,
+    rejection_words.ABOUT_SIGNATURE,
+    rejection_words.ABOUT_SCHEMA,
+    rejection_words.WANTS_NAME,
 )
 """Subjects with similar words as calls that do not belong together."""
 _AMBIGUOUS_FIELDS = frozenset(
@@ -119,7 +119,7 @@ def numbers_in(text: str) -> list[int]:
     """The whole numbers in a refusal; longer ones are ids or times."""
     return [
         int(digits.replace(",", ""))
-        for digits in refusal_words.WHOLE_NUMBER.findall(text)
+        for digits in rejection_words.WHOLE_NUMBER.findall(text)
         if len(digits) < 12
     ]
 
@@ -133,7 +133,7 @@ def find_changes(refused: Refused, rules: Iterable[RefusalRule] | None = None) -
     if refused.answer.status not in STATUSES:
         return {}
     rules = rules or RULES
-    names_missing_support = refusal_words.NAMES_MISSING_SUPPORT.search(refused.words)
+    names_missing_support = rejection_words.NAMES_MISSING_SUPPORT.search(refused.words)
     if refused.answer.status >= 500 and not names_missing_support:
         rules = RULES_OF_SIZE  # a 5xx may be a fault of the server: only words about size count
     for rule in rules:
@@ -145,12 +145,12 @@ def find_changes(refused: Refused, rules: Iterable[RefusalRule] | None = None) -
 
 def refuses_signature(refused: Refused) -> bool:
     """Whether a refusal is about thinking that was sent back with its signature."""
-    return bool(refusal_words.ABOUT_SIGNATURE.search(refused.words))
+    return bool(rejection_words.ABOUT_SIGNATURE.search(refused.words))
 
 
 def speaks_of_calls(refused: Refused) -> bool:
     """Whether a refusal speaks of calls or results in the messages, whatever it says of them."""
-    names_calls = refusal_words.ABOUT_CALL_OR_RESULT.search(refused.words) is not None
+    names_calls = rejection_words.ABOUT_CALL_OR_RESULT.search(refused.words) is not None
     return refused.answer.status in (400, 422) and names_calls
 
 
@@ -163,8 +163,8 @@ def refuses_calls(refused: Refused) -> bool:
     is_other = is_about_support or any(pattern.search(words) for pattern in _OTHER_THAN_CALLS)
     if refused.answer.status not in (400, 404, 422) or is_other:
         return False
-    names_calls = refusal_words.ABOUT_CALL_OR_RESULT.search(words) is not None
-    return names_calls and refusal_words.SAYS_UNPAIRED.search(words) is not None
+    names_calls = rejection_words.ABOUT_CALL_OR_RESULT.search(words) is not None
+    return names_calls and rejection_words.SAYS_UNPAIRED.search(words) is not None
 
 
 def refuses_one_picture(refused: Refused) -> bool:
@@ -172,11 +172,11 @@ def refuses_one_picture(refused: Refused) -> bool:
     no images at all.
     """
     words = refused.words
-    if not refused.has_images or not refusal_words.ABOUT_IMAGES.search(words):
+    if not refused.has_images or not rejection_words.ABOUT_IMAGES.search(words):
         return False
     if re.search(r"content[ _]?type|unknown variant|not support|n't support|token", words):
         return False  # about all images, or about the size of the request
-    return refusal_words.SAYS_BAD_IMAGE.search(words) is not None
+    return rejection_words.SAYS_BAD_IMAGE.search(words) is not None
 
 
 def _find_wire(refused: Refused) -> Changes:
@@ -198,7 +198,7 @@ def _find_effort(refused: Refused) -> Changes:
     (owner, field), sent = _find_sent_effort(refused.body)
     with_plain_quotes = re.sub(r"[\"`‘’“”]", "'", words)
     is_value_named = f"'{sent}'" in with_plain_quotes
-    if not is_value_named and not refusal_words.ABOUT_EFFORT.search(words):
+    if not is_value_named and not rejection_words.ABOUT_EFFORT.search(words):
         return {}
     tried = {sent, *refused.facts.keys("effort")}
     efforts = [effort for effort in _list_efforts(words) if effort not in tried]
@@ -208,7 +208,7 @@ def _find_effort(refused: Refused) -> Changes:
         nearest = min(efforts, key=lambda effort: _effort_distance(effort, sent))
         return {f"effort.{sent}": nearest}
     # To leave out `output_config` is a change of the thinking style, which is another rule.
-    if owner == "output_config" or not refusal_words.SAYS_UNSUPPORTED.search(words):
+    if owner == "output_config" or not rejection_words.SAYS_UNSUPPORTED.search(words):
         return {}
     if is_value_named:
         return {f"effort.{sent}": _next_effort(sent)}
@@ -232,12 +232,12 @@ def _list_efforts(words: str) -> list[str]:
     are none, or one that may be the refused effort, also the words after `must be` and the like.
     """
     effort_names = {*SCALE, "default"}
-    quoted = [word for word in refusal_words.QUOTED_WORD.findall(words) if word in effort_names]
+    quoted = [word for word in rejection_words.QUOTED_WORD.findall(words) if word in effort_names]
     # A single quoted effort may be the refused one. After `to` it is not: `set it to 'none'`.
     is_list_or_advice = len(quoted) > 1 or (quoted and "to" in words)
     if is_list_or_advice:
         return list(dict.fromkeys(quoted))
-    values = refusal_words.LIST_OF_VALUES.search(words)
+    values = rejection_words.LIST_OF_VALUES.search(words)
     listed_words = re.findall(r"[a-z]+", values[1]) if values else []
     listed = [word for word in listed_words if word in effort_names]
     return list(dict.fromkeys([*quoted, *listed]))
@@ -290,7 +290,7 @@ def _find_max_output(refused: Refused) -> Changes:
     limit, numbers = refused.limit, refused.numbers
     smaller = [number for number in numbers if MIN_LIMIT <= number < limit]
     words = _without_misleading_names(refused.words)
-    is_about_answer = limit in numbers or not refusal_words.ABOUT_INPUT.search(words)
+    is_about_answer = limit in numbers or not rejection_words.ABOUT_INPUT.search(words)
     has_sum = any(number > limit for number in numbers)
     if not smaller or not is_about_answer or has_sum:
         return {}
@@ -316,7 +316,7 @@ def _find_output_limit(refused: Refused) -> Changes:
     other_names = sorted(set(refused.limit_names) - sent_names)
     if not sent_names or not other_names:
         return {}
-    says_unsupported = refusal_words.SAYS_UNSUPPORTED.search(refused.words) is not None
+    says_unsupported = rejection_words.SAYS_UNSUPPORTED.search(refused.words) is not None
     is_refused = says_unsupported and any(map(refused.names, sent_names))
     if is_refused or refused.names(other_names[0]):
         return {"output_limit": other_names[0]}
@@ -333,7 +333,9 @@ def _find_images(refused: Refused) -> Changes:
     if not refused.has_images or refuses_one_picture(refused):
         return {}
     words = refused.words
-    is_named = refusal_words.ABOUT_IMAGES.search(words) or refusal_words.WANTS_TEXT.search(words)
+    is_named = rejection_words.ABOUT_IMAGES.search(words) or rejection_words.WANTS_TEXT.search(
+        words
+    )
     if is_named or refused.answer.status == 415:  # Unsupported Media Type
         return {"images": "no"}
     return {}
@@ -348,7 +350,7 @@ def _find_thinking_back(refused: Refused) -> Changes:
     vendors.
     """
     current = refused.facts.get("thinking_back")
-    if current in ("yes", "all") and refusal_words.SAYS_NOT_ACCEPTED.search(refused.words):
+    if current in ("yes", "all") and rejection_words.SAYS_NOT_ACCEPTED.search(refused.words):
         return {"thinking_back": "no"}
     is_wanted = re.search(
         r"must|miss|require|back|need|缺|必须|传|回传|manqu|falta|fehlt", refused.words
@@ -374,9 +376,9 @@ def _find_system_role(refused: Refused) -> Changes:
     change if the refusal does not name the role.
     """
     current = refused.facts.get("system_role") or "system"
-    if refusal_words.MUST_ALTERNATE.search(refused.words):
+    if rejection_words.MUST_ALTERNATE.search(refused.words):
         return {"roles": "joined"}
-    named_roles = set(refusal_words.SYSTEM_ROLE_NAME.findall(refused.words))
+    named_roles = set(rejection_words.SYSTEM_ROLE_NAME.findall(refused.words))
     if current not in named_roles:
         return {}
     return {"system_role": "system" if current == "developer" else "user"}
@@ -402,7 +404,7 @@ def _find_tools(refused: Refused) -> Changes:
     """
     if not refused.body.get("tools"):
         return {}
-    if refusal_words.ABOUT_MESSAGE_PART.search(refused.words) or refuses_calls(refused):
+    if rejection_words.ABOUT_MESSAGE_PART.search(refused.words) or refuses_calls(refused):
         return {}
     return {"tools": "text"}
 
@@ -411,7 +413,7 @@ def _find_call_ids(refused: Refused) -> Changes:
     """Returns the change to ids of calls with the length that the refusal names; no change if it
     names none. The ids of earlier calls may come from another model, with another length.
     """
-    lengths = [int(digits) for digits in refusal_words.NAMED_LENGTH.findall(refused.words)]
+    lengths = [int(digits) for digits in rejection_words.NAMED_LENGTH.findall(refused.words)]
     fitting = [length for length in lengths if 6 <= length <= 64]
     return {"call_ids": str(min(fitting))} if fitting else {}
 
@@ -485,7 +487,7 @@ def _find_containing_fields(refused: Refused) -> list[str]:
 RULES_OF_SIZE = (
     RefusalRule(
         "room",
-        (refusal_words.ABOUT_INPUT,),
+        (rejection_words.ABOUT_INPUT,),
         _find_room,
         "This model's maximum context length is 16384 tokens. However, you requested 17783 tokens"
         " (9591 in the messages, 8192 in the completion).",
@@ -493,7 +495,7 @@ RULES_OF_SIZE = (
     ),
     RefusalRule(
         "max_output",
-        (refusal_words.ABOUT_ANSWER_LIMIT,),
+        (rejection_words.ABOUT_ANSWER_LIMIT,),
         _find_max_output,
         "max_tokens is too large: 8192. This model supports at most 4096 completion tokens.",
         "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 and 200.",
@@ -503,7 +505,7 @@ RULES_OF_SIZE = (
 RULES = (
     RefusalRule(
         "wire",
-        (refusal_words.NAMES_RESPONSES_API,),
+        (rejection_words.NAMES_RESPONSES_API,),
         _find_wire,
         "Function tools with reasoning_effort are not supported. To use function tools, use"
         " /v1/responses or set reasoning_effort to 'none'.",
@@ -528,7 +530,7 @@ RULES = (
     ),
     RefusalRule(
         "thinking_back",
-        (refusal_words.ABOUT_SENT_THINKING,),
+        (rejection_words.ABOUT_SENT_THINKING,),
         _find_thinking_back,
         "The `reasoning_content` in the thinking mode must be passed back to the API.",
         "Thinking is not available in your region.",
@@ -542,42 +544,42 @@ RULES = (
     ),
     RefusalRule(
         "thinking_style",
-        (refusal_words.ABOUT_THINKING_STYLE,),
+        (rejection_words.ABOUT_THINKING_STYLE,),
         _find_style,
         "thinking.type: Input should be 'enabled' or 'disabled'",
         "max_tokens must be greater than 0",
     ),
     RefusalRule(
         "call_ids",
-        (refusal_words.ABOUT_CALL_ID,),
+        (rejection_words.ABOUT_CALL_ID,),
         _find_call_ids,
         "Tool call id was call_abc but must be a-z, A-Z, 0-9, with a length of 9.",
         "Tool call id was not found.",
     ),
     RefusalRule(
         "result_names",
-        (refusal_words.ABOUT_RESULT, refusal_words.WANTS_NAME),
+        (rejection_words.ABOUT_RESULT, rejection_words.WANTS_NAME),
         _find_result_names,
         "Tool message must have a 'name' field.",
         "Tool message must have content.",
     ),
     RefusalRule(
         "empty_content",
-        (refusal_words.ABOUT_CONTENT, refusal_words.SAYS_EMPTY),
+        (rejection_words.ABOUT_CONTENT, rejection_words.SAYS_EMPTY),
         _find_empty_content,
         "messages.2.content: Input should be a valid string, got null",
         "messages.2.role: Input should be a valid string",
     ),
     RefusalRule(
         "system_role",
-        (refusal_words.ABOUT_ROLES,),
+        (rejection_words.ABOUT_ROLES,),
         _find_system_role,
         "Conversation roles must alternate user/assistant/user/assistant/...",
         "You have no role in this organization.",
     ),
     RefusalRule(
         "tool_schema",
-        (refusal_words.ABOUT_SCHEMA, refusal_words.ABOUT_TOOLS),
+        (rejection_words.ABOUT_SCHEMA, rejection_words.ABOUT_TOOLS),
         _find_tool_schema,
         "Invalid schema for function 'edit': 'oneOf' is not permitted in tools.",
         "Invalid JSON in the request.",
@@ -591,7 +593,7 @@ RULES = (
     ),
     RefusalRule(
         "tools",
-        (refusal_words.ABOUT_TOOLS, refusal_words.SAYS_NO_TOOLS),
+        (rejection_words.ABOUT_TOOLS, rejection_words.SAYS_NO_TOOLS),
         _find_tools,
         "registry.ollama.ai/library/codellama:latest does not support tools",
         "messages[4]: tool call id is not valid",

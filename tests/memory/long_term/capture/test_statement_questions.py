@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ouro.memory.long_term.capture.meaning import (
+from ouro.memory.long_term.capture.statement_questions import (
     MAX_NEAR,
     ask_scope,
     find_replaced_by_model,

@@ -11,8 +11,8 @@ from re import _parser
 import pytest
 from kingfisher_sdk import Rules, Scanner
 
-from ouro.safety import SecretMask, SecretScanner, secret_shapes
-from ouro.safety.secret_shapes import may_match
+from ouro.safety import SecretMask, SecretScanner, secret_prefilter
+from ouro.safety.secret_prefilter import may_match
 from ouro.tools.truncate import shorten
 
 PER_RULE = 8
@@ -94,7 +94,7 @@ class Writer:
 
 def test_text_matching_a_scanner_rule_may_match():
     assert (
-        version("kingfisher-secret-scanner") == secret_shapes.RULES_VERSION
+        version("kingfisher-secret-scanner") == secret_prefilter.RULES_VERSION
     )  # otherwise every text waits
     rules = Rules()
     writer, missed = Writer(7), []
@@ -137,7 +137,7 @@ def test_a_secret_that_contains_a_mark_of_ouro_goes_to_the_scanner():
 
 def test_encoded_and_long_texts_go_to_the_scanner():
     assert may_match(base64.b64encode(b"the key is ghp_0123456789abcdefghijABCDEFGHIJ").decode())
-    assert may_match("a " * secret_shapes.MAX_LENGTH)
+    assert may_match("a " * secret_prefilter.MAX_LENGTH)
 
 
 def test_the_longest_tool_result_does_not_load_the_scanner():
@@ -154,10 +154,10 @@ def test_what_the_scanner_ignores_in_encoded_text_does_not_load_it():
 
 
 def test_unknown_rules_version_sends_all_text_to_the_scanner(monkeypatch):
-    secret_shapes._knows_installed_scanner.cache_clear()
-    monkeypatch.setattr(secret_shapes, "RULES_VERSION", "0.0.1")
+    secret_prefilter._knows_installed_scanner.cache_clear()
+    monkeypatch.setattr(secret_prefilter, "RULES_VERSION", "0.0.1")
     assert may_match("hello")
-    secret_shapes._knows_installed_scanner.cache_clear()
+    secret_prefilter._knows_installed_scanner.cache_clear()
 
 
 def test_scanner_is_called_only_for_suspicious_text():

@@ -19,7 +19,7 @@ from ouro.safety.checkpoints.undo import QUESTION_SUFFIX, UNDOING_FOLDER
 _PROGRAM = """
 import sys
 sys.path[:] = sys.argv[4:]
-from ouro.safety.checkpoints.finish import main
+from ouro.safety.checkpoints.finish_after_exit import main
 main(*sys.argv[1:4])
 """
 

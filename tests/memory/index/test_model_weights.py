@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ouro.memory.index import Index, Search, Vectors, local_embedder, weights
+from ouro.memory.index import Index, Search, Vectors, local_embedder, model_weights
 from ouro.memory.index.embeddings import LOCAL_NAME, MiniLm
 from ouro.memory.index.indexers import IndexedSession, add_words, save_session
 
@@ -70,7 +70,7 @@ def files(tmp_path):
         for part in ("attention.output.LayerNorm", "output.LayerNorm"):
             plain(f"encoder.layer.{layer}.{part}.weight", some(WIDE))
             plain(f"encoder.layer.{layer}.{part}.bias", some(WIDE))
-        for part, (rows, columns) in zip(weights._DENSE_NAMES, sizes, strict=True):
+        for part, (rows, columns) in zip(model_weights._DENSE_NAMES, sizes, strict=True):
             name = f"encoder.layer.{layer}.{part}"
             plain(f"{name}.bias", some(columns))
             matrix = small(name, some(rows, columns), 0, f"val_{layer}_{part}")
@@ -88,12 +88,12 @@ def files(tmp_path):
     large_file.write_bytes(len(head).to_bytes(8, "little") + head + data)
     config = {"num_attention_heads": 2, "layer_norm_eps": 1e-12, "num_hidden_layers": LAYERS}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "vocab.txt").write_bytes(weights._VOCABULARY.read_bytes())
+    (tmp_path / "vocab.txt").write_bytes(model_weights._VOCABULARY.read_bytes())
     return small_file, large_file
 
 
 def test_weights_of_8_bits_give_the_vectors_of_the_same_weights_as_floats(files):
-    small, large = (MiniLm(weights.read_weights(path)).embed(TEXTS) for path in files)
+    small, large = (MiniLm(model_weights.read_weights(path)).embed(TEXTS) for path in files)
     assert small == pytest.approx(large, abs=1e-5)
 
 
@@ -103,7 +103,7 @@ class Uncached:
     name = LOCAL_NAME
 
     def __init__(self, path):
-        self.embed = MiniLm(weights.read_weights(path)).embed
+        self.embed = MiniLm(model_weights.read_weights(path)).embed
 
     def close(self):
         pass
@@ -140,12 +140,12 @@ def test_the_package_that_is_installed_is_used(monkeypatch, tmp_path, names):
     folder.mkdir()
     (folder / "model.bin").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(weights, present, ("some_weights", "model.bin"))
-    monkeypatch.setattr(weights, absent, ("no_such_weights", "model.bin"))
-    assert weights.find_weights() == folder / "model.bin"
+    monkeypatch.setattr(model_weights, present, ("some_weights", "model.bin"))
+    monkeypatch.setattr(model_weights, absent, ("no_such_weights", "model.bin"))
+    assert model_weights.find_weights() == folder / "model.bin"
 
 
 def test_without_a_package_there_is_no_local_embedder(monkeypatch):
     for name in ("_FILE_OF_8_BITS", "_FILE_OF_32_BITS"):
-        monkeypatch.setattr(weights, name, ("no_such_weights", "model.bin"))
+        monkeypatch.setattr(model_weights, name, ("no_such_weights", "model.bin"))
     assert local_embedder() is None

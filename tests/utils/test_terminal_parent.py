@@ -7,15 +7,15 @@ from fakes.waiting import until
 
 PROGRAM = """
 import os, sys
-from ouro.utils import launcher
+from ouro.utils import terminal_parent
 
-launcher.continue_in_child()
-launcher.close_terminal([1, 2])
-launcher.current_launcher().release(int(sys.argv[1]))
+terminal_parent.continue_in_child()
+terminal_parent.close_terminal([1, 2])
+terminal_parent.current_launcher().release(int(sys.argv[1]))
 print("nobody reads this")
 sys.stdin.readline()
 with open(sys.argv[2], "w") as file:
-    file.write(f"{os.getsid(0) == os.getpid()} {launcher.current_launcher()}")
+    file.write(f"{os.getsid(0) == os.getpid()} {terminal_parent.current_launcher()}")
 """
 """It lets its launcher end with a code, and goes on when it may read a line."""
 

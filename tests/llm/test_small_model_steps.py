@@ -7,8 +7,8 @@ from fakes.waiting import until
 
 from ouro.errors import TransientModelError
 from ouro.llm import ModelCall, ModelSpec, ScriptedModel, ScriptedReply, ToolSpec
-from ouro.llm.remembered_lines import MAX_LINES, choose_lines, remembered_lines
-from ouro.llm.small_steps import StepRequest, hide_steps, next_step, small_tools
+from ouro.llm.small_model_memory import MAX_LINES, choose_lines, remembered_lines
+from ouro.llm.small_model_steps import StepRequest, hide_steps, next_step, small_tools
 from ouro.messages import ToolCall, ToolReply, assistant, system, tool, user
 
 NAMES = ("read", "edit", "write", "glob", "grep", "shell", "todo", "subagent")

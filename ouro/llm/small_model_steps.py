@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.llm.model import ToolSpec
-from ouro.llm.remembered_lines import quote_lines
+from ouro.llm.small_model_memory import quote_lines
 from ouro.messages import Message, Part, ToolCall, ToolReply
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import cut_middle

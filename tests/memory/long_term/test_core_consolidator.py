@@ -5,7 +5,7 @@ from fakes.knowledge import Conversation, seen_by_model, write_as_user
 
 from ouro.errors import ModelUnavailable
 from ouro.memory.long_term import LongTermMemoryConsolidator
-from ouro.memory.long_term.consolidator import parse_sections
+from ouro.memory.long_term.core_consolidator import parse_sections
 
 FACTS = "".join(
     f"- The service number {number} runs on port 80{number:02}.\n" for number in range(30)
