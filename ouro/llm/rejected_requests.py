@@ -1,4 +1,4 @@
-"""The meaning of refusals: one table for all wires says what a refusal teaches about its server."""
+"""Requests that a server rejects: one table for all wires says what a refusal teaches about it."""
 
 from __future__ import annotations
 
@@ -332,11 +332,9 @@ def _find_images(refused: Refused) -> Changes:
     """
     if not refused.has_images or refuses_one_picture(refused):
         return {}
-    words = refused.words
-    is_named = rejection_words.ABOUT_IMAGES.search(words) or rejection_words.WANTS_TEXT.search(
-        words
-    )
-    if is_named or refused.answer.status == 415:  # Unsupported Media Type
+    names_images = rejection_words.ABOUT_IMAGES.search(refused.words)
+    wants_text = rejection_words.WANTS_TEXT.search(refused.words)
+    if names_images or wants_text or refused.answer.status == 415:  # Unsupported Media Type
         return {"images": "no"}
     return {}
 

@@ -11,7 +11,7 @@ DEFENCES = (
             "test_e13_killed_turns.py -k writing_again"),
     Defence("E13", f"{CHECKPOINTS}/turn_journal.py", "is_last and self.running <= 0", "self.running <= 0",
             "test_e13_killed_turns.py -k two_tools"),
-    Defence("E13", f"{CHECKPOINTS}/finish.py", " or checkpoints.has_turn_elsewhere()", "",
+    Defence("E13", f"{CHECKPOINTS}/finish_after_exit.py", " or checkpoints.has_turn_elsewhere()", "",
             "test_e13_killed_turns.py -k waited_for"),
     Defence("E13", f"{CHECKPOINTS}/file_index.py", " and not _is_being_written(item)}", "}",
             "test_e13_killed_turns.py -k middle_of_a_write"),
