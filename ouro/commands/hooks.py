@@ -23,7 +23,16 @@ from ouro.commands.render import CodeSpan, Quote, Title, View, as_markdown, line
 from ouro.display import Choice
 from ouro.errors import ConfigError, ToolError, UsageError
 from ouro.events import Level
-from ouro.extensions import EVENTS, Check, Hook, HookRun, forbids, names_elsewhere, tool_data
+from ouro.extensions import (
+    EVENTS,
+    Check,
+    Hook,
+    HookRun,
+    forbids,
+    names_elsewhere,
+    response_data,
+    tool_data,
+)
 from ouro.memory import long_term
 from ouro.memory.side_calls import ask_and_record
 from ouro.messages import ToolCall, system, user
@@ -156,7 +165,7 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
                 tool, effect, arguments, targets=_targets_of(arguments), cwd=session.cwd
             )
             if event == "after-tool":
-                data["tool_response"] = {"text": "", "failed": False}
+                data["tool_response"] = response_data("", failed=False, call_data=data)
         else:
             data |= {**_SAMPLE_DATA.get(event, {}), **arguments}
         earlier_runs = len(runner.runs)  # opening the session may have run hooks, too

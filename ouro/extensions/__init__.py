@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         prompt_of,
     )
     from ouro.extensions.discovery import ExtensionFile, FileKind, find_files
+    from ouro.extensions.hook_calls import own_arguments, response_data, tool_data
     from ouro.extensions.hook_files import (
         EVENTS,
         Hook,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
         Hooks,
         HookServices,
         forbids,
-        own_arguments,
-        tool_data,
     )
     from ouro.extensions.plugins import (
         Plugin,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ouro.agent.tool_runner import AskUser
 from ouro.errors import PromptRefused
 from ouro.events import Emit, Notice, PermissionAsked, QuestionAsked, UserAnswer
-from ouro.extensions import MODES, Hooks, kind_of, names_elsewhere, own_arguments, tool_data
+from ouro.extensions import MODES, Hooks, kind_of, names_elsewhere
 from ouro.memory.backend import CompactionTrigger
 from ouro.memory.manager import MemoryManager
 from ouro.messages import ToolCall
@@ -20,10 +20,7 @@ from ouro.safety import Effect, Permissions
 from ouro.session.session_tasks import SessionTasks
 from ouro.settings import HookEvent
 from ouro.tools.tool import HookOutcome, ToolResult
-from ouro.utils.text import cut
 
-MAX_RESULT = 30_000
-"""Characters of a tool's result that are sent to hooks."""
 MAX_END = 10.0
 """Seconds for all hooks at the end of a session."""
 _NOTIFICATION_TYPES = {"permission": "permission_prompt", "question": "elicitation_dialog"}
@@ -177,6 +174,8 @@ class ToolEvents(msgspec.Struct, frozen=True):
         outcome = await self._run_tool_hooks("before-tool", call, effect, targets)
         if outcome.input is None:
             return outcome
+        from ouro.extensions import own_arguments  # imported late: few hooks change a call
+
         return replace(
             outcome,
             input=own_arguments(call.name, call.arguments, outcome.input, targets, self.cwd),
@@ -188,10 +187,7 @@ class ToolEvents(msgspec.Struct, frozen=True):
         """Run the hooks after a tool call. Returns the text that they add to its result: the reason of
         a hook that denies the result, then the context that the hooks give. Empty without both.
         """
-        response = {"text": cut(result.text, MAX_RESULT), "failed": result.failed}
-        outcome = await self._run_tool_hooks(
-            "after-tool", call, effect, targets, tool_response=response
-        )
+        outcome = await self._run_tool_hooks("after-tool", call, effect, targets, result)
         denial = outcome.reason if outcome.verdict == "deny" else ""
         return "\n\n".join(filter(None, (denial, outcome.context)))
 
@@ -201,14 +197,19 @@ class ToolEvents(msgspec.Struct, frozen=True):
         call: ToolCall,
         effect: Effect,
         targets: Sequence[str],
-        **other_data: Any,
+        result: ToolResult | None = None,
     ) -> HookOutcome:
-        """Run the hooks of an event of a tool call; returns what they decided. They get the call in
-        ouro's and in Claude Code's names.
+        """Run the hooks of an event of a tool call; returns what they decided. They get the call, and
+        its result if there is one, in ouro's and in Claude Code's names.
         """
         if not self.session_hooks.runner.has(event):
             return HookOutcome()
+        # Imported late: most sessions have no hooks of tools.
+        from ouro.extensions import response_data, tool_data
+
         data = tool_data(call.name, effect, call.arguments, targets, self.cwd)
         names = (call.name, *names_elsewhere(call.name))
-        event_data = {**data, "tool_use_id": call.id, **other_data, **_agent_data(self.agent)}
+        if result is not None:
+            data["tool_response"] = response_data(result.text, failed=result.failed, call_data=data)
+        event_data = {**data, "tool_use_id": call.id, **_agent_data(self.agent)}
         return await self.session_hooks.run(event, event_data, names)

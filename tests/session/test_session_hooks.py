@@ -338,6 +338,24 @@ async def test_hooks_apply_to_subagent_tools(repository, home):
     await session.close()
 
 
+async def test_hooks_after_a_tool_get_the_result_in_the_names_of_claude_code(repository, home):
+    write_config(home, hook("after-tool", "cat >> given.jsonl; echo >> given.jsonl"))
+    session, _ = await opened(
+        repository,
+        call("write", path="b.py", content="x"),
+        call("shell", command="echo out; exit 3"),
+        "Done.",
+        settings={"permissions.mode": "auto"},
+    )
+    await play(session)
+    await session.close()
+    lines = (repository / "given.jsonl").read_text().splitlines()
+    written, ran = (json.loads(line)["tool_response"] for line in lines if line)
+    assert (written["filePath"], written["success"]) == (str(repository / "b.py"), True)
+    assert (ran["success"], ran["failed"]) == (False, True)
+    assert (ran["stdout"].startswith("out\n"), ran["stderr"]) == (True, "")
+
+
 async def test_e5_failing_hook_is_a_notice_and_the_session_continues(repository, home):
     write_config(home, hook("after-tool", "exit 1"))
     session, _ = await opened(
