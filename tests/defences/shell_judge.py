@@ -17,6 +17,8 @@ DEFENCES = (
     Defence("X6", f"{SHELL}/read_only.py", ' and not re.match(r"-[^\\d]", rest[0].text)', "", "test_x6_battery.py"),
     Defence("X6", f"{SHELL}/read_only.py", "and not has_no_pattern", "", "test_x6_battery.py"),
     Defence("X6", f"{SHELL}/parse.py", 'if word.text.startswith("~"):', "if False:", LOOPS),
+    Defence("X6", f"{SHELL}/paths.py", "if line.hidden or line.has_loop or any(", "if False and any(", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/floor.py", "bool(options.unlisted) or not are_here", "not are_here", "test_x6_shell_judge.py"),
     Defence("X6", f"{SHELL}/parse.py", "_REST_OF_LINE.match(self._text, self._at)", "True", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "for name in loop.variables:", "for name in ():", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "if files := [", "if False and [", LOOPS),

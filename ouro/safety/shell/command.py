@@ -84,6 +84,8 @@ class Redirect(msgspec.Struct, frozen=True):
 
     operator: str
     target: Word
+    commands_before: int = 0
+    """The number of commands of the line that were read before it."""
 
     @property
     def duplicates(self) -> bool:
@@ -210,6 +212,8 @@ class ShellLine(msgspec.Struct):
     """How often the body of a loop was read up to its `done`."""
     bodies: list[str] = []
     """The here-documents."""
+    has_loop: bool = False
+    """Whether commands may run again after those that follow them."""
 
     def make_opaque(self, reason: str) -> None:
         """Note why the line cannot be judged; the first reason counts."""

@@ -67,6 +67,9 @@ _MODE_CHANGERS = names("chmod chown chgrp")
 _REMOVERS = names("rm shred")
 _RECURSIVE_READERS = names("rg ag ack ugrep tar zip 7z 7za 7zz rsync")
 _FETCHERS = names("curl wget fetch aria2c nc ncat netcat socat http https lynx")
+_ADDRESS_OF_THIS_MACHINE = re.compile(
+    r"(https?://)?(localhost|127(\.\d{1,3}){3}|0\.0\.0\.0|\[::1\])(:\d{1,5})?([/?].*)?"
+)
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*")
 
 
@@ -147,10 +150,23 @@ def _check_fetch(line: ShellLine) -> str:
     """Returns why a line that fetches from the network needs a question: it may run what it
     fetches. Empty if it fetches nothing, or runs nothing of it.
     """
-    fetches = any(command.program in _FETCHERS for command in line.commands)
+    fetches = any(map(_fetches, line.commands))
     if fetches and (line.opaque or any(map(_runs_input, line.commands))):
         return "it runs what it fetches from the network"
     return ""
+
+
+def _fetches(command: Command) -> bool:
+    """Whether a command may fetch from the network. A plain `curl` of a server on this machine, such
+    as one that the line has started, does not.
+    """
+    if command.program not in _FETCHERS:
+        return False
+    if command.program != "curl" or command.kind != "plain" or command.assignments:
+        return True
+    options = read_options(command.arguments, rows()["curl-here"])
+    are_here = [_ADDRESS_OF_THIS_MACHINE.fullmatch(word.text) for word in options.operands]
+    return bool(options.unlisted) or not are_here or not all(are_here)
 
 
 def _check_path(path: Path, is_written: bool, command: Command | None, places: Places) -> str:

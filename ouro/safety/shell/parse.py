@@ -328,6 +328,7 @@ class _Lexer(WordReader):
         the command before the keyword in a pipe.
         """
         is_test = keyword == "[[" and is_plain_test(words)
+        self._line.has_loop = self._line.has_loop or keyword in _LOOPS or keyword == "select"
         if keyword == "done":
             self._end_loop()
         elif keyword in _LOOPS:
@@ -460,7 +461,7 @@ class _Lexer(WordReader):
                 self._make_opaque("it uses `<<<`")
             self._stdin = word.text
         else:
-            redirect = Redirect(operator, word)
+            redirect = Redirect(operator, word, len(self._line.commands))
             self._line.redirects.append(redirect)
             if not word.exact or (operator == "<&" and not redirect.duplicates):
                 self._make_opaque("the target of a redirection is computed")

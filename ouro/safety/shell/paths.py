@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain, islice, pairwise, product
 from pathlib import Path, PurePath
@@ -37,8 +37,8 @@ _WRITTEN_OPERANDS = {"written": slice(None), "but first": slice(1, None), "last"
 
 
 class Places:
-    """The paths that the words of one line may name. After a `cd` anywhere in the line, a relative
-    path may be in several folders: the root of the workspace, and each one that `cd` may lead to.
+    """The paths that the words of one line may name. With a `cd` in the line, a relative path may be
+    in several folders: the root of the workspace, and each one that `cd` may lead to.
     """
 
     def __init__(self, workspace: Workspace, line: ShellLine) -> None:
@@ -46,13 +46,20 @@ class Places:
         self.home = workspace.resolve("~")
         self.folders = [workspace.root]
         """The folders in which commands of the line may run: the first, and those after `cd`."""
-        self._paths_by_word: dict[Word, tuple[Path, ...]] = {}
-        """The results of `paths_of_word`."""
+        self._paths_by_word: dict[tuple[Word, int], tuple[Path, ...]] = {}
+        """The results of `paths_of_word`, by the word and the number of `folders`."""
+        self._folder_counts: list[int] = []
+        """How many of `folders` the line may be in before each of its commands, and at its end."""
         self.lost = ""
         """Why the folder in which commands run is not known; empty if it is known."""
         for command in line.commands:
+            self._folder_counts.append(len(self.folders))
             if command.program in ("cd", "pushd", "popd") and command.kind != "guess":
                 self._move(command)
+        self._folder_counts.append(len(self.folders))
+        if line.hidden or line.has_loop or any(one.program == "trap" for one in line.commands):
+            # A command may run after a `cd` that follows it.
+            self._folder_counts = [len(self.folders)] * len(self._folder_counts)
 
     def _move(self, command: Command) -> None:
         """Follow `cd FOLDER`: add the folders that it may lead to to `folders`. If they are not
@@ -88,8 +95,9 @@ class Places:
         files that its pattern matches, and the folders that bash lists to find these files.
         """
         # Cached: a line is walked several times, and may repeat a word a thousand times.
-        if word in self._paths_by_word:
-            return self._paths_by_word[word]
+        key = (word, len(self.folders))
+        if key in self._paths_by_word:
+            return self._paths_by_word[key]
         paths = list(chain.from_iterable(map(self.paths_of, word.paths)))
         if word.glob and not word.text.startswith("-"):
             for start in self.paths_of(before_pattern(word.text)):
@@ -98,8 +106,20 @@ class Places:
             if re.search(r"[*?\[]", folder):
                 # Bash lists these folders.
                 paths += self.paths_of_word(Word(folder, exact=False, glob=True))
-        self._paths_by_word[word] = tuple(paths)
-        return self._paths_by_word[word]
+        self._paths_by_word[key] = tuple(paths)
+        return self._paths_by_word[key]
+
+    @contextmanager
+    def _before(self, number: int) -> Iterator[None]:
+        """In this context the line is where it may be before its command with this number: a `cd`
+        that follows is not done yet.
+        """
+        all_folders = self.folders
+        self.folders = all_folders[: self._folder_counts[number]]
+        try:
+            yield
+        finally:
+            self.folders = all_folders
 
     def opened_paths(self, line: ShellLine) -> Iterator[tuple[Path, bool, Command | None]]:
         """Yields each path that a line may open. Two values come with it: whether it is written,
@@ -108,14 +128,16 @@ class Places:
         """
         for redirect in line.redirects:
             if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
-                for path in self.paths_of(redirect.target.text):
-                    yield path, redirect.writes, None
-        for command in line.commands:
-            if not only_reads(command):
-                for word in written_paths(command):
-                    yield from ((path, True, command) for path in self.paths_of(word.text))
-            for word in command.arguments:
-                yield from ((path, False, command) for path in self.paths_of_word(word))
+                with self._before(redirect.commands_before):
+                    paths = self.paths_of(redirect.target.text)
+                yield from ((path, redirect.writes, None) for path in paths)
+        for number, command in enumerate(line.commands):
+            with self._before(number):
+                read_paths = [*map(self.paths_of_word, command.arguments)]
+                written_words = () if only_reads(command) else written_paths(command)
+                paths_to_write = [self.paths_of(word.text) for word in written_words]
+            yield from ((path, True, command) for path in chain(*paths_to_write))
+            yield from ((path, False, command) for path in chain(*read_paths))
 
     def has_program(self, name: str) -> bool:
         """Whether a folder of PATH that is in the workspace has a program with this name, which

@@ -107,6 +107,9 @@ chmod chown chgrp | | | | but first
 cp ln install | | | t> target-directory> | last
 rsync scp split csplit | | | | last
 curl | | | o> output> output-dir> D> dump-header> c> cookie-jar> trace> trace-ascii> stderr> libcurl> | any
+curl-here | fgGIiksSvN | compressed fail fail-with-body get head include insecure no-buffer no-progress-meter
+    retry-connrefused show-error silent verbose | A b c d F H m o w X connect-timeout data data-binary data-raw
+    data-urlencode form header json max-time output request retry retry-delay retry-max-time user-agent write-out | any
 wget | | | O> output-document> P> directory-prefix> o> output-file> a> append-output> | any
 unzip | | | d> | any
 patch | | | o> output> d> directory> r> reject-file> | any
