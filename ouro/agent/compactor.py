@@ -114,7 +114,7 @@ class Compactor(msgspec.Struct, eq=False):
         from ouro.agent.summariser import longest_summary
 
         summary = "x" * int(longest_summary(self.window) * CHARACTERS_A_TOKEN / 2)
-        messages_after = plan.will_be_sent(summary, frozenset())
+        messages_after = plan.will_be_sent(summary, dropped=frozenset())
         return scale_tokens(
             self.memory.tokens,
             sent=self.memory.context(),

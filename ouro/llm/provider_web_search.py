@@ -112,6 +112,7 @@ class ProviderSearch(msgspec.Struct, frozen=True):
         usage = dictionary(answer.get("usage"))
         if self.kind == "responses":
             return parse_usage(usage, self.spec)
+        # Anthropic counts what it read from its cache, and wrote to it, apart from the rest.
         uncached, cached, written, answered = (usage.get(name) for name in COUNTS)
         sent = sum(count(figure) or 0 for figure in (uncached, cached, written))
         return make_usage(

@@ -187,6 +187,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         self.wake.user_spoke()
         run = partial(self.turn.run, text, images)
+        # With a goal, further turns follow this one until the goal is reached.
         return self.turn.tasks.run(partial(self.background.standing.goal.run_turn, run))
 
     @property

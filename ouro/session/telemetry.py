@@ -104,7 +104,9 @@ class Telemetry:
         self._is_open = False
         """Whether a turn has begun and not ended."""
         self._since = 0
-        """When the model was asked last: the end of the event before its answer."""
+        """When the model was asked last, in nanoseconds: the time of the prompt or of the result of
+        a tool after which it answers. It is the start of the span of its answer.
+        """
         self._tools: dict[str, tuple[int, Attributes]] = {}
         """The start and the attributes of each running tool call, by its id."""
 

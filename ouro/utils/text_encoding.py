@@ -44,8 +44,12 @@ _SCORE_OF_CAPITAL = math.log(0.04)
 """Added for a capital to the score of the small letter."""
 # Added for each such letter or change of case inside of a word: see `_score_neighbours`.
 _SCORE_AMONG_ASCII, _SCORE_BESIDE_EACH_OTHER, _SCORE_OF_CASE_CHANGE = -4.0, -1.5, -3.0
-_COMMON_SHARE, _OTHER_SHARE = math.log(0.5), math.log(0.3)
-"""The share of the common characters of an East Asian language, and of all others."""
+_COMMON_SHARE, _FREQUENT_SHARE = math.log(0.5), math.log(0.3)
+"""The shares of a text in an East Asian language that are its common characters (the listed ones),
+and its frequent ones (the others in the first level of its character set). The rest is rare.
+"""
+_FREQUENT_IDEOGRAPHS = 3_000
+"""About how many characters are in the first level of a character set."""
 _SYMBOLS = frozenset("«»“”„‘’‚–—…•°§©®™€£¥¿¡×·±µ²³ªº\u00a0№、。，！？：；（）「」『』・《》")
 _ENCODING_NAME = late_pattern(
     rb"""(?:coding[:=]\s*|charset\s*=?\s*["']?|encoding\s*=\s*["']?)([A-Za-z][\w.:-]{1,30})""",
@@ -260,8 +264,8 @@ def _score_of(char: str, letter_scores: Mapping[str, float], language: Language)
 
 
 def _score_of_ideograph(char: str, language: Language) -> float:
-    """The logarithm of how likely a character is in a language with thousands of them. Frequent are
-    those in the first level of its character set; all others are rare.
+    """The logarithm of how likely a character is that is not among the common ones of its East Asian
+    language: it is frequent if it is in the first level of the character set, else rare.
     """
     code = char.encode(language.encodings[0], "replace")
     # The first and the last value of the first byte.
@@ -275,7 +279,7 @@ def _score_of_ideograph(char: str, language: Language) -> float:
     # These two also have rare characters with such a first byte; their second byte is lower.
     is_second_byte_high = language.encodings[0] not in ("gb18030", "cp949") or code[-1] >= 0xA1
     if is_frequent and is_second_byte_high:
-        return _OTHER_SHARE - math.log(3_000)
+        return _FREQUENT_SHARE - math.log(_FREQUENT_IDEOGRAPHS)
     return _SCORE_OF_RARE_IDEOGRAPH
 
 

@@ -133,8 +133,8 @@ class TerminalDriver(LinuxDriver):
         size are handled in order by the loop, and modified keys reach the app.
         """
         super().start_application_mode()  # type: ignore[no-untyped-call]
-        if self._writer_thread is None:  # stopped again: the program is in the background
-            return
+        if self._writer_thread is None:
+            return  # LinuxDriver did not take the terminal: this process is in the background
         self.is_lent = False
         resized = signal.getsignal(signal.SIGWINCH)  # the handler of LinuxDriver
         if callable(resized):

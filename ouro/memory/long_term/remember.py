@@ -360,7 +360,8 @@ def write_text(
     entry and the id of the commit, which is empty if no commit was made.
 
     Args:
-        replaced: core lines are removed, notes archived; a new note supersedes the first of the notes instead.
+        replaced: core lines are removed, and notes are archived. A new note becomes the next version
+            of the first of these notes, which is then not archived.
         related: the ids of notes to which a new note is linked, so that recall finds it together with them.
     """
     scope, moment = editor.scope(placement.scope), editor.moment

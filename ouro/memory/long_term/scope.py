@@ -141,8 +141,8 @@ class ScopeMemory(ScopeState):
         ):
             provenance = find_provenance()
             # `others`: the files that running turns of other sessions wrote.
-            lines, others = self._find_edits_of_turn(provenance, at)
-            edits_of_turn_by_file = self._effects.net_edits(lines)
+            line_edits, others = self._find_edits_of_turn(provenance, at)
+            edits_of_turn_by_file = self._effects.net_edits(line_edits)
             unapproved = self.store.find_unapproved()
             approved: list[FileEdit] = []
             for edit in self._without_foreign(unapproved):
@@ -287,12 +287,12 @@ class ScopeMemory(ScopeState):
         """The group of a pending change: its lines, applied to the texts that are trusted now,
         which may have changed since it was proposed.
         """
-        lines: dict[str, Edits] = {edit.name: (edit,) for edit in proposal.edits}
+        line_edits: dict[str, Edits] = {edit.name: (edit,) for edit in proposal.edits}
         return ChangeGroup(
             at=at,
             origin="person",
-            edits=[*self._effects.net_edits(lines).values()],
-            lines=lines,
+            edits=[*self._effects.net_edits(line_edits).values()],
+            line_edits=line_edits,
             others=self._writes.names_of_others(),
             proposal=proposal,
         )
@@ -376,17 +376,20 @@ class ScopeMemory(ScopeState):
         """Make edits in files with foreign text: of these files only the edited lines are trusted.
         Returns the events to show. Raises SecretInMemory.
         """
+        line_edits: dict[str, Edits] = {edit.name: (edit,) for edit in edits}
         with self._changing() as base:
+            # What others wrote stays in the files, but is not trusted.
             set_aside_unapproved(self.store)
-            lines: dict[str, Edits] = {edit.name: (edit,) for edit in edits}
-            net_edits = [*self._effects.net_edits(lines).values()]
-            self.store.demand_no_secret([subject, *lines, *(edit.after for edit in net_edits)])
+            net_edits = [*self._effects.net_edits(line_edits).values()]
+            new_texts = [edit.after for edit in net_edits]
+            self.store.demand_no_secret([subject, *line_edits, *new_texts])
+            # Write and commit.
             group = ChangeGroup(
                 at=at,
                 origin=origin,
                 edits=net_edits,
                 subject=subject,
-                lines=lines,
+                line_edits=line_edits,
                 others=self._writes.names_of_others(),
             )
             outcome = self._effects.move(
@@ -413,9 +416,9 @@ class ScopeMemory(ScopeState):
         """
         from ouro.memory.long_term.trust.states import TURN_EVENTS
 
-        lines, others = self._find_edits_of_turn(provenance, at, approved)
+        line_edits, others = self._find_edits_of_turn(provenance, at, approved)
         changes: list[MemoryChange] = []
-        for name, edit in self._effects.net_edits(lines).items():
+        for name, edit in self._effects.net_edits(line_edits).items():
             is_approved = name in approved and approved[name] == edit.after
             if edit.before != edit.after:
                 changes.append(
@@ -438,7 +441,7 @@ class ScopeMemory(ScopeState):
                 at=at,
                 origin="agent",
                 edits=edits,
-                lines=lines,
+                line_edits=line_edits,
                 others=others,
                 reason=with_event[0].reason if with_event else "",
                 sources=provenance.sources,

@@ -59,10 +59,10 @@ class ChangeGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The subject of these commits; empty: it is made of the edits."""
     contents: Mapping[str, str] = {}
     """The blobs (or GONE) of the files as they were found, by name; for effects on whole files."""
-    lines: Mapping[str, Edits] = {}
+    line_edits: Mapping[str, Edits] = {}
     """The edits made in each file, by its name; `edits` are their sum."""
     others: Collection[str] = ()
-    """Files that running turns of other sessions wrote to: only `lines` are committed there."""
+    """Files that running turns of other sessions wrote to: only `line_edits` are committed there."""
     reason: str = ""
     """Why the user has to confirm it."""
     sources: Sequence[str] = ()
@@ -130,13 +130,13 @@ class ChangeEffects:
         group = ChangeGroup(at=at, origin="undo", undo_target=target)
         return self.move("trusted", "undone", group).undone
 
-    def net_edits(self, lines: Mapping[str, Edits]) -> dict[str, FileEdit]:
+    def net_edits(self, line_edits: Mapping[str, Edits]) -> dict[str, FileEdit]:
         """The sum of the edits in each file, by its name: one edit that starts from the trusted text
         of the file and has only these changes.
         """
-        trusted_texts = self._store.trusted_texts(lines)
+        trusted_texts = self._store.trusted_texts(line_edits)
         net_edits: dict[str, FileEdit] = {}
-        for name, edits in lines.items():
+        for name, edits in line_edits.items():
             trusted = trusted_texts[name]
             net_edits[name] = FileEdit(name, trusted, apply_edits(edits, trusted))
         return net_edits
@@ -166,7 +166,7 @@ class ChangeEffects:
         file that is empty then is removed.
         """
         files: dict[str, str | None] = {}
-        for name, edits in group.lines.items():
+        for name, edits in group.line_edits.items():
             files[name] = apply_edits(edits, self._store.find(name)) or None
         self._store.write_beside_others(files)
 
@@ -176,8 +176,8 @@ class ChangeEffects:
         committed. A file in which another program has committed a change is left out: then both
         changes are foreign.
         """
-        committed_texts = self._store.committed_texts(group.lines)
-        accepted_texts = self._store.accepted_texts(group.lines)
+        committed_texts = self._store.committed_texts(group.line_edits)
+        accepted_texts = self._store.accepted_texts(group.line_edits)
         texts_to_commit: dict[str, str | None] = {}
         whole_files: list[str] = []
         trusted: list[FileEdit] = []
@@ -195,7 +195,7 @@ class ChangeEffects:
                 whole_files.append(edit.name)
                 trusted.append(edit)
             elif committed_texts[edit.name] == accepted:
-                text = apply_edits(group.lines[edit.name], accepted)
+                text = apply_edits(group.line_edits[edit.name], accepted)
                 texts_to_commit[edit.name] = text and _in_order_of(current or "", text)
                 trusted.append(edit)
         subject = group.subject or subject_of(group.edits)
@@ -207,8 +207,8 @@ class ChangeEffects:
 
     def _record_lines(self, group: ChangeGroup) -> None:
         """Commit the lines without approval, so that the history has them."""
-        committed = self._store.committed_texts(group.lines)
-        texts = {name: apply_edits(group.lines[name], committed[name]) for name in group.names}
+        committed = self._store.committed_texts(group.line_edits)
+        texts = {name: apply_edits(group.line_edits[name], committed[name]) for name in group.names}
         trailers = _trailers(group, group.origin)
         self._store.commit_parts(subject_of(group.edits), trailers, texts=texts)
 
@@ -216,8 +216,8 @@ class ChangeEffects:
         """Remove the lines from the files, and by a new commit from the history; what others wrote
         there stays.
         """
-        committed_texts = self._store.committed_texts(group.lines)
-        reversed_edits = {name: _reverse_edits(group.lines[name]) for name in group.names}
+        committed_texts = self._store.committed_texts(group.line_edits)
+        reversed_edits = {name: _reverse_edits(group.line_edits[name]) for name in group.names}
         self._store.write_beside_others(
             {
                 name: apply_edits(edits, self._store.find(name))
