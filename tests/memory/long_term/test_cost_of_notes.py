@@ -105,6 +105,22 @@ def test_writing_a_line_takes_two_git_processes_and_reads_no_note(notes, count):
     assert count["git"] == 2
 
 
+def test_an_accepted_text_is_read_from_the_history_once(notes, count):
+    store = accepted(notes).store
+    note, other = sorted(path.name for path in notes.glob("*.md"))[:2]
+    text = (notes / note).read_text()
+    assert store.accepted_texts([note]) == {note: text}
+    (notes / note).write_text("changed\n")
+    count.clear()
+
+    assert store.accepted_texts([note]) == {note: text}
+    [edit] = store.edits_since(store.accepted)
+    assert (edit.before, edit.after) == (text, "changed\n")
+    assert count["git"] == 0
+    assert store.accepted_texts([note, other]).keys() == {note, other}
+    assert count["git"] == 1
+
+
 def test_start_stats_each_note_once_and_a_tool_call_none(notes, count):
     accepted(notes)
     count.clear()

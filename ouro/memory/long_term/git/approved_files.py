@@ -34,6 +34,9 @@ FileContent = tuple[str, str]
 _ACCEPTANCE_RECORD = late_pattern(r"(?P<commit>[0-9a-f]{40})(?:\n(?P<digest>[0-9a-f]{64}))?\n?")
 """The id of the accepted commit, and on the next line the digest of its files."""
 
+_MAX_CACHED_BYTES = 1 << 20
+"""If more was read, it is read again."""
+
 
 class ApprovedFiles:
     """The files of one memory, what was approved of them, and how they differ from it. All files of
@@ -59,6 +62,8 @@ class ApprovedFiles:
         """The files of the accepted commit, once they were found to be those that were approved."""
         self._labelled_folder: tuple[int, Path] | None = None
         """The folder, by its inode, and the git directory that `label_folder` has labelled."""
+        self._read_blobs: dict[str, bytes] = {}
+        """Contents of blobs that were read and checked, by id."""
 
     def ensure_repo(self) -> None:
         """Create folder and repository if they are missing.
@@ -286,11 +291,20 @@ class ApprovedFiles:
         """The text of each file in a commit; None if the commit does not have it."""
         tree = self._tree(commit)
         texts: dict[str, str | None] = dict.fromkeys(names)
-        blobs = self.repository.blobs([tree[name] for name in texts if name in tree])
+        blobs = self._contents_of_blobs({tree[name] for name in texts if name in tree})
         for name in texts:
             if name in tree:
                 texts[name] = blobs[tree[name]].decode(errors="replace")
         return texts
+
+    def _contents_of_blobs(self, blobs: Set[str]) -> Mapping[str, bytes]:
+        """The content of each blob, by its id. A turn compares the same ones several times."""
+        known = self._read_blobs
+        if missing := blobs - known.keys():
+            known = {**known, **self.repository.blobs(sorted(missing))}
+            size = sum(map(len, known.values()))
+            self._read_blobs = known if size <= _MAX_CACHED_BYTES else {}
+        return known
 
     def _tree(self, commit: str) -> Mapping[str, str]:
         """The blobs of the files of a commit, by name. Empty if it is the accepted commit and was
