@@ -242,8 +242,8 @@ class Permissions:
     def can_be_judged(
         self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False
     ) -> Allow | None:
-        """Returns the decision Allow with which a call runs if a model may decide about it, and
-        allows it. None if only the user may decide.
+        """Whether a model may decide about a call in place of the user. Returns the Allow with which
+        the call runs once the model has allowed it; None if only the user may decide.
 
         A model may decide about a call that the mode `auto` would allow, and about hosts that no
         rule names. A command then runs confined as in `auto`, never with all rights of the user.

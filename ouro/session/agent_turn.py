@@ -65,17 +65,20 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         if self.files is not None:
             self.files.begin_turn()
         try:
+            # Add the images that the text names.
             if "@" in text:
                 named_images, problems = await asyncio.to_thread(self.environment.images, text)
                 images = (*images, *named_images)
                 for problem in problems:
                     emit(Notice(problem, "warning"))
+
+            # Run the agent; if the text calls a command, with the command's model and permissions.
             hook_text = await self.hooks.before_turn(text)
             command = await self.commands.prompt(text, emit)
             with self.commands.in_force(command, emit) if command else nullcontext():
                 if command:
-                    # The prompt is shown before the commands in it run. The agent emits the same
-                    # event again, which is then not passed on.
+                    # The prompt is shown before the shell lines in it run. The agent emits the
+                    # same event again: `is_command` keeps it from being shown twice.
                     emit(Prompted(text, tuple(images)))
                 command_text = await self.commands.context(text, command, emit) if command else ""
                 finished = await self._run_agent(
@@ -120,15 +123,19 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             other_context: texts that are sent with the message; those that are empty are left out.
             is_command: whether the message calls a custom command, and is thus shown already.
         """
+        # Collect what is sent with the message.
         changes = await self.environment.changes()
         recalled = await self.memory.before_turn(text)
         attached = await self._attach(text, is_command=is_command)
         background_events = self.wake.take()
         context = [changes, recalled, *other_context, attached.text, *background_events]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
+
+        # Collect what the user is told about it.
         notices = notices_about(attached, self.environment.missing_files(text))
         if problem := self.environment.folder_problem():
             notices.append(Notice(problem, "warning"))
+
         on_event = self._make_observer(notices, emit, is_shown=is_command)
         await self.agent.confirm_long_message(prompt, on_event)
         return await self._run_prompt(prompt, on_event)
@@ -160,11 +167,13 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         return finished
 
     async def _run_prompt(self, prompt: Prompt, on_event: Emit) -> TurnFinished:
-        """Run the turn. In plan mode the user is then asked about the plan, and hooks may let the
-        agent continue. At the end memory learns that the turn is over, even if it failed.
+        """Run the turn, and return how it ended. Hooks may let the agent continue. In plan mode the
+        user is then asked about the plan, and the answer may be the next prompt. At the end memory
+        learns that the turn is over, even if it failed.
         """
 
         async def run(prompt: Prompt) -> TurnFinished:
+            """Run one prompt. `plan.run` calls this again with each answer about a plan."""
             return await self.agent.run_with_checks(
                 prompt, on_event, self.hooks.find_reason_to_continue
             )

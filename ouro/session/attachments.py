@@ -117,9 +117,12 @@ class Attachments:
         """Read everything that a message names: files, folders, notes, sessions and resources of
         MCP servers. What cannot be read has a problem in the result; nothing is raised for it.
         """
-        mentions, resources = self.find(text), await self.read_resources(text)
+        mentions = self.find(text)
+        resources = await self.read_resources(text)
         if not mentions:
             return Attached(resources)
+
+        # Files are read together in a thread, all else one by one; then all is in order again.
         files = [mention for mention in mentions if mention.kind == "file"]
         read_files = await asyncio.to_thread(self._attach_files, files)
         read_mentions = dict(zip(files, read_files, strict=True))
@@ -239,7 +242,7 @@ class Attachments:
         if isinstance(decision, Ask) and self._workspace.protection(path):
             return self._workspace.protection(path)
         if isinstance(decision, Ask) and not decision.rule:
-            # "Always" is no possible answer: a rule of the user demands the question.
+            # No rule could allow the file for ever, because a rule of the user demands the question.
             return "a rule asks first: the agent can ask you"
         if mention.name in ignored:
             return "ignored by git"

@@ -71,9 +71,13 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
             name, place = command.name, command.place
         opening = OPENING.format(name, place)
         body = _text_with_inserts(prompt, await self._run_inserts(prompt, emit))
+
+        # Without a subagent, the model that gets the message carries out the command.
         if not prompt.agent:
             self.hooks.add(prompt.hooks)
             return _COMMAND_MESSAGE.format(opening, _FOLLOW_TEXT, body)
+
+        # With one, it carries out the command now, as if the model had called the tool `subagent`.
         arguments = {"task": cut(text, 100), "prompt": body, "agent": prompt.agent}
         batch = ToolBatch(
             self.tools, [ToolCall(f"command_{next(self.numbers)}", "subagent", arguments)], emit
@@ -113,6 +117,8 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         meanwhile stays. A command of the project can only narrow the mode.
         """
         old_model, old_mode = self.models.main.spec.name, self.permissions.mode
+
+        # Set the model of the command.
         command_model = ""
         if prompt.model:
             try:
@@ -125,6 +131,8 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
                         "warning",
                     )
                 )
+
+        # Set the mode of the command.
         if prompt.mode in get_args(Mode):
             command_mode = cast("Mode", prompt.mode)
             self.permissions.mode = (
@@ -139,10 +147,12 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
                 )
             )
         mode_in_force = self.permissions.mode
+
         try:
             with self.permissions.widen(prompt.allow):
                 yield
         finally:
+            # Restore what the user has not changed meanwhile.
             if command_model and self.models.main.spec.name == command_model:
                 self.models.change(old_model, self.models.effort)
             if self.permissions.mode == mode_in_force:

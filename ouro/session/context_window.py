@@ -129,6 +129,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         """
         estimates = self._estimate_groups()
         estimate_sum = sum(estimates.values())
+        # The provider may count less than the estimate of what each request has besides messages.
         tokens = max(self.compactor.memory.tokens, self.compactor.memory.constant)
         parts = tuple(
             (name, size * tokens // max(1, estimate_sum))
@@ -238,6 +239,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             raise UsageError("The agent is at work.", "Interrupt it, or wait until it is done.")
         if memory.read_only:
             raise UsageError("This session is open read-only.", "/fork continues in a copy.")
+
+        # Find the items whose state changes.
         items = {item.id: item for item in self.items()}
         chosen = self._find_chosen(ids, items)
         changed = []
@@ -249,6 +252,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         before = memory.tokens
         if not changed:
             return before, before
+
+        # Record the change.
         size = sum(item.tokens for item in changed)
         after = self._estimate_tokens(size if restore else -size)
         record = DropRecord(
@@ -309,6 +314,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         if message.role != "tool":
             note_tokens = sum(note.tokens for note in notes)
             yield self._item_of_message(entry, note_tokens, is_message_dropped)
+
         context = "\n".join(part.text for part in message.parts_of(Context))
         for note in notes:
             # The line of a note, as recall has written it: `- [id] (details) text`.
@@ -324,6 +330,7 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
                 tokens=note.tokens,
                 is_dropped=is_dropped,
             )
+
         for reply in message.parts_of(ToolReply):
             summary = reply.display.summary if reply.display else reply.text
             text = f"{reply.name}: {summary}"

@@ -272,6 +272,9 @@ class FileUndo(msgspec.Struct, eq=False):
         for changes in changes_of_turns:
             changed_files.update(changes.files)
             lost_files.update(changes.lost)
+        all_files = changed_files | set(lost_files)
+        if not all_files:
+            return None
         undo, is_redo = safety.Undo(self.checkpoints), verb != UNDONE
 
         async def carry_out() -> Sequence[str]:
@@ -282,13 +285,8 @@ class FileUndo(msgspec.Struct, eq=False):
         async def prepare() -> None:
             await asyncio.to_thread(undo.prepare, turns, is_redo=is_redo)
 
-        all_files = changed_files | set(lost_files)
         summary = plural(len(all_files), "file")
-        return (
-            Undoable(summary, undo=carry_out, prepare=prepare, cancel=undo.cancel)
-            if all_files
-            else None
-        )
+        return Undoable(summary, undo=carry_out, prepare=prepare, cancel=undo.cancel)
 
     async def diff(self, number: int) -> str:
         """The changes of files since before message `number`, also by others, as text with the ids
@@ -305,17 +303,23 @@ class FileUndo(msgspec.Struct, eq=False):
         Raises UsageError if they did not change the file.
         """
         undo = safety.Undo(self.checkpoints)
+
+        # Undo one hunk.
         if hunk:
             turns = await self._turns_since(number)
             return _restored_lines(
                 await asyncio.to_thread(undo.undo_hunk, turns, path, hunk), UNDONE
             )
-        # Turns that were undone already are left out: their changes are not in the file any more.
+
+        # Undo the whole file. Turns that were undone already are left out: their changes are not in
+        # the file any more.
         turns = await self._find_turns(lambda turn: turn.number >= number and not turn.undone)
         restored = await asyncio.to_thread(undo.undo, turns, path)
         await self._load_unsure()
+
+        # Say why it could not be restored; if several turns have a reason, the last one counts.
         lost: dict[str, str] = {}
-        for turn in turns:  # the reason of the last turn is shown
+        for turn in turns:
             changes = await asyncio.to_thread(self.checkpoints.turn_changes, turn)
             if path in changes.lost:
                 lost[path] = changes.lost[path]

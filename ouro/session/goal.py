@@ -259,8 +259,8 @@ class GoalPursuit:
             turns = plural(goal.turns, "turn")
             emit(Notice(f"The goal is reached after {turns}{cost_note}: {verdict.reason}"))
             return finished
-        goal.found = verdict.reason
-        self._for_agent = verdict.found
+        goal.found = verdict.reason  # for the user
+        self._for_agent = verdict.found  # for the next turn: also the output of a command
         if reason := self._pause_reason(goal):
             goal.is_paused = True
             return TurnFinished("limit", f"The goal is paused: {reason}. {_CONTINUE}")

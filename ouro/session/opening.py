@@ -229,9 +229,10 @@ async def _ask_how_to_open(
     asker: _OpenQuestions, request: OpenRequest, error: OuroError
 ) -> OpenRequest | None:
     """Ask the question that solves the error: which session, trust, a model, or how to open a
-    session that is in use. Returns the request with the answer, or None if the user declines to
-    pick a session or to decide about trust, or stays in the open session. Raises `error` if the
-    user declines one of the others.
+    session that is in use. Returns the request with the answer.
+
+    If the user declines: None for a session to pick, for trust, and for the session that is open
+    here. For a model, and for a session that another process has open, `error` is raised.
     """
     match error:
         case SeveralSessions(ids=ids):
@@ -249,7 +250,7 @@ async def _ask_how_to_open(
         case SessionOpenHere():
             choice = await asker.choose(error.message, OPEN_HERE_CHOICES)
             return replace(request, fork=True) if choice else None
-        case _:
+        case _:  # SessionInUse: another process has it open
             choice = await asker.choose(error.message, IN_USE_CHOICES)
             if not choice:
                 raise error

@@ -164,6 +164,8 @@ class PlanApproval:
         body = find_plan_text(self._transcript.transcript.entries[-1].message.text)
         if not body:
             return None
+
+        # Ask the user.
         self._body = body
         name = await asyncio.to_thread(self._save_draft, body, emit)
         self._asked += 1
@@ -172,6 +174,8 @@ class PlanApproval:
         asked_event = QuestionAsked(f"{PLAN_QUESTION}{self._asked}", question)
         reply = await self._ask_user(asked_event, emit)
         answers = reply.answers if isinstance(reply, Reply) else ()
+
+        # Make the next prompt of the answer: none, a comment, or the approval.
         if not answers or answers[0] == KEEP_PLANNING:
             return None
         if answers[0] not in _MODE_OF_ANSWER:  # the user has written a comment

@@ -160,7 +160,8 @@ class Resumed(msgspec.Struct, eq=False):
 
     def take(self, part: Part) -> AsyncGenerator[Event, None]:
         """Continue with the part of the session that the user chose: from now on only it is sent.
-        Yields events as a turn does. Raises UsageError if a turn runs.
+        For `summary` the session is compacted. Yields events as a turn does. Raises UsageError if a
+        turn runs.
         """
         if part == "summary":
             return self.window.compact("")

@@ -223,7 +223,7 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
             restored = self.memory.transcript.entries_to(end)
             if restored:
                 texts["conversation"] = plural(len(restored), "message")
-            else:  # the last rewind went to a later message: to leave that one means to go back
+            else:  # the last rewind went on to a later message: its redo removes messages again
                 texts["conversation"] = f"back from message {self.memory.transcript.last_number}"
         for scope, redoable in (await self._find_redoable(end, self.undoers)).items():
             texts[scope] = redoable.what

@@ -69,17 +69,17 @@ class SessionDiff:
                 messages ago. Otherwise a commit or branch: since then.
         """
         if source == SESSION:
-            text, since = await self._diff_of_session(), "the session began"
-        elif source.startswith(TURN_PREFIX) and source.removeprefix(TURN_PREFIX).isdecimal():
+            text = await self._diff_of_session()
+            return await self._shown_by_checkpoints(source, "the session began", text)
+        if source.startswith(TURN_PREFIX) and source.removeprefix(TURN_PREFIX).isdecimal():
             number = int(source.removeprefix(TURN_PREFIX))
             text = await self._rewind.files().shown_diff(number, only=True)
             return await self._shown_by_checkpoints(source, "before that turn", text)
-        elif source.isdecimal():
+        if source.isdecimal():
             number = await self._rewind.find_number_back(int(source))
-            text, since = await self._rewind.files().shown_diff(number), "then"
-        else:
-            return await self._since_commit(source)
-        return await self._shown_by_checkpoints(source, since, text)
+            text = await self._rewind.files().shown_diff(number)
+            return await self._shown_by_checkpoints(source, "then", text)
+        return await self._since_commit(source)
 
     async def sources(self) -> list[Choice]:
         """The sources that can be shown, as choices; the value of each is a source for `read`.

@@ -384,6 +384,8 @@ class TurnQueue:
         self._unsteered.clear()
         if self.session is None:
             return
+
+        # End the turn, and all that could begin another one.
         for watcher in (self._waking, self._repeating):
             if watcher is not None:
                 watcher.cancel()
@@ -394,6 +396,7 @@ class TurnQueue:
         tasks = [task for task in all_tasks if task is not None and not task.done()]
         for task in tasks:
             task.cancel()
+
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.gather(*tasks, return_exceptions=True)

@@ -245,6 +245,8 @@ class Glob(Tool[GlobArgs]):
         if not folder.is_dir():
             kind = "is a file, not a folder" if folder.exists() else "does not exist"
             raise ToolError(f"{self._workspace.shown(folder)} {kind}.")
+
+        # Find the names that match the pattern.
         pattern = args.pattern.removeprefix(f"{folder}/").removeprefix("./")
         # A second git takes 10 ms in 50,000 files. It saves more if most of them are to be dated.
         finds_many = all(map(_is_ending, expand_braces(pattern)))
@@ -258,6 +260,8 @@ class Glob(Tool[GlobArgs]):
         names: Iterable[str] = found
         if closed:
             names = [name for name in found if not f"{name}/".startswith(closed)]
+
+        # Show the files that were changed last.
         dated = _with_times(folder, names)
         if not dated:
             return _no_files_result(args)

@@ -182,6 +182,8 @@ class Read(FileTool[ReadArgs]):
         is_notebook = path.suffix.lower() == ".ipynb"
         # Most of a notebook are pictures and outputs, which are left out: it may be larger.
         max_bytes = MAX_BYTES if is_notebook else _MAX_WHOLE_BYTES
+
+        # Of a large file only the wanted lines are kept in memory.
         if status.st_size > max_bytes:
             encoding = guess_encoding(start)
             lines, total = _read_lines(file, encoding, args.first, _limit_of(args))
@@ -190,6 +192,8 @@ class Read(FileTool[ReadArgs]):
             result = _lines_result(args, path, lines_found=lines, total=total, origin=of_file)
             encoding_note = _describe_encoding(TextFile(raw="", encoding=encoding, is_guess=True))
             return replace(result, text=result.text + encoding_note)
+
+        # Any other file is read as a whole.
         data = self._seen.current(path, file.read())
         file_text = self._seen.decode(path, data)
         text = file_text.text
@@ -222,7 +226,7 @@ class Read(FileTool[ReadArgs]):
         same_name = [
             root / name for name in list_project_files(root) if name.rpartition("/")[2] == path.name
         ][:3]
-        similar_names = get_close_matches(path.name, _names_in(path.parent), 3, 0.75)
+        similar_names = get_close_matches(path.name, _names_in(path.parent), n=3, cutoff=0.75)
         suggestions = [*same_name, *(path.parent / name for name in similar_names)]
         names = dict.fromkeys(map(self._workspace.shown, suggestions))
         if names:

@@ -272,6 +272,7 @@ class Shell(Tool[ShellArgs]):
         """
         from ouro.tools.foreground import Foreground
 
+        # Run the command until it ends, or is moved to the background.
         cwd = cwd or self._root
         front = foreground or Foreground(report, can_move=False)
         process = await self._start_command(line, cwd, limits, report, front, call_id)
@@ -279,6 +280,8 @@ class Shell(Tool[ShellArgs]):
         in_time, left_running = await self._wait_and_end(process, front, timeout_seconds)
         if front.is_moved and isinstance(process, ShellProcess):
             return self._jobs.adopt(line, process, front.changed, at_end)
+
+        # Complete its output, and count what it left running.
         if process.capture.file:
             # The file is complete when it is read next, unless the output is very long.
             await asyncio.to_thread(process.capture.settle, _SPOOL_TIMEOUT)
@@ -286,6 +289,8 @@ class Shell(Tool[ShellArgs]):
         if is_confined and not left_running:
             # Some sandboxes end what is left running themselves.
             left_running = await asyncio.to_thread(self.confinement.take_left_running, call_id)
+
+        # Describe how it ended.
         if in_time:
             code, status = process.exit_code, exit_status(process.exit_code)
             explanation = await self._explain_failure(process, limits)

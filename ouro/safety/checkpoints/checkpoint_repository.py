@@ -294,12 +294,12 @@ class Repository:
         lines = self.git("cat-file", "--batch-check", data=wanted, own_only=own_only).splitlines()
         return {line.split(" ")[0] for line in lines if line.endswith(" missing")}
 
-    def copy_objects(self, names: set[str]) -> set[str]:
-        """Copy objects from the user's repository into this one, unless they are in it already. So
-        they stay here when the user's repository removes them. Returns the ids of the objects that
-        neither repository has.
+    def copy_objects(self, ids: set[str]) -> set[str]:
+        """Copy the objects with these ids from the user's repository into this one, unless they are
+        in it already. Returns the ids of the objects that neither repository has. The copies stay
+        when the user's repository removes its objects.
         """
-        missing_here = self.absent_objects(names, own_only=True)
+        missing_here = self.absent_objects(ids, own_only=True)
         missing_everywhere = self.absent_objects(missing_here)
         listing = "".join(f"{name}\n" for name in missing_here - missing_everywhere).encode()
         if not listing:

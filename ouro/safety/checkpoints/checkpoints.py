@@ -139,7 +139,7 @@ class Checkpoints:
             self.left_out = now.left_out
             large = remember_large(self.repository, now.left_out)
             notes = {
-                "large": {name: [one.key, one.mode] for name, one in large.items()},
+                "large": {name: [file.key, file.mode] for name, file in large.items()},
                 "late": sorted(now.late),
             }
             # With the day: commits are deleted by their date, so an old one is not used again.

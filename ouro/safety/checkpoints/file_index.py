@@ -65,7 +65,7 @@ class CheckpointIndex:
         """
         if self._index_state() is None:
             copy_user_index(self._repository)
-        letters = self._list_differences()
+        letters = self._list_differences()  # path -> the letter of git: how the file differs
         late = self._find_late(letters)
         left_out = {name.rstrip("/") for name in letters if self._is_left_out(name)}
         skipped = left_out | late

@@ -210,12 +210,12 @@ class Confinement:
 
     def wrap(self, argv: Sequence[str], limits: Limits, call_id: str = "") -> list[str]:
         """Returns the command line that starts `argv` confined to these limits. Inside the sandbox
-        a shell sets the limits on files, memory and processes, and then runs `argv`. Its first
-        argument is a token. In bubblewrap the shell writes it, and how many processes `argv` has
-        left running, to a file.
+        a shell sets the limits on files, memory and processes, and then runs `argv`. The first
+        argument of the shell is a token. In bubblewrap the shell writes the token, and how many
+        processes `argv` has left running, to a file (`take_left_running`).
 
-        With the limits `off` it is `argv`. Also records whether the command of this call can write
-        into long-term memory, for `was_kept_from_memory`.
+        With the limits `off` the command line is `argv`. Also records whether the command of this
+        call can write into long-term memory, for `was_kept_from_memory`.
         """
         with self._lock:  # several commands may start at the same time
             self._kept_from_memory.discard(call_id)  # call ids may be repeated
@@ -224,6 +224,8 @@ class Confinement:
             sandbox, policy = self.chosen().sandbox, self._policy(limits)
             if sandbox.tier != "none":
                 policy = self._record_call(policy, limits, sandbox.tier, call_id)
+
+            # What the shell runs after it has set the limits: `script` with `words` as arguments.
             is_script = _is_script(argv)
             if is_script:
                 # `SET_LIMITS` is put before the script, so that one shell runs both.
@@ -237,6 +239,7 @@ class Confinement:
                 # leaves running.
                 script = script.removesuffix('exec "$@"') + WATCHED
             limit_arguments = (self._new_token(call_id), *self._ulimit_arguments(sandbox.tier))
+
             if is_script and sandbox.tier == "landlock":
                 # The script runs outside of the sandbox, and enters it only with its last command.
                 # It sets a limit that marks its processes: Landlock's filter refuses to set that.
@@ -245,6 +248,7 @@ class Confinement:
                 inner = "exec " + join(sandbox.wrap([], policy))
                 script = script.removesuffix('exec "$@"') + f'{inner} "$@"'
                 return ["/bin/sh", "-c", SET_LIMITS + script, "sh", *limit_arguments, *words]
+
             argv = ["/bin/sh", "-c", SET_LIMITS + script, "sh", *limit_arguments, *words]
             if self._reaches_hosts(policy) and sandbox.tier == "bubblewrap":
                 argv, policy = self._behind_proxy(argv, policy)
@@ -532,8 +536,8 @@ class Confinement:
 
     def _with_acting(self, policy: SandboxPolicy, limits: Limits, tier: Tier) -> SandboxPolicy:
         """Returns the policy, changed so that files which other programs obey are read-only too, at
-        any depth of the workspace. In their present state these files count as accepted. If others
-        run confined now, only the files that were accepted before do.
+        any depth of the workspace. In their present state these files count as accepted; but while
+        other calls run confined, only the files that were accepted before.
 
         With the limits `repository` a git directory can be changed, but not the parts of it that
         run programs.

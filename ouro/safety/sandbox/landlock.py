@@ -80,17 +80,23 @@ def _restrict(plan: dict[str, Any], version: int) -> None:
     """
     handled = _RIGHTS_BY_ABI[max(abi for abi in _RIGHTS_BY_ABI if abi <= version)]
     ruleset = _create_ruleset(handled, version, refuses_tcp=not plan["network"])
+
+    # All folders can be listed. Files can be read, except below hidden places.
     _allow(ruleset, "/", _READ_DIR)
     hidden = tuple(f"{place}/" for place in plan["hidden"])
     inside_hidden = (path for path in plan["visible"] if path.startswith(hidden))
     for path in (*_all_but("/", (*plan["hidden"], _DEVICE_FOLDER)), *inside_hidden):
         _allow(ruleset, path, _READ_RIGHTS & handled)
+
+    # Writable places and devices.
     for path in (*plan["writable"], _SHARED_MEMORY):
         # In the folder of a hidden file nothing can be created or removed.
         for place in _all_but(path, plan["hidden"]):
             _allow(ruleset, place, handled & ~_DENIED_RIGHTS)
     for path in _DEVICES:
         _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _IOCTL_DEVICE) & handled)
+
+    # From here on the rules hold, for this process and all that it starts.
     _check_result(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check_result(_libc().syscall(_RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)))
     os.close(ruleset)

@@ -152,6 +152,7 @@ class _Connection(socketserver.BaseRequestHandler):
         server, client = self.server, self.request
         assert isinstance(server, _Server)
         assert isinstance(client, socket.socket)
+
         client.settimeout(_IDLE_TIMEOUT)
         head, _, rest = _read_head(client).partition(b"\r\n\r\n")
         lines = head.decode("latin-1").split("\r\n")
@@ -159,6 +160,8 @@ class _Connection(socketserver.BaseRequestHandler):
         method, target, version = (*lines[0].split(" "), "", "", "")[:3]
         # OPEN is the request of the relay: no answer is mixed with the bytes.
         is_tunnel = method in ("CONNECT", "OPEN")
+
+        # Refuse the request, or connect to its host.
         try:
             url, host = _parse_target(target, is_tunnel=is_tunnel)
             upstream = server.proxy.connect(host, url.port or 80)
@@ -171,6 +174,8 @@ class _Connection(socketserver.BaseRequestHandler):
         except OSError as error:
             _answer(client, "502 Bad Gateway", f"{target}: {error}.")
             return
+
+        # Answer a tunnel, or pass the request on; then forward all that follows (`rest`).
         with upstream:
             if method == "CONNECT":
                 client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")

@@ -72,7 +72,7 @@ def parse_line(text: str) -> ShellLine:
     _Lexer(text[: 10 * MAX_CHARACTERS], line).script()
     # If commands may be hidden, also the texts of here-documents may be commands.
     for body in [*line.bodies] if line.hidden else ():
-        _Lexer(body, line, 1).script()
+        _Lexer(body, line, depth=1).script()
     if len(text) > MAX_CHARACTERS:
         line.hidden = f"it is longer than {MAX_CHARACTERS:,} characters"
     elif sum(command.kind != "guess" for command in line.commands) > MAX_COMMANDS:
@@ -475,7 +475,7 @@ class _Lexer(WordReader):
         """
         # What is behind `<<EOF` on the line must be simple, so that the text surely begins after
         # it.
-        is_understood = _REST_OF_LINE.match(self._text, self._at)
+        is_understood = bool(_REST_OF_LINE.match(self._text, self._at))
         end_of_line = self._text.find("\n", self._at)
         position = max(
             len(self._text) if end_of_line < 0 else end_of_line + 1, self._after_heredocs
@@ -487,7 +487,7 @@ class _Lexer(WordReader):
                 break
             lines.append(line)
         else:
-            is_understood = None  # no line is the delimiter
+            is_understood = False  # no line is the delimiter
         if strips_tabs or not is_understood or not re.fullmatch(r"""(['"])\w+\1""", delimiter.raw):
             self._make_opaque("it holds a here-document")
         self._after_heredocs = min(position, len(self._text))
