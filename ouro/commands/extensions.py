@@ -137,6 +137,8 @@ async def skill(context: SessionContext, what: str) -> None:
         "user": get_home() / "skills",
         "project": find_root(session.cwd) / ".ouro" / "skills",
     }
+
+    # Let a model draft the skill, and the user review the draft.
     context.say("The model writes a draft …")
 
     def draft_as_markdown(text: str) -> str:
@@ -158,6 +160,8 @@ async def skill(context: SessionContext, what: str) -> None:
     if not place:
         context.say("The draft was discarded.")
         return
+
+    # Save it.
     name, text = _parse_skill(session, reviewed)
     path = folders[place] / name / "SKILL.md"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -85,7 +85,7 @@ async def help_topic(_context: ActionContext, topic: str) -> Answer:
         return Answer(text, [Markdown(text)])
     from difflib import get_close_matches
 
-    similar = get_close_matches(words.split()[0], page_files(), 3)
+    similar = get_close_matches(words.split()[0], page_files(), n=3)
     hint = f"Did you mean {', '.join(similar)}?" if similar else "`ouro help` lists the pages."
     raise UsageError(f"There is no page about `{words[:60]}`.", hint)
 

@@ -157,6 +157,8 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
     names = (tool, *names_elsewhere(tool)) if is_tool_event else ()
     async with context.open_session() as session:
         runner = session.turn.hooks.runner
+
+        # Make the sample data.
         data: dict[str, Any] = {"session_id": session.id, "cwd": str(session.cwd)}
         if event in ("before-tool", "after-tool"):
             known_tool = session.turn.commands.tools.tools.get(tool)
@@ -168,6 +170,8 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
                 data["tool_response"] = response_data("", failed=False, call_data=data)
         else:
             data |= {**_SAMPLE_DATA.get(event, {}), **arguments}
+
+        # Run the hooks.
         earlier_runs = len(runner.runs)  # opening the session may have run hooks, too
         outcome = await runner.run(event, data, names)
         runs = tuple(runner.runs)[earlier_runs:]
@@ -196,12 +200,16 @@ async def check(context: SessionContext, correction: str) -> None:
     """
     session, runner = context.session, context.session.turn.hooks.runner
     first_word, _, rest = correction.partition(" ")
+
+    # Remove a check.
     if first_word == "remove" and rest.isdecimal():
         await asyncio.to_thread(runner.change_checks, methodcaller("remove", int(rest)))
         context.say(f"Check {rest} was removed.")
         return
     if correction == "remove":
         raise UsageError("Usage: /check remove N. /hooks lists the checks.")
+
+    # Let a model draft one, and the user review the draft.
     text = correction
     if first_word.startswith("mem_"):
         entry = await context.memory(lambda memory: long_term.find_entry(memory.editor, correction))
@@ -222,6 +230,8 @@ async def check(context: SessionContext, correction: str) -> None:
     if not place:
         context.say("The draft was discarded.")
         return
+
+    # Save it.
     add = methodcaller("add", _parse_check(reviewed, text), place == "everywhere")
     saved: Check = await asyncio.to_thread(runner.change_checks, add)
     context.say(

@@ -102,6 +102,7 @@ async def _forget_everywhere(
         is_sure: do not ask; then `backup` or `no_backup` must be there.
         backup: the path of the backup; empty to ask, unless `no_backup`.
     """
+    # Search the text.
     text = await _text_to_forget(context, words, secret=secret)
     is_backup_decided = bool(backup) or no_backup
     if is_sure and not is_backup_decided:
@@ -118,6 +119,8 @@ async def _forget_everywhere(
             *_unsearched_view(report),
         ]
         return Answer({"found": report, "done": False}, view, 1)
+
+    # Ask, and back up.
     context.show(_places_view(report, is_secret=secret))
     question = f"Forget it in {plural(report.count, 'place')}? This cannot be undone."
     if is_backup_decided:
@@ -128,6 +131,8 @@ async def _forget_everywhere(
     if not agreed:
         return Answer({"found": report, "done": False}, [line("Nothing was changed.")], 1)
     backup_path = await _back_up(context, home, backup_target)
+
+    # Remove the text.
     # An interrupt does not stop it: the text would be removed from some of the places.
     outcome = await asyncio.shield(asyncio.to_thread(job.forget, context.progress))
     await context.update_index()

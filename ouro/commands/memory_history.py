@@ -190,6 +190,7 @@ async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
         ) from error
 
     def read_texts(memory: MemoryAccess) -> tuple[dict[str, str], Mapping[str, str]]:
+        """The texts of the core files as the turn began, by name, and of the notes, by id."""
         note_texts = memory.editor.notebook.texts([item.id for item in turn_evidence.recalled])
         return _core_texts(memory.timeline, turn_evidence.began_with), note_texts
 

@@ -127,6 +127,8 @@ async def search(context: ActionContext, words: str, limit: int, **flags: str) -
         examples = ["memory search optimistic locking since:2026-01-01"]
         raise UsageError("Name the words to search for.", commands=examples)
     filters |= {name: value for name, value in flags.items() if value}
+
+    # Search.
     sessions = await context.catalog.sessions() if filters.get("session") else []
     async with context.search() as (index, find):
         search_filter = await asyncio.to_thread(
@@ -142,6 +144,8 @@ async def search(context: ActionContext, words: str, limit: int, **flags: str) -
         badged_hits = await asyncio.to_thread(
             long_term.with_badges, index, hits, find_root(context.cwd), untrusted
         )
+
+    # Show the hits, each with its source and the command that opens it.
     value = []
     view: View = []
     for hit, badges in badged_hits:

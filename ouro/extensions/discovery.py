@@ -99,18 +99,24 @@ def _list_paths(
     paths: list[tuple[Path, Path, Source]] = []
     problems: list[str] = []
     names = EXTENSION_FOLDERS[kind]  # `~/.ouro/commands`, `~/.claude/commands`, …
+
+    # Of the user.
     for name in names:
         is_ours = name.startswith(".ouro/")
         folder = get_home() / name.removeprefix(".ouro/") if is_ours else Path.home() / name
         files = files_below(folder, kind)
         problems += _check_file_count(folder, files)
         paths += [(path, folder, "user") for path in files]
+
+    # Of plugins.
     plugins, plugin_problems = plugin_folders()
     problems += plugin_problems
     for plugin in map(Path.resolve, plugins.values()):
         folder = plugin / kind
         files = files_below(folder, kind, inside=plugin)
         paths += [(path, folder, "plugin") for path in files]
+
+    # Of the project.
     if not trusted:
         return paths, problems
     project_files = extension_files(root, kind)

@@ -187,6 +187,7 @@ def load_hooks(
     problems: list[str] = []
     for hook in hooks:
         problems += _check_hook(hook)
+
     for path, is_project in claude_files.items():
         try:
             events = dictionary(read_json(path).get("hooks"))
@@ -196,6 +197,7 @@ def load_hooks(
             file_hooks, file_problems = parse_hooks(events, HookOrigin(tilde(path), is_project))
             hooks += file_hooks
             problems += file_problems
+
     plugins, unreadable = plugin_tables("hooks")
     problems += unreadable
     for name, events in plugins.items():

@@ -78,6 +78,7 @@ async def run_command(
     """
     from tempfile import TemporaryFile  # imported late: it imports random
 
+    # Start the command.
     try:
         with TemporaryFile() as input_file:  # not a pipe: the command need not read its input
             input_file.write(data)
@@ -95,6 +96,8 @@ async def run_command(
         return HookAnswer.failed(f"bash cannot be started: {error.strerror}")
     assert process.stdout is not None
     assert process.stderr is not None
+
+    # Read its output until it has ended.
     out, error_output = bytearray(), bytearray()
     readers = [
         asyncio.create_task(_read(process.stdout, out, max_output)),

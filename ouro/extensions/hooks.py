@@ -227,7 +227,7 @@ class Hooks:
             names: the texts for matchers: the names of a tool, else a word such as `resume`.
             max_seconds: a limit for each of them, if it is shorter than its own.
         """
-        agent = str(data.get("agent", ""))
+        agent = str(data.get("agent", ""))  # the id of the subagent; empty for the agent itself
         matching = dict.fromkeys(
             hook for hook in self.hooks if hook.event == event and hook.matches(names, agent)
         )

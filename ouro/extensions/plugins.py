@@ -176,12 +176,15 @@ def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[s
     import tempfile  # imported late: it imports random
 
     with tempfile.TemporaryDirectory(prefix=".new-", dir=plugins_dir()) as temporary:
+        # Get the files of the source.
         source_folder, commit = Path(temporary) / "source", ""
         local_folder = Path(source).expanduser()
         if local_folder.is_dir() and not ref:
             source = _copy(local_folder, source_folder)
         else:
             source, commit = _fetch(source, ref, source_folder)
+
+        # Find the plugin in the source.
         folder = (source_folder / path).resolve()
         if not folder.is_relative_to(source_folder.resolve()) or not folder.is_dir():
             raise UsageError(f"There is no folder `{path}` in {source}.")
@@ -192,6 +195,8 @@ def fetch_plugin(source: str, ref: str = "", path: str = "") -> Iterator[tuple[s
                 f" {_list_plugins(market)}."
             )
         name = _plugin_name(manifest, folder.name if path else "", source)
+
+        # Refuse what is too large, leads elsewhere or is not a plugin.
         _check_size_and_links(folder)  # before copying: no link may lead out of the plugin
         _copy_to_usual_folders(folder, manifest)
         _check_size_and_links(folder)  # the copies, too
@@ -256,12 +261,14 @@ def describe_plugin(folder: Path) -> Iterator[str]:
         names = _names_of_files(paths, folder / kind, kind)
         if names:
             yield f"{kind}: {', '.join(names)}"
+
     for key in TABLES:
         table = json.dumps({key: _table(folder, key)})
         folder_in_json = json.dumps(str(folder))[1:-1]
         # `_table` has filled in the folder, which is a temporary one: show the variable instead.
         text = table.replace(folder_in_json, "${CLAUDE_PLUGIN_ROOT}")
         yield from programs_in(text, f"{key}.json")
+
     manifest = _read_json(folder / MANIFEST, folder)
     if others := [name for name in _UNUSED_PARTS if name in manifest or (folder / name).exists()]:
         yield f"{_UNUSED_PREFIX}{', '.join(others)}"

@@ -124,7 +124,7 @@ def demand_tools(rules: Iterable[str], other_tools: Iterable[str] = (), where: s
         from difflib import get_close_matches  # imported late: few names are misspelt
 
         # A name of another program has one in ouro; others may be misspelt.
-        names = [f"`{own_rule(rule)}`"] if own_names(head) else get_close_matches(head, heads, 3)
+        names = [f"`{own_rule(rule)}`"] if own_names(head) else get_close_matches(head, heads, n=3)
         hint = f"There are: {', '.join((*NAMES_ELSEWHERE, 'mcp'))}."
         if names:
             hint = f"Did you mean {' or '.join(names)}?"
