@@ -193,7 +193,7 @@ class VimCursor:
                 default_line = 1 if key == "gg" else number_of_lines
                 return self._line(count or default_line)
             case "{" | "}":
-                return self._paragraphs(times, key == "}")
+                return self._paragraphs(times, forward=key == "}")
             case "%":
                 matching = motions.matching_bracket(text, at)
                 if matching is not None:

@@ -243,7 +243,7 @@ class VimEditor(VimCursor):
         """
         is_doubled = key == name or (len(name) == 2 and key == name[1])
         if is_doubled:
-            last = motions.vertical(self.text, self.cursor, (count or 1) - 1, 0)
+            last = motions.vertical(self.text, self.cursor, by=(count or 1) - 1, column=0)
             if last is None:
                 raise InvalidCommand
             return self._lines(self.cursor, last)

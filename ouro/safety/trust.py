@@ -325,7 +325,7 @@ def with_imports(
                 add(target.resolve(), path, depth + 1)
 
     for path in files:
-        add(path, None, 0)
+        add(path, by=None, depth=0)
     return list(instructions.values()), refused
 
 

@@ -199,7 +199,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         except ToolError as error:
             result = ToolResult(str(error), Display(str(error)), failed=True)
         except asyncio.CancelledError:
-            finish(Display("interrupted", CommandOutput(line, printed)), True)
+            finish(Display("interrupted", CommandOutput(line, printed)), failed=True)
             raise
         finish(result.display, result.failed)
         if share:

@@ -367,6 +367,8 @@ class EditorAgent:
         for folder in (Path(cwd), *folders):
             if not folder.is_absolute() or not folder.is_dir():
                 raise UsageError(f"{folder} is not an absolute path of a folder.")
+
+        # Make the options of the session.
         work_folder = Path(cwd)
         if self._enter_folder is not None:
             work_folder = await asyncio.to_thread(self._enter_folder, work_folder)
@@ -385,6 +387,8 @@ class EditorAgent:
                 _mcp_servers(params.get("mcp_servers") or ()),
             ),
         )
+
+        # Open it.
         opener = await asyncio.to_thread(self._make_opener, options)
         open_session = functools.partial(self._open_session, opener, client, Path(cwd))
         try:

@@ -77,6 +77,8 @@ def start_host(flag: str, flags: Mapping[str, Any], folder: Path) -> StartReport
         )
     assert process.stdin is not None
     assert process.stdout is not None
+
+    # Send the flags, and read the report.
     with process.stdout as report_stream:
         try:
             with suppress(BrokenPipeError), process.stdin as flag_stream:

@@ -107,6 +107,8 @@ async def run_headless(
             "--input stream-json needs --output stream-json: questions are asked there."
         )
     schema = _load_schema(options.schema) if options.schema else None
+
+    # Read the prompt.
     output = Output(Pipe(streams.stdout), Pipe(streams.stderr), options.output)
     prompt = options.prompt
     if options.input == "text":
@@ -114,6 +116,8 @@ async def run_headless(
     # A piped text may be by others, and a command can change settings and rules. So `/` begins a
     # command only if the prompt is the user's own, or the input is a protocol.
     has_commands = options.input == "stream-json" or prompt == options.prompt.strip()
+
+    # Run it.
     session = await open_session(request)
     limit_later = asyncio.get_running_loop().call_later(_LONG_RUN, _limit_memory)
     run = HeadlessRun(session, options, output, schema, has_commands=has_commands)

@@ -479,12 +479,16 @@ class Repl(TurnObserver):
         except (OuroError, OSError) as error:
             log.warning("the resume card: %s", error)
             return
+
+        # Show the card in one line, if there is nothing to ask or no user to answer.
         await asyncio.gather(*self._work, return_exceptions=True)
         if self.turns.busy or self._questions.open is not None or self.turns.session is not session:
             return
         if not card.is_long or not sys.stdin.isatty():
             self._printer.say(card_line(card, now()))
             return
+
+        # Show the whole card, and ask.
         for name, text in card_lines(card, now()):
             self._printer.say(f"{name:<11} {text}")
         choices = card_choices(card)

@@ -378,12 +378,12 @@ class KeyActions:
         question = self._conversation.questions.panel
         was_dismissed = question is not None and question.dismiss_question()
         has_stopped = was_dismissed or self._conversation.interrupt()
-        if not has_stopped and self._conversation.start.is_marked:
-            self._conversation.start.unmark()
-            return
-        if not has_stopped and not self._conversation.resume.is_open:
-            return
         if not has_stopped:
+            if self._conversation.start.is_marked:
+                self._conversation.start.unmark()
+                return
+            if not self._conversation.resume.is_open:
+                return
             self._conversation.resume.close()
         self._interrupted_at = time.monotonic()
 

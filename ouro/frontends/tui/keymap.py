@@ -258,7 +258,7 @@ class Keymap:
         self._keys = {action.name: tuple(map(_normalize, action.keys)) for action in ACTIONS}
         for name, keys in (changes or {}).items():
             if name not in self._keys:
-                near = difflib.get_close_matches(name, self._keys, 1)
+                near = difflib.get_close_matches(name, self._keys, n=1)
                 hint = f"Actions: {', '.join(sorted(self._keys))}."
                 if near:
                     hint = f"Did you mean `{near[0]}`?"

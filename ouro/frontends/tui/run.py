@@ -84,11 +84,15 @@ class SessionStart:
         """
         if self.request.resume == PICK:
             return
+
+        # Open the session.
         opening = self._opening = asyncio.ensure_future(self._open_session(self.request))
         await asyncio.wait([opening], timeout=OPEN_TIMEOUT)
         is_open = opening.done() and not opening.cancelled() and not opening.exception()
         if not is_open:
             return  # `open` waits for it, or raises its error
+
+        # Find the message to send.
         session = opening.result()
         # A session of another process, as of `ouro attach`, has no `resumed`, but was asked for.
         is_new = session.resumed is None and not self.request.resume
@@ -99,6 +103,8 @@ class SessionStart:
             self.message = self.typed_message = self._take_message()
         if not self.message:
             return
+
+        # Send it, and take the first events of its turn.
         events = session.send(self.message)
         self.sent_message, self.message = self.message, ""
         first_events = []

@@ -541,7 +541,7 @@ def _make_piece(
         number = int(item.info or 1)  # markdown-it puts the written number there
     marker = f"{token.type}{item.markup}" if item is not None else ""
     if before is None:
-        return MarkdownPiece(source, token.type, False, number, marker)
+        return MarkdownPiece(source, token.type, gap=False, number=number, marker=marker)
     if number is not None and before.marker == marker:
         # Only the first item of a list decides: the others are counted on from it.
         number = (before.number or 0) + 1

@@ -100,7 +100,6 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """The lines that are shown; None until the first ones are laid out."""
         self._is_held = True
         """Whether the screen is not painted yet, because its lines are not there."""
-        """The theme for which the styles of the widgets were made first."""
         self._head = ("", "")
         """The title, and what is beside it."""
         self._counts = ""

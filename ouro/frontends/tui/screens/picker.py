@@ -184,6 +184,8 @@ class Picker(Sheet[str | None]):
         sheet = self._frame
         if not sheet.is_attached:
             return  # the sheet is being closed
+
+        # Set the height of the list.
         used_height = sum(
             child.outer_size.height + child.styles.margin.height for child in self._other_widgets()
         )
@@ -198,6 +200,8 @@ class Picker(Sheet[str | None]):
         if self._hides_rows != hides_rows:  # the text below the list gets another height
             self._hides_rows = hides_rows
             self._show_whole()
+
+        # Move the transcript.
         if self.is_short and sheet.outer_size.height <= self.size.height - MIN_TRANSCRIPT:
             rows_to_move = sheet.outer_size.height
             if not self._shows_prompt:
