@@ -19,6 +19,6 @@ DEFENCES = (
     Defence("S10", "ouro/session/budget.py",
             'raise LimitReached(\n            f"The limits of cost cannot be checked: {error.message}", error.hint\n'
             "        ) from error", "costs = ()", "../session/test_budget.py"),
-    Defence("X5", "ouro/session/background_work.py", 'finish(Display("interrupted", CommandOutput(line, printed)), True)',
+    Defence("X5", "ouro/session/background_work.py", 'finish(Display("interrupted", CommandOutput(line, printed)), failed=True)',
             "pass", "../end_to_end/test_afternoon.py -k escape_ends"),
 )  # fmt: skip
