@@ -242,7 +242,7 @@ class Attachments:
         if isinstance(decision, Ask) and self._workspace.protection(path):
             return self._workspace.protection(path)
         if isinstance(decision, Ask) and not decision.rule:
-            # No rule could allow the file for ever, because a rule of the user demands the question.
+            # No rule may allow it for ever: a rule of the user demands the question each time.
             return "a rule asks first: the agent can ask you"
         if mention.name in ignored:
             return "ignored by git"
