@@ -78,7 +78,6 @@ async def run_command(
     """
     from tempfile import TemporaryFile  # imported late: it imports random
 
-    # Start the command.
     try:
         with TemporaryFile() as input_file:  # not a pipe: the command need not read its input
             input_file.write(data)

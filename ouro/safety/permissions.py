@@ -242,7 +242,7 @@ class Permissions:
     def can_be_judged(
         self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False
     ) -> Allow | None:
-        """Whether a model may decide about a call in place of the user. Returns the Allow with which
+        """Whether a model may decide about a call instead of the user. Returns the Allow with which
         the call runs once the model has allowed it; None if only the user may decide.
 
         A model may decide about a call that the mode `auto` would allow, and about hosts that no

@@ -131,7 +131,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         context = [changes, recalled, *other_context, attached.text, *background_events]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
 
-        # Collect what the user is told about it.
+        # Collect the notices about it for the user.
         notices = notices_about(attached, self.environment.missing_files(text))
         if problem := self.environment.folder_problem():
             notices.append(Notice(problem, "warning"))
