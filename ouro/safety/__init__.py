@@ -8,7 +8,11 @@ from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ouro.safety.checkpoints.checkpoints import Checkpoints, TurnFiles
-    from ouro.safety.checkpoints.cleaning import clean_checkpoints, stored_checkpoints
+    from ouro.safety.checkpoints.cleaning import (
+        clean_checkpoints,
+        stored_checkpoints,
+        workspaces_changed_by,
+    )
     from ouro.safety.checkpoints.finish_after_exit import finish_later, has_question, needs_recovery
     from ouro.safety.checkpoints.late_checkpoints import LateCheckpoints
     from ouro.safety.checkpoints.part_undo import PartUndo

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro import safety
 from ouro.errors import OuroError, UsageError, plain_error
@@ -19,6 +21,7 @@ from ouro.memory.manager import MemoryManager
 from ouro.safety import Effect
 from ouro.session.session_tasks import SessionTasks
 from ouro.utils.log import log
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import join_names, plural
 
 if TYPE_CHECKING:
@@ -248,10 +251,34 @@ class FileUndo(msgspec.Struct, eq=False):
 
     async def find(self, number: int) -> Undoable | None:
         """What can be undone of the turns from message `number` of the current branch on; None if
-        they changed no files.
+        they changed no files. If they did so while the session was in another folder, the user gets
+        a line about these files: they are not restored from here.
         """
         turns = await self._find_turns(lambda turn: turn.number >= number and not turn.undone)
-        return await self._as_undoable(turns, UNDONE)
+        undoable = await self._as_undoable(turns, UNDONE)
+        others = await asyncio.to_thread(self._other_workspaces, number)
+        return _with_lines(undoable, [self._elsewhere_line(other) for other in others])
+
+    def _other_workspaces(self, number: int) -> list[str]:
+        """The folders in which turns from message `number` on have changed files, except the one in
+        which the session works now. Blocks.
+        """
+        numbers = [entry.number for entry in self.transcript.transcript.entries]
+        return safety.workspaces_changed_by(
+            self.late.folder.parent,
+            self.transcript.session_id,
+            {one for one in numbers if one >= number},
+            other_than=self.late.folder,
+        )
+
+    def _elsewhere_line(self, workspace: str) -> str:
+        """For the user: changes in another folder are not undone, and how to undo them."""
+        session = self.transcript.session_id[:8]
+        folder = shlex.quote(workspace)
+        return (
+            f"Not undone: what the session changed in {tilde(workspace)}. To undo it, use /redo, then"
+            f" `ouro --cd {folder} --resume {session}` and /undo there."
+        )
 
     async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
         """What can be redone of the turns that began with these messages; None if nothing was
@@ -504,6 +531,24 @@ class FileUndo(msgspec.Struct, eq=False):
         if text not in self._warnings_shown:
             self._warnings_shown.add(text)
             self.tasks.warn(text)
+
+
+def _with_lines(undoable: Undoable | None, lines: Sequence[str]) -> Undoable | None:
+    """The undo with lines for the user after it. Without an undo only the lines are shown."""
+    if not lines:
+        return undoable
+    if undoable is None:
+        undoable = Undoable("0 files here", undo=_undo_nothing)
+    undo = undoable.undo
+
+    async def undo_with_lines() -> Sequence[str]:
+        return [*await undo(), *lines]
+
+    return replace(undoable, undo=undo_with_lines)
+
+
+async def _undo_nothing() -> Sequence[str]:
+    return ()
 
 
 def _restored_lines(restored: Restored, verb: str) -> list[str]:

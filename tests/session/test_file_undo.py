@@ -94,6 +94,29 @@ async def test_after_a_resume_earlier_turns_can_be_undone(repository):
     await again.close()
 
 
+async def test_undo_names_the_folder_in_which_a_session_changed_files_before(repository):
+    (repository / "sub").mkdir()
+    session = await opened(repository / "sub", write("a.py", "1\n"), "Done.")
+    await say(session, "write a.py")
+    await session.close()
+    again = await opened(repository, write("b.py", "1\n"), "Done.", resume=session.id)
+    await say(again, "write b.py")
+    assert (await again.rewind.undo()).notices == ("Undone: b.py.",)
+    point = (await again.rewind.last_turn()).number
+    assert dict(await again.rewind.describe_undoable(point)) == {"files": "0 files here"}
+    (notice,) = (await again.rewind.undo()).notices
+    folder = repository / "sub"
+    assert notice.startswith(f"Not undone: what the session changed in {folder}.")
+    assert f"`ouro --cd {folder} --resume {session.id[:8]}`" in notice
+    assert (folder / "a.py").exists()
+    await again.rewind.redo()
+    await again.close()
+    there = await opened(folder, resume=session.id)
+    assert (await there.rewind.undo()).notices[0] == "Undone: a.py."
+    assert not (folder / "a.py").exists()
+    await there.close()
+
+
 async def test_user_edit_is_kept_and_reported(repository):
     session = await opened(repository, write("a.py", "1\n"), "Done.")
     await say(session, "write a.py")

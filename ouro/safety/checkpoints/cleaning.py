@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from ouro.safety.checkpoints.checkpoint_repository import (
     Repository,
     demand_known_checkpoints,
 )
+from ouro.safety.checkpoints.checkpoints import Checkpoints
 from ouro.safety.checkpoints.large_files import forget_old_large
-from ouro.safety.checkpoints.turn_journal import OPEN_TURNS_FOLDER, has_live_turn
+from ouro.safety.checkpoints.turn_journal import OPEN_TURNS_FOLDER, has_live_turn, open_turns
 from ouro.utils.files import lock_file
 
 _DAY = 86_400
@@ -50,6 +52,39 @@ def stored_checkpoints(base: Path) -> tuple[StoredCheckpoints, ...]:
                 )
             )
     return tuple(sorted(stored, key=lambda item: -item.last))
+
+
+def workspaces_changed_by(
+    base: Path, session: str, numbers: Collection[int], other_than: Path
+) -> list[str]:
+    """Returns the workspaces in which turns of a session have changed files that were not undone.
+
+    Args:
+        numbers: the messages with which the turns began.
+        other_than: the folder of checkpoints that is left out.
+    """
+    workspaces = []
+    for folder in base.iterdir() if base.is_dir() else ():
+        if folder == other_than or not _may_have_turns(folder, session):
+            continue
+        with suppress(OSError, CheckpointError):
+            workspace = os.fsdecode((folder / "workspace").read_bytes())
+            turns = Checkpoints(Path(workspace), base, session).turns()
+            changed = {turn.number for turn in turns if turn.new and not turn.undone}
+            # What an open turn has changed is not recorded yet.
+            if not {*changed, *open_turns(folder, session)}.isdisjoint(numbers):
+                workspaces.append(workspace)
+    return workspaces
+
+
+def _may_have_turns(folder: Path, session: str) -> bool:
+    """Whether the checkpoints in a folder may have turns of a session; without git."""
+    name = f"{REFS}/turns/{session}"
+    if (folder / name).is_dir() or any(open_turns(folder, session)):
+        return True
+    with suppress(OSError):
+        return name.encode() in (folder / "packed-refs").read_bytes()
+    return False
 
 
 def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | None = None) -> int:
