@@ -188,9 +188,11 @@ def _run(args: SimpleNamespace) -> int:
         return _run_in_background(args)
     if not args.worktree:
         return _start(args)
-    from ouro.own_worktree import enter_worktree, leave_worktree
+    from ouro.own_worktree import describe_missing, enter_worktree, leave_worktree
 
     own = enter_worktree(_folder(args), args.worktree)
+    if missing := describe_missing(own):
+        print(_wrap_text(missing), file=sys.stderr)  # noqa: T201 (before the session)
     args.cd = str(own.cwd)
     try:
         code = _start(args)

@@ -15,11 +15,11 @@ import msgspec
 
 from ouro.agent.worktree import Worktree, WorktreeChanges
 from ouro.errors import ConfigError, ToolError, UsageError
-from ouro.safety import TrustStore, acting_files
+from ouro.safety import TrustStore, acting_files, missing_submodules
 from ouro.utils.git import Git, GitError, find_root
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import get_trust_path, get_worktrees_dir, tilde
-from ouro.utils.text import plural
+from ouro.utils.text import join_names, plural
 
 INCLUDE_FILE = ".worktreeinclude"
 """The file that lists, in the patterns of `.gitignore`, the ignored files that are copied to a new
@@ -96,6 +96,18 @@ def enter_worktree(cwd: Path, name: str) -> OwnWorktree:
     own = OwnWorktree(name, tree, same_folder if same_folder.is_dir() else folder)
     _share_trust(cwd, root, own)
     return own
+
+
+def describe_missing(own: OwnWorktree) -> str:
+    """For the user: the submodules that git did not check out in the worktree; empty if there is none."""
+    missing = missing_submodules(own.tree.folder)
+    if not missing:
+        return ""
+    folder = tilde(own.tree.folder)
+    return (
+        f"Not checked out in the worktree: the submodules {join_names(missing)}. To clone them:"
+        f" `git -C {folder} submodule update --init`."
+    )
 
 
 def _copy_included(root: Path, folder: Path) -> None:

@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from ouro.errors import UsageError
-from ouro.own_worktree import enter_worktree, leave_worktree
+from ouro.own_worktree import describe_missing, enter_worktree, leave_worktree
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.git import find_root
 from ouro.utils.ouro_paths import get_trust_path
@@ -37,6 +37,52 @@ def test_a_worktree_without_changes_is_removed_at_the_end(project):
     assert "it is removed" in leave_worktree(own, answers())
     assert not own.cwd.exists()
     assert "ouro/idea" not in git(project, "branch", "--all")
+
+
+@pytest.fixture
+def with_submodule(project, tmp_path):
+    library = tmp_path / "library"
+    library.mkdir()
+    git(library, "init", "-q")
+    (library / "l.txt").write_text("one\n")
+    git(library, "add", "--all")
+    git(library, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "first")
+    git(
+        project,
+        "-c",
+        "protocol.file.allow=always",
+        "submodule",
+        "--quiet",
+        "add",
+        str(library),
+        "lib",
+    )
+    git(project, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "with a submodule")
+    return project
+
+
+def update_submodules(folder):
+    git(folder, "-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init")
+
+
+def test_submodules_that_are_not_checked_out_are_named(with_submodule):
+    own = enter_worktree(with_submodule, "idea")
+    assert "the submodules lib. To clone them: `git -C " in describe_missing(own)
+    update_submodules(own.cwd)
+    assert describe_missing(own) == ""
+    assert "it is removed" in leave_worktree(own, answers())
+    assert not own.cwd.exists()
+
+
+def test_a_worktree_with_work_in_a_submodule_is_not_removed(with_submodule):
+    own = enter_worktree(with_submodule, "idea")
+    update_submodules(own.cwd)
+    (own.cwd / "lib" / "l.txt").write_text("two\n")
+    assert "work in lib would be lost" in leave_worktree(own, answers())
+    git(own.cwd / "lib", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qam", "two")
+    assert "work in lib would be lost" in leave_worktree(own, answers("m"))
+    assert "work in lib would be lost" in leave_worktree(own, answers("r", "y"))
+    assert (own.cwd / "lib" / "l.txt").read_text() == "two\n"
 
 
 def test_ignored_files_that_worktreeinclude_names_are_copied_and_no_others(project):

@@ -15,7 +15,7 @@ from pathlib import Path
 from ouro.agent.mentions import find_mentions
 from ouro.errors import ToolError
 from ouro.messages import Image
-from ouro.utils.git import Git, GitError, git_branch
+from ouro.utils.git import Git, GitError, find_root, git_branch, git_operation
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.path_escapes import path_text
 from ouro.utils.text import clean, plural
@@ -235,4 +235,22 @@ def _count_git_changes(cwd: Path) -> str:
     except GitError as error:
         return _refusal_reason(str(error))
     file_count = status.count("\n")
-    return f"\nGit status: {plural(file_count, 'changed file')}"
+    operation = git_operation(cwd)
+    progress = f", a {operation} is in progress" if operation else ""
+    return f"\nGit status: {plural(file_count, 'changed file')}{progress}{_missing_submodules(cwd)}"
+
+
+def _missing_submodules(cwd: Path) -> str:
+    """A line for the model if submodules are not checked out, as in a new worktree: their folders are
+    empty, and git would use the repository around them there. Empty otherwise.
+    """
+    root = find_root(cwd)
+    if not (root / ".gitmodules").is_file():
+        return ""
+    from ouro.safety import missing_submodules  # imported late: few repositories have submodules
+
+    missing = len(missing_submodules(root))
+    if not missing:
+        return ""
+    what = "1 is" if missing == 1 else f"{missing} are"
+    return f"\nGit submodules: {what} not checked out (`git submodule status` names them)"

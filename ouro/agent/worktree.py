@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import ToolError
+from ouro.safety import submodules
 from ouro.utils.git import Git, GitError, find_root
-from ouro.utils.text import plural
+from ouro.utils.text import join_names, plural
 
 MAX_DIFF = 30_000
 GIT_TIMEOUT = 60.0
@@ -71,12 +72,35 @@ class Worktree(msgspec.Struct, frozen=True):
         files = tuple(dict.fromkeys((*committed, *status)))
         return WorktreeChanges(files, int(count or 0), len(status))
 
+    def changed_submodules(self) -> list[str]:
+        """The submodules with changes or commits that are only in this folder: git keeps the
+        repository of a submodule with the worktree. Raises GitError.
+        """
+        changed_paths = self.changes().files
+        return [
+            name
+            for name in submodules(self.folder)
+            if name in changed_paths or self._has_changes(name)
+        ]
+
+    def _has_changes(self, submodule: str) -> bool:
+        """Whether a submodule is checked out and has changed files."""
+        folder = self.folder / submodule
+        is_checked_out = (folder / ".git").exists()
+        return is_checked_out and bool(Git(folder, GIT_TIMEOUT).read("status", "--porcelain"))
+
     def commit(self, subject: str) -> None:
         """Commit what was changed to the branch. Raises GitError."""
         Git(self.folder, GIT_TIMEOUT).commit_all(subject)
 
     def remove(self, *, with_branch: bool) -> None:
-        """Remove the folder, and its branch if `with_branch`. Raises GitError."""
+        """Remove the folder, and its branch if `with_branch`. Raises GitError: git fails, or work in
+        submodules would be lost.
+        """
+        if names := self.changed_submodules():
+            raise GitError(
+                f"work in {join_names(names)} would be lost. Commit it there and push it, or copy it."
+            )
         git = Git(self.repository, GIT_TIMEOUT)
         git.change("worktree", "remove", "--force", str(self.folder))
         if with_branch:

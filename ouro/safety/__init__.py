@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     )
     from ouro.safety.checkpoints.finish_after_exit import finish_later, has_question, needs_recovery
     from ouro.safety.checkpoints.late_checkpoints import LateCheckpoints
+    from ouro.safety.checkpoints.nested_repositories import missing_submodules, submodules
     from ouro.safety.checkpoints.part_undo import PartUndo
     from ouro.safety.checkpoints.trees import TreeChange, is_inside
     from ouro.safety.checkpoints.undo import CUT_OFF, MERGED, Restored, Undo

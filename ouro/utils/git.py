@@ -359,6 +359,15 @@ def _output_of(result: subprocess.CompletedProcess[bytes]) -> str:
 _MAX_GIT_FILE = 1 << 24
 """Bytes that are read of a file of git."""
 _MAX_HEAD = 4096
+_OPERATIONS = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+}
+"""The files by which git remembers what it was told to do, and the word for it."""
 _MAX_BRANCH = 250
 _BRANCH_LINE = late_pattern(r"^(?:## |Git branch: )(.+)$", re.MULTILINE)
 """`## main...origin/main [ahead 1]`, as git writes it, or `Git branch: main`, as ouro does."""
@@ -381,13 +390,25 @@ def git_branch(cwd: Path) -> str:
     """The current branch, or the first eight characters of the commit if no branch is checked out; empty
     outside a repository.
     """
-    git = find_root(cwd) / ".git"
-    named = named_git_dir(git)
-    folder = git.parent / named if named else git
-    head = read_start(folder / "HEAD", _MAX_HEAD).partition("\n")[0].strip()
+    head = read_start(_git_folder(cwd) / "HEAD", _MAX_HEAD).partition("\n")[0].strip()
     if head.startswith("ref: "):
         return head.removeprefix("ref: refs/heads/")[:_MAX_BRANCH]
     return head[:8]
+
+
+def git_operation(cwd: Path) -> str:
+    """What git was told to do and has not finished in this worktree, such as `rebase`; empty if there is
+    nothing, or outside a repository.
+    """
+    folder = _git_folder(cwd)
+    return next((name for file, name in _OPERATIONS.items() if os.path.lexists(folder / file)), "")
+
+
+def _git_folder(cwd: Path) -> Path:
+    """The git directory of the worktree that contains `cwd`; it may not exist."""
+    git = find_root(cwd) / ".git"
+    named = named_git_dir(git)
+    return git.parent / named if named else git
 
 
 def branch_in_note(note: str) -> str:

@@ -24,3 +24,18 @@ async def test_changes_that_git_counted_long_ago_are_counted_again(repository, m
     changes = environment.GitChanges(repository, is_needed_soon=True)
     (repository / "new.py").touch()
     assert await changes.describe() == "\nGit status: 1 changed file"
+
+
+async def test_an_unfinished_operation_and_missing_submodules_are_described(repository):
+    (repository / ".gitmodules").write_text('[submodule "lib"]\n\tpath = lib\n\turl = ../lib\n')
+    (repository / ".git" / "rebase-merge").mkdir()
+    text = await environment.GitChanges(repository).describe()
+    assert text == (
+        "\nGit status: 1 changed file, a rebase is in progress"
+        "\nGit submodules: 1 is not checked out (`git submodule status` names them)"
+    )
+    (repository / ".git" / "rebase-merge").rmdir()
+    (repository / "lib").mkdir()
+    (repository / "lib" / ".git").write_text("gitdir: ../.git/modules/lib\n")
+    assert "rebase" not in (text := await environment.GitChanges(repository).describe())
+    assert "submodules" not in text

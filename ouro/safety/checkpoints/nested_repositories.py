@@ -30,6 +30,11 @@ def submodules(root: Path) -> list[str]:
     return [folder for folder in folders if folder and ".." not in folder.split("/")]
 
 
+def missing_submodules(root: Path) -> list[str]:
+    """Returns the folders of the submodules that are not checked out."""
+    return [name for name in submodules(root) if not os.path.lexists(root / name / ".git")]
+
+
 def changed_inside(root: Path, name: str, began: int, kept: Collection[str]) -> str:
     """Returns why changes in a nested repository cannot be undone, with the first changed files.
     Empty if no file changed there, or it is not a repository.
