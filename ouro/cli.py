@@ -191,8 +191,7 @@ def _run(args: SimpleNamespace) -> int:
     from ouro.own_worktree import describe_missing, enter_worktree, leave_worktree
 
     own = enter_worktree(_folder(args), args.worktree)
-    if missing := describe_missing(own):
-        print(_wrap_text(missing), file=sys.stderr)  # noqa: T201 (before the session)
+    sys.stderr.write(describe_missing(own))
     args.cd = str(own.cwd)
     try:
         code = _start(args)

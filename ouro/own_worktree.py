@@ -99,14 +99,16 @@ def enter_worktree(cwd: Path, name: str) -> OwnWorktree:
 
 
 def describe_missing(own: OwnWorktree) -> str:
-    """For the user: the submodules that git did not check out in the worktree; empty if there is none."""
+    """A line for the user: the submodules that git did not check out in the worktree. Empty if there is
+    none.
+    """
     missing = missing_submodules(own.tree.folder)
     if not missing:
         return ""
     folder = tilde(own.tree.folder)
     return (
         f"Not checked out in the worktree: the submodules {join_names(missing)}. To clone them:"
-        f" `git -C {folder} submodule update --init`."
+        f" `git -C {folder} submodule update --init`.\n"
     )
 
 

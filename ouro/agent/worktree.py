@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 
 from ouro.errors import ToolError
-from ouro.safety import submodules
 from ouro.utils.git import Git, GitError, find_root
 from ouro.utils.text import join_names, plural
 
@@ -76,6 +75,8 @@ class Worktree(msgspec.Struct, frozen=True):
         """The submodules with changes or commits that are only in this folder: git keeps the
         repository of a submodule with the worktree. Raises GitError.
         """
+        from ouro.safety import submodules  # imported late: at the end of a worktree
+
         changed_paths = self.changes().files
         return [
             name

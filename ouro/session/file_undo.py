@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -273,6 +272,8 @@ class FileUndo(msgspec.Struct, eq=False):
 
     def _elsewhere_line(self, workspace: str) -> str:
         """For the user: changes in another folder are not undone, and how to undo them."""
+        import shlex  # imported late: rarely needed
+
         session = self.transcript.session_id[:8]
         folder = shlex.quote(workspace)
         return (
