@@ -376,7 +376,8 @@ def open_memory(
     if not settings.enabled:
         return None
     root = find_root(trusted) if trusted else None
-    return long_term.open_scopes(long_term.memory_stores(settings, root, finds_secret))
+    stores = long_term.memory_stores(settings, root, finds_secret)
+    return long_term.open_scopes(stores, defers_listing=True)
 
 
 def background_roles(

@@ -37,6 +37,7 @@ _RECORDS_WITHOUT_TEXT = {
     "tip",
     "forgotten",
     "core",
+    "listing",
     "folder",
     "lock",
     "sync",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import datetime, timedelta
 from functools import cache, partial
 from itertools import chain
@@ -87,6 +87,8 @@ class LongTermMemoryManager:
         # An asyncio lock is fair: actions run in the order of their calls.
         self._lock = asyncio.Lock()
         self._settling: asyncio.Task[None] | None = None
+        self._listing: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
         self._had_jobs_at_end = False
         """Whether jobs of the agent ran in the background when the last turn ended."""
         self._has_begun = False
@@ -110,6 +112,24 @@ class LongTermMemoryManager:
             self._channel.emit(Notice(text, "warning"))
         self.report([*chain.from_iterable(scope.foreign_events() for scope in self._scopes)])
         self._consolidate_if_grown()
+
+    def list_after(self, seconds: float) -> None:
+        """List the folders after some seconds, or at the end, in the background; once in a session."""
+        if self._listing is None:
+            self._listing = asyncio.create_task(self._list_folders(seconds))
+
+    async def _list_folders(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), seconds)
+
+        def complete() -> list[CoreChanged]:
+            events: list[CoreChanged] = []
+            for scope in self._scopes:
+                events += scope.complete_listing()
+                scope.record_listing()
+            return events
+
+        await self._run_or_warn("list memory", complete)
 
     @property
     def stores(self) -> tuple[GitMemoryStore, ...]:
@@ -362,6 +382,9 @@ class LongTermMemoryManager:
     async def close(self) -> None:
         """Wait for writes to end; show no more events."""
         await self.wait_until_settled()
+        self._closing.set()
+        if self._listing is not None:
+            await asyncio.wait([self._listing])
         async with self._lock:
             self._is_open = False
 

@@ -64,17 +64,19 @@ class ScopeMemory(ScopeState):
         self._approved_in_turn: dict[str, str | None] = {}
         """Texts that were approved after a tool call of the current turn: name -> text."""
 
-    def open(self) -> None:
+    def open(self, *, defers_listing: bool = False) -> None:
         """Read the files, so that trusted and foreign texts are known. Commits what was approved but
         not committed, for example because ouro was killed. Raises MemoryUnusable if a newer ouro
         has written the history.
+
+        With `defers_listing` the folder may be listed later: see `complete_listing`.
         """
         from ouro.memory.long_term.git.history import open_turn
 
         demand_known_history(self.store.repository.git_dir, self.store.repository.own_dir)
         self.store.open()
         self._places = self.store.places()
-        loaded = self.store.load_all()
+        loaded = self._load_at_start(defers_listing=defers_listing)
         self.loaded = loaded
         if not loaded.files and not loaded.head:
             return
@@ -127,6 +129,7 @@ class ScopeMemory(ScopeState):
         """
         from ouro.memory.long_term.git.history import record_turn
 
+        self.complete_listing()
         earlier_places, self._places = self._places, self.store.places()
         if self._places == earlier_places:
             return  # no file has changed
@@ -188,6 +191,7 @@ class ScopeMemory(ScopeState):
             return []
         self.store.ensure_repo()
         foreign_before = self._foreign_id
+        self.complete_listing()
         with self._changing() as base:
             record_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
             # If the turn wrote into a foreign file, the last commit must have only approved texts.
@@ -226,6 +230,11 @@ class ScopeMemory(ScopeState):
         answered_elsewhere = self.foreign and self.store.accepted != self._read_at
         # Turns that had not decided about their files then may have decided by now.
         has_news = answered_elsewhere or self._undecided
+        if not self.loaded.is_listed:
+            if max_age and not has_news and self.store.places() == self._places:
+                return []
+            if events := self.complete_listing():
+                return events
         is_recent = time.monotonic() - self.loaded.listed_at < max_age
         places = self._places if is_recent else None
         if not (has_news or self.store.has_changed_since_load(self.loaded, places)):
@@ -525,10 +534,12 @@ class MemoryScopes(msgspec.Struct, frozen=True):
     """Warnings for the user: why a scope could not be opened."""
 
 
-def open_scopes(stores: Sequence[GitMemoryStore], *, demands_known: bool = False) -> MemoryScopes:
+def open_scopes(
+    stores: Sequence[GitMemoryStore], *, demands_known: bool = False, defers_listing: bool = False
+) -> MemoryScopes:
     """Open the scopes that can be read and are not switched off. A scope that cannot be read is left
     out with a warning. With `demands_known`, MemoryUnusable is raised if a newer ouro has written
-    one, and nothing is opened. Blocks.
+    one, and nothing is opened. `defers_listing` as for `ScopeMemory.open`. Blocks.
     """
     if demands_known:
         for store in stores:
@@ -540,7 +551,7 @@ def open_scopes(stores: Sequence[GitMemoryStore], *, demands_known: bool = False
             continue
         scope = ScopeMemory(store)
         try:
-            scope.open()
+            scope.open(defers_listing=defers_listing)
         except (OuroError, OSError) as error:
             problems.append(f"The {store.scope} memory cannot be read: {reason_of(error)}")
         else:

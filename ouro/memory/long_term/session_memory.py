@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ouro.errors import OuroError, UsageError
-from ouro.events import Event, NotesRecalled, Notice, ToolStarted
+from ouro.events import Event, NotesRecalled, Notice, Prompted, ToolStarted
 from ouro.memory.backend import Undoable
 from ouro.memory.long_term.git.values import MESSAGE, REWIND, SESSION, UNDOES, Commit, TurnRef
 from ouro.memory.manager import MemoryManager
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.statement_effect import OpenStatement, StatementEffect
 
 _WRITING_TOOLS = {"write", "edit", "notebook_edit", "apply_patch", "shell"}
+_LISTING_DELAY = 0.25
+"""Seconds after a message until the folders of memory are listed: the request goes first."""
 _MAX_COMMITS = 100
 """The number of commits of each scope that `changes_since` reads."""
 _MAX_SEARCHED_COMMITS = 500
@@ -127,6 +129,7 @@ class SessionMemory:
                 service.start()
         if not (self.manager and self.maintenance and self.maintenance.is_automatic):
             return
+        self.manager.list_after(0)  # a user writes the first message meanwhile
         if any(store.is_shared for store in self.manager.stores):
             from ouro.memory.long_term.team import ask_owner  # needed only for shared memory
 
@@ -227,6 +230,8 @@ class SessionMemory:
         """React to an event of the turn; returns the events to show after it."""
         if self.manager and isinstance(event, ToolStarted):
             self.manager.tool_started()
+        if self.manager and isinstance(event, Prompted):
+            self.manager.list_after(_LISTING_DELAY)
         return self.recall.on_event(event) if self.recall else []
 
     async def broken_rules(self) -> list[Event]:

@@ -8,12 +8,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from ouro.errors import MemoryUnusable, OuroError, SecretInMemory, UsageError
 from ouro.memory.long_term.git.approved_files import ApprovedFiles, contents_of, encode_texts
 from ouro.memory.long_term.git.files import (
     ARCHIVE,
     MERGE_CONFLICT,
     NO_MEMORY_FILE,
+    TIME_STEP_NS,
     FileRefused,
     fingerprint,
     is_note_name,
@@ -33,6 +36,7 @@ from ouro.memory.long_term.git.values import (
     UNDOES,
     Commit,
     LoadedScope,
+    RecordedListing,
     Scope,
     SkippedFile,
     UndoResult,
@@ -43,6 +47,8 @@ from ouro.utils.log import log
 from ouro.utils.ouro_paths import get_history_dir, get_memory_dir
 from ouro.utils.text import clean
 
+_HEAD = "HEAD"
+_LISTING_RECORD = "listing"
 _MAX_CORE_CHARACTERS = 400_000
 """Maximum characters of all core files of a scope."""
 
@@ -123,19 +129,92 @@ class GitMemoryStore(ApprovedFiles):
         if os.path.lexists(repo.git_dir) and not self.is_shared:
             self.plain_git = GuardedMemory(self.folder, repo.state_dir).find_tampering()
 
-    def load_all(self) -> LoadedScope:
+    def load_all(self, places: Mapping[str, str] | None = None) -> LoadedScope:
         """Load the texts of the core and the names of the notes. The files that were skipped are
         listed with the reason; files with invisible characters, which are left out, are listed,
         too. Starts no process, writes nothing.
+
+        Args:
+            places: what `self.places` returned before; None: it is asked now.
         """
+        if places is None:
+            places = self.places()
         listed_at = time.monotonic()
         listing = self._files.look()
-        refused = listing.refused
-        core_names = [f"{category}.md" for category in self.core]
-        notes = tuple(
-            name for name in listing.fingerprints if is_note_name(name) and name not in refused
+        notes, others = _split_notes(listing.fingerprints, listing.refused)
+        core, skipped = self._load_core(others, listing.refused)
+        head = self.get_current_head()
+        files = listing.fingerprints
+        return LoadedScope(
+            head,
+            core,
+            tuple(notes),
+            skipped=skipped,
+            files=files,
+            listed_at=listed_at,
+            places=places,
+            refused=listing.refused,
         )
-        other_names = listing.fingerprints.keys() - set(notes) - set(core_names)
+
+    def load_recorded(self) -> LoadedScope | None:
+        """Load the same from the listing that `record_listing` has recorded: no note is looked at.
+        None if there is none, or if a file was added, removed or replaced since.
+        """
+        recorded = self.repository.load_state(_LISTING_RECORD, RecordedListing)
+        places = self.places()
+        if not recorded.fingerprint or recorded.places != places:
+            return None
+        core, skipped = self._load_core(recorded.others, recorded.refused)
+        return LoadedScope(
+            head=places[_HEAD],
+            core=core,
+            notes=tuple(recorded.notes),
+            skipped=skipped,
+            files={**recorded.others, **recorded.notes},
+            places=places,
+            refused=recorded.refused,
+            is_listed=False,
+            recorded_fingerprint=recorded.fingerprint,
+        )
+
+    def record_listing(self, loaded: LoadedScope) -> bool:
+        """Record the listing of `loaded` for the next start, if all in it is accepted. Returns
+        whether it was recorded.
+
+        It is not if a file was added, removed or replaced since, or within the last two seconds:
+        another change may have the same time.
+        """
+        is_accepted = self.repository.read_record("core") == loaded.fingerprint
+        if not is_accepted or self.accepted != loaded.head or self.places() != loaded.places:
+            return False
+        newest_change = max(map(_change_time, loaded.places.values()), default=0)
+        if newest_change > time.time_ns() - TIME_STEP_NS:
+            return False
+        notes, others = _split_notes(loaded.files, loaded.refused)
+        recorded = RecordedListing(
+            loaded.places, notes, others, refused=loaded.refused, fingerprint=loaded.fingerprint
+        )
+        with suppress(OSError):  # reading works with a read-only home
+            self.repository.write_record(_LISTING_RECORD, msgspec.json.encode(recorded).decode())
+            return True
+        return False
+
+    def forget_listing(self) -> None:
+        """Remove the recorded listing: the next start lists the folder."""
+        with suppress(OSError):
+            (self.repository.own_dir / _LISTING_RECORD).unlink(missing_ok=True)
+
+    def _load_core(
+        self, others: Mapping[str, str], refused: Mapping[str, str]
+    ) -> tuple[dict[str, str], tuple[SkippedFile, ...]]:
+        """Returns the texts of the core by category, and the files that are skipped.
+
+        Args:
+            others: the files that are no notes.
+            refused: the reason for each file that is not read.
+        """
+        core_names = [f"{category}.md" for category in self.core]
+        other_names = others.keys() - set(core_names)
         reasons = {
             **dict.fromkeys(sorted(other_names), NO_MEMORY_FILE),
             **refused,
@@ -144,7 +223,7 @@ class GitMemoryStore(ApprovedFiles):
         core: dict[str, str] = {}
         room = _MAX_CORE_CHARACTERS
         for name in core_names:
-            if name not in listing.fingerprints or name in refused:
+            if name not in others or name in refused:
                 continue
             try:
                 whole_text = self._files.read(name)
@@ -166,15 +245,7 @@ class GitMemoryStore(ApprovedFiles):
             if text.strip():
                 core[name.removesuffix(".md")] = text
                 room -= len(text)
-        head = self.get_current_head()
-        return LoadedScope(
-            head,
-            core,
-            notes,
-            skipped=tuple(skipped),
-            files=listing.fingerprints,
-            listed_at=listed_at,
-        )
+        return core, tuple(skipped)
 
     def read(self, name: str) -> str | None:
         """The text of a file without invisible characters and marks of a merge conflict; None if
@@ -221,7 +292,7 @@ class GitMemoryStore(ApprovedFiles):
 
         Cheap with any number of notes, but a note that is written in place is not noticed.
         """
-        fingerprints = {"HEAD": self.get_current_head()}
+        fingerprints = {_HEAD: self.get_current_head()}
         core_files = [f"{category}.md" for category in self.core]
         for name in ("", ARCHIVE, *core_files):
             with suppress(OSError):
@@ -499,3 +570,21 @@ def memory_stores(
             repo_store(root, histories, finds_secret, is_shared=is_shared, core_files=core_files)
         )
     return stores
+
+
+def _split_notes(
+    files: Mapping[str, str], refused: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Split listed files into notes that are read, and all others."""
+    notes: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for name, file_print in files.items():
+        is_note = is_note_name(name) and name not in refused
+        (notes if is_note else others)[name] = file_print
+    return notes, others
+
+
+def _change_time(place: str) -> int:
+    """The time at the end of a fingerprint, in nanoseconds; 0 for the id of a commit."""
+    time_text = place.rpartition(":")[2]
+    return int(time_text) if ":" in place else 0

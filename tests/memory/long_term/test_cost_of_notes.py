@@ -45,7 +45,7 @@ def count(monkeypatch):
     counted(files, "_read", "read")
     counted(os, "stat", "looked at")
     counted(repository, "run_memory_git", "git")
-    monkeypatch.setattr(files, "_TIME_STEP_NS", -(10**18))  # all files are old enough
+    monkeypatch.setattr(files, "TIME_STEP_NS", -(10**18))  # all files are old enough
     return counts
 
 

@@ -38,7 +38,7 @@ _MIN_FILES_TO_CACHE = 100
 """If at least so many files were read, their blobs are recorded in the cache; fewer files are read
 again as fast.
 """
-_TIME_STEP_NS = 2_000_000_000
+TIME_STEP_NS = 2_000_000_000
 """A file that is written twice within this time may keep its modification time: FAT has steps of
 two seconds.
 """
@@ -241,7 +241,7 @@ class MemoryFiles:
         """Record the blobs that were read in the cache file, for the next process. Files that are so
         new that another change may have the same time are left out. Errors are ignored.
         """
-        newest_certain_time = time.time_ns() - _TIME_STEP_NS
+        newest_certain_time = time.time_ns() - TIME_STEP_NS
         prints = {name: seen.prints[name] for name, blob in seen.blobs.items() if blob}
         # A fingerprint ends with the time of the last change.
         old_prints = {

@@ -50,12 +50,41 @@ class LoadedScope(msgspec.Struct, frozen=True, dict=True):
     """Name -> fingerprint of each file."""
     listed_at: float = -math.inf
     """When the files were listed, by the monotonic clock."""
+    places: Mapping[str, str] = {}
+    """What `GitMemoryStore.places` returned before the files were listed."""
+    refused: Mapping[str, str] = {}
+    """Name -> why a file is not read, except for its text."""
+    is_listed: bool = True
+    """False: the files are those of a recorded listing. One that was changed in place since is not
+    noticed.
+    """
+    recorded_fingerprint: str = ""
+    """The fingerprint of a recorded listing."""
 
     @cached_property
     def fingerprint(self) -> str:
         """A text that changes whenever the core or a note file changes."""
+        if self.recorded_fingerprint:
+            return self.recorded_fingerprint
         notes = [(name, self.files.get(name, "")) for name in self.notes]
         return hashlib.sha256(msgspec.json.encode((self.core, notes))).hexdigest()
+
+
+class RecordedListing(msgspec.Struct, frozen=True):
+    """A listing of a memory folder in which all is accepted, recorded for the next start."""
+
+    places: Mapping[str, str] = {}
+    """What `GitMemoryStore.places` returned before: while it returns the same, no file was added,
+    removed or replaced. Empty: there is no listing.
+    """
+    notes: Mapping[str, str] = {}
+    """Name -> fingerprint of each note."""
+    others: Mapping[str, str] = {}
+    """Name -> fingerprint of each other file."""
+    refused: Mapping[str, str] = {}
+    """Name -> why a file is not read."""
+    fingerprint: str = ""
+    """The fingerprint of the loaded files."""
 
 
 class FileEdit(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from ouro.memory.long_term.trust.approval import (
     digest,
     outside_id,
 )
-from ouro.memory.long_term.trust.running_turns import ToolWrites
+from ouro.memory.long_term.trust.running_turns import TURNS, ToolWrites
 from ouro.memory.tokens import estimate
 
 
@@ -39,6 +39,8 @@ class ForeignChanges(msgspec.Struct, frozen=True):
 
 FOREIGN_REASON = "it was written outside of ouro"
 _MAX_READS = 5
+MIN_NOTES_TO_RECORD = 500
+"""Fewer notes are listed in 2 ms at each start."""
 
 
 class ScopeState:
@@ -71,6 +73,8 @@ class ScopeState:
         """The fingerprints of `GitMemoryStore.places` after the last tool call. A write of another
         process changes one of them, except for a write into an existing note.
         """
+        self._recorded_places: Mapping[str, str] = {}
+        """The places of the listing that is recorded for the next start."""
         self._unapproved_seen: set[FileContent] = set()
         """Contents that are not approved, but that this session may have read."""
         self._writes = ToolWrites(store.repository)
@@ -87,9 +91,9 @@ class ScopeState:
     @property
     def is_clean(self) -> bool:
         """Whether all contents of the files are approved, and were approved all the time since this
-        session began.
+        session began. False as long as it is not known: the folder was not listed yet.
         """
-        return not self._unapproved_seen
+        return self.loaded.is_listed and not self._unapproved_seen
 
     @property
     def untrusted(self) -> tuple[str, ...]:
@@ -158,6 +162,16 @@ class ScopeState:
             content_of(edit.name, edit.after) for edit in self._writes.of_others(session)
         }
 
+    def _load_at_start(self, *, defers_listing: bool) -> LoadedScope:
+        """Load the files. With `defers_listing` a recorded listing is used, if there is one and no
+        turn of another session runs or was killed: that may have written into notes.
+        """
+        turns = self.store.repository.state_dir.parent / TURNS
+        if defers_listing and not any(turns.glob("*")) and (loaded := self.store.load_recorded()):
+            self._recorded_places = loaded.places
+            return loaded
+        return self.store.load_all(self._places)
+
     @contextmanager
     def hold_lock(self, timeout: float | None = None) -> Iterator[None]:
         """Hold the lock of this memory inside: no other ouro writes here. A read-only memory is
@@ -173,6 +187,33 @@ class ScopeState:
             except OSError:
                 pass  # it cannot be written, so nothing else writes there either
             yield
+
+    def complete_listing(self) -> list[CoreChanged]:
+        """List the folder, if the start has used a recorded listing. A file that is not as it was
+        recorded becomes foreign, unless its content is approved: what changed it is not known.
+        Returns the events to show. Does nothing at further calls.
+        """
+        if self.loaded.is_listed:
+            return []
+        self._places = self.store.places()
+        loaded = self.store.load_all(self._places)
+        if loaded.files == self.loaded.files and loaded.head == self.loaded.head:
+            self.loaded = loaded
+            return []
+        self.store.forget_listing()
+        self.read_again()
+        return self.foreign_events()
+
+    def record_listing(self) -> None:
+        """Record the listing of the files for the next start, if there are many notes and all of
+        them are accepted.
+        """
+        loaded = self.loaded
+        has_many_notes = len(loaded.notes) >= MIN_NOTES_TO_RECORD
+        if not has_many_notes or not self.is_clean or loaded.places == self._recorded_places:
+            return
+        if self.store.record_listing(loaded):
+            self._recorded_places = loaded.places
 
     def read_again(self) -> None:
         """Read the files and the history again."""
@@ -200,7 +241,7 @@ class ScopeState:
             # Done before the folder is listed, so that no later change is missed.
             self._places = store.places()
             with store.at_one_moment():
-                loaded, unapproved = store.load_all(), store.find_unapproved()
+                loaded, unapproved = store.load_all(self._places), store.find_unapproved()
                 self._store_loaded(loaded, unapproved)
                 # What was approved since does not count as seen without approval any more.
                 if seen_contents := self._unapproved_seen | {*self.foreign.items()}:
