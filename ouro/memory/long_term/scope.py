@@ -222,8 +222,9 @@ class ScopeMemory(ScopeState):
         If no agent was running, the changes are the user's, and become trusted.
 
         Args:
-            max_age: a listing of the folder that is at most so many seconds old is used again. A note that was
-                changed in place since is not sent: recall looks at each note again (`store.is_as_loaded`).
+            max_age: a listing of the folder that is at most so many seconds old is used again; if there are many
+                notes, any listing. A note that was changed in place since is not sent: recall looks at each note
+                again (`store.is_as_loaded`). 0: the folder is listed.
         """
         texts_before, foreign_before = self.texts, self._foreign_id
         # The user has answered in another window: accepted is another commit than the one read.
@@ -236,6 +237,7 @@ class ScopeMemory(ScopeState):
             if events := self.complete_listing():
                 return events
         is_recent = time.monotonic() - self.loaded.listed_at < max_age
+        is_recent = is_recent or (max_age > 0 and self.has_many_notes)
         places = self._places if is_recent else None
         if not (has_news or self.store.has_changed_since_load(self.loaded, places)):
             return []

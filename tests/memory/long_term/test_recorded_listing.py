@@ -96,6 +96,15 @@ def test_the_first_message_lists_nothing_and_the_second_does(folder, listed):
     assert listed
 
 
+def test_a_first_message_uses_the_listing_of_the_start_however_old(folder, listed):
+    scope = start(folder, defers_listing=False)
+    listed.clear()
+    scope.refresh(agent_was_idle=True, max_age=1e-9)
+    assert listed == []
+    scope.refresh(agent_was_idle=True)
+    assert listed
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -121,7 +130,7 @@ def test_m3_a_note_changed_in_place_while_closed_is_not_sent(folder):
 
 
 @pytest.mark.parametrize("way", ["refresh", "turn", "turn without tools", "tool", "listing"])
-def test_m3_a_note_changed_in_place_while_closed_is_never_trusted_unasked(folder, way):
+def test_m3_a_note_changed_in_place_while_closed_is_never_trusted_without_a_question(folder, way):
     """Neither as a change of the user between two turns, nor as one of the turn."""
     (folder / CHANGED).write_text("evil\n")
     scope = start(folder)

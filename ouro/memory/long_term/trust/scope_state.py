@@ -96,6 +96,11 @@ class ScopeState:
         return self.loaded.is_listed and not self._unapproved_seen
 
     @property
+    def has_many_notes(self) -> bool:
+        """Whether there are so many notes that to list them takes a while."""
+        return len(self.loaded.notes) >= MIN_NOTES_TO_RECORD
+
+    @property
     def untrusted(self) -> tuple[str, ...]:
         """The names of the files with a change that is not trusted."""
         return tuple(self.foreign)
@@ -209,8 +214,8 @@ class ScopeState:
         them are accepted.
         """
         loaded = self.loaded
-        has_many_notes = len(loaded.notes) >= MIN_NOTES_TO_RECORD
-        if not has_many_notes or not self.is_clean or loaded.places == self._recorded_places:
+        is_recorded = loaded.places == self._recorded_places
+        if not self.has_many_notes or not self.is_clean or is_recorded:
             return
         if self.store.record_listing(loaded):
             self._recorded_places = loaded.places
