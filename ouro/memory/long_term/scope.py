@@ -231,16 +231,10 @@ class ScopeMemory(ScopeState):
         answered_elsewhere = self.foreign and self.store.accepted != self._read_at
         # Turns that had not decided about their files then may have decided by now.
         has_news = answered_elsewhere or self._undecided
-        if not self.loaded.is_listed:
-            if max_age and not has_news and self.store.places() == self._places:
-                return []
-            if events := self.complete_listing():
-                return events
-        is_recent = time.monotonic() - self.loaded.listed_at < max_age
-        is_recent = is_recent or (max_age > 0 and self.has_many_notes)
-        places = self._places if is_recent else None
-        if not (has_news or self.store.has_changed_since_load(self.loaded, places)):
+        if not (has_news or self._may_have_changed(max_age)):
             return []
+        if events := self.complete_listing():
+            return events
         with self._changing() as base:
             self._trust_outside(agent_was_idle=agent_was_idle)
         if self.foreign and self._foreign_id != foreign_before:
@@ -250,6 +244,15 @@ class ScopeMemory(ScopeState):
             for name in self.store.core
         ]
         return self._events([edit for edit in edits if edit.before != edit.after], "outside", base)
+
+    def _may_have_changed(self, max_age: float) -> bool:
+        """Whether a file or the history has changed since the last reading, as far as the listing of
+        `refresh` shows.
+        """
+        is_recent = time.monotonic() - self.loaded.listed_at < max_age
+        uses_listing = is_recent or (max_age > 0 and self.has_many_notes)
+        places = self._places if uses_listing else None
+        return self.store.has_changed_since_load(self.loaded, places)
 
     # -- what the user decides
 
