@@ -347,7 +347,7 @@ def test_a_checkpoint_without_a_change_starts_git_once(kept, root, monkeypatch):
     monkeypatch.setattr(
         checkpoint_repository,
         "start_checkpoint_git",
-        lambda *given: started.append(given[2][1]) or start(*given),
+        lambda *given, **named: started.append(given[2][1]) or start(*given, **named),
     )
     kept.take(1, "before")
     started.clear()
