@@ -24,6 +24,7 @@ from ouro.safety.checkpoints.file_index import CheckpointIndex, FilesNow
 from ouro.safety.checkpoints.large_files import (
     LargeFile,
     changed_large,
+    git_mode,
     has_room,
     keep_content,
     key_now,
@@ -32,6 +33,7 @@ from ouro.safety.checkpoints.large_files import (
 from ouro.safety.checkpoints.nested_repositories import changed_inside, submodules
 from ouro.safety.checkpoints.trees import (
     ABSENT,
+    LINK_MODE,
     CommitNotes,
     FileState,
     TreeChange,
@@ -81,7 +83,7 @@ class ChangedFiles(msgspec.Struct):
 
     files: dict[str, TreeChange] = msgspec.field(default_factory=dict)
     unsure: set[str] = msgspec.field(default_factory=set)
-    """Those of `files` that others may have changed: the user is asked before they are restored."""
+    """Files of `files` that others may have changed: the user is asked before they are restored."""
     lost: dict[str, str] = msgspec.field(default_factory=dict)
     """The reason why a changed file cannot be restored, by its name."""
 
@@ -364,8 +366,7 @@ class Checkpoints:
         if status is not None and is_file and status.st_size > _MAX_BYTES_IN_MEMORY:
             if not has_room(self.folder, status.st_size):
                 return None
-            mode = "100755" if status.st_mode & 0o100 else "100644"
-            return FileState(mode, self.repository.write_large_blob(path))
+            return FileState(git_mode(status), self.repository.write_large_blob(path))
         state, content = state_and_content(path)
         if state is not None:
             self._write_content(state, content)
@@ -520,7 +521,7 @@ class Checkpoints:
             new = self._keep_file(path)
             return TreeChange(name, large.mode, old_blob, *new) if new else None
         with path.open("rb") as file:
-            mode = "100755" if os.fstat(file.fileno()).st_mode & 0o100 else "100644"
+            mode = git_mode(os.fstat(file.fileno()))
             return TreeChange(name, large.mode, old_blob, mode, new_blob=hash_file(file))
 
     def _add_earlier_changes(self, record: TurnRecord, changes: ChangedFiles) -> None:
@@ -587,9 +588,9 @@ def state_and_content(path: Path) -> tuple[FileState | None, bytes]:
     try:
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
-            mode, content = "120000", os.fsencode(path.readlink())
+            mode, content = LINK_MODE, os.fsencode(path.readlink())
         elif stat.S_ISREG(status.st_mode):
-            mode, content = "100755" if status.st_mode & 0o100 else "100644", path.read_bytes()
+            mode, content = git_mode(status), path.read_bytes()
         else:
             return None, b""
     except (FileNotFoundError, NotADirectoryError):

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.safety.checkpoints.checkpoint_repository import Repository
+from ouro.safety.checkpoints.trees import PLAIN_MODE, PROGRAM_MODE
 from ouro.utils.ouro_paths import ensure_private_dir
 
 _LARGE_FILES_FOLDER = "large"
@@ -46,7 +47,7 @@ def remember_large(repository: Repository, names: Collection[str]) -> dict[str, 
         with suppress(OSError):
             status = path.lstat()
             if stat.S_ISREG(status.st_mode):
-                large = LargeFile(_key(status), _mode(status))
+                large = LargeFile(_key(status), git_mode(status))
                 large_files[name] = large
                 folder = ensure_private_dir(repository.folder / _LARGE_FILES_FOLDER)
                 _share(path, folder / large.key)
@@ -115,9 +116,9 @@ def _key(status: os.stat_result) -> str:
     return f"{status.st_dev}-{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
 
 
-def _mode(status: os.stat_result) -> str:
-    """The mode of a file as git has it."""
-    return "100755" if status.st_mode & 0o100 else "100644"
+def git_mode(status: os.stat_result) -> str:
+    """The mode that git gives to a regular file: it says whether the owner can run the file."""
+    return PROGRAM_MODE if status.st_mode & 0o100 else PLAIN_MODE
 
 
 def _share(path: Path, link: Path) -> None:

@@ -22,7 +22,11 @@ class FileState(NamedTuple):
 
 ABSENT = FileState("000000", "0" * 40)
 """The state of a file that does not exist."""
+PLAIN_MODE = "100644"
+PROGRAM_MODE = "100755"
+LINK_MODE = "120000"
 _SUBMODULE = "160000"
+"""Modes that git gives to plain files, to files that can be run, to links and to submodules."""
 _DETAILS_MARK = "//{"
 """Begins the last line of a message, with what the names before it do not say. A name cannot begin
 like that: its line breaks are written as `//`.

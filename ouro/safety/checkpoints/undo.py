@@ -27,6 +27,9 @@ from ouro.safety.checkpoints.checkpoint_repository import (
 from ouro.safety.checkpoints.checkpoints import Checkpoints, TurnFiles, state_and_content, state_of
 from ouro.safety.checkpoints.trees import (
     ABSENT,
+    LINK_MODE,
+    PLAIN_MODE,
+    PROGRAM_MODE,
     FileState,
     TreeChange,
     changes_between,
@@ -68,7 +71,7 @@ class Restored(msgspec.Struct, frozen=True):
     left: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The reason why a file was not restored, by its name."""
     unsure: tuple[str, ...] = ()
-    """Those of `left` that may have the user's own changes: they are restored if the user
+    """The files of `left` that may have the user's own changes. They are restored if the user
     agrees.
     """
 
@@ -380,7 +383,7 @@ class Undo:
             self.write(file, change.new_mode, merged)
             return MERGED
         beside = file.with_name(file.name + BESIDE_SUFFIX)
-        self.write(beside, "100644", wanted)
+        self.write(beside, PLAIN_MODE, wanted)
         if file.exists():
             shutil.copymode(file, beside)
         return f"you have changed it since; the other version is in {beside.name}"
@@ -391,7 +394,7 @@ class Undo:
         not text, or if git takes too long.
         """
         # A file that is added or deleted, and a link, have no two texts to compare.
-        cannot_merge = {change.old_mode, change.new_mode} & {ABSENT.mode, "120000"}
+        cannot_merge = {change.old_mode, change.new_mode} & {ABSENT.mode, LINK_MODE}
         if cannot_merge or b"\0" in own or b"\0" in other:
             return None
         base = self._repository.read_blob(change.old_blob)
@@ -425,16 +428,16 @@ class Undo:
         stay.
         """
         file.parent.mkdir(parents=True, exist_ok=True)
-        if os.path.lexists(file) and (mode == "120000" or file.is_symlink()):
+        if os.path.lexists(file) and (mode == LINK_MODE or file.is_symlink()):
             _unlink(file)
         with open_folder(file.parent, follow=False) as folder:
-            if mode == "120000":
+            if mode == LINK_MODE:
                 os.symlink(os.fsdecode(data), file.name, dir_fd=folder)
                 return
             expected = file.lstat() if file.exists() else None
             status = save(folder, file.name, data, expected=expected)
             permissions = stat.S_IMODE(status.st_mode) & ~0o111
-            if mode == "100755":  # who can read the file can run it
+            if mode == PROGRAM_MODE:  # who can read the file can run it
                 permissions |= (permissions & 0o444) >> 2
             os.chmod(file.name, permissions, dir_fd=folder)
 
