@@ -203,7 +203,7 @@ class MemoryAccess(msgspec.Struct, frozen=True):
     editor: MemoryEditor
     """The scopes in use; changes are reported as events."""
     timeline: Timeline
-    """Their history."""
+    """The history of these scopes."""
     half_life_days: float
     """The setting `memory.half_life_days`."""
     began_with: Mapping[str, str] = {}

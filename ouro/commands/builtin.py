@@ -433,7 +433,7 @@ COMMANDS: tuple[Action, ...] = (
 """The slash commands."""
 
 COMMAND_NAMES: tuple[str, ...] = tuple(name for command in COMMANDS for name in command.names)
-"""Their names and aliases."""
+"""The names and aliases of all slash commands."""
 
 SHELL_ACTIONS: tuple[Action, ...] = (
     *SESSION_ACTIONS,

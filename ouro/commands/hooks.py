@@ -203,6 +203,7 @@ async def check(context: SessionContext, correction: str) -> None:
 
     # Remove a check.
     if first_word == "remove" and rest.isdecimal():
+        # `change_checks` calls this method of the checks.
         await asyncio.to_thread(runner.change_checks, methodcaller("remove", int(rest)))
         context.say(f"Check {rest} was removed.")
         return

@@ -64,7 +64,7 @@ async def list_entries(context: ActionContext, what: Sequence[str], limit: int) 
     """List notes and core lines of a kind, scope or category, and the pending changes.
 
     Args:
-        what: words for these; none for all.
+        what: the kind, scope or category, as words; none for all.
         limit: how many entries; 0 for all, but in a session _MAX_LISTED.
     """
     entries, pending = await context.memory(

@@ -245,8 +245,8 @@ class Hooks:
         return merge_outcomes([HookOutcome(), *outcomes])
 
     async def _begin_use(self, hook: Hook, event_data: Mapping[str, Any]) -> bool:
-        """Whether a hook, whose matcher fits the event, runs now: its condition holds; if it has
-        `once`, it did not run before; if it asks an agent, the call is not one of such an agent.
+        """Whether a hook, whose matcher fits the event, runs now. It does not if its condition does not
+        hold, if it has `once` and ran before, or if it asks an agent and such an agent made the call.
         """
         if hook in self._used_hooks or (hook.traits.checker and _is_checked_now.get()):
             return False

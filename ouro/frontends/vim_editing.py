@@ -54,7 +54,7 @@ class VimEditor(VimCursor):
         self._undo: list[tuple[str, int]] = []
         """The texts that undo returns to, each with its cursor; the last one at the end."""
         self._redo: list[tuple[str, int]] = []
-        """The same for redo."""
+        """The texts that redo returns to, each with its cursor; the last one at the end."""
         self._last_change: RepeatedCommand | None = None
         """What `.` repeats."""
         self._inserting: RepeatedCommand | None = None

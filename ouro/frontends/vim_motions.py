@@ -274,8 +274,9 @@ def _span_of_words(text: str, offset: int, around: bool, big: bool, count: int) 
     for _ in range(number_of_runs):
         if at < end:
             at = run_end(text, offset=at, big=big, end=end)
-    follows_no_blank = word_class(text, at - 1, big) > 0
-    if around and cursor_class and follows_no_blank:
+    begins_with_word = cursor_class > 0  # 0: blanks
+    ends_with_word = word_class(text, at - 1, big) > 0
+    if around and begins_with_word and ends_with_word:
         start = _start_with_blanks(text, start, first)
     return TextSpan(start, at)
 

@@ -350,8 +350,8 @@ def _areas_by_folder(home: str, ouro_home: str) -> dict[str, dict[str, list[tupl
     `existing_reserved_areas`.
 
     The outer key is the folder to list: home, its .config, or ouro's own folder. The inner key is
-    the folded name in that folder which the path of the area begins with. Each area has its number
-    in the order of `reserved_areas`.
+    the folded name in that folder that leads to the area: `.local` for `~/.local/share/keyrings`.
+    Each area has its number in the order of `reserved_areas`.
     """
     # The innermost come first: an area belongs to the first folder that it is in.
     read_folders = [_real(get_home()), _real(Path.home()) / ".config", _real(Path.home())]

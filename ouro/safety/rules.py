@@ -305,12 +305,11 @@ def _translate_glob(pattern: str, star: str) -> str:
     star becomes an atomic group, `(?>.*?a)`, which is never tried again with a longer match. So
     the time is linear.
     """
-    texts = re.split(r"\*\*/|\*+", pattern)
-    stars = [
-        {"**/": "(?:.*/)?", "*": star}.get(mark, ".*") for mark in re.findall(r"\*\*/|\*+", pattern)
-    ]
+    texts = re.split(r"\*\*/|\*+", pattern)  # between the stars
+    marks = re.findall(r"\*\*/|\*+", pattern)
+    stars = [{"**/": "(?:.*/)?", "*": star}.get(mark, ".*") for mark in marks]
     regex = _escape_literal(texts[0])
-    next_stars = (*stars, "")[1:]
+    next_stars = (*stars, "")[1:]  # of the last one, none
     for current, text, following in zip(stars, texts[1:], next_stars, strict=True):
         # The next star must be able to match the text too, if the text occurs again later. A star
         # that stops at slashes cannot if the text has a `?`, which also matches a slash.

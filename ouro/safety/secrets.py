@@ -113,7 +113,7 @@ class SecretScanner:
             if not _is_compiled():
                 _copy_installed_rules()
             if not _is_compiled() and _has_scanner():
-                self._wanted.wait(_COMPILE_DELAY)  # compiles later, or as soon as it is wanted
+                self._wanted.wait(_COMPILE_DELAY)  # or less, if `find` wants the scanner
                 _compile_once()
             self._wanted.wait()
             from kingfisher_sdk import Rules, Scanner

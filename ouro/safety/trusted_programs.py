@@ -123,8 +123,8 @@ def _is_file_below(path: Path, root: Path) -> bool:
 
 
 def _words_in(values: Any) -> Iterator[str]:
-    """Yields the words in all texts of the values that may name a file. These are each whole text,
-    what is in its quotes, and its words as a shell splits them.
+    """Yields the words that may name a file, from all texts in the values: each whole text, what is
+    in its quotes, and its words as a shell splits them.
 
     A variable for the project becomes `.`. Files that a line writes are left out: they change with
     each run.

@@ -438,6 +438,8 @@ class Workspace:
             raise ToolError(
                 f"{self.shown(folder)} cannot be opened as a folder: {error.strerror}."
             ) from error
+
+        # Make the folder in the one above it, which is made first if it is missing too.
         above = self._open_folder(folder.parent, create=True)
         try:
             new = Path(path_of(above), folder.name)

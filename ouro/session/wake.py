@@ -89,8 +89,9 @@ class Wake:
                 return
 
     async def ask_to_continue(self) -> bool:
-        """Returns whether the agent continues now. In the mode `ask` the user decides. After
-        MAX_IN_A_ROW turns without the user it does not, with a notice.
+        """Returns whether the agent continues now, because of what has happened in the background
+        (`reasons`). In the mode `ask` the user decides. After MAX_IN_A_ROW turns without the user it
+        does not continue, and a notice says so.
         """
         reasons = ", ".join(self.reasons())
         if not reasons:

@@ -361,7 +361,7 @@ def _changed_spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[
     indent = reindent or str  # as the file is indented; `str` leaves a line as it is
     spans: list[Span] = []
     at = first
-    start, old, new = at, list[str](), list[str]()
+    start, old, new = at, list[str](), list[str]()  # of the change that is being read
     end_of_hunk = (" ", "")
     for mark, line in [*hunk.lines, end_of_hunk]:
         if mark == " ":

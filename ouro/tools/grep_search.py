@@ -235,9 +235,9 @@ class GrepSearch:
         """The files with matches, in any order. Raises _TooManyResults if the results have more
         than _MAX_UNSORTED bytes, and ToolError.
 
-        Few searches meet files that are too large. To ask for the size of each file takes a fifth
-        of the time of a search, and to list the files a tenth: so this is done only if a search
-        has read more than the limit in all.
+        Few searches meet files that are too large, and to find these files costs time: a fifth of
+        the search if ripgrep asks for each size, a tenth to list the files. So files of all sizes
+        are searched first. If there were large ones among them, the search is made again without.
         """
         reads_whole_files = self._args.multiline  # so a file that is too large fills the memory
         if reads_whole_files or self._searched_files in self._with_large_files:

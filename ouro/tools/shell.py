@@ -368,7 +368,7 @@ class Shell(Tool[ShellArgs]):
             is_confined=False,
             report=report_until_moved,
         )
-        job.is_of_user = True
+        job.is_of_user = True  # its end is no news for the model
         self._user_lines.add(moved)
         try:
             await _wait_for_first(job.watcher, moved)
@@ -378,10 +378,10 @@ class Shell(Tool[ShellArgs]):
         finally:
             self._user_lines.discard(moved)
         if not job.watcher.done():
-            job.is_of_user = not is_shared  # the end of a shared job is news for the model
+            job.is_of_user = not is_shared
             return describe_moved(job)
         await job.watcher  # it is done: raises what failed in it
-        await job.end()  # what the line left running ends with it, and its end is no news
+        await job.end()  # what the line left running ends, too
         result, code = job.report(), job.process.exit_code
         summary = "" if code == 0 else exit_status(code)
         shown = msgspec.structs.replace(result.display, summary=summary)

@@ -170,7 +170,7 @@ class EditorAgent:
         self._sessions: dict[str, EditorSession] = {}
         """The open sessions, by their ids."""
         self._untrusted: dict[str, _UntrustedSession] = {}
-        """Those of them whose folder is not trusted, until their first prompt."""
+        """The open sessions whose folder is not trusted, by their ids, until their first prompt."""
 
     def on_connect(self, conn: Client) -> None:
         self._client = conn

@@ -53,7 +53,7 @@ def load_first_frame_settings(version: str) -> FirstFrameSettings:
 
 
 def first_frame_settings_of(settings: Settings) -> FirstFrameSettings:
-    """Those of all settings that the first frame needs."""
+    """The settings that the first frame needs, out of all settings."""
     tui = settings.tui
     syncs = settings.memory.sync in ("start", "both")
     return FirstFrameSettings(
@@ -115,7 +115,7 @@ def _with_checksum(stamp: str, body: str) -> str:
     """The text of a copy. Its first line has the stamp, and a checksum of the body, which shows if
     the copy is damaged. The body follows.
     """
-    # A change of one byte changes it. Those of `zlib` and `hashlib` would take 1 ms to load.
+    # Changes with each byte. To load `zlib` or `hashlib` for a better checksum would take 1 ms.
     checksum = sum(place * byte for place, byte in enumerate(body.encode(), 1))
     return f"{stamp} {checksum}\n{body}"
 

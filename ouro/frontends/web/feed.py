@@ -49,7 +49,7 @@ class SessionFeed(TurnObserver):
         self._answer, self._thought = "", ""
         """What is streamed of the answer and of its thinking."""
         self._answer_card = self._thought_card = ""
-        """Their cards; empty before the first piece."""
+        """The cards of the answer and of its thinking; empty before the first piece."""
         self._is_new = True
         """Whether the page shows the transcript from its beginning."""
         self._draft = ""

@@ -192,7 +192,7 @@ class ActingFiles:
         is_there = os.path.lexists(path)
         if not is_there and not Path(path).parent.is_dir():
             return None
-        reverted = RevertedFile(Path(path), Path(path), was_changed=True)
+        reverted = RevertedFile(Path(path), moved=Path(path), was_changed=True)  # it was deleted
         if is_there:
             reverted = self._move_out(path, was_changed=before is not None)
         if before is not None:

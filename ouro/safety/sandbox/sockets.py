@@ -24,7 +24,8 @@ _WELL_KNOWN_SOCKETS = (
     "~/.docker.sock",
     "~/.podman.sock",
 )
-"""Those of containers and virtual machines may be in another namespace, which does not list them.
+"""Sockets that are hidden although the system may not list them: those of containers and virtual
+machines may be in another namespace.
 """
 _PROCESS_FOLDER = "/proc/self/"
 _NOT_FOUND = ""

@@ -287,8 +287,9 @@ class _Lexer(WordReader):
         self._source = finished if self._piped else None
         is_empty_line = operator == "\n" and not has_words
         if not is_empty_line:
+            is_in_line_itself = self._depth == 1  # not in a subshell or another inner script
             self._is_certain = (
-                operator in (";", "\n") and self._depth == 1 and not self._has_keywords
+                operator in (";", "\n") and is_in_line_itself and not self._has_keywords
             )
         if operator == "\n":
             self._at = max(self._at, self._after_heredocs)

@@ -62,9 +62,9 @@ class Places:
             self._folder_counts = [len(self.folders)] * len(self._folder_counts)
 
     def _move(self, command: Command) -> None:
-        """Follow `cd FOLDER`: add the folders that it may lead to to `folders`. If they are not
-        known, or too many, set `lost`, and add those that it may lead to nevertheless. They are not
-        known after `popd` or `cd -`, if the word is computed, or if CDPATH is set.
+        """Follow `cd FOLDER`: add the folders to which it may lead to `folders`. If it may lead to
+        others, too, also set `lost`. That is so for `popd` and `cd -`, for a computed word, if
+        CDPATH is set, and if there are too many folders.
         """
         words = command.arguments
         targets = [word for word in words if not _CD_OPTION.fullmatch(word.text)]
@@ -155,7 +155,7 @@ class Places:
         """Returns why the files that a word of a command stands for cannot be judged: odd names,
         keys, links out of the workspace, or too many files. Empty if they can.
         """
-        # `diff` follows the links in a folder that it is given.
+        # The word stands for files below these folders. `diff` reads all files below a folder.
         folders = [word.text] if command.name == "diff" and not word.glob else word.under
         # `{}` stands for one whole name; other words for files may be split at blanks.
         is_split = bool(word.under) and word.text != "{}"

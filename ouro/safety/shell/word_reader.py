@@ -269,9 +269,11 @@ class WordReader(ABC):
         """Add the value of a variable to the word that is being read, if the value is known and
         bash does not split it into several words. Otherwise the variable counts as unknown.
 
-        The values of the line count. HOME, if the line does not set it, has the value of ouro's
-        environment; only if no character of it is special to bash. `raw` is the variable as it was
-        written.
+        A value is known if the line has set it. HOME, if the line does not set it, has the value of
+        ouro's environment, unless a character of it is special to bash.
+
+        Args:
+            raw: the variable as it was written.
         """
         home, value = os.environ.get("HOME", ""), self._line.values.get(name)
         if name == "HOME" and value is None and re.fullmatch(r"/[\w/.@+-]*", home):

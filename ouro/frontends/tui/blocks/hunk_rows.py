@@ -49,8 +49,8 @@ class HunkRows(ABC):
         self._lines = lines
         self.row_count = 0
         self._extra: dict[int, int] = {}
-        """The lines that a row takes after its first one, by its number. Most rows have none, and are
-        not in here.
+        """Row number -> how many lines the row takes after its first one. Most rows take no further
+        line, and are not in here.
         """
         for run in lines.runs:
             self._extra.update(self._extra_lines(run))
@@ -187,8 +187,8 @@ class HunkRows(ABC):
         self, code: list[StyledLine], sign: str, number: int, width: int, *, has_start: bool
     ) -> list[StyledLine]:
         """Put the number and the sign before the wrapped lines of one text, and fill the lines to
-        `width`. Only the first line of the text has number and sign: if `has_start` is False, that
-        line is not among these, and none has them.
+        `width`. Only the first line of the text gets the number and the sign; `has_start` says
+        whether it is the first of these lines. All other lines get blanks.
         """
         palette, digits = self._palette, self._digits
         style, tone = {

@@ -311,8 +311,9 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.put(text_or_placeholder)
 
     def _steer_completion(self, key: str, action: str | None) -> bool:
-        """Handle a key for the suggestions, if they are shown; returns whether it was for them. If the
-        only suggestion is what is typed already, only the key that queues is for them.
+        """If suggestions are shown, handle a key that is for them; returns whether it was. These keys
+        move the mark, close the suggestions, or insert the marked one. If the only suggestion is
+        typed already, only the key that queues messages is for them.
         """
         # A key may have another action while the prompt has text, as it has now.
         action = _ACTIONS_WITH_TEXT.get(action or "", action)

@@ -53,7 +53,7 @@ _ROWS_AROUND_IN_HIGH_TERMINALS = 12
 TOO_EARLY = "This question is new: press the key again"
 BESIDE_A_DRAFT = "The prompt has text: press the key again to answer"
 _LOW_NOTICES = {TOO_EARLY: "new: press again", BESIDE_A_DRAFT: "draft: press again"}
-"""The same beside the title, where there is no line for them."""
+"""The short texts for low terminals, which show them beside the title."""
 
 
 class QuestionPanel(Vertical, can_focus=True):
