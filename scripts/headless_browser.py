@@ -9,9 +9,10 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class Browser:
 
     async def page(self, size: tuple[int, int], *, is_dark: bool = False) -> Page:
         """An empty page of this size in pixels; phones have touch, and two dots for a pixel."""
-        context = await self.call("Target.createBrowserContext")
+        context = await self.call("Target.createBrowserContext", disposeOnDetach=True)
         target = await self.call(
             "Target.createTarget", url="about:blank", browserContextId=context["browserContextId"]
         )
@@ -178,30 +179,45 @@ class Page:
         return file
 
 
-@asynccontextmanager
-async def browser() -> AsyncIterator[Browser]:
-    """Start the browser with a profile of its own; it ends with the block."""
+@contextmanager
+def running_browser() -> Iterator[Path]:
+    """Start the browser with a profile of its own; it ends with the block. The file has its address."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        process = await asyncio.create_subprocess_exec(
-            find_browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-            "--no-first-run", "--disable-background-networking", "--disable-component-update",
-            "--disable-sync", "--hide-scrollbars", "--remote-debugging-port=0",
-            f"--user-data-dir={profile}", "about:blank",
-            stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL, start_new_session=True,
+        process = subprocess.Popen(
+            [
+                find_browser(), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+                "--no-first-run", "--disable-background-networking", "--disable-component-update",
+                "--disable-sync", "--hide-scrollbars", "--remote-debugging-port=0",
+                f"--user-data-dir={profile}", "about:blank",
+            ],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         try:
-            address = await _address(Path(profile) / "DevToolsActivePort")
-            async with aiohttp.ClientSession() as client:
-                socket = await client.ws_connect(address, max_msg_size=0)
-                page = Browser(socket)
-                try:
-                    yield page
-                finally:
-                    await page.close()
+            yield Path(profile) / "DevToolsActivePort"
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            process.wait()
+
+
+@asynccontextmanager
+async def connected(file: Path) -> AsyncIterator[Browser]:
+    """Control a running browser. The pages that were opened are closed with the block."""
+    address = await _address(file)
+    async with aiohttp.ClientSession() as client:
+        running = Browser(await client.ws_connect(address, max_msg_size=0))
+        try:
+            yield running
+        finally:
+            await running.close()
+
+
+@asynccontextmanager
+async def browser() -> AsyncIterator[Browser]:
+    """Start the browser with a profile of its own, and control it; it ends with the block."""
+    with running_browser() as file:
+        async with connected(file) as running:
+            yield running
 
 
 async def _address(file: Path) -> str:

@@ -15,7 +15,7 @@ from ouro.display import Diff, Display, FileChange, Question
 from ouro.events import PermissionAsked, Permit, QuestionAsked, Reply
 from ouro.frontends.web import terminals
 from ouro.messages import ToolCall
-from scripts.headless_browser import DESKTOP, PHONE, browser, find_browser
+from scripts.headless_browser import DESKTOP, PHONE, connected, find_browser, running_browser
 
 pytestmark = pytest.mark.skipif(not find_browser(), reason="there is no Chromium")
 
@@ -45,6 +45,15 @@ SIZES = [pytest.param(PHONE, id="phone"), pytest.param(DESKTOP, id="desktop")]
 EVIL = '<img src=x onerror="document.title=1"><script>document.title=2</script>'
 
 
+@pytest.fixture(scope="module")
+def chromium():
+    """One browser for all tests: it takes half a second of CPU to start. No page knows another one's
+    cookies, and each is closed with its connection.
+    """
+    with running_browser() as file:
+        yield file
+
+
 @pytest.fixture
 async def served(home):
     async with ServedPage() as served:
@@ -52,9 +61,9 @@ async def served(home):
 
 
 @contextlib.asynccontextmanager
-async def opened(served, size, **options):
+async def opened(chromium, served, size, **options):
     """The page in a browser that has followed the link."""
-    async with browser() as running:
+    async with connected(chromium) as running:
         page = await running.page(size, **options)
         await page.open(f"{served.place}/#{served.guard.token}")
         await page.until("!document.getElementById('app').hidden")
@@ -79,9 +88,12 @@ async def fits(page):
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
-async def test_a_question_is_read_and_answered(served, size, is_dark, tmp_path):
+async def test_a_question_is_read_and_answered(chromium, served, size, is_dark, tmp_path):
     turn = [PERMISSION, *says("It is **done**.")]
-    async with HostedSession([turn]) as hosted, opened(served, size, is_dark=is_dark) as page:
+    async with (
+        HostedSession([turn]) as hosted,
+        opened(chromium, served, size, is_dark=is_dark) as page,
+    ):
         hosted.session.title = "Fix the basket"
         await page.until_shows("Fix the basket", "#list")
         await page.click(".row")
@@ -112,8 +124,11 @@ async def test_a_question_is_read_and_answered(served, size, is_dark, tmp_path):
         check_sound(page, served)
 
 
-async def test_a_new_question_takes_no_tap_that_was_for_something_else(served):
-    async with HostedSession([[CHOICE, PERMISSION]]) as hosted, opened(served, PHONE) as page:
+async def test_a_new_question_takes_no_tap_that_was_for_something_else(chromium, served):
+    async with (
+        HostedSession([[CHOICE, PERMISSION]]) as hosted,
+        opened(chromium, served, PHONE) as page,
+    ):
         await page.open(f"{served.place}/#s/{SESSION_ID}")
         await page.until_shows("ready", "#head")
         await page.type("#text", "ask me")
@@ -126,8 +141,11 @@ async def test_a_new_question_takes_no_tap_that_was_for_something_else(served):
         assert hosted.session.answers == [("q2", Reply(("blue",)))]
 
 
-async def test_two_browsers_of_different_sizes_see_the_same_answer(served):
-    async with HostedSession([[PERMISSION, *says("for both")]]) as hosted, browser() as running:
+async def test_two_browsers_of_different_sizes_see_the_same_answer(chromium, served):
+    async with (
+        HostedSession([[PERMISSION, *says("for both")]]) as hosted,
+        connected(chromium) as running,
+    ):
         pages = [await running.page(size) for size in (PHONE, DESKTOP)]
         for page in pages:
             await page.open(f"{served.place}/#{served.guard.token}")
@@ -143,8 +161,11 @@ async def test_two_browsers_of_different_sizes_see_the_same_answer(served):
             await page.until_shows("for both", "#transcript")
 
 
-async def test_a_lost_connection_is_said_and_made_again(served):
-    async with HostedSession([says("one"), says("two")]) as hosted, opened(served, PHONE) as page:
+async def test_a_lost_connection_is_said_and_made_again(chromium, served):
+    async with (
+        HostedSession([says("one"), says("two")]) as hosted,
+        opened(chromium, served, PHONE) as page,
+    ):
         await page.open(f"{served.place}/#s/{SESSION_ID}")
         await page.until_shows("ready", "#head")
         await page.call("Network.emulateNetworkConditions", offline=True, latency=0, downloadThroughput=-1, uploadThroughput=-1)  # fmt: skip
@@ -156,8 +177,8 @@ async def test_a_lost_connection_is_said_and_made_again(served):
         assert await page.run("document.getElementById('status').hidden")
 
 
-async def test_a_session_that_ends_says_so_and_is_resumed_by_a_message(served, tmp_path):
-    async with HostedSession(cwd=tmp_path) as hosted, opened(served, PHONE) as page:
+async def test_a_session_that_ends_says_so_and_is_resumed_by_a_message(chromium, served, tmp_path):
+    async with HostedSession(cwd=tmp_path) as hosted, opened(chromium, served, PHONE) as page:
         await page.open(f"{served.place}/#s/{SESSION_ID}")
         await page.until_shows("ready", "#head")
         hosted.host.end("idle")
@@ -169,8 +190,8 @@ async def test_a_session_that_ends_says_so_and_is_resumed_by_a_message(served, t
         assert served.sessions.started == [(str(tmp_path), "and now", SESSION_ID)]
 
 
-async def test_a_browser_without_the_link_sees_nothing(served):
-    async with HostedSession() as hosted, browser() as running:
+async def test_a_browser_without_the_link_sees_nothing(chromium, served):
+    async with HostedSession() as hosted, connected(chromium) as running:
         hosted.session.title = "A private title"
         page = await running.page(PHONE)
         await page.open(served.place)
@@ -184,8 +205,8 @@ async def test_a_browser_without_the_link_sees_nothing(served):
         await page.until_shows("A private title", "#list")
 
 
-async def test_w3_text_of_a_model_runs_nothing(served):
-    async with HostedSession([says(EVIL)]) as hosted, opened(served, DESKTOP) as page:
+async def test_w3_text_of_a_model_runs_nothing(chromium, served):
+    async with HostedSession([says(EVIL)]) as hosted, opened(chromium, served, DESKTOP) as page:
         hosted.session.title = EVIL
         await page.open(f"{served.place}/#s/{SESSION_ID}")
         await page.until_shows("onerror", "#list")
@@ -197,9 +218,9 @@ async def test_w3_text_of_a_model_runs_nothing(served):
         check_sound(page, served)
 
 
-async def test_a_page_of_another_site_cannot_read_or_act(served, tmp_path):
+async def test_a_page_of_another_site_cannot_read_or_act(chromium, served, tmp_path):
     """The other site is another port of the same host: even its cookies are shared."""
-    async with HostedSession() as hosted, opened(served, DESKTOP) as page:
+    async with HostedSession() as hosted, opened(chromium, served, DESKTOP) as page:
         await page.until_shows("ready", "#list")
         async with ServedPage() as other:
             await page.open(f"{other.place}/files/icon.svg")
@@ -217,14 +238,16 @@ async def test_a_page_of_another_site_cannot_read_or_act(served, tmp_path):
 
 
 @pytest.mark.parametrize("size", SIZES)
-async def test_the_full_screen_works_in_the_browser(ouro, monkeypatch, served, size, tmp_path):
+async def test_the_full_screen_works_in_the_browser(
+    ouro, monkeypatch, chromium, served, size, tmp_path
+):
     pytest.importorskip("textual_serve")
     for name, value in ouro.environment.items():
         monkeypatch.setenv(name, value)
     sessions = BackgroundSessions(ouro)
     started = await asyncio.to_thread(sessions.start, "say: hello from the screen")
     row = await asyncio.to_thread(sessions.until_state, started, "idle")
-    async with opened(served, size) as page:
+    async with opened(chromium, served, size) as page:
         await page.open(f"{served.place}/screen#{row['id']}")
         await page.until("document.getElementById('cover').hidden")
         [screen] = served.server.terminals._running
@@ -298,13 +321,15 @@ async def proxy_to(place):
             await runner.cleanup()
 
 
-async def test_page_and_screen_work_behind_a_proxy_that_strips_a_path(served, monkeypatch):
+async def test_page_and_screen_work_behind_a_proxy_that_strips_a_path(
+    chromium, served, monkeypatch
+):
     pytest.importorskip("textual_serve")
     monkeypatch.setattr(terminals, "in_own_terminal", lambda _slave, _command: ("cat",))
     async with (
         HostedSession([says("through it")]),
         proxy_to(served.place) as place,
-        browser() as running,
+        connected(chromium) as running,
     ):
         page = await running.page(PHONE)
         await page.open(f"{place}/#{served.guard.token}")
@@ -319,8 +344,8 @@ async def test_page_and_screen_work_behind_a_proxy_that_strips_a_path(served, mo
         assert problems_of_screen(page) == []
 
 
-async def test_a_page_of_an_earlier_serve_says_where_the_link_is(served):
-    async with HostedSession([[Wait()]]), opened(served, PHONE) as page:
+async def test_a_page_of_an_earlier_serve_says_where_the_link_is(chromium, served):
+    async with HostedSession([[Wait()]]), opened(chromium, served, PHONE) as page:
         served.guard._keys.clear()  # as after a restart
         await served.cut_off()
         await page.until_shows("not logged in", "#status")
