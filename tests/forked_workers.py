@@ -14,11 +14,13 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, NoReturn
 
 import execnet
 import pytest
+from _pytest.capture import FDCapture
 from _pytest.config import _prepareconfig
 from execnet.gateway_io import popen_bootstrapline
 from fakes.warm_python import fork_sibling
@@ -39,7 +41,9 @@ class ForkedWorkers:
     def pytest_xdist_setupnodes(self, config: pytest.Config) -> None:
         words = json.dumps([str(word) for word in config.invocation_params.args])
         command = [sys.executable, "-c", _COLLECT, str(self._theirs.fileno()), words]
-        self._process = subprocess.Popen(command, pass_fds=[self._theirs.fileno()])
+        self._process = subprocess.Popen(
+            command, pass_fds=[self._theirs.fileno()], stdout=subprocess.DEVNULL
+        )
         self._theirs.close()
         # Where the tests cannot be collected, each worker tries it again, and reports why.
         self._is_ready = bool(self._socket.recv(1))
@@ -94,7 +98,7 @@ class _Forks:
         if session.testsfailed or len(threads) > 1:
             os._exit(1)
         _sessions.append(session)
-        _capture(session.config).stop_global_capturing()
+        _capture(session.config).suspend_global_capture(in_=True)
         self._connection.sendall(b"1")
         while True:
             data, ancillary, _, _ = self._connection.recvmsg(1, socket.CMSG_SPACE(2 * 4))
@@ -111,6 +115,18 @@ class _Forks:
 
 def _capture(config: pytest.Config) -> Any:
     return config.pluginmanager.getplugin("capturemanager")
+
+
+def _capture_apart(config: pytest.Config) -> None:
+    """Capture output in files that no other worker has. Modules may hold the streams of the files
+    that the process had when it collected the tests, so these streams stay open.
+    """
+    capture = _capture(config)
+    for stream in (capture._global_capturing.out, capture._global_capturing.err):
+        if isinstance(stream, FDCapture):
+            with tempfile.TemporaryFile() as file:
+                os.dup2(file.fileno(), stream.tmpfile.fileno(), inheritable=False)
+    capture.resume_global_capture()
 
 
 def _serve_worker(pipes: array.array[int]) -> NoReturn:
@@ -139,7 +155,7 @@ def run_tests(channel: execnet.Channel) -> None:
     config.option.basetemp = options["basetemp"]
     config._tmp_path_factory._given_basetemp = Path(options["basetemp"])
     interactor = xdist.remote.interactor = xdist.remote.WorkerInteractor(config, channel)
-    _capture(config).start_global_capturing()
+    _capture_apart(config)
     interactor.pytest_sessionstart(session)
     interactor.pytest_collection_finish(session)
     interactor.pytest_runtestloop(session)

@@ -17,7 +17,10 @@ def pytest_configure(config):
 """
 TESTS = """
 import os
+import sys
 import pytest
+
+errors_at_import = sys.stderr
 
 with open("imports", "a") as file:
     file.write("imported\\n")
@@ -28,6 +31,7 @@ def test_of_a_worker(number, tmp_path):
     assert f"popen-{worker}" in str(tmp_path)
     print(f"this is number {number}")
     os.system(f"echo this is the child of number {number}")
+    assert not errors_at_import.closed
     assert number != 10
 
 def test_that_ends_its_worker():
