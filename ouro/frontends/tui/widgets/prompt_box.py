@@ -8,9 +8,15 @@ from textual.containers import Horizontal
 from textual.timer import Timer
 from textual.widgets import Static
 
+from ouro import events
 from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
 from ouro.frontends.tui.screen_layout import placeholder
 from ouro.frontends.tui.widgets.prompt import PromptArea
+
+MODEL_WAIT_SECONDS = 10.0
+"""After so long without an event, the frame says what a turn waits for: a model on a CPU reads a
+long request for minutes.
+"""
 
 
 class PromptBox(Horizontal):
@@ -23,6 +29,10 @@ class PromptBox(Horizontal):
         super().__init__(Static("❯ ", id="prompt-sign", markup=False), prompt, id="prompt-box")
         self._began = 0.0
         """When the turn began."""
+        self._last_event = 0.0
+        """When the last event of the turn came."""
+        self._running_calls: set[str] = set()
+        """The ids of the tool calls that have begun and not ended."""
         self._waits_for_answer = False
         self._timer: Timer | None = None
 
@@ -50,7 +60,8 @@ class PromptBox(Horizontal):
 
     def work_begins(self) -> None:
         """Show in the frame that a turn runs, with a clock."""
-        self._began = time.monotonic()
+        self._began = self._last_event = time.monotonic()
+        self._running_calls.clear()
         self._timer = self.set_interval(0.2, self._tick)
         self._tick()
 
@@ -69,13 +80,27 @@ class PromptBox(Horizontal):
         if self._timer is not None:
             self._tick()
 
+    def observe(self, event: events.Event) -> None:
+        """Note that the turn goes on, and which tool calls have not ended."""
+        self._last_event = time.monotonic()
+        match event:
+            case events.ToolStarted(call=call):
+                self._running_calls.add(call.id)
+            case events.ToolFinished(call_id=call_id):
+                self._running_calls.discard(call_id)
+            case _:
+                pass
+
     def _tick(self) -> None:
-        """Show in the frame how long the turn has worked, or that it waits for an answer."""
-        passed = time.monotonic() - self._began
-        working = (
-            f"{spinner_sign(passed)} working · {format_duration(int(passed), tenths=False)} · Esc"
-            " interrupts"
-        )
+        """Show in the frame how long the turn has worked, or that it waits, for an answer of the user
+        or of the model.
+        """
+        now = time.monotonic()
+        passed = now - self._began
+        is_silent = now - self._last_event >= MODEL_WAIT_SECONDS
+        activity = "waiting for the model" if is_silent and not self._running_calls else "working"
+        duration = format_duration(int(passed), tenths=False)
+        working = f"{spinner_sign(passed)} {activity} · {duration} · Esc interrupts"
         title = "? waits for your answer" if self._waits_for_answer else working
         # Changed only if needed, because a change draws the frame again.
         if title != self.border_title:

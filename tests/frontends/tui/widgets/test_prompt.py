@@ -13,11 +13,13 @@ from PIL import ImageGrab
 from textual import events
 
 from ouro import images
+from ouro.display import Display
 from ouro.errors import UsageError
+from ouro.events import ToolFinished, ToolStarted
 from ouro.frontends import clipboard
 from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.app import OuroApp
-from ouro.messages import Image
+from ouro.messages import Image, ToolCall
 
 
 def prompt(pilot):
@@ -77,6 +79,23 @@ async def test_the_frame_shows_that_a_draft_is_stashed():
         assert frame.border_subtitle_color == frame.border_title_color  # as easy to read
         await pilot.press("ctrl+s")
         await until(pilot, lambda: "stashed" not in screen_text(pilot.app))
+
+
+async def test_the_frame_says_that_the_model_is_waited_for(monkeypatch):
+    monkeypatch.setattr("ouro.frontends.tui.widgets.prompt_box.MODEL_WAIT_SECONDS", 0.0)
+    call = ToolCall("1", "shell", {"command": "make"})
+    before_call, during_call = Wait(), Wait()
+    finished = ToolFinished("1", "shell", Display("made"), failed=False, seconds=1.0)
+    turn = [before_call, ToolStarted(call, "run make"), during_call, finished, *says("made")]
+    async with screen_of(FakeSession([turn])).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("a", "enter")
+        await until(pilot, lambda: "waiting for the model · " in screen_text(pilot.app))
+        before_call.until.set()
+        await until(pilot, lambda: "working · " in screen_text(pilot.app))
+        assert "waiting for the model" not in screen_text(pilot.app)
+        during_call.until.set()
+        await until(pilot, lambda: "Esc interrupts" not in screen_text(pilot.app))
 
 
 async def test_stashed_draft_returns_by_key_or_after_the_next_message():
