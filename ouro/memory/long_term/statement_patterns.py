@@ -45,26 +45,26 @@ def has(group: str, text: str) -> bool:
 TABLE = (
     StatementPattern("introduction", "English",
         r"\s*(?:(?:no|nope|wrong|stop|wait|sorry|correction|actually|by the way|btw|fyi|hold on"
-        r"|not quite|(?:that|this)(?:['’]s| is| was) (?:not (?:right|correct|true)|wrong"
+        r"|from now on|not quite|(?:that|this)(?:['’]s| is| was) (?:not (?:right|correct|true)|wrong"
         r"|a mistake|outdated)|you(?:['’]re| are) wrong|(?:I|we)(?:['’]ve| have)? changed (?:my"
         r"|our) minds?|(?:please )?(?:remember|note)(?: that| this)?)\b\s*(?:[,;:.!—–-]+\s*"
-        r"|(?=that\b)|(?<=actually\s)|(?<=by the way\s)|(?<=btw\s)|(?<=fyi\s)))+",
+        r"|(?=that\b)|(?<=actually\s)|(?<=now on\s)|(?<=by the way\s)|(?<=btw\s)|(?<=fyi\s)))+",
         "No, that is wrong: use tabs", "No deploys on Fridays",
         "The rule is kept without the words that introduce it."),
     StatementPattern("introduction", "German",
         r"\s*(?:nein|doch|falsch|übrigens|ach ja|merk dir|korrektur)\b\s*[,;:.!—–-]+\s*",
         "Nein, der Server ist abnahme-2", "Nein sagen wir nie", "As in English."),
     StatementPattern("introduction", "French",
-        r"\s*(?:non|en fait|au fait|correction|finalement|note bien)\b\s*[,;:.!—–-]+\s*",
+        r"\s*(?:non|en fait|au fait|correction|finalement|note bien|à partir de maintenant)\b\s*[,;:.!—–-]+\s*",
         "Non, le port est 8081", "Non conforme veut dire refusé", "As in English."),
     StatementPattern("introduction", "Spanish",
-        r"\s*(?:no|en realidad|por cierto|ojo|recuerda que|correcci[oó]n)\b\s*[,;:.!—–-]+\s*",
+        r"\s*(?:no|en realidad|por cierto|ojo|recuerda que|correcci[oó]n|a partir de ahora)\b\s*[,;:.!—–-]+\s*",
         "No, el servidor es pruebas-7", "No usamos tabs", "As in English."),
     StatementPattern("introduction", "Chinese",
-        r"\s*(?:不对|不是|另外|顺便|记住|更正)[，,：:。]\s*",
+        r"\s*(?:不对|不是|另外|顺便|记住|更正|从现在起|今后)[，,：:。]\s*",
         "不对，端口是 5173", "不是所有接口都有测试", "As in English."),
     StatementPattern("introduction", "Japanese",
-        r"\s*(?:いや|いいえ|違う|ちなみに|訂正)[、,：:。]\s*",
+        r"\s*(?:いや|いいえ|違う|ちなみに|訂正|今後は|これからは)[、,：:。]\s*",
         "いや、ポートは5173です", "いやな警告は無視する", "As in English."),
     StatementPattern("contradicts", "English",
         r"^\s*(?:no|nope|wrong|correction)\b\s*[,;:.!—–-]|\b(?:I|we)(?:['’]ve"

@@ -1,5 +1,5 @@
-"""A correction that names no subject (`No, it listens on 8417`), completed from the note that it
-corrects.
+"""A correction that names no subject (`No, it listens on 8417`) or only the change (`not with -x,
+with -q`), completed from the note that it corrects.
 
 On its own such a sentence says nothing in a later session. A model writes the note as it holds now;
 what it writes is used only if it has the values of the correction and most words of the note.
@@ -16,7 +16,12 @@ import msgspec
 from ouro.memory.index import word_starts
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.statement_patterns import has, pattern_of_group
-from ouro.memory.long_term.supersession import denies, fold_words
+from ouro.memory.long_term.supersession import (
+    denies,
+    fold_words,
+    strip_introduction,
+    subject_words,
+)
 from ouro.memory.side_calls import AskModel
 from ouro.messages import assistant, system, user
 from ouro.utils.lenient_json import decode_answer, schema_of
@@ -27,8 +32,10 @@ MAX_NEAR = 3
 _MAX_TEXT = 300
 _MIN_KEPT = 0.5
 """The share of the words of a note that its new text must have."""
-_CORRECTED_VALUE = re.compile(r"`[^`]+`|\w*\d[\w.:/-]*\w|\d|(?<=\W)(?<![.!?] )[A-Z]\w+")
-"""A number, a name or code: what a correction is about."""
+_CORRECTED_VALUE = re.compile(
+    r"`[^`]+`|(?<![\w-])--?[A-Za-z][\w-]*|\w*\d[\w.:/-]*\w|\d|(?<=\W)(?<![.!?] )[A-Z]\w+"
+)
+"""A number, a name, an option (`-q`) or code: what a correction is about."""
 _INSTRUCTIONS = """\
 You see a note of a user, and what the user says later. Write the note as it holds now: one whole sentence in the \
 language of the note. If the user speaks about something else, repeat the note unchanged."""
@@ -58,6 +65,11 @@ _EXAMPLES = (
     ("会议在三楼", "不对,现在在五楼。", "会议在五楼"),
     ("鍵は机の上にある", "違います、今は棚にあります。", "鍵は棚にある"),
     ("Anna feeds the birds", "It's Tom, not Anna.", "Tom feeds the birds"),
+    (
+        "Print labels with the red printer, and file a copy",
+        "Nicht mehr mit dem roten, sondern mit dem blauen.",
+        "Print labels with the blue printer, and file a copy",
+    ),
 )
 """A note, what the user says later, and the note as it holds then."""
 
@@ -79,6 +91,17 @@ def is_incomplete(sentence: str, before: str) -> bool:
     return any(denies(text) or has("contradicts", text) for text in (sentence, before) if text)
 
 
+def says_only_the_change(statement: str, note: str) -> bool:
+    """Whether a statement that replaces a note says less than the note: it has no more words on the
+    subject, of which at least one, but less than half of the note's, are in the note. `Not with -x
+    any more, with -q` says this of `run tests with pytest -x, and answer in one sentence`.
+    """
+    words, words_of_note = subject_words(statement), subject_words(note)
+    shared = words & words_of_note
+    is_longer = len(words) > len(words_of_note)
+    return not is_longer and 0 < len(shared) < _MIN_KEPT * len(words_of_note)
+
+
 async def complete_correction(
     ask: AskModel, said: str, sentence: str, notes: Sequence[Note]
 ) -> tuple[str, Note] | None:
@@ -95,7 +118,8 @@ async def complete_correction(
         for example, later_words, new_text in _EXAMPLES:
             answer = msgspec.json.encode(_CompletedNote(new_text)).decode()
             messages += [user(_quote(example, later_words)), assistant(answer)]
-        messages.append(user(_quote(note.text, said)))
+        # With `from now on` a small model takes the note for what the user says.
+        messages.append(user(_quote(strip_introduction(note.text), said)))
         completed = decode_answer(await ask(messages, schema_of(_CompletedNote)), _CompletedNote)
         if completed and _is_usable(completed.note, note.text, sentence):
             return completed.note.strip(), note

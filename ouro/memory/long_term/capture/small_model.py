@@ -19,7 +19,11 @@ from msgspec.structs import replace
 
 from ouro.memory.index import parse_query, word_starts
 from ouro.memory.long_term.capture.assertion import ask_if_own_statement, is_in_doubt
-from ouro.memory.long_term.capture.incomplete_corrections import complete_correction, is_incomplete
+from ouro.memory.long_term.capture.incomplete_corrections import (
+    complete_correction,
+    is_incomplete,
+    says_only_the_change,
+)
 from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, Operation, OperationLimits
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.statement_questions import (
@@ -286,7 +290,7 @@ async def _operation_of(
     if not replaced or end:  # what ends soon does not replace what lasts
         operation = await _operation_that_adds(ask, dated_text, near, limits)
         return replace(operation, until=end.isoformat() if end else "")
-    if has("pronoun", dated_text):
+    if has("pronoun", dated_text) or says_only_the_change(dated_text, replaced[0].text):
         # The statement stands alone: no sentence comes before the one with the new value.
         completion = await complete_correction(
             ask, said=dated_text, sentence=dated_text, notes=replaced[:1]

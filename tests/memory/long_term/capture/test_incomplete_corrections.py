@@ -5,7 +5,10 @@ import json
 import pytest
 
 from ouro.memory.long_term import categories_with
-from ouro.memory.long_term.capture.incomplete_corrections import is_incomplete
+from ouro.memory.long_term.capture.incomplete_corrections import (
+    is_incomplete,
+    says_only_the_change,
+)
 from ouro.memory.long_term.capture.operations import OperationLimits
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.small_model import find_operations
@@ -81,6 +84,50 @@ async def test_replacement_that_begins_with_a_pronoun_is_completed_in_other_lang
 
     assert (found.verb, found.target) == ("supersede", known.id)
     assert found.text == "Der Testserver steht in Fulda."
+
+
+RULES = Note(
+    id="mem_00000004",
+    text="from now on, always run tests with pytest -x, and keep answers to one sentence",
+    scope="repo",
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "remembered"),
+    [
+        (
+            "Always run tests with pytest -q, and keep answers to one sentence",
+            "Always run tests with pytest -q, and keep answers to one sentence",
+        ),
+        # Without the value that the user said, their own words are remembered.
+        (
+            "Always run tests with pytest, and keep answers to one sentence",
+            "Ab jetzt nicht mehr mit -x, sondern mit -q.",
+        ),
+    ],
+)
+async def test_a_correction_of_one_value_keeps_the_rest_of_the_note(written, remembered):
+    answers = Answers(written, subject="options of the tests")
+    said = "Ab jetzt nicht mehr mit -x, sondern mit -q."
+
+    [found] = await operations(said, answers, RULES)
+
+    assert (found.verb, found.target, found.text) == ("supersede", RULES.id, remembered)
+    assert answers.asked[0].startswith("Note: Always run tests")
+
+
+@pytest.mark.parametrize(
+    ("statement", "note", "expected"),
+    [
+        ("not with -x any more, with -q", "run tests with pytest -x, in one process", True),
+        ("we use pnpm, not npm", "Install packages with npm", True),
+        ("Deploys go out on Friday now", "Deploys go out on Monday", False),
+        ("The office is in Fulda", "Kim cuts the releases on Thursday", False),
+    ],
+)
+def test_a_statement_that_says_less_than_the_note_is_completed(statement, note, expected):
+    assert says_only_the_change(statement, note) is expected
 
 
 @pytest.mark.parametrize(
