@@ -102,7 +102,10 @@ class Edit(ChangeTool[EditArgs]):
                 self._seen.set_encoding(self._workspace.resolve(args.path), args.encoding)
             file_before = self._seen.find(args.path, access, stack)
             if (before := file_before.file) is None:
-                raise ToolError(f"{file_before.shown} does not exist. To create it, use write.")
+                names_hint = self.similar_names_hint(self._workspace.resolve(args.path))
+                raise ToolError(
+                    f"{file_before.shown} does not exist.{names_hint} To create it, use write."
+                )
             try:
                 after = apply_edits(before, args.edits, notes)
             except ToolError:

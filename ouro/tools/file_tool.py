@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from abc import abstractmethod
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from ouro.tools.code_checks import format_errors
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.tool import A, AnyTool, Tool, ToolContext, ToolResult
 from ouro.utils.line_changes import LineChange, line_changes
+from ouro.utils.project_files import list_project_files
 from ouro.utils.text import one_line, plural
 
 _MAX_SHOWN_ERROR = 100
@@ -46,9 +49,31 @@ class FileTool(Tool[A]):
         """Whether the model means this file, whose name only looks like the one in the call."""
         return True
 
+    def similar_names_hint(self, path: Path) -> str:
+        """A sentence for an error message about a missing file: which files the model may mean. These
+        are files of this name in other folders, and files with a similar name in this one. Empty if
+        there are none.
+        """
+        root = self._workspace.root
+        same_name = [
+            root / name for name in list_project_files(root) if name.rpartition("/")[2] == path.name
+        ][:3]
+        similar_names = get_close_matches(path.name, _names_in(path.parent), n=3, cutoff=0.75)
+        suggestions = [*same_name, *(path.parent / name for name in similar_names)]
+        names = dict.fromkeys(map(self._workspace.shown, suggestions))
+        return f" Did you mean {' or '.join(names)}?" if names else ""
+
     def _name_of(self, path: str) -> str:
         """The name of a file for the user."""
         return self._workspace.shown(self._workspace.resolve(path))
+
+
+def _names_in(folder: Path) -> list[str]:
+    """The names in a folder; empty if it cannot be read."""
+    try:
+        return [entry.name for entry in os.scandir(folder)]
+    except OSError:
+        return []
 
 
 class ChangeTool(FileTool[A]):

@@ -6,7 +6,6 @@ import asyncio
 import io
 import os
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -22,7 +21,6 @@ from ouro.tools.file_tool import FileTool
 from ouro.tools.files_seen import MAX_BYTES, BinaryFileError
 from ouro.tools.notebook import CellNotebook, NotebookError
 from ouro.tools.tool import ToolContext, ToolResult
-from ouro.utils.project_files import list_project_files
 from ouro.utils.text import byte_size, plural
 from ouro.utils.text_files import NotTextError, TextFile, guess_encoding
 
@@ -137,7 +135,7 @@ class Read(FileTool[ReadArgs]):
                 raise ToolError(self._folder_message(path))
             if not os.path.lexists(path):
                 raise ToolError(
-                    f"{self._workspace.shown(path)} does not exist.{self._name_hint(path)}"
+                    f"{self._workspace.shown(path)} does not exist.{self._missing_file_hint(path)}"
                 )
             with self._workspace.open(args.path) as file:
                 return self._show_file(args, path, file)
@@ -216,23 +214,16 @@ class Read(FileTool[ReadArgs]):
             f" holds:\n{_list_folder(path)}"
         )
 
-    def _name_hint(self, path: Path) -> str:
-        """The end of an error message about a missing file: which files the model may mean. These
-        are files of this name in other folders, and files with a similar name in this one. Without
-        such files, what is in the nearest folder that exists, if it is in the working folder: small
+    def _missing_file_hint(self, path: Path) -> str:
+        """The end of an error message about a missing file: which files the model may mean. If there
+        are none, what is in the nearest folder that exists, if it is in the working folder: small
         models make up a whole path, and search for the same path next.
         """
-        root = self._workspace.root
-        same_name = [
-            root / name for name in list_project_files(root) if name.rpartition("/")[2] == path.name
-        ][:3]
-        similar_names = get_close_matches(path.name, _names_in(path.parent), n=3, cutoff=0.75)
-        suggestions = [*same_name, *(path.parent / name for name in similar_names)]
-        names = dict.fromkeys(map(self._workspace.shown, suggestions))
-        if names:
-            return f" Did you mean {' or '.join(names)}?"
+        names_hint = self.similar_names_hint(path)
+        if names_hint:
+            return names_hint
         folder = next(parent for parent in path.parents if parent.is_dir())
-        if not folder.is_relative_to(root):
+        if not folder.is_relative_to(self._workspace.root):
             return " Use glob to find it."
         shown = self._workspace.shown(folder)
         return f" Use glob to find it. The folder {shown} holds:\n{_list_folder(folder)}"
@@ -272,14 +263,6 @@ def _list_folder(folder: Path) -> str:
     )
     others = f"\n… {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return "\n".join(names[:_MAX_NAMES]) + others
-
-
-def _names_in(folder: Path) -> list[str]:
-    """The names in a folder; empty if it cannot be read."""
-    try:
-        return [entry.name for entry in os.scandir(folder)]
-    except OSError:
-        return []
 
 
 def _limit_of(args: ReadArgs, default: int = _MAX_LINES) -> int:

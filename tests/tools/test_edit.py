@@ -246,6 +246,15 @@ async def test_a_missing_file_is_refused(files):
     )
 
 
+async def test_a_missing_file_suggests_the_file_of_this_name(files):
+    (files.root / "shop").mkdir()
+    files.put("shop/cart.py", "x\n")
+    assert (
+        await files.refusal("cart.py", ("x", "y"))
+        == "cart.py does not exist. Did you mean shop/cart.py? To create it, use write."
+    )
+
+
 async def test_a_binary_file_is_refused(files):
     files.put("a.bin", b"\x00\x01\x02x\xff")
     assert "binary" in await files.refusal("a.bin", ("x", "y"))
