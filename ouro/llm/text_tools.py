@@ -3,7 +3,8 @@ models.
 
 Forms of a call: a JSON object `{"name": …, "arguments": {…}}`, plain or fenced;
 `<tool_call>…</tool_call>` (Hermes, Qwen); `<tools>…</tools>` (small Qwen models write this
-instead); `<function=NAME>…</function>` and `<|python_tag|>…` (Llama); `[TOOL_CALLS] […]` (Mistral).
+instead); `<function=NAME>{…}</function>` and `<|python_tag|>…` (Llama); `[TOOL_CALLS] […]` (Mistral);
+`<function=NAME><parameter=KEY>…</parameter></function>` (Qwen3-Coder), also in `<tool_call>`.
 """
 
 from __future__ import annotations
@@ -42,6 +43,14 @@ _TAGGED_CALL = late_pattern(r"<tool(?:_call|s)>(.*?)(?:</tool(?:_call|s)>|\Z)", 
 """Matches `<tool_call>…</tool_call>`."""
 _FUNCTION_CALL = late_pattern(r"<function=([\w.-]+)>\s*(\{.*?)(?:</function>|\Z)", re.DOTALL)
 """Matches `<function=NAME>{…}</function>`."""
+_PARAMETER_CALL = late_pattern(
+    r"(?:<tool_call>\s*)?<function=([\w.-]+)>\s*(<parameter=.*?)(?:</function>|\Z)", re.DOTALL
+)
+"""Matches `<function=NAME><parameter=KEY>…</parameter></function>`."""
+_PARAMETER = late_pattern(
+    r"<parameter=([\w.-]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL
+)
+"""Matches `<parameter=KEY>…</parameter>`; small models leave the end out."""
 _MARKED_CALLS = late_pattern(r"(?:<\|python_tag\|>|\[TOOL_CALLS\])\s*(.*)\Z", re.DOTALL)
 """Matches `[TOOL_CALLS] […]` and `<|python_tag|>…` up to the end."""
 _MAX_STARTS_TRIED = 1_000
@@ -342,7 +351,9 @@ def find_calls(
     before, values = _split_at_calls(text.strip())
     calls = [call for value in values if (call := _parse_call(value, tools))]
     are_all_calls = bool(calls) and len(calls) == len(values)
-    if not are_all_calls or _is_any_quoted(values, messages):
+    sources = [json.dumps(value, ensure_ascii=False) for value in values]
+    sources.append(text.strip()[len(before) :])
+    if not are_all_calls or _is_any_quoted(sources, messages):
         return text, []
     return before, calls
 
@@ -393,9 +404,16 @@ def _split_at_calls(text: str) -> tuple[str, list[Any]]:
     """The text before the calls, and the JSON values of the calls. If there are no values, the text
     has no meaning: the answer has no calls.
 
-    The first of these forms that the text has counts: tags, functions, marks, a code block at the
-    end, JSON from the beginning of a line to the end.
+    The first of these forms that the text has counts: functions with parameters, tags, functions,
+    marks, a code block at the end, JSON from the beginning of a line to the end.
     """
+    with_parameters = list(_PARAMETER_CALL.finditer(text))
+    if with_parameters:
+        calls = [
+            {"name": match[1], "arguments": dict(_PARAMETER.findall(match[2]))}
+            for match in with_parameters
+        ]
+        return text[: with_parameters[0].start()].rstrip(), calls
     tagged = list(_TAGGED_CALL.finditer(text))
     if tagged:
         values = chain.from_iterable(_parse_values(match[1]) for match in tagged)
@@ -441,9 +459,24 @@ def _parse_call(value: Any, tools: Sequence[ToolSpec]) -> ToolCall | None:
     name = next((value[key] for key in _NAME_KEYS if isinstance(value.get(key), str)), "")
     arguments = _arguments_in(value)
     tool = next((tool for tool in tools if tool.name == name), None)
-    if tool is None or not isinstance(arguments, dict) or not _fits_schema(arguments, tool):
+    if tool is None or not isinstance(arguments, dict):
         return None
-    return ToolCall(id="", name=name, arguments=arguments)
+    arguments = _read_texts(arguments, tool)
+    return (
+        ToolCall(id="", name=name, arguments=arguments) if _fits_schema(arguments, tool) else None
+    )
+
+
+def _read_texts(arguments: Mapping[str, Any], tool: ToolSpec) -> dict[str, Any]:
+    """The arguments; a text where the tool takes none is read as JSON: `4` between tags is a text."""
+    fields = tool.parameters.get("properties", {})
+    read_arguments = dict(arguments)
+    for name, value in arguments.items():
+        types = _json_types(fields.get(name, {}))
+        if isinstance(value, str) and types and "string" not in types:
+            values = _parse_values(f"[{value}]")
+            read_arguments[name] = values[0] if len(values) == 1 else value
+    return read_arguments
 
 
 def _arguments_in(value: Mapping[str, Any]) -> Any:
@@ -485,16 +518,16 @@ def _json_types(schema: Mapping[str, Any]) -> list[str]:
     return [*types, *own_types]
 
 
-def _is_any_quoted(values: Sequence[Any], messages: Sequence[Message]) -> bool:
-    """Whether one of the JSON values of calls is quoted from a message of the user or a tool result, in
+def _is_any_quoted(sources: Sequence[str], messages: Sequence[Message]) -> bool:
+    """Whether one of the sources of calls is quoted from a message of the user or a tool result, in
     whatever layout.
     """
-    sources = (message for message in messages if message.role in ("user", "tool"))
-    parts = chain.from_iterable(message.parts for message in sources)
+    of_others = (message for message in messages if message.role in ("user", "tool"))
+    parts = chain.from_iterable(message.parts for message in of_others)
     texts = [
         _without_spaces(part.text) for part in parts if isinstance(part, Text | Context | ToolReply)
     ]
-    calls = [_without_spaces(json.dumps(value, ensure_ascii=False)) for value in values]
+    calls = [_without_spaces(source) for source in sources]
     return any(call in text for call, text in product(calls, texts))
 
 

@@ -17,6 +17,16 @@ READ = ToolSpec("read", "Read a file. Up to 2,000 lines.", {
 })  # fmt: skip
 CALL = '{"name": "read", "arguments": {"path": "basket.py"}}'
 
+PARAMETER_CALL = """\
+<function=read>
+<parameter=path>
+basket.py
+</parameter>
+<parameter=line>
+4
+</parameter>
+</function>"""
+
 
 @pytest.mark.parametrize(
     ("text", "before"),
@@ -30,6 +40,9 @@ CALL = '{"name": "read", "arguments": {"path": "basket.py"}}'
         (f"<tool_call>\u00a0{CALL}\u2003</tool_call>", ""),
         (f"<tools>\n{CALL}\n</tools>", ""),
         ('<function=read>{"path": "basket.py"}</function>', ""),
+        (PARAMETER_CALL, ""),
+        (f"I look.\n<tool_call>\n{PARAMETER_CALL}\n</tool_call>", "I look."),
+        ("<function=read><parameter=path>basket.py<parameter=line>4", ""),
         (f"<|python_tag|>{CALL}", ""),
         (f"[TOOL_CALLS] [{CALL}]", ""),
         ('{"tool": "read", "parameters": {"path": "basket.py", "line": null}}', ""),
@@ -42,10 +55,25 @@ def test_common_call_formats_are_parsed(text, before):
     assert (left, call.name, call.arguments["path"]) == (before, "read", "basket.py")
 
 
+def test_parameters_between_tags_get_the_types_of_the_tool():
+    fields = {"path": {"type": "string"}, "content": {"type": "string"}, "lines": {"type": "array"}}
+    write = ToolSpec("write", "Write.", {"type": "object", "properties": fields})
+    text = (
+        "<function=write>\n<parameter=path>\n4\n</parameter>\n<parameter=content>\n  {\n\n}\n"
+        "</parameter>\n<parameter=lines>\n[1, 2]\n</parameter>\n</function>"
+    )
+    _, [call] = find_calls(text, [write], [user("go")])
+    assert call.arguments == {"path": "4", "content": "  {\n\n}", "lines": [1, 2]}
+    assert find_calls(text, [write], [user(f"What is\n\n{text}?")]) == (text, [])
+
+
 @pytest.mark.parametrize(
     "text",
     [
         "The answer is 4.",
+        "<function=delete><parameter=path>a.py</parameter></function>",
+        "<function=read><parameter=line>4</parameter></function>",
+        "<function=read><parameter=path>a.py</parameter><parameter=line>four</parameter></function>",
         '{"name": "basket", "price": 4}',
         '{"name": "delete", "arguments": {"path": "basket.py"}}',
         '{"name": "read", "arguments": {}}',
