@@ -73,11 +73,15 @@ class SessionTasks:
             self.running = False
 
     async def run_alongside(self, work: Work) -> AsyncGenerator[Event, None]:
-        """Run work that may run during a turn; yields its events, without TurnFinished."""
+        """Run work that may run during a turn; yields its events. A notice about a defect comes
+        instead of TurnFinished.
+        """
         async with aclosing(self._stream_events(work)) as events:
             async for event in events:
                 if not isinstance(event, TurnFinished):
                     yield event
+                elif event.outcome == "failed":
+                    yield Notice(event.detail, "error")
 
     async def _stream_events(
         self, work: Work, watcher: TurnWatcher | None = None

@@ -296,6 +296,19 @@ async def test_user_shell_line_is_shown_and_shared_if_requested(repository):
     await session.close()
 
 
+async def test_a_defect_in_a_shell_line_is_shown(repository, monkeypatch):
+    def fail(_permissions, _line):
+        raise AttributeError("no such thing")
+
+    monkeypatch.setattr("ouro.safety.permissions.Permissions.find_danger", fail)
+    open_session, _ = make(repository)
+    session = await open_session(OpenRequest())
+    [notice] = await collect(session.background.run_line("ls", share=False))
+    assert isinstance(notice, Notice)
+    assert "AttributeError: no such thing. See `ouro.log`" in notice.text
+    await session.close()
+
+
 async def test_second_concurrent_turn_is_refused(repository):
     open_session, _ = make(repository, ScriptedReply("Wait.", hold=asyncio.Event().wait))
     session = await open_session(OpenRequest())
