@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -169,9 +170,10 @@ class ToolRunner(msgspec.Struct, frozen=True):
         if tool is None:
             raise ToolError(f"There is no tool `{call.name}`. There are: {', '.join(self.tools)}.")
         if call.malformed:
-            kind = f"a JSON object of at most {MAX_DEPTH} levels"
+            problem = _describe_malformed(call.malformed)
             raise ToolError(
-                f"The arguments were not {kind}, so nothing was run: {call.malformed[:200]!r}"
+                f"{problem}, so nothing was run: {call.malformed[:200]!r}."
+                f" A right call: {example_call(tool)}"
             )
         try:
             args = parse_arguments(tool, call.arguments)
@@ -537,6 +539,17 @@ def _with_verdict(display: Display, judged: str) -> Display:
 def _text_with_notes(text: str, notes: Sequence[str]) -> str:
     """The text for the model: the result, and below it what the user and hooks add."""
     return readable_bytes("\n\n".join(filter(None, (text, *notes))))
+
+
+def _describe_malformed(text: str) -> str:
+    """Why the text of the arguments of a call is no JSON object."""
+    try:
+        json.loads(text)
+    except ValueError as error:
+        return f"The arguments are not JSON ({error})"
+    except RecursionError:
+        pass
+    return f"The arguments were not a JSON object of at most {MAX_DEPTH} levels"
 
 
 def _failed_result(text: str, refused: bool = False) -> ToolResult:

@@ -29,6 +29,7 @@ async def test_l3_each_invalid_call_gets_a_result_and_the_turn_continues(reposit
     wrong = (
         call("nothing_like_it"),
         ToolCall("", "read", {}, malformed='{"path": '),
+        ToolCall("", "read", {}, malformed="[]"),
         call("read", path={"a": 1}),
         call("read", path="a\0b"),
         call("shell", command="true", cwd="~nobody-of-that-name/x"),
@@ -42,7 +43,9 @@ async def test_l3_each_invalid_call_gets_a_result_and_the_turn_continues(reposit
     assert seen[-1] == TurnFinished("answered")
     replies = model.requests[-1].messages[-1].parts_of(ToolReply)
     assert len(replies) == len(wrong)
-    assert "not a JSON object of at most 100 levels, so nothing was run" in replies[1].text
+    assert "are not JSON (Expecting value: line 1 column 10" in replies[1].text
+    assert "so nothing was run: '{\"path\": '. A right call: {" in replies[1].text
+    assert "not a JSON object of at most 100 levels, so nothing was run" in replies[2].text
     assert [reply.text for reply in replies if "inside ouro" in reply.text] == []
 
 
