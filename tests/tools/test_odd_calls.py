@@ -121,6 +121,12 @@ def test_names_with_one_reading_are_read(tools, name, meant):
     assert read(tools, name, {"path": "a"}) == [(meant, {"path": "a"})]
 
 
+@pytest.mark.parametrize("name", ["Bash", "execute_bash", "run_in_terminal", "container.exec"])
+def test_names_of_the_shell_elsewhere_are_read(tools, name):
+    tools["shell"] = tools["read"]  # only its name counts here
+    assert read(tools, name, {"path": "a"}) == [("shell", {"path": "a"})]
+
+
 def test_two_calls_in_one_slot_are_two_calls(tools):
     two = read(tools, "read", '{"path": "a"}{"path": "b"}')
     assert two == [("read", {"path": "a"}), ("read", {"path": "b"})]
