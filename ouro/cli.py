@@ -368,11 +368,11 @@ def _start(args: SimpleNamespace) -> int:
         raise UsageError(
             "--output and --schema need -p.", 'Usage: ouro -p "fix the failing test" --output json'
         )
-    from ouro.frontends.tui.first_frame import can_draw
+    from ouro.frontends.tui.first_frame import LEAVE_SCREEN, can_draw
 
-    _leave_a_launcher()
-    code = _start_plain(args) if args.plain or not can_draw() else _start_full_screen(args)
-    return _sync_at_end(args, code)
+    is_plain = args.plain or not can_draw()
+    _leave_a_launcher("" if is_plain else LEAVE_SCREEN)
+    return _sync_at_end(args, _start_plain(args) if is_plain else _start_full_screen(args))
 
 
 def _start_headless(args: SimpleNamespace) -> int:
@@ -421,12 +421,12 @@ def _start_full_screen(args: SimpleNamespace) -> int:
     )
 
 
-def _leave_a_launcher() -> None:
-    """Continue in a child process, which may leave the terminal later: this one waits there for it."""
+def _leave_a_launcher(reset: str) -> None:
+    """Continue in a child, which may leave the terminal later; `reset` is written if it is killed."""
     if _is_program and sys.stdin.isatty() and sys.stdout.isatty():
         from ouro.utils.terminal_parent import continue_in_child
 
-        continue_in_child()
+        continue_in_child(reset)
 
 
 def _sync_at_end(args: SimpleNamespace, code: int) -> int:

@@ -11,14 +11,19 @@ from __future__ import annotations
 import _thread
 import os
 import signal
+import termios
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
+    from typing import Any
 
 _PATIENCE = 4
 """Seconds from the death of the launcher until its child ends, even if something hangs."""
+_HANDLED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
+"""The signals at which a session itself restores its terminal."""
+_KILLED = b"ouro was killed. Continue with: ouro --resume latest\n"
 _launcher: Launcher | None = None
 
 
@@ -75,11 +80,15 @@ def close_terminal(descriptors: Sequence[int]) -> None:
     os.close(null)
 
 
-def continue_in_child() -> None:
+def continue_in_child(reset: str) -> None:
     """Fork. It returns only in the child; this process waits for the child's end, and ends with its
-    exit code.
+    exit code. Standard input and output are the terminal.
 
     No thread may run yet.
+
+    Args:
+        reset: what undoes on the terminal what the child sets there. It is written if the child is
+            killed, for example because the machine has no memory left.
     """
     global _launcher
     alive_reader, alive_writer = os.pipe()
@@ -87,20 +96,25 @@ def continue_in_child() -> None:
     # Blocked until the launcher handles it: a child may leave at once, and its signal would kill
     # the launcher.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    modes = _terminal_modes()
     launcher, child = os.getpid(), os.fork()
     if child:
         os.close(alive_reader)
         os.close(release_writer)
-        _wait_for(child, release_reader)
+        number = _wait_for(child, release_reader)
+        if number not in _HANDLED_SIGNALS:
+            _restore_terminal(reset, modes)
+        _die_by(number)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
     os.close(alive_writer)
     os.close(release_reader)
     _launcher = Launcher(launcher, alive_reader, release_writer)
 
 
-def _wait_for(child: int, release: int) -> None:
-    """Pass signals on to the child, and wait for its end; never returns. This process ends as the child
-    does; or, if the child has released it, with the exit code that is a byte in the pipe `release`.
+def _wait_for(child: int, release: int) -> int:
+    """Pass signals on to the child, and wait for its end. Returns the signal that ended it. Otherwise
+    this process ends as the child does; or, if the child has released it, with the exit code that
+    is a byte in the pipe `release`.
     """
     os.set_blocking(release, False)
 
@@ -128,9 +142,28 @@ def _wait_for(child: int, release: int) -> None:
             os.kill(os.getpid(), signal.SIGSTOP)
             os.kill(child, signal.SIGCONT)
         elif os.WIFSIGNALED(status):
-            _die_by(os.WTERMSIG(status))
+            return os.WTERMSIG(status)
         else:
             os._exit(os.waitstatus_to_exitcode(status))
+
+
+def _terminal_modes() -> list[Any] | None:
+    """The modes of the terminal on standard input; None if it is none."""
+    try:
+        return termios.tcgetattr(0)
+    except termios.error:
+        return None
+
+
+def _restore_terminal(reset: str, modes: list[Any] | None) -> None:
+    """Leave the terminal as it was before the child, which could not do that itself."""
+    if modes is None:
+        return
+    try:
+        os.write(1, reset.encode() + _KILLED)
+        termios.tcsetattr(0, termios.TCSANOW, modes)
+    except (OSError, termios.error):  # the terminal is gone
+        pass
 
 
 def _die_by(number: int) -> None:

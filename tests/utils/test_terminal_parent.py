@@ -1,15 +1,20 @@
 """The process that a terminal waits for."""
 
+import contextlib
+import os
+import signal
 import subprocess
 import sys
+import termios
 
-from fakes.waiting import until
+import pytest
+from fakes.waiting import PATIENCE, until
 
 PROGRAM = """
 import os, sys
 from ouro.utils import terminal_parent
 
-terminal_parent.continue_in_child()
+terminal_parent.continue_in_child("")
 terminal_parent.close_terminal([1, 2])
 terminal_parent.current_launcher().release(int(sys.argv[1]))
 print("nobody reads this")
@@ -36,3 +41,28 @@ async def test_a_released_launcher_ends_with_the_code_while_its_child_goes_on(tm
     launcher.stdin.close()
     await until(lambda: written.exists() and written.read_text())
     assert written.read_text() == "True None"
+
+
+KILLED_PROGRAM = """
+import os, signal, sys, termios, tty
+from ouro.utils import terminal_parent
+
+terminal_parent.continue_in_child("reset")
+tty.setraw(0)
+os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(("name", "is_restored"), [("SIGKILL", True), ("SIGTERM", False)])
+def test_the_terminal_of_a_child_that_was_killed_is_restored(name, is_restored):
+    terminal, end = os.openpty()
+    modes = termios.tcgetattr(end)
+    command = [sys.executable, "-c", KILLED_PROGRAM, name]
+    done = subprocess.run(command, stdin=end, stdout=end, timeout=PATIENCE, check=False)
+    assert done.returncode == -getattr(signal, name)
+    assert (termios.tcgetattr(end) == modes) is is_restored
+    os.close(end)
+    os.set_blocking(terminal, False)
+    with contextlib.suppress(OSError):
+        assert os.read(terminal, 1000).startswith(b"resetouro was killed.") is is_restored
+    os.close(terminal)

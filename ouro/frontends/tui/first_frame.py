@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ouro.frontends.tui.screen_settings import ScreenSettings
 
 _ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
-_LEAVE_SCREEN = (
+LEAVE_SCREEN = (
     "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[>4m\x1b[?7h"
     "\x1b[0m\x1b[?1049l\x1b[?25h"
 )
@@ -224,7 +224,7 @@ def _write(text: str) -> None:
 
 def _restore(attributes: list[Any]) -> None:
     try:  # noqa: SIM105  # without `contextlib`
-        os.write(1, _LEAVE_SCREEN.encode())
+        os.write(1, LEAVE_SCREEN.encode())
     except OSError:  # the terminal is gone: nothing is left to restore
         pass
     _restore_modes(attributes)
