@@ -292,7 +292,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         text = one_line(clean(note.text), 200)
         argument = note.id[:12] if is_note_name(f"{note.id}.md") else text
         reason = "You have corrected this before" if is_repeated else "Remembered as a prohibition"
-        self.channel.emit(Notice(f"{reason}: {text} To have it enforced: /check {argument}"))
+        self.channel.emit(Notice(f"{reason}: {text} · To have it enforced: /check {argument}"))
 
     async def _ask_about_notes(self, new: Note) -> None:
         """Ask the user which of two notes holds: the note `new`, or the older one that it

@@ -131,7 +131,7 @@ async def test_repeated_correction_is_offered_as_a_check(
     assert len(repo_notes()) == is_note
     command = f"/check {repo_notes()[0].id[:12] if is_note else text}"
     assert offer.text.startswith(f"You have corrected this before: {text[:100]}")
-    assert offer.text.endswith(f" To have it enforced: {command}")
+    assert offer.text.endswith(f" · To have it enforced: {command}")
     await session.close()
 
 
