@@ -36,6 +36,7 @@ _CORRECTED_VALUE = re.compile(
     r"`[^`]+`|(?<![\w-])--?[A-Za-z][\w-]*|\w*\d[\w.:/-]*\w|\d|(?<=\W)(?<![.!?] )[A-Z]\w+"
 )
 """A number, a name, an option (`-q`) or code: what a correction is about."""
+_QUOTE_START = " (before: "
 _INSTRUCTIONS = """\
 You see a note of a user, and what the user says later. Write the note as it holds now: one whole sentence in the \
 language of the note. If the user speaks about something else, repeat the note unchanged."""
@@ -100,6 +101,15 @@ def says_only_the_change(statement: str, note: str) -> bool:
     shared = words & words_of_note
     is_longer = len(words) > len(words_of_note)
     return not is_longer and 0 < len(shared) < _MIN_KEPT * len(words_of_note)
+
+
+def quote_changed_note(statement: str, note: str) -> str:
+    """A statement that says only the change, with the note that it changes: alone it would say nothing
+    in a later session. If the note quotes another one, only that is quoted.
+    """
+    if _QUOTE_START in note:
+        note = note.rpartition(_QUOTE_START)[2].removesuffix(")")
+    return f"{statement}{_QUOTE_START}{note})"
 
 
 async def complete_correction(

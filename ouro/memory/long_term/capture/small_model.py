@@ -22,6 +22,7 @@ from ouro.memory.long_term.capture.assertion import ask_if_own_statement, is_in_
 from ouro.memory.long_term.capture.incomplete_corrections import (
     complete_correction,
     is_incomplete,
+    quote_changed_note,
     says_only_the_change,
 )
 from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, Operation, OperationLimits
@@ -290,13 +291,16 @@ async def _operation_of(
     if not replaced or end:  # what ends soon does not replace what lasts
         operation = await _operation_that_adds(ask, dated_text, near, limits)
         return replace(operation, until=end.isoformat() if end else "")
-    if has("pronoun", dated_text) or says_only_the_change(dated_text, replaced[0].text):
+    is_part = says_only_the_change(dated_text, replaced[0].text)
+    if is_part or has("pronoun", dated_text):
         # The statement stands alone: no sentence comes before the one with the new value.
         completion = await complete_correction(
             ask, said=dated_text, sentence=dated_text, notes=replaced[:1]
         )
         if completion:
             dated_text, _ = completion
+        elif is_part:
+            dated_text = quote_changed_note(dated_text, replaced[0].text)
     return _operation_that_replaces(dated_text, replaced[0])
 
 

@@ -7,6 +7,7 @@ import pytest
 from ouro.memory.long_term import categories_with
 from ouro.memory.long_term.capture.incomplete_corrections import (
     is_incomplete,
+    quote_changed_note,
     says_only_the_change,
 )
 from ouro.memory.long_term.capture.operations import OperationLimits
@@ -100,10 +101,11 @@ RULES = Note(
             "Always run tests with pytest -q, and keep answers to one sentence",
             "Always run tests with pytest -q, and keep answers to one sentence",
         ),
-        # Without the value that the user said, their own words are remembered.
+        # Without the value that the user said, their own words are remembered beside the note.
         (
             "Always run tests with pytest, and keep answers to one sentence",
-            "Ab jetzt nicht mehr mit -x, sondern mit -q.",
+            "Ab jetzt nicht mehr mit -x, sondern mit -q. (before: from now on, always run tests with"
+            " pytest -x, and keep answers to one sentence)",
         ),
     ],
 )
@@ -115,6 +117,14 @@ async def test_a_correction_of_one_value_keeps_the_rest_of_the_note(written, rem
 
     assert (found.verb, found.target, found.text) == ("supersede", RULES.id, remembered)
     assert answers.asked[0].startswith("Note: Always run tests")
+
+
+def test_a_note_is_quoted_once():
+    once = quote_changed_note("with -q", "run tests with pytest -x (slow)")
+    assert once == "with -q (before: run tests with pytest -x (slow))"
+    assert quote_changed_note("with -v", once) == (
+        "with -v (before: run tests with pytest -x (slow))"
+    )
 
 
 @pytest.mark.parametrize(
