@@ -36,11 +36,12 @@ MAX_RESTARTS = 3
 """How often a server that failed is started again."""
 LOGIN_SECONDS = 300
 """The time limit for a login."""
+LOGIN_PAGE_SECONDS = 30.0
+"""The time limit until a server has named its login page: until then the user sees nothing."""
 MAX_STARTING = 3
 """Servers that start at the same time: more would slow down the first request."""
 START_DELAY = 0.5
-"""Seconds before the servers start, so that they do not slow down the first request of a session.
-"""
+"""Seconds before the servers start, so that the first request of a session is not slower."""
 PING_SECONDS = 5.0
 """The time limit for the answer of a worker that may hang."""
 State = Literal["off", "waiting", "starting", "ready", "failed", "login"]
@@ -292,33 +293,33 @@ class McpServer:
             self.start()
 
     async def login(self, on_address: Callable[[str], None]) -> None:
-        """Log the user in with OAuth, and then connect the server.
-
-        Args:
-            on_address: gets the address that the user must open in a browser.
-
-        Raises:
-            ServerFailed: it does not want a login, or the login failed.
+        """Log the user in with OAuth, and then connect the server. `on_address` gets the address that
+        the user must open in a browser. Raises ServerFailed: it does not want a login, or the login
+        failed.
         """
         await self.stop()
-        request = {
-            **await asyncio.to_thread(self._open_request),
-            "login": True,
-            "timeout": LOGIN_SECONDS,
-        }
+        own_request = await asyncio.to_thread(self._open_request)
+        request = {**own_request, "login": True, "timeout": LOGIN_SECONDS}
+        page_seconds = min(own_request["timeout"], LOGIN_PAGE_SECONDS)
+        failed = f"The login to {self.name} failed"
         try:
-            async with aclosing(self._worker.events("open", request)) as events:
+            async with (
+                asyncio.timeout(page_seconds) as limit,
+                aclosing(self._worker.events("open", request)) as events,
+            ):
                 async for event in events:
                     if "login" in event:
+                        limit.reschedule(None)
                         on_address(clean(event["login"]))
                     elif "ready" in event:
                         break
                     else:
                         self._on_event(event)
         except ServerFailed as error:
-            raise type(error)(
-                f"The login to {self.name} failed: {self._describe(error)}"
-            ) from error
+            raise type(error)(f"{failed}: {self._describe(error)}") from error
+        except TimeoutError as error:
+            reason = f"{failed}: it has not named its login page for {page_seconds:g} s."
+            raise ServerFailed(reason) from error
         self.start()  # uses the tokens, as in any session
         await self.has_started.wait()
 

@@ -122,6 +122,24 @@ async def test_server_without_mcp_is_reported_with_its_address(bench: Bench, ans
     assert failed.value.message.endswith(says)
 
 
+async def test_a_login_whose_page_does_not_come_ends(bench: Bench):
+    """The metadata of a server behind a VPN that is off is never answered."""
+
+    async def refuse(reader, writer):
+        request = await reader.readuntil(b"\r\n\r\n")
+        if request.startswith(b"POST"):
+            writer.write(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        servers = bench.open(remote=McpServerSettings(url=url, timeout_seconds=3))
+        addresses: list[str] = []
+        with pytest.raises(ServerFailed, match="has not named its login page for 3 s"):
+            await servers.by_name["remote"].login(addresses.append)
+    assert addresses == []
+
+
 def browse(addresses: list[str], url: str) -> None:
     """Act as a browser: follow the redirects, in another thread."""
     addresses.append(url)
