@@ -57,10 +57,17 @@ class FileBefore(msgspec.Struct, frozen=True):
         return None if self.file is None else self.file.text
 
     def with_text(self, text: str) -> TextFile:
-        """The file with another text, in its encoding and with its line endings."""
+        """The file with another text, in its encoding and with its line endings. A new file has those
+        of the text, or if they are `\\n`, those that the project declares. Blocks.
+        """
         from ouro.utils.text_files import TextFile
 
-        return TextFile(text) if self.file is None else self.file.with_text(text)
+        if self.file is not None:
+            return self.file.with_text(text)
+        from ouro.utils.declared_text import declared_newline  # imported late: for a new file
+
+        newline = "" if "\r" in text else declared_newline(self.place.path)
+        return TextFile(text.replace("\n", newline) if newline else text)
 
 
 class EditorBuffers(Protocol):

@@ -13,14 +13,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import cache
 from itertools import chain, pairwise
 from pathlib import Path
 
 import msgspec
 
-from ouro.utils.files import open_regular, read_start
+from ouro.utils.declared_text import editorconfig_value, git_attribute
+from ouro.utils.files import open_regular
 from ouro.utils.late_pattern import late_pattern
 
 _MAX_SCORED = 1 << 16
@@ -33,8 +33,7 @@ _COST_OF_RANK = 1.5
 """Subtracted for each more frequent encoding of the language."""
 _MAX_WORDS = 10
 """Maximum frequent words that count."""
-_MAX_CONFIG, _MAX_NEIGHBOUR, _MAX_NEIGHBOURS = 1 << 16, 1 << 16, 8
-_GIT_TIMEOUT = 5
+_MAX_NEIGHBOUR, _MAX_NEIGHBOURS = 1 << 16, 8
 # The log-probability of a character that is no letter of the language.
 _SCORE_OF_SYMBOL, _SCORE_OF_STRANGE_LETTER, _SCORE_OF_STRANGE, _SCORE_OF_CONTROL = map(
     math.log, (1e-2, 1e-4, 1e-5, 1e-7)
@@ -345,61 +344,9 @@ def declared_for(path: Path, start: bytes) -> list[str]:
     """The encodings that the file itself, `.editorconfig` and git's attributes name, in this order.
     Names of unknown encodings are left out.
     """
-    names = [declared_in(start), _in_editorconfig(path), _in_git_attributes(path)]
+    charset = editorconfig_value(path, "charset")
+    names = [declared_in(start), charset, git_attribute(path, "working-tree-encoding")]
     return [known_name for known_name in map(known_encoding, filter(None, names)) if known_name]
-
-
-def _in_editorconfig(path: Path) -> str:
-    """The charset of a file in the nearest .editorconfig that has one; empty if there is none."""
-    for folder in path.parents:
-        text = read_start(folder / ".editorconfig", _MAX_CONFIG)
-        charset, is_root = _charset_in(text, os.path.relpath(path, folder))
-        if charset or is_root:
-            return charset
-    return ""
-
-
-def _charset_in(text: str, name: str) -> tuple[str, bool]:
-    """Read the text of an `.editorconfig` for the file `name`. Returns the charset of the last
-    section that matches the file (empty if none sets it), and whether the text says that no
-    `.editorconfig` above it counts (`root = true`).
-    """
-    charset, is_root, applies = "", False, False
-    for line in map(str.strip, text.splitlines()):
-        key, _, value = (part.strip().lower() for part in line.partition("="))
-        if line.startswith("[") and line.endswith("]"):
-            applies = _section_matches(line[1:-1], name)
-        elif key == "charset" and applies:
-            charset = value
-        elif key == "root":
-            is_root = value == "true"
-    return charset, is_root
-
-
-def _section_matches(pattern: str, name: str) -> bool:
-    """Whether the pattern of a section in `.editorconfig` matches a file: `*.{c,h}`, `docs/**`."""
-    choices = re.search(r"\{([^{}]*,[^{}]*)\}", pattern)
-    if choices:
-        before, after = pattern[: choices.start()], pattern[choices.end() :]
-        return any(
-            _section_matches(before + choice + after, name) for choice in choices[1].split(",")
-        )
-    target = name if "/" in pattern.strip("/") else name.rpartition("/")[2]
-    return fnmatchcase(target, pattern.lstrip("/"))
-
-
-def _in_git_attributes(path: Path) -> str:
-    """The encoding of a file in .gitattributes; empty if there is none."""
-    from ouro.utils.git import Git, GitError  # imported late: few files are not UTF-8
-
-    try:
-        answer = Git(path.parent, _GIT_TIMEOUT).ask(
-            "check-attr", "working-tree-encoding", "--", path.name
-        )
-    except GitError:
-        return ""
-    value = answer.rpartition(": ")[2].strip()
-    return "" if value in ("unspecified", "set", "unset") else value
 
 
 def neighbour_encodings(path: Path) -> list[str]:

@@ -87,3 +87,22 @@ async def test_preview_creates_nothing(write, tmp_path):
     display = await write.preview(parse_arguments(write, {"path": "a/b.py", "content": "x\n"}))
     assert display == Display("new file, 1 line", Diff((FileChange("a/b.py", None, "x\n"),)))
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_new_file_has_the_line_ends_that_the_project_declares(repository):
+    attributes = "* text=auto eol=crlf\n*.sh text eol=lf\n"
+    (repository / ".gitattributes").write_text(attributes)
+    config = "root = true\n[*.cs]\nend_of_line = crlf\n[*.md]\nend_of_line = lf\n"
+    (repository / ".editorconfig").write_text(config)
+    write = Write(FilesSeen(Workspace(repository)))
+    for name in ("a.bat", "new/b.txt", "c.sh", "d.cs", "e.md"):
+        await call(write, path=name, content="one\ntwo\n")
+    written = {path.name: path.read_bytes().count(b"\r\n") for path in repository.rglob("?.*")}
+    assert written == {"a.bat": 2, "b.txt": 2, "c.sh": 0, "d.cs": 2, "e.md": 0}
+    await call(write, path="f.sh", content="one\r\n")
+    assert (repository / "f.sh").read_bytes() == b"one\r\n"
+
+
+async def test_a_new_file_without_a_declaration_is_written_as_given(write, tmp_path):
+    await call(write, path="a.bat", content="one\ntwo\n")
+    assert (tmp_path / "a.bat").read_bytes() == b"one\ntwo\n"
