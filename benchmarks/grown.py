@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import re
 import subprocess
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from benchmarks.generate_sessions import generate
 from benchmarks.programs import Program, ouro
 from benchmarks.terminal import Terminal, spent_since, used_cpu
+from ouro.memory.index import Index, MemoryFolder, Sources, Vectors
+from ouro.memory.index.embeddings import LOCAL_NAME
+from ouro.memory.long_term.store import user_store
 from ouro.safety import Workspace
 from ouro.tools.glob import Glob, GlobArgs
 from ouro.tools.grep import Grep
@@ -28,8 +34,11 @@ from ouro.tools.grep_search import GrepArgs, find_ripgrep
 
 if TYPE_CHECKING:
     from fakes.model_server import Reply, Request
+    from numpy.typing import NDArray
 
 NOTES = 10_000
+NOTES_OF_HEADLESS = (0, 1_000, NOTES, 50_000)
+_LENGTH_OF_VECTORS = 384
 SESSIONS = 10_000
 LINES = 5_000
 _AGE = re.compile(r" \d+ (?:min|h|d) ")
@@ -41,17 +50,40 @@ NOTE = (
 
 
 def notes(program: Program) -> None:
-    """With 10,000 notes: a headless answer, and the commands that list, count and search them."""
+    """A headless answer with each number of notes; with 10,000 also messages on the screen, and the
+    commands that list, count and search them.
+    """
     if program.name != "ouro":
         return
-    with_notes = _grown(program, "notes", _write_notes)
-    program.server.begin()
-    answer = [*with_notes.headless, "Say hello."]
-    program.note(f"headless with {NOTES:,} notes ms", _run(with_notes, answer))
+    for count in NOTES_OF_HEADLESS:
+        with_notes = _grown(program, f"notes-{count}", partial(_write_notes, count=count))
+        _time_headless(program, with_notes, f"{count:,} notes")
+    with_notes = _grown(program, f"notes-{NOTES}", partial(_write_notes, count=NOTES))
     _time_messages(program, with_notes)
     for words in (["memory", "list"], ["memory", "stats"], ["memory", "search", "port 4711"]):
         took = _run(with_notes, [*with_notes.screen, *words])
         program.note(f"{' '.join(words[:2])} ms", took)
+
+
+def _time_headless(program: Program, with_notes: Program, name: str) -> None:
+    """A headless answer, from exec to the first request and to the end, by the clock and in CPU of
+    its processes. The question is about one of the notes.
+    """
+    at_request: list[float] = []
+    program.server.begin(
+        before_answer=lambda: at_request.append(sum(used_cpu(with_notes.home).values()))
+    )
+    before, began = os.times(), time.monotonic()
+    took = _run(with_notes, [*with_notes.headless, "Which service listens on port 4711?"])
+    after = os.times()
+    spent = (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
+    request = program.server.asked[0].came - began
+    program.note(f"{name}: headless, first request ms", request * 1000)
+    program.note(f"{name}: headless, CPU to the first request ms", at_request[0] * 1000)
+    program.note(f"{name}: headless, start to answer ms", took)
+    program.note(f"{name}: headless, CPU ms", spent * 1000)
 
 
 def _time_messages(program: Program, with_notes: Program) -> None:
@@ -154,13 +186,45 @@ def _grown(program: Program, name: str, fill: Callable[[Program], None]) -> Prog
     )
 
 
-def _write_notes(program: Program) -> None:
-    """Write the notes as files, and accept them."""
+def _write_notes(program: Program, count: int) -> None:
+    """Write the notes as files, accept them, and index them with vectors. The vectors are random:
+    the model would take an hour for 50,000, and a search takes as long with any.
+    """
     folder = program.home / ".ouro/memory"
     folder.mkdir()
-    for number in range(NOTES):
+    for number in range(count):
         (folder / f"mem_{number:08x}.md").write_text(NOTE.format(number) + "\n")
+    if not count:
+        return
     _run(program, [*program.screen, "memory", "accept"])
+    store = user_store(folder, program.home / ".ouro/history.git", lambda _text: "")
+    sources = Sources(None, (MemoryFolder.of(store, store.load_all()),))
+    index = Index(program.home / ".ouro/cache/index.db")
+    index.update(sources)
+    vectors = Vectors(index, _RandomVectors())
+    vectors.fill_all()
+    vectors.store_signs()
+    index.close()
+    _run(program, [*program.headless, "hello"])  # records the listing for the next start
+
+
+class _RandomVectors:
+    """An embedder that counts as the local one."""
+
+    name = LOCAL_NAME
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(4711)
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        rows = self._random.normal(size=(len(texts), _LENGTH_OF_VECTORS)).astype(np.float32)
+        lengths: NDArray[np.float32] = np.linalg.norm(rows, axis=1, keepdims=True)
+        return rows / lengths
+
+    def prepare(self) -> None:
+        """Do nothing: there is no model to load."""
+
+    def close(self) -> None: ...
 
 
 def _write_sessions(program: Program) -> None:
