@@ -81,9 +81,8 @@ def run(group: str, words: Sequence[str], folder: Folder, open_session: OpenSess
     arguments = _readable_texts(action, values) | server_command
     context = ShellContext(folder, open_session, as_json=arguments.pop("json", False))
     result = action.function(context, **arguments)
-    if not inspect.iscoroutine(
-        result
-    ):  # one of another package: it prints, and returns the exit code
+    # An action of another package is no coroutine: it has printed, and returns the exit code.
+    if not inspect.iscoroutine(result):
         return int(result)
     return _run_to_end(context, result)
 

@@ -235,6 +235,8 @@ class GoalPursuit:
         except asyncio.CancelledError:
             self._pause(emit)
             raise
+
+        # The turn has not answered: it has failed, met a limit or was stopped.
         self._pause(emit)
         return finished
 

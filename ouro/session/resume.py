@@ -225,7 +225,7 @@ class Resumed(msgspec.Struct, eq=False):
         a summary; the summary of an earlier compaction and the pinned messages stay.
 
         Args:
-            environment_text: what the model has to know again, as those messages said it.
+            environment_text: what those messages said, and the model still has to know.
         """
         memory = self.window.compactor.memory
         earlier_compaction = memory.transcript.compaction

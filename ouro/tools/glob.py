@@ -248,7 +248,8 @@ class Glob(Tool[GlobArgs]):
 
         # Find the names that match the pattern.
         pattern = args.pattern.removeprefix(f"{folder}/").removeprefix("./")
-        # A second git takes 10 ms in 50,000 files. It saves more if most of them are to be dated.
+        # `tracked_first` starts a second git, which takes 10 ms in 50,000 files. It saves more time
+        # than that if most of the files match, and are dated.
         finds_many = all(map(_is_ending, expand_braces(pattern)))
         texts: Iterable[str] = stream_project_text(folder, tracked_first=finds_many)
         if args.ignored:

@@ -102,17 +102,17 @@ def clean_checkpoints(base: Path, *, days: float, max_bytes: int, keep: Path | N
     Raises:
         OSError: they cannot be deleted.
     """
-    freed, total, oldest = 0, 0, time.time() - days * _DAY
+    freed, kept_bytes, oldest = 0, 0, time.time() - days * _DAY
     for stored in stored_checkpoints(base):
         with lock_file(stored.folder / "lock", timeout=TIMEOUT):
             is_used = stored.folder == keep or has_live_turn(stored.folder)
-            if not is_used and (stored.last < oldest or total + stored.bytes > max_bytes):
+            if not is_used and (stored.last < oldest or kept_bytes + stored.bytes > max_bytes):
                 shutil.rmtree(stored.folder)
                 freed += stored.bytes
             else:
                 freed += _prune(stored, oldest)
                 forget_old_large(stored.folder, days)
-                total += stored.bytes
+                kept_bytes += stored.bytes
     return freed
 
 

@@ -470,6 +470,7 @@ class Confinement:
         """
         from ouro.safety.sandbox.temp_folder import TempFolder
 
+        # What the command may see.
         root = str(self._root)
         # A reserved area that has the workspace in it stays visible.
         hidden = [
@@ -484,6 +485,8 @@ class Confinement:
         policy = SandboxPolicy(hidden=tuple(hidden), visible=visible, connects=False)
         if limits == "read":
             return policy
+
+        # What it may change and reach.
         if limits == "memory":
             return msgspec.structs.replace(policy, writable=existing(self._memory))
         if self._temp is None:

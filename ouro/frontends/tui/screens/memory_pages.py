@@ -311,7 +311,7 @@ async def row_page(session: Session, row: MemoryRow) -> Page:
         case str() as text:
             page = Page()
             page.add(text)
-        case note:
+        case note:  # RecalledNote
             page = recalled_page(note, session.memory.recalled)
     if row.link is not None:
         page.lines += (await linked_page(session, row.link)).lines
