@@ -382,6 +382,10 @@ class Capture(msgspec.Struct, eq=False):
         # A note that a model attributes to the user counts as the user's only if the user said
         # enough of its words.
         words_of_user = set[str]().union(*(word_starts(said.text) for said in excerpt.own))
+        corrected_line = excerpt.lines.get(operation.target)
+        if corrected_line and operation.certainty == "compared":
+            # What a correction leaves of a core line is as approved as the line was.
+            words_of_user |= word_starts(corrected_line.text)
         has_said_enough = len(words & words_of_user) >= _MIN_OWN_SHARE * len(words)
         is_users = operation.source == "user" and has_said_enough
         main_branch = self.notes.main_branch() if in_repo and message.branch else ""

@@ -93,13 +93,13 @@ def is_incomplete(sentence: str, before: str) -> bool:
 
 
 def says_only_the_change(statement: str, note: str) -> bool:
-    """Whether a statement that replaces a note says less than the note: it has no more words on the
-    subject, of which at least one, but less than half of the note's, are in the note. `Not with -x
-    any more, with -q` says this of `run tests with pytest -x, and answer in one sentence`.
+    """Whether a statement that replaces a note says less than the note: it is not longer, and has at
+    least one, but less than half of the note's words on the subject. `Not with -x any more, with
+    -q` says this of `run tests with pytest -x, and answer in one sentence`.
     """
-    words, words_of_note = subject_words(statement), subject_words(note)
-    shared = words & words_of_note
-    is_longer = len(words) > len(words_of_note)
+    words_of_note = subject_words(note)
+    shared = subject_words(statement) & words_of_note
+    is_longer = len(statement.split()) > len(note.split())
     return not is_longer and 0 < len(shared) < _MIN_KEPT * len(words_of_note)
 
 

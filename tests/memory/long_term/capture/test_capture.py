@@ -405,3 +405,28 @@ async def test_doubtful_statement_waits_for_the_user(bench):
     captured = await Capture(bench, question).run([said], TURN, "cadence")
     assert (bench.notes(), bench.certainties) == ([], ["doubtful"])
     assert [note.text for note in captured.proposed] == [said.text]
+
+
+async def test_what_a_correction_leaves_of_a_core_line_counts_as_said_by_the_user(bench):
+    line = Note(
+        id="line_1", text="Run tests with pytest -x, and answer in one sentence", scope="repo"
+    )
+    completed = "Run tests with pytest -q, and answer in one sentence"
+    kept = []
+
+    def keep_in_core(note, _said, _message, corrected, *, is_sure):
+        kept.append((note.text, note.source, corrected, is_sure))
+
+    async def ask(_messages, schema=None):
+        fields = schema["properties"]
+        if "note" in fields:
+            return json.dumps({"note": completed})
+        if "first" in fields:
+            return json.dumps({"first": "tests", "second": "tests"})
+        return json.dumps({"kind": "rule", "label": "own", "about": "project", "same": False})
+
+    bench.core_lines, bench.keep_in_core = lambda: [line], keep_in_core
+    question = MeaningQuestion(ask, "memory-0123", CATEGORIES, is_small=lambda: True)
+    said = Spoken(1, "user", "Ab jetzt nicht mehr mit -x, sondern mit -q.", turn=1)
+    await Capture(bench, question).run([said], TURN, "cadence")
+    assert kept == [(completed, "user", line.text, True)]

@@ -131,7 +131,8 @@ def test_a_note_is_quoted_once():
     ("statement", "note", "expected"),
     [
         ("not with -x any more, with -q", "run tests with pytest -x, in one process", True),
-        ("we use pnpm, not npm", "Install packages with npm", True),
+        ("we use pnpm, not npm", "Install all packages with npm", True),
+        ("we use pnpm in all projects, not npm", "Install packages with npm", False),
         ("Deploys go out on Friday now", "Deploys go out on Monday", False),
         ("The office is in Fulda", "Kim cuts the releases on Thursday", False),
     ],
