@@ -115,6 +115,8 @@ class FilesSeen:
         """The size and the digest of the content of each file that was read; for a file that is too
         large, its time of change instead of the digest.
         """
+        self._saved_in_editor: dict[Path, bytes] = {}
+        """The digest of the text of each file when the editor last showed what was on disk."""
         self._encodings: dict[Path, str] = {}
         """The encodings that calls have named for files."""
         self._locks: dict[Path, Lock] = {}
@@ -242,6 +244,9 @@ class FilesSeen:
         """The present content of a text file. That is `data`, the content on disk. But if the user
         has unsaved changes of the file in an editor, it is the text in the editor, in the encoding
         of the file.
+
+        A text that was on disk before is no unsaved change: a command has changed the file since,
+        and the editor has not read it again.
         """
         from ouro.utils.text_files import TextFile
 
@@ -249,7 +254,13 @@ class FilesSeen:
             return data
         on_disk = self.decode(path, data)
         text = self._editor.read(path)
-        if text is None or TextFile(text).text == on_disk.text:
+        if text is None:
+            return data
+        shown_digest = _text_digest(TextFile(text).text)
+        if shown_digest == _text_digest(on_disk.text):
+            self._saved_in_editor[path] = shown_digest
+            return data
+        if shown_digest == self._saved_in_editor.get(path):
             return data
         return encode(self.workspace.shown(path), on_disk.with_text(text))
 
@@ -357,6 +368,7 @@ class FilesSeen:
             ) from None
         except OSError as error:
             raise ToolError(f"{file_before.shown} cannot be written: {error.strerror}.") from error
+        self._saved_in_editor[path] = _text_digest(after.text)
         if is_known:
             self.note(path, data)
         else:
@@ -451,3 +463,7 @@ def require_encodable(shown: str, file: TextFile, before: TextFile | None) -> No
 def _digest(data: bytes) -> bytes:
     """The digest of a content, by which it is recognized."""
     return blake2b(data, digest_size=16).digest()
+
+
+def _text_digest(text: str) -> bytes:
+    return _digest(text.encode("utf-8", "surrogatepass"))

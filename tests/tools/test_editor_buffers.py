@@ -82,6 +82,21 @@ async def test_a_change_in_the_editor_after_the_read_is_noticed_and_stays(tools)
     assert tools.file.read_text().endswith("more = 1\n")
 
 
+async def test_a_text_that_a_command_has_replaced_is_no_unsaved_change(tools):
+    """An editor may show a file for a while as it was before a command has changed it."""
+    tools.buffers.open[tools.file] = "x = 1\n"
+    assert "x = 1" in (await call(tools.read, path="api.py")).text
+    tools.file.write_bytes(b"x = 5\r\n")  # by a command; the editor does not know it yet
+    assert "x = 5" in (await call(tools.read, path="api.py")).text
+    await tools.change("x = 5", "x = 6")
+    assert tools.file.read_bytes() == b"x = 6\r\n"
+    tools.buffers.open[tools.file] = "x = 6\n"
+    tools.file.write_bytes(b"x = 7\r\n")
+    assert "x = 7" in (await call(tools.read, path="api.py")).text
+    tools.buffers.open[tools.file] = "x = 6\nmine = 1\n"  # the user types
+    assert "mine = 1" in (await call(tools.read, path="api.py")).text
+
+
 async def test_an_edit_after_a_change_by_the_editors_formatter_is_noted(tools):
     tools.buffers.formats = lambda text: text.replace(" = ", "=")
     await call(tools.read, path="api.py")

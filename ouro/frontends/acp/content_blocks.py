@@ -16,6 +16,9 @@ from ouro.images import make_image
 from ouro.messages import ATTACHED, Image
 from ouro.session import Draft
 
+_READABLE_SCHEMES = ("file", "http", "https")
+"""The links that tools can read; others, such as `zed:`, only the editor can."""
+
 
 def _decode_embedded_image(name: str, resource: acp.BlobResourceContents) -> Image:
     """The image in an embedded file. Raises UsageError if the file is of another kind, and what
@@ -51,6 +54,8 @@ def draft_of(blocks: Iterable[Any], folders: Sequence[Path]) -> Draft:
                 images.append(_decode_image(name, block.data))
             case acp.ResourceContentBlock():
                 text = _with_mention(text, _mention_name(block.uri, folders))
+                if urlsplit(block.uri).scheme not in _READABLE_SCHEMES:
+                    text += " [the editor has sent only this link, not its content]"
             case acp.EmbeddedResourceContentBlock(resource=acp.TextResourceContents() as resource):
                 name = _mention_name(resource.uri, folders)
                 text = _with_mention(text, name)

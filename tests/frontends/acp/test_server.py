@@ -136,6 +136,7 @@ async def test_images_files_and_links_reach_the_model(ouro):
             "Compare ", resource_link_block("api.py", f"file://{file}"), " with ",
             resource_block(embedded_text_resource(f"file://{file}#L1-2", "import os")), image_block(PIXEL, "image/png"),
             resource_link_block("a b", "file:///tmp/a%20b"), resource_link_block("docs", "https://docs.example/"),
+            resource_link_block("terminal", "zed:///agent/terminal-selection?lines=4"),
         )  # fmt: skip
         with pytest.raises(RequestError, match="not audio"):
             await connection.say(
@@ -147,6 +148,9 @@ async def test_images_files_and_links_reach_the_model(ouro):
             await connection.say("  ")
     prompt = ouro.server.requests[0].prompt
     assert "Compare @api.py with @api.py:1-2 @/tmp/a b @https://docs.example/" in prompt
+    # Only the editor can read this link.
+    link = "@zed:///agent/terminal-selection?lines=4"
+    assert f"{link} [the editor has sent only this link, not its content]" in prompt
     assert "Attached files:\n\n<file path='api.py:1-2'>\nimport os\n</file>" in prompt
 
 
