@@ -44,8 +44,7 @@ async def write_questions(
     plan: CompactionPlan, ask: Callable[[str], Awaitable[str]]
 ) -> list[ProbeQuestion]:
     """Let the model write questions about the messages that `plan` cuts, while they are still sent.
-    Returns at most MAX_QUESTIONS; those whose answer is not in these messages are left out. Raises
-    ModelError.
+    Returns at most MAX_QUESTIONS, only those whose answer is in these messages. Raises ModelError.
 
     Args:
         ask: sends a text to the model with the present request, and returns the answer.

@@ -202,11 +202,12 @@ class Compactor(msgspec.Struct, eq=False):
             return
         try:
             ask = partial(self._ask_probe, self.summarisers())
+            # Written now: after the compaction the model does not see what they are about.
             questions = await write_questions(plan, ask) if probe else []
-            if (
-                await self._summarise(plan, trigger="manual", focus=focus, emit=emit, review=review)
-                and probe
-            ):
+            is_compacted = await self._summarise(
+                plan, trigger="manual", focus=focus, emit=emit, review=review
+            )
+            if is_compacted and probe:
                 emit(Notice(await report_lost(questions, ask)))
         except ModelError as error:
             emit(Notice(f"Nothing was compacted. {error}", "error"))
@@ -246,11 +247,11 @@ class Compactor(msgspec.Struct, eq=False):
         emit: Emit,
         review: Review = _accept_summary,
     ) -> bool:
-        """Compact with a summary; returns whether it was done. It is not done if the user discards
-        the summary, or the request would not get smaller. Raises ModelError if there is no summary.
+        """Compact with a summary. Returns whether it was done: not if the user discards the
+        summary, or the request would not get smaller. Raises ModelError if there is no summary.
 
-        Nothing changes before the record is saved. If nothing is saved, the cost of the summary is
-        recorded by itself.
+        Nothing changes before the record of the compaction is saved; it has the cost of the
+        summary. If it is not saved, the cost is recorded by itself.
         """
         from ouro.agent.summariser import Summariser
 
@@ -265,13 +266,16 @@ class Compactor(msgspec.Struct, eq=False):
         )
         record = None
         try:
+            # Write the summary.
             model = models[0].spec
             window = model.window
             is_answering_model = model.name == self.models()[0].spec.name
             if is_answering_model:  # a refusal of a request may have shown that it is smaller
                 window = self._usable_window(window, trigger)
             await summariser.run(self.memory.context(), self._request_size(trigger), window)
-            # None if the request would not get smaller: then the user is not asked for a review.
+
+            # Make the record, and let the user review the summary. The first record is None if the
+            # request would not get smaller: then the user is not asked.
             fitting_record = await self._summary_record(plan, trigger, focus, summary=summariser)
             if fitting_record is not None:
                 written_summary = summariser.text
@@ -303,7 +307,7 @@ class Compactor(msgspec.Struct, eq=False):
         self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, summary: Summariser
     ) -> CompactionRecord | None:
         """The record of a compaction with the text of `summary`. None if the request would not get
-        smaller, or, unless the user asked for it, not much smaller (MIN_GAIN).
+        smaller; in an automatic compaction also if it would keep more than the share MIN_GAIN.
         """
         body = await self._summary_with_sections(plan, summary.text)
         messages, tokens = self.memory.context(), self.memory.tokens
@@ -312,7 +316,7 @@ class Compactor(msgspec.Struct, eq=False):
         results = chain.from_iterable(message.parts_of(ToolReply) for message in tail)
         ids = [result.call_id for result in results]
         dropped = tuple(call_id for call_id in ids if call_id in self.memory.transcript.dropped)
-        messages_after = plan.will_be_sent(body, frozenset(dropped))
+        messages_after = plan.will_be_sent(body, dropped=frozenset(dropped))
         tokens_after = scale_tokens(
             tokens, sent=messages, will_be_sent=messages_after, constant=self.memory.constant
         )
@@ -335,8 +339,9 @@ class Compactor(msgspec.Struct, eq=False):
 
     async def _drop_outputs(self, trigger: CompactionTrigger, emit: Emit) -> None:
         """Compact without a model: drop tool outputs from the request, the oldest first, until it
-        has the share DROP_TARGET of the limit. Does nothing if there are none to drop.
+        has at most the share DROP_TARGET of the limit. Does nothing if there are none to drop.
         """
+        # The tokens that the messages may have afterwards.
         sent, tokens = self.memory.context(), self.memory.tokens
         constant, message_tokens = self.memory.constant, estimate_messages(sent)
         limit = compaction_limit(self.settings, self._usable_window(self.window, trigger))
@@ -348,6 +353,7 @@ class Compactor(msgspec.Struct, eq=False):
         dropped = outputs_to_drop(sent, min(max_tokens, message_tokens - 1))
         if not dropped:
             return
+
         messages_after = remove_outputs(sent, frozenset(dropped))
         tokens_after = scale_tokens(tokens, sent, will_be_sent=messages_after, constant=constant)
         record = compaction_record(self.memory, trigger)

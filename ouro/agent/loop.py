@@ -111,23 +111,25 @@ class Repetition:
         """
 
     def observe(self, calls: Sequence[ToolCall], results: Sequence[ToolReply]) -> str:
-        """Count the calls of one answer as a batch. Returns a warning for the model if a round was
-        made WARN_AFTER times, otherwise an empty text. Raises LimitReached if it was made
-        STOP_AFTER times.
+        """Add a batch: the calls of one answer, with their results. Returns a warning for the model
+        if the last batches are the same round, made WARN_AFTER times in a row, otherwise an empty
+        text. Raises LimitReached if it was made STOP_AFTER times.
         """
         outputs = (_DURATION.sub("", result.text) for result in results)
         pairs = zip(calls, outputs, strict=True)
         batch = json.dumps([[call.name, dict(call.arguments), output] for call, output in pairs])
+        # For each length of a round: does this batch equal the one that is a round before it?
         for index, earlier in enumerate(self._batches):
             self._repeated[index] = self._repeated[index] + 1 if batch == earlier else 0
         self._batches.appendleft(batch)
-        # The round that was made most often; of several, the shortest. A round of `size` batches
-        # was made once, and then `count // size` times more.
+        # Find the round that was made most often; of several, the shortest. A round of `size`
+        # batches was made once, and then `count // size` times more.
         times, length = 0, 0
         for size, count in enumerate(self._repeated, 1):
             times_made = 1 + count // size
             if times_made > times:
                 times, length = times_made, size
+        # Say it, or stop the turn.
         call_text, result_text = "call", "result"
         if length > 1:
             call_text, result_text = f"{length} calls in turn", "results"
@@ -186,7 +188,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         that the transcript is valid for providers.
         """
         try:
-            incomplete = await self._run_turn(prompt, emit)
+            why_incomplete = await self._run_turn(prompt, emit)
         except LimitReached as limit:
             return TurnFinished("limit", str(limit))
         except StoppedByUser as stopped:
@@ -197,7 +199,9 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             sent = self.memory.transcript.sent_entries()
             return TurnFinished("failed", _explain_refusal(error, sent))
         else:
-            return TurnFinished("cut", incomplete) if incomplete else TurnFinished("answered")
+            if why_incomplete:
+                return TurnFinished("cut", why_incomplete)
+            return TurnFinished("answered")
         finally:
             await self._answer_open_calls(emit)
 
@@ -221,9 +225,10 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         return finished
 
     async def confirm_long_message(self, prompt: Prompt, emit: Emit) -> None:
-        """Called before a message is sent. If it is so long that it would cause a compaction, the
-        user is asked what to do, and the answer is carried out. Raises PromptRefused if the user
-        does not want to send it.
+        """Ask the user about a message that is so long that it would cause a compaction, before it
+        is sent: compact first, send everything, or do not send it. The answer is carried out; if
+        the user gives none, nothing is done. Returns when the message may be sent; raises
+        PromptRefused if the user does not want to send it.
         """
         message = user(prompt.text, prompt.images, prompt.context)
         size, window = self.compactor.size_with(message), self.compactor.window
@@ -239,11 +244,11 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         answers = reply.answers if isinstance(reply, Reply) else ()
         if KEEP_BACK in answers:
             raise PromptRefused("The message was not sent. It is in the input history.")
-        coming = size - self.memory.tokens
+        message_tokens = size - self.memory.tokens
         if SEND_ALL in answers:
-            self.compactor.postpone(coming)
+            self.compactor.postpone(message_tokens)
         elif SUMMARIZE in answers:
-            await self.compactor.make_room(emit, coming)
+            await self.compactor.make_room(emit, message_tokens)
 
     async def _run_turn(self, prompt: Prompt, emit: Emit) -> str:
         """Run a turn to its last answer: the answer calls no tool, no message of the user steers
@@ -267,11 +272,14 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 await self._run_tools(calls, repetition, progress, emit)
                 await self._check_progress(progress, calls_made, emit)
             is_done = not calls
+
+            # Messages that the user sent meanwhile are answered in this turn.
             while prompts := self.steering():
                 is_done = False
                 for steered in prompts:
                     completed = await self.complete(steered, emit)
                     await self._add_prompt(completed, emit, steered=True)
+
             if not is_done or await self._offer_to_continue(answer, calls_made, emit):
                 continue
             if await self._add_late_errors(emit, LAST_CHECK_SECONDS):
@@ -355,8 +363,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             raise ContextTooLong(last.message, last.hint or TOO_LONG) from last
 
     async def _call_model(self, emit: Emit) -> None:
-        """Call the model, with its fallbacks, and save and show its answer. After an interrupt or a
-        failure the text that was streamed is saved, and the error is raised.
+        """Call the model, or its fallbacks if it fails, and save and show the answer. Raises
+        ModelError. After an interrupt or a failure, the text that was streamed is saved first.
         """
         models = self.models()
         call = ModelCall(
@@ -378,6 +386,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 emit(Notice(chunk.text, "warning"))
 
         async def on_retry(retry: Retrying) -> None:
+            """Save what was streamed of the attempt that failed, and show that it is repeated."""
             await self._save_partial(call, emit)
             emit(retry)
 
@@ -415,8 +424,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             await self._save_message(Message("user", context), emit)
 
     async def _check_progress(self, progress: ProgressWatch, calls_made: int, emit: Emit) -> None:
-        """If a turn fails again and again, or brings nothing new, ask the user whether it
-        continues. Returns if it does.
+        """Ask the user whether a turn continues that fails again and again, or brings nothing new.
+        Returns if the turn continues, also without a question.
 
         Raises:
             LimitReached: the user gave no answer, or nobody can be asked.
@@ -435,8 +444,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         progress.restart()
 
     async def _find_reason_to_ask(self, progress: ProgressWatch) -> str:
-        """Why the turn must not continue without a question: too many calls failed in a row, or
-        brought nothing new. Empty if it may continue.
+        """Why the user must be asked whether the turn continues: too many calls failed in a row,
+        or brought nothing new. Empty if it continues without a question.
         """
         limits = self.bounds.limits
         if progress.failures >= limits.max_failures:

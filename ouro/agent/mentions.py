@@ -74,11 +74,11 @@ def _readings_of(word: str) -> Iterator[Mention]:
 
 
 def _split_line_range(name: str, rest: str) -> Mention:
-    """The mention of a name. If the name ends with lines, such as `:10-40` or `#L10`, these lines
-    are mentioned, else the whole file.
+    """The mention of a name: of some lines if it ends with them, such as `:10-40` or `#L10`, else
+    of the whole file.
 
     Args:
-        rest: what follows a name in quotes.
+        rest: what follows a name in quotes, such as `:10-40`; empty if the name has no quotes.
     """
     match = _LINE_RANGE.search(name + rest)
     if match is None:

@@ -34,6 +34,7 @@ class ProgressWatch:
 
     def __init__(self, root: Path | None) -> None:
         self._root = root
+        """The folder whose changed files are progress; None if there is none."""
         self.failures = 0
         """Failed calls in a row."""
         self.idle = 0
@@ -135,9 +136,9 @@ def _without_numbers(text: str) -> str:
 
 
 def _newest_change(root: Path | None) -> int:
-    """A number that changes when a file below `root` is changed, added or removed: the newest time
-    plus the number of files. Folders of tools (`.git`, `__pycache__`) do not count, and only about
-    _MAX_FILES files are looked at. 0 without a folder.
+    """A number that changes when a file below `root` is changed, added or removed: the time of the
+    newest change, in nanoseconds, plus the number of files. Folders of tools (`.git`,
+    `__pycache__`) are left out, and only about _MAX_FILES files are looked at. 0 without a folder.
     """
     if root is None:
         return 0

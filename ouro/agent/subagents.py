@@ -300,7 +300,7 @@ class Subagents:
             raise ToolError(
                 f"{settings.max_running} subagents are running already. Wait for one to end."
             )
-        info = await self.transcript_of(args.resume) if args.resume else None
+        resumed_info = await self.transcript_of(args.resume) if args.resume else None
         kind_of_resumed = args.resume.rpartition("-")[0]  # `explore` of `explore-1`
         name, spec = self._find_spec(kind_of_resumed or args.agent)
         if any(child.id == args.resume for child in self._running()):
@@ -310,11 +310,13 @@ class Subagents:
         if args.worktree or spec.worktree:
             await self._open_worktree(child)
         project = path_text(self._folder_of(child))
-        if info is None:
+        if resumed_info is None:
             child.transcript = MemoryManager.start(self.store, project=project, model="")
             child.transcript.set_title(f"{child.id}: {args.task}")
         else:
-            child.transcript = await MemoryManager.resume(self.store, info.id, project=project)
+            child.transcript = await MemoryManager.resume(
+                self.store, resumed_info.id, project=project
+            )
         child.before = child.transcript.usage
         self._children.pop(child.id, None)  # a resumed one becomes the newest
         self._children[child.id] = child
@@ -387,8 +389,8 @@ class Subagents:
         max_calls = child.spec.max_turns or settings.max_turns
 
         async def before_call(calls_made: int) -> str:
-            """Raise LimitReached if the subagent has used up its calls or its money. Returns what
-            the budget of the session has to say: a warning, or an empty text.
+            """Returns a warning about the budget of the session, or an empty text. Raises
+            LimitReached if the subagent has used up its own calls or its own money.
             """
             if calls_made >= max_calls:
                 calls = plural(calls_made, "model call")

@@ -67,10 +67,12 @@ class Summariser:
         """The maximum tokens of the summary."""
 
     async def run(self, sent: Sequence[Message], tokens: int, window: int) -> None:
-        """Let the model write a summary of the messages `sent`, into `text`. If they fit into the
-        window, that is one request. Otherwise they are sent in parts, each with the summary of
-        those before it; if a part does not fit, smaller parts are tried. Raises ModelError if there
-        is no summary.
+        """Let the model write a summary of the messages `sent`, and store it as `text`. Raises
+        ModelError if there is no summary; ContextTooLong if even small parts are refused.
+
+        If the messages fit into the window, that is one request. Otherwise they are sent in parts,
+        each with the summary of those before it. If a part is refused as too long, all is tried
+        again with parts half as long.
 
         Args:
             tokens: about how many tokens the messages have.
@@ -85,9 +87,12 @@ class Summariser:
                 ask_for_summary(self._focus, word_limit(self._longest)),
             ]
             try:
-                return await self._request_summary(messages, self._tools, Compacting())
+                await self._request_summary(messages, self._tools, Compacting())
             except ContextTooLong:
                 window = min(window, tokens)  # it is smaller than was known
+            else:
+                return
+
         for _ in range(HALVINGS):
             self.text = ""
             longest = min(self._longest, window // 8)
@@ -107,9 +112,10 @@ class Summariser:
                         tools=(),
                         progress=Compacting(written=0, part=number, parts=len(parts)),
                     )
-                return None
             except ContextTooLong:
                 window //= 2
+            else:
+                return
         raise ContextTooLong("The model does not accept even a part of the session.")
 
     async def _request_summary(

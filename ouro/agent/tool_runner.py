@@ -302,16 +302,20 @@ class ToolBatch:
             raise StoppedByUser(SAY_INSTEAD)
 
     async def _run_tool(self, call: ToolCall) -> ToolResult:
-        """Run a call, after its hooks and when it is permitted; returns its result for the model.
-        Every failure becomes a result; nothing is raised but a cancel.
+        """Run the hooks before a call, ask for permission, and run it. Returns its result for the
+        model. A refusal and every failure are results, too; nothing is raised but a cancel.
         """
         try:
+            # What is run: hooks may change the call.
             tool, args = self._runner.parse(call)
             args = await tool.prepare(args)
             if tool.name != call.name:  # hooks and questions are about the tool that mcp_call calls
                 call = replace(call, name=tool.name, arguments=tool.plain_arguments(args))
             call, args, hooked, hook_notes = await self._ask_hooks(call, tool, args)
             permitted = await self._permit(call, tool, args, hooked)
+
+            # Run it, within a checkpoint if it may change files. With the limits "read" the sandbox
+            # lets a command only read.
             may_change = tool.effect in _CHANGING_EFFECTS and permitted.limits != "read"
             changing = self._runner.changing if may_change else without_checkpoint
             async with changing(tool.effect, tool.targets(args)):
@@ -331,6 +335,8 @@ class ToolBatch:
             return _failed_result(
                 f"{call.name} failed inside ouro: {type(error).__name__}: {error}"
             )
+
+        # Tell the model what hooks and the user have added.
         notes = [*hook_notes]
         if permitted.comment:
             notes.append(f"The user adds: {permitted.comment}")
@@ -339,8 +345,9 @@ class ToolBatch:
         return replace(result, text=_text_with_notes(result.text, notes), display=display)
 
     async def _ask_hooks(self, call: ToolCall, tool: AnyTool, args: Any) -> HookedCall:
-        """Run the hooks before a call. If they have changed its arguments, the changed call is
-        shown, and returned with a note for the model.
+        """Run the hooks before a call. Returns the call as it is to be run, with the outcome of the
+        hooks. If they have changed its arguments, the changed call is shown, and a note for the
+        model is returned with it.
 
         Raises:
             RefusedError: a hook refused the call.
@@ -365,11 +372,12 @@ class ToolBatch:
     async def _permit(
         self, call: ToolCall, tool: AnyTool, args: Any, hooked: HookOutcome
     ) -> Permitted:
-        """Find out whether a call may run: by the rules; if these ask, by the judge; if it does not
-        allow the call, by the user. Returns the permission.
+        """Returns the permission of a call that may run. The rules decide; if they say to ask, the
+        judge decides; if it does not allow the call, the user.
 
         Raises:
-            RefusedError: it may not run.
+            RefusedError: the call may not run.
+            StopError: the user stopped the turn.
         """
         decision = self._decide(tool, args, hooked)
         if not isinstance(decision, Ask):
@@ -392,13 +400,15 @@ class ToolBatch:
         hooked: HookOutcome,
         verdict: JudgeVerdict | None,
     ) -> Permitted:
-        """Ask the user whether a call may run, and return the permission. If the rules ask
-        something else after the answer, because a path leads to another place by now, the user is
-        asked again. Raises RefusedError if the user or a rule refuses.
+        """Ask the user whether a call may run, and return the permission. Raises RefusedError if
+        the user or a rule refuses, StopError if the user stops the turn.
+
+        After each answer the rules are looked at again. If they then ask something else, because a
+        path leads to another place by now, the user is asked again.
         """
         decision, comment = self._decide(tool, args, hooked), ""
         answered_question: Decision | None = None
-        # The same question again is answered: the user has said yes to it.
+        # The user has said yes to `answered_question`: the same question is not asked again.
         while isinstance(decision, Ask) and decision != answered_question:
             comment = await self._ask_permission(call, tool, args, ask=decision, verdict=verdict)
             answered_question = decision
@@ -430,8 +440,8 @@ class ToolBatch:
         hook.
 
         Returns:
-            Its verdict, or None if it was not asked or the question has changed meanwhile; and how the
-            call runs, or None if the user is asked.
+            Its verdict, None if it was not asked, or the question has changed meanwhile.
+            How the call runs, None if it was not allowed: then the user must be asked.
         """
         judge = self._runner.judge
         # Without the hooks there would be no question, or another one.

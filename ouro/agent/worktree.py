@@ -48,6 +48,7 @@ class Worktree(msgspec.Struct, frozen=True):
                     f"A worktree needs a git repository with a commit: {cwd} is in none."
                 )
             has_branch = git.ask("rev-parse", "--verify", "--quiet", f"refs/heads/{branch}")
+            # An old branch has commits of its own: its changes are counted from where it began.
             base = git.ask("merge-base", "HEAD", branch).strip() if has_branch else ""
             if not (has_branch and _has_checked_out(folder, branch)):
                 folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

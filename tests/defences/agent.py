@@ -14,7 +14,7 @@ DEFENCES = (
     Defence("X8", "ouro/agent/environment.py", '.read("status", "--short")', '.ask("status", "--short")',
             "test_x8_folders_that_are_gone.py -k git_refuses"),
     Defence("L3", "ouro/agent/tool_runner.py", "if call.malformed:", "if False:", "test_l3_l6_l9_in_a_turn.py"),
-    Defence("L12", "ouro/agent/loop.py", 'TurnFinished("cut", incomplete) if incomplete else', "",
+    Defence("L12", "ouro/agent/loop.py", "if why_incomplete:", "if False:",
             "test_l12_cut_answers.py"),
     Defence("L14", "ouro/agent/loop.py", "if progress.idle < limits.max_idle_calls:", "if True:",
             "test_l14_turns_in_circles.py"),
