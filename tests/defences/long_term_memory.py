@@ -58,7 +58,7 @@ DEFENCES = (
             "may_be_of_turn = True", "test_m3_memory_from_outside.py -k change_not_made_by"),
     Defence("M5", f"{MEMORY}/git/repository.py", "lock_descriptor(descriptor, timeout)", "pass",
             "test_m5_concurrent_commits.py"),
-    Defence("M5", f"{MEMORY}/trust/effects.py", "if is_decided and edit.name not in group.others:",
+    Defence("M5", f"{MEMORY}/trust/effects.py", "if is_decided and edit.name not in group.files_of_others:",
             "if is_decided:",
             "test_m5_side_by_side.py -k commit_contains_only_lines"),
     Defence("M5", f"{MEMORY}/trust/effects.py", "self._store.find(name))\n                for name, edits in reversed_edits",

@@ -162,7 +162,8 @@ class LongTermMemoryConsolidator:
 
     async def _shorten(self, texts: Mapping[str, str]) -> dict[str, str]:
         """The files that the best of at most `_MAX_ATTEMPTS` answers makes shorter, by category;
-        empty if none can be used. Raises ModelError if there was no usable answer before it.
+        empty if no answer can be used. Raises ModelError if the model fails before it has given a
+        usable answer.
         """
         mark = mark_of("\0".join(texts.values()))
         order = _INSTRUCTIONS.format(

@@ -124,8 +124,13 @@ def _fold_spaces(text: str) -> str:
 def _carry_days(
     current: Mapping[str, CoreRecord], gone: Mapping[str, CoreRecord]
 ) -> dict[str, CoreRecord]:
-    """The current records of lines that are `gone` from another scope, with the id, the days and the
-    earlier versions of the record there; by text. Those that have them already are left out.
+    """The records of lines that were moved from another scope to this one, by text: each with the
+    id, the days and the earlier versions of its record there. Records that have these already are
+    left out.
+
+    Args:
+        current: the records in this scope, by text.
+        gone: the records of lines that are gone from the other scope, by text.
     """
     changed = {}
     for text, record in current.items():

@@ -329,7 +329,7 @@ def details_of(editor: MemoryEditor, name: str, half_life_days: float) -> EntryD
     """All that is shown of the entry with this name, which `find_entry` explains: its versions, its
     links in both directions, and its confidence now. Raises UsageError as `find_entry`. Blocks.
     """
-    if ":" in name:
+    if ":" in name:  # a core line, such as `repo/facts.md:3`
         return _core_details(editor, _find_by_name(core_entries(editor), name))
     files = all_notes(editor)
     entries = note_entries(editor, files)

@@ -111,10 +111,11 @@ def forget_entries(
 def remove_replaced_entries(
     scopes: Sequence[ScopeMemory], turn: TurnRef, added_lines: frozenset[tuple[Scope, str]]
 ) -> tuple[list[CoreChanged], tuple[tuple[Scope, str], ...]]:
-    """Remove entries that core lines of the agent correct (`no longer`), by rules.
+    """Remove the entries that lines which the agent added to the core correct, by rules: such a line
+    says, for example, `no longer`.
 
-    Returns the events, and sorted the added lines that correct nothing by these rules: no entry was
-    compared with them yet.
+    Returns the events; and, sorted, the added lines that correct nothing by these rules: whether
+    they replace an entry is not known yet.
 
     Args:
         added_lines: scope and text of each.

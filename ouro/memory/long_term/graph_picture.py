@@ -105,16 +105,18 @@ def _node_of_note(note: MemoryEntry, position: _Point) -> GraphNode:
     changed = f"changed {plural(note.versions - 1, 'time')}" if note.versions > 1 else ""
     about = (note.scope, note.category, note.at[:10], *note.badges, changed, note.id)
     text = clean(note.text)
+    x, y = position
     return GraphNode(
         note.id,
-        "note",
-        note.category or "none",
-        " ".join(text.split())[:80] or note.id,
-        text,
-        clean(" · ".join(filter(None, about))),
-        *position,
-        note.scope,
-        not note.is_in_use,
+        kind="note",
+        group=note.category or "none",
+        label=" ".join(text.split())[:80] or note.id,
+        text=text,
+        about=clean(" · ".join(filter(None, about))),
+        x=x,
+        y=y,
+        scope=note.scope,
+        past=not note.is_in_use,
     )
 
 

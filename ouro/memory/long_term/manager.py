@@ -334,7 +334,7 @@ class LongTermMemoryManager:
 
     async def consolidate(self, scope: Scope) -> str:
         """Merge and compress the core of a scope with a model; returns what was done in one line.
-        The texts that need no further consolidation are recorded.
+        The texts before and after are recorded: about these no model is asked again.
 
         Raises UsageError if that scope is not in use here, or changed meanwhile.
         """
@@ -354,7 +354,7 @@ class LongTermMemoryManager:
                 )
 
             await self.with_editor(write, refreshes=False)
-        if outcome.has_answer:
+        if outcome.has_answer:  # else the model is asked again
             scope_memory.store.repository.create()
             scope_memory.store.repository.write_record(
                 _CONSOLIDATED_RECORD, f"{digest_before} {digest(scope_memory.texts)}"

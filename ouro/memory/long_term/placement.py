@@ -121,6 +121,7 @@ def place(
     scope_by_rules = _result_of_first(_SCOPE_RULES, signs)
     chosen_scope = scope or scope_by_rules or "user"
     category = _core_category(signs, scope_by_rules)
+    # A rule that makes it a note returns the reason, as the user reads it.
     why = _result_of_first(_NOTE_RULES, signs).format(until=signs.until, anchor=signs.anchor)
     is_note = bool(why)
     if not is_note:

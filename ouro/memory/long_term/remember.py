@@ -126,6 +126,8 @@ def remember_text(
             commands=["memory remember Run the tests with make check"],
         )
     editor.scope(placement.scope)  # raises when that scope is not in use
+
+    # If an entry has the same words, confirm it.
     all_of_memory = all_entries(editor, archived=True, sources=False)
     # Writing a note that waits for approval would approve all that is in it.
     entries = [
@@ -136,6 +138,8 @@ def remember_text(
     same_entry = find_same(placement.text, entries)
     if same_entry is not None and same_entry.scope == placement.scope:
         return _remember_again(editor, placement, same_entry)
+
+    # Find what the text replaces, and to which notes it is linked. Then write it.
     in_use = [entry for entry in entries if entry.is_in_use]
     named_entries = [entry for entry in in_use if entry.id == replaces]
     settled = _settle_placement(
@@ -226,6 +230,8 @@ def keep_in_core(
     )
     if first_placement.is_note and not is_known:
         return None
+
+    # Find its place, which may be a note again, because the core is full.
     in_use = all_entries(editor, sources=False)
     placement, replaced, _ = _settle_placement(
         editor, first_placement, in_use, named_entries=named_lines
@@ -356,12 +362,13 @@ def write_text(
     related: Sequence[str] = (),
     origin: Origin = "person",
 ) -> tuple[MemoryEntry, str]:
-    """Write a placed text, and remove the entries that it replaces, in one commit. Returns the new
-    entry and the id of the commit, which is empty if no commit was made.
+    """Write a placed text as a note or a core line, and remove the entries that it replaces, in one
+    commit. Returns the new entry, and the id of the commit, which is empty if none was made. Raises
+    as `MemoryEditor.write`; nothing was written then.
 
     Args:
-        replaced: core lines are removed, and notes are archived. A new note becomes the next version
-            of the first of these notes, which is then not archived.
+        replaced: the entries that the text replaces. Core lines are removed, and notes archived. But if the text
+            becomes a note, the first of these notes is not archived: it is the earlier version of the new note.
         related: the ids of notes to which a new note is linked, so that recall finds it together with them.
     """
     scope, moment = editor.scope(placement.scope), editor.moment
@@ -370,12 +377,15 @@ def write_text(
     superseded_id = old_notes[0].id if old_notes else ""
     scope.store.ensure_repo()
     with scope.hold_lock():
+        # Remove what it replaces.
         changes: dict[str, str | None] = {}
         if replaced:
             changes = remove_lines(editor, placement.scope, replaced)
             # The note that a new note supersedes stays, as its earlier version.
             notes_to_archive = old_notes[1:] if placement.is_note else old_notes
             changes |= archive_notes(editor, placement.scope, notes_to_archive)
+
+        # The text, in a file of its own or as the last line of a core file.
         if note is not None:
             verb: Literal["supersede", "add"] = "supersede" if old_notes else "add"
             note = editor.notebook.link(note, verb, superseded_id, related)

@@ -83,7 +83,7 @@ class ScopeMemory(ScopeState):
         recorded_fingerprint = self.store.repository.read_record("core")
         is_known = bool(loaded.head) and recorded_fingerprint == loaded.fingerprint
         if is_known and not self.store.accepted and not self.store.changed_since(loaded.head):
-            # The record of it was damaged; these texts were all approved.
+            # The record of the accepted commit was damaged; these texts were all approved.
             self.store.accept(loaded.head)
         if is_known and self.store.accepted == loaded.head:
             self.texts, self._read_at = loaded.core, loaded.head
@@ -123,9 +123,9 @@ class ScopeMemory(ScopeState):
     def tool_ended(
         self, find_provenance: Callable[[], Provenance], at: TurnRef, *, asks: bool
     ) -> None:
-        """Approve what a tool call of the turn `at` wrote here, if its words are trusted: if ouro is
-        killed, this stays (M13). The end of the turn decides about everything else, and about all
-        if the user is asked about each write (`asks`).
+        """Approve what a tool call of the turn `at` wrote here, if its words are trusted, so that it
+        stays if ouro is killed (M13). Nothing is approved if the user is asked about each write
+        (`asks`). The end of the turn decides about everything that is not approved.
         """
         from ouro.memory.long_term.git.history import record_turn
 
@@ -143,18 +143,21 @@ class ScopeMemory(ScopeState):
             self.hold_lock(PATIENCE),
         ):
             provenance = find_provenance()
-            # `others`: the files that running turns of other sessions wrote.
-            line_edits, others = self._find_edits_of_turn(provenance, at)
-            edits_of_turn_by_file = self._effects.net_edits(line_edits)
+            line_edits, files_of_others = self._find_edits_of_turn(provenance, at)
+            net_edits = self._effects.net_edits(line_edits)
+
+            # Choose the files that have only what this turn wrote, in trusted words.
             unapproved = self.store.find_unapproved()
             approved: list[FileEdit] = []
             for edit in self._without_foreign(unapproved):
-                edit_of_turn = edits_of_turn_by_file.get(edit.name)
+                edit_of_turn = net_edits.get(edit.name)
                 is_of_turn = edit_of_turn is not None and edit_of_turn.after == edit.after
-                if edit.name in others or (edit_of_turn is not None and not is_of_turn):
+                if edit.name in files_of_others or (edit_of_turn is not None and not is_of_turn):
                     continue  # others wrote into this file too
                 if is_trusted_after_tool(edit, provenance, self.store.secret_in, is_own=is_of_turn):
                     approved.append(edit)
+
+            # Approve them; the end of the turn knows them by `_approved_in_turn`.
             contents = {edit.name: unapproved[edit.name] for edit in approved}
             group = ChangeGroup(at=at, origin="agent", edits=approved, contents=contents)
             self._effects.move("written", "tool ended, in words of the user", group)
@@ -169,11 +172,8 @@ class ScopeMemory(ScopeState):
         is_rest_of_user: bool = False,
         used_tools: bool = True,
     ) -> list[CoreChanged]:
-        """After the turn `at`: its changes become trusted, pending, foreign or refused. Returns the
-        events to show.
-
-        It decides only about what this turn wrote. What others wrote into the same files meanwhile
-        stays there.
+        """Decide about what the turn `at` wrote: it becomes trusted, pending, foreign or refused.
+        Returns the events to show. What others wrote into the same files meanwhile stays there.
 
         Args:
             asks: the user confirms every change: none becomes trusted without them.
@@ -193,6 +193,7 @@ class ScopeMemory(ScopeState):
         foreign_before = self._foreign_id
         self.complete_listing()
         with self._changing() as base:
+            # Decide about what the turn wrote.
             record_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
             # If the turn wrote into a foreign file, the last commit must have only approved texts.
             if not self.foreign.keys().isdisjoint(self._writes.of(at.session)):
@@ -200,16 +201,20 @@ class ScopeMemory(ScopeState):
                     set_aside_unapproved(self.store)
             trusted, pending_events = self._decide(provenance, at, approved, asks=asks)
             self._writes.end(at.session)
+
+            # Then about the other changes in the files.
             self._commit_approved("Keep what was written", NO_TURN, "outside")
-            rest = self._trust_outside(agent_was_idle=is_rest_of_user)
+            edits_of_user = self._trust_outside(agent_was_idle=is_rest_of_user)
             end_turn(self.store.repository)
         events = [
             *self._events(trusted, "agent", base),
             *pending_events,
-            *self._events(rest, "outside", base),
+            *self._events(edits_of_user, "outside", base),
         ]
         if self._foreign_id == foreign_before:
             return events
+
+        # A foreign change is new: show it, with what the turn had read from outside.
         self._foreign_sources = ()
         if not provenance.knows_all_writing:
             self._foreign_sources = provenance.sources[-MAX_SOURCES:]
@@ -227,7 +232,7 @@ class ScopeMemory(ScopeState):
                 again (`store.is_as_loaded`). 0: the folder is listed.
         """
         texts_before, foreign_before = self.texts, self._foreign_id
-        # The user has answered in another window: accepted is another commit than the one read.
+        # Another commit is accepted than the one read: the user has answered in another window.
         answered_elsewhere = self.foreign and self.store.accepted != self._read_at
         # Turns that had not decided about their files then may have decided by now.
         has_news = answered_elsewhere or self._undecided
@@ -307,7 +312,7 @@ class ScopeMemory(ScopeState):
             origin="person",
             edits=[*self._effects.net_edits(line_edits).values()],
             line_edits=line_edits,
-            others=self._writes.names_of_others(),
+            files_of_others=self._writes.names_of_others(),
             proposal=proposal,
         )
 
@@ -364,6 +369,7 @@ class ScopeMemory(ScopeState):
                 return []
             foreign_names = [name for name in changes if name in self.foreign]
             seen_texts = seen or {}
+            # Whether the user has read all foreign text in these files.
             are_read = accepts_notes and all(
                 is_note_name(name) and name in seen_texts for name in foreign_names
             )
@@ -387,24 +393,27 @@ class ScopeMemory(ScopeState):
     def _write_beside_foreign_text(
         self, edits: Sequence[FileEdit], subject: str, at: TurnRef, origin: Origin
     ) -> list[CoreChanged]:
-        """Make edits in files with foreign text: of these files only the edited lines are trusted.
-        Returns the events to show. Raises SecretInMemory.
+        """Write and commit edits of files with foreign text. Only the edited lines become trusted;
+        the foreign text stays in the files. Returns the events to show. Raises SecretInMemory.
         """
-        line_edits: dict[str, Edits] = {edit.name: (edit,) for edit in edits}
         with self._changing() as base:
-            # What others wrote stays in the files, but is not trusted.
+            # If others have committed foreign text, commit the accepted texts on top.
             set_aside_unapproved(self.store)
+
+            # What the trusted texts become, which must hold no secret.
+            line_edits: dict[str, Edits] = {edit.name: (edit,) for edit in edits}
             net_edits = [*self._effects.net_edits(line_edits).values()]
-            new_texts = [edit.after for edit in net_edits]
-            self.store.demand_no_secret([subject, *line_edits, *new_texts])
-            # Write and commit.
+            texts = [subject, *line_edits, *(edit.after for edit in net_edits)]
+            self.store.demand_no_secret(texts)
+
+            # Write and commit the edited lines.
             group = ChangeGroup(
                 at=at,
                 origin=origin,
                 edits=net_edits,
                 subject=subject,
                 line_edits=line_edits,
-                others=self._writes.names_of_others(),
+                files_of_others=self._writes.names_of_others(),
             )
             outcome = self._effects.move(
                 "written", "written for the user, beside foreign text", group
@@ -430,7 +439,8 @@ class ScopeMemory(ScopeState):
         """
         from ouro.memory.long_term.trust.states import TURN_EVENTS
 
-        line_edits, others = self._find_edits_of_turn(provenance, at, approved)
+        # Decide about each file.
+        line_edits, files_of_others = self._find_edits_of_turn(provenance, at, approved)
         changes: list[MemoryChange] = []
         for name, edit in self._effects.net_edits(line_edits).items():
             is_approved = name in approved and approved[name] == edit.after
@@ -445,6 +455,8 @@ class ScopeMemory(ScopeState):
             for change in changes
             if change.state == "refused"
         )
+
+        # Carry it out: the changes with the same decision together.
         trusted: Sequence[FileEdit] = ()
         events: list[CoreChanged] = []
         for event in TURN_EVENTS:
@@ -456,7 +468,7 @@ class ScopeMemory(ScopeState):
                 origin="agent",
                 edits=edits,
                 line_edits=line_edits,
-                others=others,
+                files_of_others=files_of_others,
                 reason=with_event[0].reason if with_event else "",
                 sources=provenance.sources,
             )
@@ -469,22 +481,22 @@ class ScopeMemory(ScopeState):
     def _find_edits_of_turn(
         self, provenance: Provenance, at: TurnRef, approved: Iterable[str] = ()
     ) -> tuple[dict[str, Edits], frozenset[str]]:
-        """The edits of the turn by file, and the names of the files that running turns of other
-        sessions wrote.
+        """Returns two things: file name -> the edits of the turn in it; and the names of the files
+        that running turns of other sessions wrote.
 
         A foreign change must not become trusted with the turn. So in a core file with a foreign
         change only the edits of file tools count, and a note with a foreign change is left out.
         """
         changed = self._without_foreign(self.store.changed_since(self.store.accepted))
-        edits_by_file = edits_of_turn(
+        edits_of_all_files = edits_of_turn(
             self._writes.of(at.session), changed, provenance.has_moved, approved
         )
-        edits = {
+        line_edits = {
             name: edits
-            for name, edits in edits_by_file.items()
+            for name, edits in edits_of_all_files.items()
             if name not in self.foreign or not is_note_name(name)
         }
-        return edits, self._writes.names_of_others(at.session)
+        return line_edits, self._writes.names_of_others(at.session)
 
     def _without_foreign(self, changed: Iterable[str]) -> tuple[FileEdit, ...]:
         """The edits of the changed files, except of those that were foreign at the last reading:

@@ -59,9 +59,10 @@ def open_statement(
     near_ids: Sequence[str] = (),
     without: Collection[str] = (),
 ) -> OpenStatement | None:
-    """What a model is to be asked about a statement, with the entries near to it. None if there is
-    nothing to ask: the rules are sure of the scope of the statement, and of what it does to the
-    entries or there are none near to it. Blocks.
+    """What a model is to be asked about a statement, with the entries near to it. Blocks.
+
+    None if there is nothing to ask. Then the rules are sure of the scope of the statement; and they
+    know what it does to the entries, or no entry is near to it.
 
     Args:
         near_ids: entries that a search by meaning found.

@@ -130,9 +130,9 @@ class GitMemoryStore(ApprovedFiles):
             self.plain_git = GuardedMemory(self.folder, repo.state_dir).find_tampering()
 
     def load_all(self, places: Mapping[str, str] | None = None) -> LoadedScope:
-        """Load the texts of the core and the names of the notes. The files that were skipped are
-        listed with the reason; files with invisible characters, which are left out, are listed,
-        too. Starts no process, writes nothing.
+        """Load the texts of the core and the names of the notes. `skipped` of the result has each
+        file that was not loaded, or of whose text something was left out, with the reason. Starts
+        no process, writes nothing.
 
         Args:
             places: what `self.places` returned before; None: it is asked now.
@@ -157,7 +157,7 @@ class GitMemoryStore(ApprovedFiles):
         )
 
     def load_recorded(self) -> LoadedScope | None:
-        """Load the same from the listing that `record_listing` has recorded: no note is looked at.
+        """As `load_all`, from the listing that `record_listing` has recorded: no note is looked at.
         None if there is none, or if a file was added, removed or replaced since.
         """
         recorded = self.repository.load_state(_LISTING_RECORD, RecordedListing)
@@ -220,6 +220,8 @@ class GitMemoryStore(ApprovedFiles):
             **refused,
         }
         skipped = [SkippedFile(name, reasons[name]) for name in sorted(reasons)]
+
+        # The texts of the core, as long as there is room.
         core: dict[str, str] = {}
         room = _MAX_CORE_CHARACTERS
         for name in core_names:
@@ -349,7 +351,7 @@ class GitMemoryStore(ApprovedFiles):
         Raises:
             MemoryUnusable, FileRefused, OSError: it could not be merged; the next try continues from what was written.
         """
-        # The fetched history continues this one: no merge commit is needed.
+        # Whether the fetched history continues this one: then no merge commit is needed.
         is_ahead = self.repository.leads_to(self.repository.head().commit, commit)
         encoded = encode_texts(changes)
         self.approve(contents_of(encoded))
@@ -357,8 +359,9 @@ class GitMemoryStore(ApprovedFiles):
         self._write_texts({name: text for name, text in changes.items() if name not in waiting})
         if is_ahead:
             self.repository.advance(commit)
-        subject, merged = "Merge what came from another machine", "" if is_ahead else commit
-        if not self._commit(encoded, subject, trailers={ORIGIN: "sync"}, merged=merged):
+        subject = "Merge what came from another machine"
+        second_parent = "" if is_ahead else commit
+        if not self._commit(encoded, subject, trailers={ORIGIN: "sync"}, merged=second_parent):
             raise MemoryUnusable(self.obstacle)
 
     def commit_changes(

@@ -268,9 +268,10 @@ def _is_same_aspect(text: str, old: str) -> bool:
 
 def _is_other_aspect(text: str, old: str) -> bool:
     """Whether two statements on one subject say different things about it, so that both may hold:
-    `Messages must name a ticket`, `Messages are in German`. The first words in which they differ
-    decide this: here `must` and `are`, which name a relation. If the rest of both is on one subject
-    too, they say different things only if `of` is one of these words.
+    `Messages must name a ticket`, `Messages are in German`. Both must begin with the same words,
+    which name a subject. Then the first words in which they differ decide: here `must` and `are`,
+    which name a relation. If the rest of both is on one subject too, they say different things only
+    if `of` is one of these words.
     """
     beginning, new_rest, old_rest = _common_beginning(text, old)
     next_words = {*new_rest[:1], *old_rest[:1]}

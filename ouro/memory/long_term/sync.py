@@ -213,7 +213,7 @@ def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> S
             )
         progress("asking the remote")
         theirs = _fetch(store, remote, progress)
-        if theirs and not repo.leads_to(theirs, repo.head().commit):
+        if theirs and not repo.leads_to(theirs, repo.head().commit):  # it has commits not yet here
             progress("merging")
             merged = _merge_theirs(store, theirs)
             if merged is None:  # approved meanwhile: commit that first

@@ -66,6 +66,8 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergedFiles:
     _require_small_files(store, [their_tree[name] for name in names if name in their_tree])
     base_texts, our_texts, their_texts = _read_texts(store, trees, names)
     _require_no_secret(store, our_texts, their_texts)
+
+    # Merge file by file.
     texts: dict[str, str | None] = {}
     conflicts: dict[str, str] = {}
     for name in names:
@@ -75,6 +77,8 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergedFiles:
         texts |= merged.texts
         for conflict in merged.conflicts:
             conflicts[name] = conflict
+
+    # Merge notes that are now both in use and in the archive.
     for name in names:
         if name.startswith(f"{ARCHIVE}/"):
             continue

@@ -193,6 +193,7 @@ class Capture(msgspec.Struct, eq=False):
             )
         ]
         if sources and not is_small and _has_enough_text(other_messages):
+            # The second request. No words count as the user's own in it.
             excerpts.append(
                 _Excerpt(
                     spoken=spoken,
@@ -224,7 +225,7 @@ class Capture(msgspec.Struct, eq=False):
         operations, refused = await self.question.read(excerpt.spoken, excerpt.own, limits)
         captured.refused += refused
         is_only_user = list(excerpt.own) == list(excerpt.spoken)
-        if is_only_user:  # whatever source the model names
+        if is_only_user:  # only the user can be the source, whatever the model says
             operations = tuple(replace(operation, source="user") for operation in operations)
         await self.run_alone(lambda: self._apply_all(operations, excerpt, captured))
 
@@ -233,12 +234,15 @@ class Capture(msgspec.Struct, eq=False):
         said, and the core lines with the most words of the user. Sets `excerpt.lines` to all core
         lines.
         """
+        # The recalled notes, and the nearest.
         notes: dict[str, Note] = {}
         for note_id in excerpt.recalled[:MAX_SHOWN_NOTES]:
             with suppress(NoteError):  # deleted meanwhile
                 notes[note_id] = self.notes.notebook.find(note_id).note
         for note in self.notes.nearest(excerpt.spoken, MAX_SHOWN_NOTES):
             notes.setdefault(note.id, note)
+
+        # The core lines.
         excerpt.lines = {line.id: line for line in self.notes.core_lines()}
         words_of_user: set[str] = set()
         for message in excerpt.spoken:
@@ -320,7 +324,9 @@ class Capture(msgspec.Struct, eq=False):
         note, message = self._make_note(operation, excerpt)
         note = self.notes.notebook.link(note, verb, operation.target, related)
         must_ask = excerpt.sources or self.asks or operation.certainty == "doubtful"
-        # What was proposed once is not captured again, also if the user rejects it.
+
+        # Propose it, or write it. What was proposed once is not captured again, also if the user
+        # rejects it; what was written is, if the user says it again later.
         said_until = _AFTER_EVERY_TIME
         if core_line and operation.verb == "contradict":
             note = self.notes.notebook.add_times(note)

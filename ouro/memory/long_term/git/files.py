@@ -242,7 +242,9 @@ class MemoryFiles:
         new that another change may have the same time are left out. Errors are ignored.
         """
         newest_certain_time = time.time_ns() - TIME_STEP_NS
-        prints = {name: seen.prints[name] for name, blob in seen.blobs.items() if blob}
+        prints = {
+            name: seen.prints[name] for name, blob in seen.blobs.items() if blob != UNREADABLE
+        }
         # A fingerprint ends with the time of the last change.
         old_prints = {
             name: file_print

@@ -136,6 +136,8 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
                 return
             _move_into_folder(folder, state_dir)
         (state_dir / "HEAD").unlink()
+
+    # Remove what else the state folder has of a git directory.
     for path in state_dir.iterdir():
         if path.name not in (OWN, COMMON):
             shutil.rmtree(path) if is_real_folder(path) else path.unlink()

@@ -106,7 +106,7 @@ def run_memory_git(
     if time.monotonic() < _pause.until:
         raise MemoryUnusable(_HANGS, _HANGS_HINT)
     try:
-        if "git.cmd" not in sys.modules:  # GitPython is imported below
+        if "git.cmd" not in sys.modules:  # GitPython is imported below: that starts git
             _require_answer_of_git()
         timeout = _SLOW_TIMEOUT if _SLOW_COMMANDS & {*arguments} else _TIMEOUT
         return _execute(

@@ -85,10 +85,13 @@ def rewrite_history(
         accepted: the accepted commit; empty if there is none.
         accept: called with the commit that replaces it.
     """
+    # Remove what killed processes left.
     while repo.drop_stale_locks():
         time.sleep(0.05)
     for name in _working_refs(repo):
         repo.git("update-ref", "--no-deref", "-d", name)
+
+    # Write all commits again: the refs make each of them reachable.
     refs = _refs_to_rewrite(repo, accepted)
     if not refs:
         return
@@ -96,6 +99,8 @@ def rewrite_history(
         repo.git("update-ref", "--no-deref", name, commit)
     replacements = _write_replacements(repo, in_file, in_words, in_name)
     changed_commits = {old: new for old, new in replacements.items() if old != new}
+
+    # Record what was forgotten, and use the new commits in the place of the old ones.
     forgotten = read_forgotten_commits(repo) | changed_commits.keys()
     forgotten_lines = "".join(f"{commit}\n" for commit in sorted(forgotten))
     write_private(repo.own_dir / _FORGOTTEN_RECORD, forgotten_lines)

@@ -156,7 +156,8 @@ class NoteConsolidator(msgspec.Struct, eq=False):
 
     async def _merge_cluster(self, cluster: tuple[Note, ...]) -> Merge:
         """Ask a model about one cluster, and write the merged note, or record that the cluster
-        stays. Raises ModelError, also for a timeout.
+        stays. Returns what was done; for a cluster that stays, with the reason. Raises ModelError,
+        also for a timeout.
 
         A small model is only asked which notes the longest one covers: these are merged.
         """
@@ -178,11 +179,13 @@ class NoteConsolidator(msgspec.Struct, eq=False):
                     operation = self._read_merged_text(answer, cluster)
         except TimeoutError as error:
             raise ModelError(f"The model took longer than {MERGE_TIMEOUT:.0f} seconds.") from error
+
         if operation is not None:
             return await self.run_under_lock(
                 partial(self._write_merged_note, merged_notes, operation)
             )
-        if not (is_small or _ANSWER_TO_KEEP.search(answer)):
+        is_decided = is_small or _ANSWER_TO_KEEP.search(answer)
+        if not is_decided:
             log.info("notes: not merged, the answer cannot be used: %s", clean(answer)[:200])
             return Merge(cluster, reason="the answer could not be used")
         await asyncio.to_thread(self._record_cluster_that_stays, cluster)

@@ -170,13 +170,13 @@ class DeadEnds(msgspec.Struct, eq=False):
     def _find_dead_ends(
         self, messages: Sequence[Message], turn: int, reason: str, *, by_user: bool
     ) -> list[DeadEnd]:
-        """Find the dead ends among the changes that were undone. Reads files. What was judged is
-        recorded, so that each change is judged once.
+        """Returns the dead ends among the changes that were undone. Reads files. The calls that
+        were judged are recorded, so that each change is judged once.
 
-        A change of the branch also changes files, but undoes nothing. So if the branch has changed
-        since the last look, there are no dead ends. Only an undo by the user counts all the same.
-        If no undone change is found after it, commands may have made the change: then all commands
-        of the messages are judged together.
+        Another branch has other files, although nothing was undone. So if the branch has changed
+        since the last look, there are no dead ends, unless the user undid something (`by_user`). If
+        no undone change is found then, commands may have made the change: all commands of the
+        messages are judged together.
         """
         from ouro.memory.long_term.recall.attempts import (
             dead_end_of_commands,

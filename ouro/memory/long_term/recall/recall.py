@@ -162,8 +162,11 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         search = Search(self.search.index) if by_words else self.search
         # The score of a note that is one link away from the best one.
         linked_score = _HOP_WEIGHT / (RANK_CONSTANT + 1)
-        reasons: dict[str, str] = {}
+
+        # Note id -> its score, and why it was found: notes that say something similar, notes that
+        # name an entity of the message, then rules.
         scores: dict[str, float] = {}
+        reasons: dict[str, str] = {}
         for question in questions_in(text):
             relevant = find_relevant(question, search.find(question, limit, filter_))
             for rank, (note_id, reason) in enumerate(relevant.items(), 1):
@@ -174,6 +177,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         for note_id in self._find_standing(text, search, situation):
             scores.setdefault(note_id, linked_score)
             reasons.setdefault(note_id, STANDING_RULE)
+
         candidates = [
             _Candidate(note_id, score, reasons.get(note_id) or "names the same entity")
             for note_id, score in scores.items()

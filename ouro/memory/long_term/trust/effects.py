@@ -60,9 +60,11 @@ class ChangeGroup(msgspec.Struct, frozen=True, kw_only=True):
     contents: Mapping[str, str] = {}
     """The blobs (or GONE) of the files as they were found, by name; for effects on whole files."""
     line_edits: Mapping[str, Edits] = {}
-    """The edits made in each file, by its name; `edits` are their sum."""
-    others: Collection[str] = ()
-    """Files that running turns of other sessions wrote to: only `line_edits` are committed there."""
+    """File name -> the edits made in it; `edits` has their sums. For effects on lines."""
+    files_of_others: Collection[str] = ()
+    """Files that running turns of other sessions wrote to: of these only the lines of
+    `line_edits` are committed.
+    """
     reason: str = ""
     """Why the user has to confirm it."""
     sources: Sequence[str] = ()
@@ -191,7 +193,7 @@ class ChangeEffects:
             is_decided = current_lines == decided_lines or not self._store.find_unapproved_contents(
                 [content_of(edit.name, current)]
             )
-            if is_decided and edit.name not in group.others:
+            if is_decided and edit.name not in group.files_of_others:
                 whole_files.append(edit.name)
                 trusted.append(edit)
             elif committed_texts[edit.name] == accepted:
