@@ -184,9 +184,10 @@ def scale_tokens(
 def _begin_of_tail(sent: Sequence[MessageRecord], tail_tokens: int, last_round_tokens: int) -> int:
     """Returns the position in `sent` where the tail begins, which stays unchanged.
 
-    It has as many whole rounds as fit into `tail_tokens`; a round goes from one position where the
-    session can be cut to the next one. If none fits, the tail is the last round if that has at most
-    `last_round_tokens`. Otherwise it begins at the last such position, and may be empty.
+    The session can be cut at the positions of `_cut_points`; from one to the next is a round. The
+    tail has as many whole rounds as fit into `tail_tokens`. If none fits, it is the last round, if
+    that has at most `last_round_tokens`. Otherwise it is what follows the last of these positions;
+    it is empty if that is the end.
     """
     starts = list(_cut_points(sent))
     if not starts:

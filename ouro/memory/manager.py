@@ -133,11 +133,12 @@ class MemoryManager:
         keeps_memory: bool = False,
         on_notice: Callable[[str], None] = lambda _notice: None,
     ) -> MemoryManager:
-        """Resume the session of this full id; returns its manager. A copy made by hand is forked,
-        unless it is opened read-only. Raises SessionError.
+        """Resume the session of this full id; returns its manager. Raises SessionError. If the
+        folder of the session is a copy that was made by hand, the session is forked, unless it is
+        opened read-only.
 
-        When this returns, at least what a screen shows is in memory; what is sent besides that is
-        read in the background.
+        When this returns, at least what a screen shows is in memory. If more than that is sent, it
+        is read in the background.
 
         Args:
             project: the folder that a fork belongs to.
@@ -153,6 +154,7 @@ class MemoryManager:
             header = _new_header(project, info.model, commits)
             await store.fork_session(info.id, number=None, header=header)
             session_id = header.id
+
         loaded = await store.load_session(session_id, read_only=read_only, reach="screen")
         manager = cls(store, loaded.header, loaded, on_notice=on_notice)
         if not manager.transcript.is_whole or loaded.is_gapped:
@@ -292,7 +294,7 @@ class MemoryManager:
             self._start_save(self._write_queue)
         else:
             # Without a message the session has no file: costs are counted outside of the sessions.
-            self._start_save(self._count_costs)
+            self._start_save(self._save_costs)
 
     def note_cost(self, purpose: str, model: str, usage: Usage | None) -> None:
         """Record the cost of a model call outside of the turns; nothing if its usage is not
@@ -426,7 +428,7 @@ class MemoryManager:
             SaveFailed: a record could not be written. It stays in the queue, like those after it.
         """
         if self.read_only:
-            await self._count_costs()
+            await self._save_costs()
             self._unsaved.clear()
         elif not self._is_created:
             await self._store.create_session(self._header)
@@ -445,7 +447,7 @@ class MemoryManager:
         else:
             await self._store.save_memory(self.session_id, record)
 
-    async def _count_costs(self) -> None:
+    async def _save_costs(self) -> None:
         """Save the costs of the records that wait to be saved, but not the records: the costs are
         saved outside of the sessions. Records with a cost are removed from the queue.
         """

@@ -224,7 +224,7 @@ class MessageTree:
         0 is the start, without items. If the item is not loaded, the loaded part is empty.
         """
         path, since = self._path(number, self._positions)
-        # `since` is where the branch of the item leaves the current one, which stays up to there.
+        # Go back to `since`: there the branch of the item leaves the current one.
         self._before_next = since
         if since > 0 and since not in self._nodes:
             self.unloaded.add(since)
@@ -233,6 +233,8 @@ class MessageTree:
             self._positions.pop(item.number, None)
         del self.items[kept_count:]
         self._current = None
+
+        # Then forward to the item.
         for item in path:
             self._positions[item.number] = len(self.items)
             self.items.append(item)

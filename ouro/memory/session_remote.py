@@ -292,15 +292,19 @@ class SessionRemote:
             )
 
     def commit(self, changes: Mapping[str, bytes | None], message: str) -> str:
-        """Make a commit on top of the tip; returns its id. The branch here moves only when it is
-        pushed.
+        """Make a commit on top of the tip; returns its id. The branch here moves only when the
+        commit is pushed. Raises MemoryUnusable if git fails.
 
         Args:
-            changes: the sealed content of files by their paths; None: the file is removed.
+            changes: path -> the sealed content of a file; None: the file is removed.
         """
-        if not self.tip:  # the first commit of the branch
+        # Add the format to the first commit of the branch.
+        if not self.tip:
             about = _Format(sealed=bool(self._key), check=self.seal(_FORMAT_FILE, _CHECK))
             changes = {**changes, _FORMAT_FILE: msgspec.json.encode(about)}
+
+        # The files after it. If the branch is sealed, their digest is one of them: `fetch` then
+        # notices a branch that was set back or forged.
         files = {**self._files}
         for path, data in changes.items():
             files.pop(path, "")
@@ -312,6 +316,8 @@ class SessionRemote:
             changes = {**changes, _STATE_FILE: sealed}
             files[_STATE_FILE] = blob_id(sealed)
         self._unsent = (files, state or _BranchState())
+
+        # Commit, on a reference that is only needed for the import.
         ref = f"refs/heads/sending-{uuid.uuid4().hex}"
         stream = import_stream(
             ref,

@@ -302,9 +302,10 @@ class Transcript(MessageTree):
         return shown
 
     def count_tokens(self, constant: int) -> int:
-        """Returns the number of tokens of the next request: the last figure for the current model,
-        plus an estimate of the messages after it. The provider reports a figure with an answer; a
-        compaction has the figure after it. If there is none, all messages are estimated.
+        """Returns the number of tokens of the next request: the last known figure of the current
+        model, plus an estimate of the messages that are newer. An answer has the figure that the
+        provider reported with it; a compaction has the one after it. Without a figure all messages
+        are estimated.
 
         Args:
             constant: the tokens that every request has besides the messages. A figure of the
@@ -315,7 +316,7 @@ class Transcript(MessageTree):
             if isinstance(item, MessageRecord):
                 figure = reported_tokens(item.message)
             else:
-                _before, figure = item.tokens
+                _tokens_before, figure = item.tokens
             if figure and item.number >= self._asked_since:
                 return figure + estimate_messages(newer)
             if isinstance(item, MessageRecord):
@@ -423,8 +424,8 @@ class Transcript(MessageTree):
                 case MessageRecord() | CompactionRecord() | DropRecord():
                     items.append(self._with_unused_number(record, numbers))
                     numbers.add(items[-1].number)
-                # Before the first item a mark is only shown at the start of the session. The branch
-                # that such a rewind left is not loaded: so the mark has no `left`.
+                # A mark before the first item is only shown at the start of the session. The branch
+                # that an older rewind left is not loaded, so its mark has no `left`.
                 case ModelRecord() | RewindRecord() if items or is_whole:
                     self._marks.setdefault(items[-1].number if items else 0, []).append(
                         _Mark(record)

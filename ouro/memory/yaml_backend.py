@@ -185,6 +185,8 @@ class YamlFileMemoryStore(MemoryStore):
             )
             loaded = await self.load_session(session_id, read_only=True, reach=reach)
             return replace(loaded, notices=(*loaded.notices, notice))
+
+        # Read it. A session of a newer ouro is read-only: it is not kept open.
         try:
             with _convert_to_session_errors(folder):
                 parsed = await _read_to_write(folder, reach)

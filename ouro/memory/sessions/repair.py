@@ -68,6 +68,8 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
         header = _make_header(folder)
     else:
         records = records[1:]
+
+    # Find out what is wrong. A record that cannot be read is None in `repaired`.
     repaired = [_repair_record(record, folder, mask) for record in records]
     changed_records: list[bytes] = []  # as they were, with their marks
     for record, repaired_data in zip(records, repaired, strict=True):
@@ -75,6 +77,8 @@ def repair(folder: Path, mask: Mask = str) -> tuple[str, ...]:
             changed_records.append(data[record.offset : record.offset + record.size])
     if not (changed_records or tail or is_new):
         return ()
+
+    # Save the former bytes, then write the file again.
     report = _save_originals(folder, changed_records, tail, repaired.count(None))
     if is_new:
         report.append("The header was lost. A new one was made.")

@@ -209,8 +209,8 @@ class SessionCatalog:
             if message.role in ("user", "assistant") and message.text.strip():
                 last_messages.append((message.role, message.text))
         if last_messages[:1] == [("user", first_prompt)]:
-            del last_messages[0]
-        summary = ""
+            del last_messages[0]  # it is shown as the first message already
+        summary = ""  # the newest one
         for record in loaded.records:
             if isinstance(record, SummaryRecord):
                 summary = record.summary
@@ -234,14 +234,17 @@ class SessionCatalog:
         """
         loaded = await self.store.load_session(session_id, read_only=True)
         transcript, header = Transcript.of(loaded), loaded.header
+
+        # Find the branch: the current one, or the one with `message`.
         current_branch = transcript.entries
         branch = _branch_with(
             message, [current_branch, *(left_branch.entries for left_branch in transcript.branches)]
         )
         entries = current_branch if branch is None else branch
         is_left = entries is not current_branch
+
+        # Find the turn on it. The turn of `message` is the last one that begins at or before it.
         turn_starts = [index for index, entry in enumerate(entries) if begins_turn(entry.message)]
-        # The turn of `message` is the last one that begins at or before it.
         turn_number = 0
         if branch is not None:
             starts_until_message = [
@@ -254,6 +257,7 @@ class SessionCatalog:
             raise UsageError(
                 f"Session {header.id[:8]} has no turn {turn}: it has {len(turn_starts)}."
             )
+
         turn_ends = [*turn_starts[1:], len(entries)]
         messages = entries[turn_starts[turn_number - 1] : turn_ends[turn_number - 1]]
         if is_left and turn:  # the number that was recorded with the memory

@@ -267,10 +267,8 @@ def find_whole_end(descriptor: int) -> tuple[int, bytes]:
         has_line_start = start == 0 or first_line > 0
         ends: list[int] = []
         if has_line_start:
-            ends = [
-                mark.end()
-                for mark in find_marks(END_MARK, begins=END[1:4], data=data, offset=first_line)
-            ]
+            marks = find_marks(END_MARK, begins=END[1:4], data=data, offset=first_line)
+            ends = [mark.end() for mark in marks]
         if ends or start == 0:
             end = ends[-1] if ends else 0
             tail = b"" if _BLANK_LINES.match(data, end) else data[end:]
@@ -455,7 +453,7 @@ class OpenFile(FileIO):
             The path where the bytes of the present file were saved; None if there was none, or the
             new file begins with them.
         """
-        other_data = b""
+        other_data = b""  # what is now in the place of the session file
         with suppress(FileNotFoundError, SessionError):
             other_data = read_file(self.folder)
         if self._has_all_bytes(self.fileno()):
@@ -515,10 +513,10 @@ class SessionLock:
             who = "another process"
             if since:
                 who = f"process {pid} since {local_time(since) or since}"
-            is_waiting = pid.isdecimal() and is_suspended(int(pid))
-            suspended = ", which is suspended: `fg` in its terminal continues it"
+            if pid.isdecimal() and is_suspended(int(pid)):
+                who += ", which is suspended: `fg` in its terminal continues it"
             raise SessionInUse(
-                f"This session is in use by {who}{suspended if is_waiting else ''}.",
+                f"This session is in use by {who}.",
                 "Continue there, close it, or open a copy with `--fork`.",
             ) from error
         except OSError:

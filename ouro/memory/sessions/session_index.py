@@ -188,12 +188,13 @@ def survey(folder: Path, status: os.stat_result, earlier: SessionSurvey | None) 
     Of a long file only what is new since the survey `earlier` is read, if it has only grown since.
     If the file cannot be read, the title of the entry says why.
     """
-    size, error_text, read = status.st_size, "", 0
+    size, error_text = status.st_size, ""
+    read = 0  # the offset up to which the file was read
     tally = SessionTally(folder.name)
     try:
         with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
-            is_long = earlier is not None and earlier.read <= size and size > _MAX_READ_WHOLE
-            if earlier and is_long:
+            may_have_grown = earlier is not None and earlier.read <= size
+            if earlier and may_have_grown and size > _MAX_READ_WHOLE:
                 before_new = os.pread(descriptor, len(END), max(0, earlier.read - len(END)))
                 if before_new == END:  # a record still ends there: the file has only grown
                     tally, read = SessionTally(folder.name, earlier.info), earlier.read
@@ -216,7 +217,7 @@ def _tally_records(tally: SessionTally, descriptor: int, begin: int, size: int) 
         OSError: it cannot be read.
         BadRecordError: it has no header.
     """
-    if size - begin > _MAX_NEW_BYTES:
+    if size - begin > _MAX_NEW_BYTES:  # count the start here, and the end below
         for record in records_in(read_range(descriptor, start=0, end=_EDGE_BYTES)):
             _tally_record(tally, record)
         begin = size - _EDGE_BYTES
@@ -388,7 +389,7 @@ def list_infos(root: Path, progress: Progress | None = None) -> list[SessionInfo
 
 
 def _with_unique_ids(infos: list[SessionInfo]) -> list[SessionInfo]:
-    """Returns the entries, each with another id.
+    """Returns the entries, each with an id of its own.
 
     Two sessions have the same id if a folder was copied by hand. The one whose folder is named
     after the id is the original; the others are marked as copies.

@@ -261,14 +261,16 @@ class _SessionReader(msgspec.Struct, eq=False):
         if reach != "whole":
             max_bytes = MAX_SHOWN if reach == "screen" else MAX_SENT
             context = await _find_context(read_backward(self.file, self.begin, self.end), max_bytes)
-            if not context.is_lost:
+            if not context.is_lost:  # else a rewind leads to a message that was not found
                 return await self._read_context(context, reach)
+
         begin = max(self.begin, self.end - MAX_READ)
         records = await asyncio.to_thread(
             records_in, await read_at(self.file, begin, self.end), begin
         )
         if begin == self.begin:
             return await self._make_session(records, LoadedSession(self.header))
+        # Too long to be read whole.
         notice = (
             f"The session has {self.end >> 20} MB: only its last {MAX_READ >> 20} MB were read."
             f" The rest stays in {self.path}."
