@@ -149,7 +149,7 @@ class AnthropicChunks(ChunkReader):
         if len(valid_counts) < len(COUNTS):
             yield UsageChunk(usage=None)
             return
-        uncached, cached, written, answered = valid_counts
+        uncached, cached, written, answered = valid_counts  # in the order of COUNTS
         sent = uncached + cached + written
         yield UsageChunk(
             make_usage(

@@ -157,7 +157,8 @@ class Catalog:
         """The full name of the model that `name` means. A full name, such as
         `anthropic/claude-sonnet-5`, is returned unchanged. A part of a name, such as `sonnet`, is
         looked for among the configured models, then among those of local servers and of the
-        built-in table.
+        built-in table. If nothing matches, a name whose provider litellm knows is returned
+        unchanged, too.
 
         Raises:
             NoModelError: no model matches; the message names the nearest. Or several match.

@@ -103,8 +103,8 @@ def _to_event(chunk: Any, stream: Any) -> dict[str, Any]:
 
 
 def _error_fields(error: BaseException) -> dict[str, Any]:
-    """An error as plain data. Status and headers are those of the HTTP answer that caused it; the
-    status is None if there was no answer.
+    """An error as plain data. Status and headers are those of the HTTP answer that caused it, which
+    the deepest cause has; the status is None if there was no answer.
     """
     import httpx
 

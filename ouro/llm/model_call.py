@@ -93,7 +93,7 @@ class ModelCall:
             wait = waited = 0.0  # seconds: before this attempt, and together
             while attempt < attempts:
                 attempt += 1
-                if failure is not None:
+                if failure is not None:  # not the first attempt of all
                     if on_retry:
                         first_line, _, _ = failure.message.partition("\n")
                         reason = f"{first_line} {failure.hint}".rstrip()
@@ -105,6 +105,8 @@ class ModelCall:
                     return await self._request_answer(model, on_chunk or (lambda _chunk: None))
                 except TransientModelError as error:
                     failure = error
+
+                # How long to wait, and how many attempts this failure allows.
                 wait = _wait_seconds(failure, attempt)
                 # The provider asks for a longer wait than this: the next model is asked.
                 if wait > MAX_WAIT:

@@ -85,6 +85,7 @@ class ProviderSearch(msgspec.Struct, frozen=True):
                 "max_output_tokens": _MAX_OUTPUT,
                 "store": False,
             }
+        # Anthropic.
         tool = {"type": "web_search_20250305", "name": "web_search", "max_uses": 1}
         return {
             "model": self._model,

@@ -106,10 +106,10 @@ def next_step(
     """The next step of the turn: a call that needs no model, or a separate request. None: the model
     must be asked for the next tool.
 
-    A failed command leads to the question whether the user wants a change, that to a list of the
-    files, that to the question which file has the fault, that to a `read` of the file, that to the
-    question for its new text, and the change to another run of the command. The id of a call shows
-    which of these steps it was.
+    After a command failed, these steps follow each other: the question whether the user wants a
+    change; a list of the files; the question which file has the fault; a `read` of that file; the
+    question for its new text; the change; another run of the command. The id of a call shows which
+    of these steps it was.
     """
     turn = _Turn.of(messages)
     has_needed_tools = {tool.name for tool in tools} >= _NEEDED_TOOLS
@@ -249,8 +249,8 @@ class _Turn(msgspec.Struct, frozen=True):
         return self.failure is not None and len(failed_commands) <= _MAX_FAILURES
 
     def ask_for_aim(self) -> StepRequest:
-        """Ask whether the user wants a change; the call lists the files. There is none if they want
-        an answer.
+        """The request that asks whether the user wants a change. If so, the call from its answer
+        lists the files. If the user only wants an answer, there is no call.
         """
         schema = {
             "type": "object",
@@ -270,8 +270,9 @@ class _Turn(msgspec.Struct, frozen=True):
         return StepRequest(request, schema, read_aim)
 
     def ask_for_file(self, files: Sequence[str]) -> StepRequest | None:
-        """Ask which file has the fault. Tests that the user did not name are not among the choices;
-        None if there are no choices.
+        """The request that asks which of the files has the fault; the call from its answer reads
+        this file. Tests that the user did not name are not among the choices. None if there are no
+        choices.
         """
         assert self.failure is not None
         candidates = [name for name in files if self._may_have_fault(name)]
@@ -312,7 +313,8 @@ class _Turn(msgspec.Struct, frozen=True):
         return not _TEST_FILE.search(name) or PurePosixPath(name).name in self.task
 
     def ask_for_text(self, path: str, reply: ToolReply, remembered: str = "") -> StepRequest | None:
-        """Ask for the new text of a file; None if the file cannot be changed in this way.
+        """The request for the new text of a file; the call from its answer changes the file. None
+        if the file cannot be changed in this way.
 
         Args:
             reply: the result of `read` for the file, which need not exist.
