@@ -175,7 +175,7 @@ class MessageTree:
         item, because a rewind went back to that, these are the items up to that one.
         """
         number_before = 0 if is_whole else _NOT_LOADED
-        # The loaded item whose predecessor was not loaded: from now on it is the last new item.
+        # The first loaded item: its predecessor is the last new item.
         first_loaded = next(
             (number for number, node in self._nodes.items() if node.before == _NOT_LOADED), None
         )
@@ -186,6 +186,8 @@ class MessageTree:
             self._nodes[first_loaded] = replace(self._nodes[first_loaded], before=number_before)
         elif self._before_next == _NOT_LOADED:
             self._before_next = number_before
+
+        # The new items on the current branch: from where it begins back to the oldest.
         items_before, _start = self._path(self._before_first, until=())
         self._set_items([*items_before, *self.items])
 

@@ -121,14 +121,16 @@ class SendableMessages:
 
     def __call__(self, messages: Sequence[Message]) -> list[Message]:
         """Returns the same as `make_sendable`. Only the messages from the last known answer on are
-        converted: those before it are taken from the last call.
+        converted: those before it were converted by earlier calls.
         """
-        begin = max(0, len(self._known) - 1)  # the position of the last known answer
+        # The position of the last known answer: the messages before it are in `_sent`.
+        begin = max(0, len(self._known) - 1)
         has_other_messages = any(map(is_not, self._known, messages))
         if len(messages) <= begin or has_other_messages:
             begin, self._sent, self._used = 0, [], set()  # all are converted again
-        # The messages before the last answer stay converted. A cut answer does not count:
-        # if it is retried, it is left out.
+
+        # Convert the messages before the last answer: they stay so. A cut answer does not count,
+        # because it is left out if it is retried.
         last_answer = None
         for index in range(begin, len(messages)):
             if messages[index].role == "assistant" and not messages[index].cut:
@@ -140,6 +142,8 @@ class SendableMessages:
             _append_sendable(self._sent, self._used, new_messages, followed_by_reply=True)
             begin = last_answer
             self._known = list(messages[: begin + 1])
+
+        # Convert the rest, for this call only.
         sent = list(self._sent)
         _append_sendable(sent, set(self._used), messages[begin:])
         return sent

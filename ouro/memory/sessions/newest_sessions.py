@@ -91,9 +91,9 @@ def _first_by_index(
     have not changed since the index was written, and then of all sessions whose files have changed,
     wanted or not. None if the index cannot be used, or if too many sessions have changed.
     """
-    opened_names, are_all = opened_sessions(root, MANY_NOTES_BYTES)
+    opened_names, is_read_whole = opened_sessions(root, MANY_NOTES_BYTES)
     indexed_lines = _indexed_lines(root)
-    if not are_all or not indexed_lines:
+    if not is_read_whole or not indexed_lines:
         return None
     names = set(folder_names(root))
     changed = (names - indexed_lines.keys()) | (names & set(opened_names))

@@ -374,9 +374,9 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _is_statement(sentence: str, done: str, *, is_alone: bool) -> bool:
-    """Whether a sentence states something that may hold longer. A question never does; small talk,
-    what holds only now, and the work of its turn (`_is_of_turn`) do not, unless the sentence says
-    that it lasts.
+    """Whether a sentence states something that may hold longer. A question, an assumption or a joke
+    (`unasserted`), and what is too short or too long, never do. Small talk, what holds only now,
+    and the work of its turn (`_is_of_turn`) do only if the sentence says that it lasts.
 
     Args:
         done: what was given to tools in the turn; empty if there was no work.

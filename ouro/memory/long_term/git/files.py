@@ -143,6 +143,8 @@ class MemoryFiles:
         with self._lock:
             if self._is_listing_fixed:
                 return self._listing
+
+            # List the folder and `archive/`.
             fingerprints: dict[str, str] = {}
             refused: dict[str, str] = {}
             with suppress(FileNotFoundError), self.open_folder_of() as root:
@@ -153,6 +155,8 @@ class MemoryFiles:
                     self.open_folder_of(archive) as folder,
                 ):
                     _list_folder(folder, archive, fingerprints, refused)
+
+            # If a file has changed, make a new listing, also with the names that are not read.
             if fingerprints != self._listing.fingerprints:
                 unusual = [name for name in fingerprints if not _USUAL_NAME.fullmatch(name)]
                 bad_names = {

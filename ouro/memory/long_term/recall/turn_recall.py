@@ -174,11 +174,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         notes = await self._find_or_continue_later(text)
         commands, commands_text = await self._find_commands(text)
         chosen_note = self._take_note_chosen_by_user()
-        items = [*commands]
-        texts = [commands_text]
-        if notes:
-            items = [*notes.items, *items]
-            texts = [notes.text, *texts]
+        items = [*(notes.items if notes else ()), *commands]
+        texts = [notes.text if notes else "", commands_text]
         if chosen_note:
             items += chosen_note.items
             texts.append(chosen_note.text)
