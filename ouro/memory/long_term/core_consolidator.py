@@ -244,7 +244,8 @@ async def remove_repeated_lines(ask: Ask, text: str) -> str:
     everything that it says; of two equal lines the later one stays. A model is asked about each
     line and the earlier lines on its subject.
     """
-    lines = text.splitlines()  # a removed line becomes empty
+    # Empty the lines that are repeated.
+    lines = text.splitlines()
     remaining: dict[int, str] = {}
     """Index of a line -> its statement, of the lines that stay."""
     for index, line in enumerate(lines):
@@ -265,6 +266,8 @@ async def remove_repeated_lines(ask: Ask, text: str) -> str:
                 break
         if lines[index]:
             remaining[index] = statement
+
+    # Leave these lines out, but not those that were empty before.
     new_text = ""
     for line, line_before in zip(lines, text.splitlines(), strict=True):
         was_removed = line_before and not line

@@ -184,8 +184,9 @@ def _make_records(
     from ouro.memory.long_term.notes.entities import entities_in
 
     commits = _commits_of_lines(scope, {*missing.values()})
-    unmatched, records = list(gone), {}
-    read_gone = cache(partial(_removed_lines, scope))
+    unmatched = list(gone)
+    records: dict[str, CoreRecord] = {}
+    find_removed_lines = cache(partial(_removed_lines, scope))
     for text, name in missing.items():
         commit = commits.get(text)
         trailers: Mapping[str, str] = commit.trailers if commit else {}
@@ -204,7 +205,7 @@ def _make_records(
             versions = (*earlier.supersedes, earlier.text)[-_MAX_VERSIONS:]
             record = replace(record, id=earlier.id, supersedes=versions, related=earlier.related)
         elif commit:  # another machine may have edited the line
-            removed_lines = read_gone(commit.id, commit.parent, name)
+            removed_lines = find_removed_lines(commit.id, commit.parent, name)
             if old_text := _find_most_similar(text, removed_lines):
                 record = replace(record, supersedes=(old_text,))
         records[text] = record

@@ -87,6 +87,7 @@ class LongTermMemoryManager:
         # An asyncio lock is fair: actions run in the order of their calls.
         self._lock = asyncio.Lock()
         self._settling: asyncio.Task[None] | None = None
+        """The task that decides about what the last turn wrote."""
         self._listing: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
         self._had_jobs_at_end = False
@@ -98,6 +99,7 @@ class LongTermMemoryManager:
         self._last_turn = TurnRef(marks.session, turn=0)
         """The turn that the user's actions belong to: the one that ended last."""
         self._has_consolidated = False
+        """Whether grown cores were consolidated in this session: that is done once."""
         self._unchecked_lines: tuple[tuple[Scope, str], ...] = ()
         """What `take_unchecked_lines` returns."""
 

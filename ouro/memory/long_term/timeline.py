@@ -326,7 +326,7 @@ def moment_of(date: str) -> str:
         raise UsageError(
             f"`{date}` is not a date.", "Use 2026-11-21, yesterday, or `3 days ago`."
         ) from error
-    if len(words) <= len("2026-11-21"):
+    if len(words) <= len("2026-11-21"):  # a day without a time
         moment = moment.replace(hour=23, minute=59, second=59)
     return moment.astimezone().isoformat(timespec="seconds")
 

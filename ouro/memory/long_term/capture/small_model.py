@@ -146,7 +146,7 @@ async def find_operations(
     `MAX_OPERATIONS` of them. Only the newest sentences are asked about. Raises ModelError.
     """
     candidates: list[_Candidate] = []
-    operations: dict[str, Operation] = {}
+    operations: dict[str, Operation] = {}  # by their words, so that none is made twice
     for message in spoken:
         if message.is_own:
             candidates += _find_candidates(message)

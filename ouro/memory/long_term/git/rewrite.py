@@ -195,7 +195,7 @@ def _write_replacements(
         "--tag-of-filtered-object=drop",
         "--fake-missing-tagger",
     )
-    commits: dict[str, str] = {}
+    commits: dict[str, str] = {}  # mark -> old id; `_change_export` fills it
     changed_export = b"".join(_change_export(exported, in_file, in_words, in_name, commits))
     marks = repo.own_dir / "rewriting.marks"
     flags = ("--force", "--date-format=raw-permissive", f"--export-marks={marks}")
@@ -205,10 +205,10 @@ def _write_replacements(
             f"The history in {repo.git_dir} cannot be rewritten: {last_line(fast_import.stderr)}"
         )
     try:
-        ids = dict(line.split() for line in marks.read_text().splitlines())
+        new_ids = dict(line.split() for line in marks.read_text().splitlines())  # by mark
     finally:
         marks.unlink(missing_ok=True)
-    return {old: ids[mark] for mark, old in commits.items() if mark in ids}
+    return {old_id: new_ids[mark] for mark, old_id in commits.items() if mark in new_ids}
 
 
 def _change_export(

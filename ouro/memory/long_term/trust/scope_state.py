@@ -263,14 +263,18 @@ class ScopeState:
         `unapproved` are the blobs of the files with unapproved content, by name. The trusted text
         of such a core file is the accepted one.
         """
+        # What is not approved is foreign, except in files of turns that still run.
         store, accepted = self.store, self.store.accepted
         undecided = self._writes.names_of_others()
         foreign = {name: blob for name, blob in unapproved.items() if name not in undecided}
+
+        # The trusted core: the text as it was loaded, or as it was accepted.
         unapproved_core = [f"{name}.md" for name in store.core if f"{name}.md" in unapproved]
         core_edits = store.edits_since(accepted, unapproved_core) if unapproved_core else ()
         trusted_texts = {edit.name.removesuffix(".md"): edit.before or "" for edit in core_edits}
         texts = {name: trusted_texts.get(name, loaded.core.get(name, "")) for name in store.core}
         foreign_edits = [edit for edit in core_edits if edit.name in foreign]
+
         self.loaded, self._read_at, self._undecided = loaded, accepted, undecided
         self.texts = {name: text for name, text in texts.items() if text.strip()}
         self._foreign_id = outside_id(self.name, foreign, foreign_edits) if foreign else ""
