@@ -290,11 +290,8 @@ class Compactor(msgspec.Struct, eq=False):
             if record is None:
                 self.memory.note_cost("compaction", summariser.model, summariser.usage)
         if record is None:
-            emit(
-                Notice(
-                    "Nothing was compacted: the summary would not have made the request smaller."
-                )
-            )
+            text = "Nothing was compacted: the summary would not have made the request smaller."
+            emit(Notice(text))
             return False
         await self.save(record, emit)
         # A check: the messages that the compaction keeps must still be sent.
