@@ -99,7 +99,6 @@ class LongTermMemoryManager:
         self._last_turn = TurnRef(marks.session, turn=0)
         """The turn that the user's actions belong to: the one that ended last."""
         self._has_consolidated = False
-        """Whether grown cores were consolidated in this session: that is done once."""
         self._unchecked_lines: tuple[tuple[Scope, str], ...] = ()
         """What `take_unchecked_lines` returns."""
 

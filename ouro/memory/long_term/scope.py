@@ -193,7 +193,6 @@ class ScopeMemory(ScopeState):
         foreign_before = self._foreign_id
         self.complete_listing()
         with self._changing() as base:
-            # Decide about what the turn wrote.
             record_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
             # If the turn wrote into a foreign file, the last commit must have only approved texts.
             if not self.foreign.keys().isdisjoint(self._writes.of(at.session)):
@@ -201,8 +200,7 @@ class ScopeMemory(ScopeState):
                     set_aside_unapproved(self.store)
             trusted, pending_events = self._decide(provenance, at, approved, asks=asks)
             self._writes.end(at.session)
-
-            # Then about the other changes in the files.
+            # The other changes in the files.
             self._commit_approved("Keep what was written", NO_TURN, "outside")
             edits_of_user = self._trust_outside(agent_was_idle=is_rest_of_user)
             end_turn(self.store.repository)
@@ -213,7 +211,6 @@ class ScopeMemory(ScopeState):
         ]
         if self._foreign_id == foreign_before:
             return events
-
         # A foreign change is new: show it, with what the turn had read from outside.
         self._foreign_sources = ()
         if not provenance.knows_all_writing:
@@ -405,8 +402,6 @@ class ScopeMemory(ScopeState):
             net_edits = [*self._effects.net_edits(line_edits).values()]
             texts = [subject, *line_edits, *(edit.after for edit in net_edits)]
             self.store.demand_no_secret(texts)
-
-            # Write and commit the edited lines.
             group = ChangeGroup(
                 at=at,
                 origin=origin,
@@ -439,7 +434,6 @@ class ScopeMemory(ScopeState):
         """
         from ouro.memory.long_term.trust.states import TURN_EVENTS
 
-        # Decide about each file.
         line_edits, files_of_others = self._find_edits_of_turn(provenance, at, approved)
         changes: list[MemoryChange] = []
         for name, edit in self._effects.net_edits(line_edits).items():
