@@ -17,6 +17,9 @@ _NAMES_OF_PASSWORDS = (
     r"|mots? de passe|phrase secrète|contraseña|clave|parola(?: d['’]ordine)?|senha|palavra-passe"
     r"|hasło|heslo|jelszó|jelszava|salasana|şifre(?:si|niz)?|parolă|парол[ьяі]\w?|лозинка"
     r"|κωδικός|συνθηματικό|كلمة (?:المرور|السر)|סיסמה|הסיסמה|पासवर्ड"
+    r"|pwd?|passwd|mdp|(?:recovery|seed|backup|mnemonic)[ -]?phrase|seed words"
+    r"|wiederherstellungs(?:phrase|wörter)|phrase de récupération|frase (?:semilla|de recuperación)"
+    r"|seed[ -]фраза"
 )
 _NAMES_OF_TOKENS = (
     r"(?:api|access|auth|refresh|bot|bearer)?[ _-]?token|secret|passcode|(?:api|access|secret"
@@ -24,7 +27,15 @@ _NAMES_OF_TOKENS = (
     r"encryption|licen[cs]e|recovery|chiave|clé)[ _-]?(?:key|api)|geheimnis|zugriffsschlüssel"
     r"|secreto|segreto|segredo|jeton|токен|секрет"
 )
-_NAMES_OF_PINS = r"pin(?:[ -]?(?:code|nummer|number|kod|код))?|пин(?:-?код)?|code pin|código pin"
+_NAMES_OF_PINS = (
+    r"pin(?:[ -]?(?:code|nummer|number|kod|код))?|пин(?:-?код)?|code pin|código pin"
+    # Codes for one use:
+    r"|otp|(?:one[ -]time|verification|confirmation|security|sms|2fa|mfa)[ -](?:code|pin)"
+    r"|(?:einmal|bestätigungs|sicherheits)code|code de (?:vérification|confirmation|sécurité)"
+    r"|código de (?:verificación|confirmación|seguridad|verificação|confirmação|segurança)"
+    r"|codice di (?:verifica|conferma)|код подтверждения|(?:doğrulama|onay) kodu"
+    r"|رمز (?:التحقق|التأكيد)"
+)
 _OF_WHAT = (
     r"(?:[ \t]+(?:for|of|to|on|at|in|from|für|von|vom|der|des|zum|zur|im|de|del|della|di|du|da|do"
     r"|dla|para|pour|per|van|voor|till|для|от|к|του|της)\b(?:[ \t]+[^\s.:;,!?]+){1,5}?)?"
@@ -64,7 +75,8 @@ _VALUE_IS_NAME = late_pattern(
     r"(?P<rest>(?=[ \t]*(?:[.,;!?)]|$|\n|[ \t](?:for|of|on|für|von|de|del|di|da|pour|para|для)\b)))"
 )
 _EAST_ASIAN = late_pattern(
-    r"(?i)(?:(?P<password>密码|密碼|口令|パスワード|暗証番号|비밀번호|암호)|(?P<token>令牌|密钥|密鑰|トークン|토큰))"
+    r"(?i)(?:(?P<password>密码|密碼|口令|パスワード|暗証番号|비밀번호|암호)"
+    r"|(?P<pin>验证码|驗證碼|认证码|認証コード|確認コード|인증번호)|(?P<token>令牌|密钥|密鑰|トークン|토큰))"
     r"[ \t]{0,2}(?:[是为為はが은는이가]"
     r"|就是)?[ \t]{0,2}[:：]?[ \t]{0,2}[「『“\"'`]?(?P<value>[!-&(-~]{4,80})(?P<rest>)"
 )
@@ -123,7 +135,12 @@ _PLACE_OR_VARIABLE = late_pattern(
 )
 _LETTERS_ONLY = late_pattern(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 _CLAUSE_END = late_pattern(r"\s*(?:$|[.,;!?)\]|]|\s(?:and|und|et|y|e|but|aber)\b|[-—–(])")
+_MORE_DIGITS = late_pattern(r"(?:[ \u00a0-]\d{2,4})+(?!\S)|(?:[ \u00a0-]\d{2,4})+(?=[.,;!?)])")
+"""The rest of a number in groups: `493 201`."""
+_GROUPED_DIGITS = late_pattern(r"\d{2,4}(?:-\d{2,4})+")
 _MIN_PIN, _MIN_MIXED = 4, 6
+_LENGTHS_OF_SEEDS = (12, 15, 18, 21, 24)
+"""The words of a phrase that restores a wallet (BIP 39)."""
 _KINDS = ("password", "pin", "token")
 
 
@@ -168,8 +185,13 @@ def _is_value(kind: str, value: str, rest: str, *, is_weak: bool) -> bool:
     bare = value[1:-1].strip() if is_quoted else value.rstrip(".,;:!?)]\"'`*_»”")
     if len(bare) < 3 or _PLACE_OR_VARIABLE.match(bare):
         return False
+    if kind == "pin" and _GROUPED_DIGITS.fullmatch(bare):
+        return True
     if bare.isdigit():
         ends_with_mark = bare != value  # then it is the last word of its clause
+        more = None if ends_with_mark else _MORE_DIGITS.match(rest)
+        if more:
+            bare, rest = bare + more[0], rest[more.end() :]
         return _is_number(
             kind, number=bare, rest="" if ends_with_mark else rest, is_quoted=is_quoted
         )
@@ -241,8 +263,10 @@ def _is_plain_value(kind: str, bare: str, value: str, rest: str) -> bool:
 
 
 def _is_phrase(words: list[str]) -> bool:
-    """Whether these words are a pass phrase: 4 to 10 words of letters, none of them a small word
-    such as `the`. A part of a sentence with so many words has a small word.
+    """Whether these words are a pass phrase: 4 to 10 words of letters, or as many as a wallet has,
+    none of them a small word such as `the`. A part of a sentence with so many words has a small
+    word.
     """
+    has_length_of_phrase = 4 <= len(words) <= 10 or len(words) in _LENGTHS_OF_SEEDS
     has_small = any(word.lower() in _SMALL_WORDS for word in words)
-    return 4 <= len(words) <= 10 and not has_small and all(map(_has_only_letters, words))
+    return has_length_of_phrase and not has_small and all(map(_has_only_letters, words))

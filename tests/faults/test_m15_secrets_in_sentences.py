@@ -47,6 +47,19 @@ TOLD = [
     "swordfish is the wifi password",
     "the passwords: hunter2",
     "Het wachtwoord is zonnebloem3",
+    "the admin pw is heron-Blaukraut, it opens the dashboard",
+    "le mdp du serveur est Coquelicot9!",
+    "the OTP is 493 201, hurry",
+    "your verification code is 882-113",
+    "SMS code 771203",
+    "Der Bestätigungscode lautet 55821",
+    "código de verificación: 90812",
+    "doğrulama kodu 338211",
+    "код подтверждения 7714, введи его",
+    "验证码是 482913",
+    "認証コードは 482913 です",
+    "recovery phrase for the wallet is: orbit velvet mango river siren lunar pistol cabin dwarf"
+    " echo amber fossil",
 ]
 HARMLESS = [
     "the password policy is 12 characters",
@@ -77,6 +90,14 @@ HARMLESS = [
     "the token is valid for 3600 seconds",
     "Use the secret from `.env.local`",
     "the password is `$DB_PASSWORD`",
+    "run pwd in the repo first",
+    "we store the pw as a bcrypt hash",
+    "the verification code has 6 digits",
+    "OTP codes expire after 300 seconds",
+    "The security code is checked in src/otp.py",
+    "the OTP service listens on port 8417",
+    "the seed phrase must have 12 words",
+    "pin the version to 2024.1",
     "密码是必填的",
 ]
 
