@@ -25,9 +25,15 @@ _CODE_OR_ADDRESS = re.compile(r"`[^`\n]{0,200}`|https?://\S{1,200}")
 _COLON_IN_TEXT = re.compile(r"[^\s:：][:：](?:\s|(?=[^\x00-\x7f]))|[^\s:：] [:：]\s")
 """A colon that introduces something, as in `Our rule: use tabs`; not the one of a time or a path.
 """
-_QUOTATION = re.compile(
+QUOTATION = re.compile(
     r'"[^"]{0,400}"|“[^”]{0,400}”|„[^“”]{0,400}[“”]|«[^»]{0,400}»|「[^」]{0,400}」'
+    r"|‘[^’]{0,400}’|‚[^‘’]{0,400}[‘’]|(?<!\w)'[^'\n]{0,400}'(?!\w)"
 )
+"""A text in quotation marks, with the marks."""
+_WORDS_OF_CLAUSE = 3
+"""A quotation of so many words may state something; a shorter one is a name."""
+_CHARACTERS_OF_CLAUSE = 6
+"""The same in characters, for scripts without blanks."""
 _QUESTION_END = re.compile(r"[?？؟][\s\"'”»)]*$")
 _ELLIPSIS_END = re.compile(r"(?:\.{3}|…)\W*$")
 _Label = Literal["own", "text", "other", "supposed", "once", "undone"]
@@ -122,14 +128,15 @@ class _SentenceKind(msgspec.Struct):
 
 def is_in_doubt(sentence: str, after: str) -> bool:
     """Whether a sentence may not be the user's own statement, by signs of writing: much of it is a
-    quotation, it breaks off with `…`, or it has a colon; or it is a question, or the next sentence
-    `after` is one. `after` is empty if there is no next sentence.
+    quotation, or it quotes a clause; it breaks off with `…`, or it has a colon; or it is a
+    question, or the next sentence `after` is one. `after` is empty if there is no next sentence.
     """
     plain = _CODE_OR_ADDRESS.sub("", sentence)
     introduction = pattern_of_group("introduction").match(plain)
     after_introduction = plain[introduction.end() :] if introduction else plain
-    quoted_length = sum(len(quotation[0]) for quotation in _QUOTATION.finditer(plain))
-    is_quoted = quoted_length >= _MIN_QUOTED * len(plain)
+    quotations = [quotation[0][1:-1] for quotation in QUOTATION.finditer(plain)]
+    quoted_length = sum(map(len, quotations))
+    is_quoted = quoted_length >= _MIN_QUOTED * len(plain) or any(map(_is_clause, quotations))
     is_asked = bool(_QUESTION_END.search(sentence))
     # With an introduction (`No, that is wrong:`) the user states it; a question after it is another
     # one.
@@ -138,6 +145,12 @@ def is_in_doubt(sentence: str, after: str) -> bool:
     is_cut = bool(_ELLIPSIS_END.search(sentence))
     has_colon = bool(_COLON_IN_TEXT.search(_without_quotations(after_introduction)))
     return is_quoted or is_asked or is_cut or has_colon
+
+
+def _is_clause(quoted: str) -> bool:
+    """Whether a quoted text may state something, and is not only a name."""
+    is_long_word = not quoted.isascii() and len(quoted) >= _CHARACTERS_OF_CLAUSE
+    return len(quoted.split()) >= _WORDS_OF_CLAUSE or is_long_word
 
 
 async def ask_if_own_statement(ask: AskModel, sentence: str) -> bool | None:
@@ -164,6 +177,6 @@ def _without_quotations(sentence: str) -> str:
     """The sentence with blanks instead of code, addresses and quotations. Each is replaced by as
     many blanks, so that the positions of other words stay the same.
     """
-    for pattern in (_CODE_OR_ADDRESS, _QUOTATION):
+    for pattern in (_CODE_OR_ADDRESS, QUOTATION):
         sentence = pattern.sub(lambda match: " " * len(match[0]), sentence)
     return sentence

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.memory.index import parse_query, word_starts
-from ouro.memory.long_term.capture.assertion import ask_if_own_statement, is_in_doubt
+from ouro.memory.long_term.capture.assertion import QUOTATION, ask_if_own_statement, is_in_doubt
 from ouro.memory.long_term.capture.incomplete_corrections import (
     complete_correction,
     is_incomplete,
@@ -57,7 +57,8 @@ _MAX_ASKED = 3 * MAX_OPERATIONS
 """The sentences about which the model is asked, at most: a long paragraph may hold one fact."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _TWO_CJK_CHARACTERS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{2}")
-_QUOTED_TEXT = re.compile(r'"[^"]*"|“[^”]*”')
+_CLAUSE_START = re.compile(r"[,;:]\s+|[，；：、]")
+_SENTENCE_MARKS = (".", "!", "?", "…", "。", "！", "？", "؟")
 _DEFINITE_WORD = r"(?:it|its|line|that|the|them|there|these|this|those|you)"
 _START_WITHOUT_VERB = (
     rf"(?:after|an?|and|as|at|before|but|by|for|from|in|my|no|of|on"
@@ -117,6 +118,15 @@ _KIND_EXAMPLES = [
         ("After each release Kim writes to the customers.", "rule"),
         ("昨夜は眠れませんでした。", "status"),
         ("For invoices: Tom checks them, nobody else does.", "rule"),
+        ("Karl waters the plants.", "fact"),
+        ("Put the cups away.", "task"),
+        ("Die Fenster putzt Olga, nicht mehr Jan.", "fact"),
+        ("Мы храним чашки в шкафу.", "fact"),
+        ("We left the old hall, the band plays at Miller's.", "fact"),
+        ("Помой чашки.", "task"),
+        ("Ya no vendemos pan, ahora vendemos té.", "fact"),
+        ("Kasada artık Ayşe duruyor.", "fact"),
+        ("نبيع الخبز في الصباح.", "fact"),
     )
     for message in (user(f"The sentence: {said}"), assistant(f'{{"kind": "{kind}"}}'))
 ]
@@ -255,7 +265,8 @@ async def _is_labelled_lasting(ask: AskModel, text: str) -> bool:
     """Whether the model labels a sentence as something that holds beyond the current task. Without
     a usable answer it does not.
     """
-    messages = [system(_ASK_KIND), *_KIND_EXAMPLES, user(f"The sentence: {text}")]
+    sentence = _write_as_sentence(text)
+    messages = [system(_ASK_KIND), *_KIND_EXAMPLES, user(f"The sentence: {sentence}")]
     label = decode_answer(await ask(messages, schema_of(_SentenceLabel)), _SentenceLabel)
     kinds_of_moment = {"problem", "status"}
     # A sentence that begins without a verb is no order: the label "task" is wrong then, and is
@@ -263,6 +274,16 @@ async def _is_labelled_lasting(ask: AskModel, text: str) -> bool:
     if not re.match(_START_WITHOUT_VERB, text, re.IGNORECASE):
         kinds_of_moment.add("task")
     return label is not None and label.kind not in kinds_of_moment
+
+
+def _write_as_sentence(text: str) -> str:
+    """A text with a capital letter and a mark at its end. A small model takes a statement without
+    them for a task: `we cache in redis`.
+    """
+    sentence = text[:1].upper() + text[1:]
+    if sentence.endswith(_SENTENCE_MARKS):
+        return sentence
+    return sentence + ("。" if _TWO_CJK_CHARACTERS.search(sentence) else ".")
 
 
 async def _operation_of(
@@ -391,8 +412,13 @@ def _is_statement(sentence: str, done: str, *, is_alone: bool) -> bool:
         return False
     if is_lasting(sentence):
         return True
+    # `This drives me mad, just answer in one line from now on`: the last clause stands alone.
+    _, *later_clauses = _CLAUSE_START.split(rule)
+    lasts_at_end = bool(later_clauses) and is_lasting(later_clauses[-1])
     is_passing = any(has(group, rule) for group in ("small_talk", "passes", "now"))
-    return not is_passing and not _is_of_turn(rule, done, is_alone=is_alone)
+    if is_passing and not lasts_at_end:
+        return False
+    return not _is_of_turn(rule, done, is_alone=is_alone)
 
 
 def _count_words(text: str) -> int:
@@ -430,7 +456,7 @@ def is_lasting(sentence: str) -> bool:
     """Whether a statement says that it holds beyond the current task: by a word that binds or
     lasts, or because it denies something. Words in quotation marks do not count.
     """
-    unquoted = _QUOTED_TEXT.sub(" ", sentence)
+    unquoted = QUOTATION.sub(" ", sentence)
     rule = strip_introduction(unquoted)
     if has("passes", rule):
         return False

@@ -9,6 +9,7 @@ from ouro.memory.long_term.capture.assertion import is_in_doubt
 from ouro.memory.long_term.capture.operations import OperationLimits
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.small_model import find_operations
+from ouro.memory.long_term.notes.note import Note
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,12 @@ from ouro.memory.long_term.capture.small_model import find_operations
         ("Ne pousse jamais sur main, d'accord ?", ""),
         ("有人说永远不要用 ORM，你怎么看？", ""),
         ("Never log tokens...", ""),
+        ("The new colleague keeps saying 'we write everything in Rust' to all of us here", ""),
+        (
+            "Jede Woche steht im Protokoll der Runde ‚wir testen nie am Freitag‘, und alle nicken",
+            "",
+        ),
+        ("先週の打ち合わせの議事録には何度も「テストは毎回必要」とあったけれど決定ではない", ""),
         ("Nunca uses tabs…", ""),
     ],
 )
@@ -45,6 +52,7 @@ def test_signs_of_writing_show_a_doubt_in_any_language(sentence, after):
         ("The docs are at https://example.org/a:b.", ""),
         ("The standup is at 10:30.", ""),
         ("Images are tagged app:1.2.", ""),
+        ("The customers' orders aren't the suppliers' orders in this database.", ""),
         ('We call it "the barn" in all texts about the old warehouse in Oslo.', ""),
     ],
 )
@@ -75,6 +83,15 @@ async def operations(said, label):
 async def test_model_decides_about_a_doubt_and_else_the_user(label, certainties):
     found = await operations("Setz das in den Brief: wir liefern immer pünktlich.", label)
     assert [operation.certainty for operation in found] == certainties
+
+
+async def test_words_of_another_in_single_quotes_replace_nothing():
+    old = Note(id="mem_00000001", scope="repo", text="We keep the docs in Sphinx")
+    said = "Ben keeps saying 'we use Hugo for the docs now' but that is just his wish"
+    limits = OperationLimits((old,), categories_with({}), ("user", "repo"))
+    assert await find_operations(Answers("other"), [Spoken(1, "user", said)], limits) == ()
+    [stated] = await find_operations(Answers("own"), [Spoken(1, "user", said)], limits)
+    assert stated.certainty != "doubtful"
 
 
 async def test_rules_do_not_keep_a_lasting_statement_that_is_in_doubt():

@@ -97,8 +97,31 @@ async def test_statements_decided_by_rules_need_no_model(said, text, scope, cate
 async def test_model_decides_about_uncertain_statements(said, note):
     model = Small()
     assert [operation.text for operation in await capture(said, model)] == [note]
-    assert model.asked[0] == f"The sentence: {note}"
+    assert model.asked[0].casefold().startswith(f"the sentence: {note}".casefold())
     assert await capture(said, Small('{"kind": "problem"}')) == ()
+
+
+async def test_last_clause_that_lasts_is_a_statement():
+    said = "those long logs drive me mad, write only errors from now on"
+    assert [operation.text for operation in await capture(said, Small())] == [said]
+    assert await capture(said, Small('{"kind": "problem"}')) == ()
+    model = Small()
+    assert await capture("those long logs drive me mad", model) == ()
+    assert model.asked == []
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("we cache in redis", "The sentence: We cache in redis."),
+        ("缓存放在 redis 里", "The sentence: 缓存放在 redis 里。"),
+        ("The port is 8417!", "The sentence: The port is 8417!"),
+    ],
+)
+async def test_model_is_asked_about_a_whole_sentence(said, asked):
+    model = Small()
+    [operation] = await capture(said, model)
+    assert (model.asked[0], operation.text) == (asked, said)
 
 
 @pytest.mark.parametrize(
