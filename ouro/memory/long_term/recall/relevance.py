@@ -119,22 +119,24 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     """Find the hits that are relevant to a question. Returns the reason by the id of each hit, in
     the order of `hits`.
 
-    A hit with a vector is relevant by the weighted sum of its features. A hit without a vector is
-    relevant by its words, unless another hit has far more of them. A question with no subject but a
-    day finds the hits that were noted on that day.
+    A hit with a vector is relevant by the weighted sum of its features, if the question has more
+    than words of tasks (`continue`). A hit without a vector is relevant by its words, unless another
+    hit has far more of them. A question with no subject but a day finds the hits that were noted on
+    that day.
     """
     question_stems = stems(question)
     owned_stems = stems(" ".join(pattern_of_group("owned").findall(question)))
     best_share = max(map(_share, hits), default=0.0)
     subjects = question_stems - _STEMS_OF_TASKS - _STEMS_OF_DAYS
     is_of_days = bool(has("asks", question)) and all(map(str.isdigit, subjects))
+    names_subject = bool(question_stems - (_STEMS_OF_TASKS - owned_stems))
     reasons: dict[str, str] = {}
     for hit, hit_features in zip(hits, features(question, hits), strict=True):
         if is_of_days and hit.parts.get("days", 0.0) >= DAYS_WEIGHT:
             reasons[hit.id] = f"noted on {hit.at[:10]}"
         elif "vectors" in hit.parts:
             # The weights contain a constant (`bias`): so the limit is 0.
-            if _weighted_sum(hit_features) > 0:
+            if names_subject and _weighted_sum(hit_features) > 0:
                 reasons[hit.id] = (
                     f"says {_share(hit):.0%} of the words, {_cosine(hit):.2f} close in meaning"
                 )

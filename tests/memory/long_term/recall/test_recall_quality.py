@@ -68,3 +68,17 @@ def test_unseen_cases_reach_the_measured_recall_and_precision(recall_names):
     assert hits / len(wanted) >= 0.35
     assert hits / (hits + too_many) >= 0.85
     assert sum(bool(recall_names(text)) for text in recall_unseen.NOTHING) <= 3
+
+
+NOTES_THAT_NAME_TASKS = {
+    "continuation": "The parser of continuation lines finds where the next one begins.",
+    "next": "do_next continues the execution until the next line of the program.",
+    "queue": "The job queue is RabbitMQ, because Redis lost jobs after a restart.",
+}
+
+
+@needs_weights
+@pytest.mark.parametrize("recall_names", [NOTES_THAT_NAME_TASKS], indirect=True, ids=["tasks"])
+@pytest.mark.parametrize("text", ["continue", "Continue, please.", "ok, next step"])
+def test_message_with_only_words_of_tasks_recalls_nothing_by_meaning(recall_names, text):
+    assert recall_names(text, local_embedder()) == set()
