@@ -46,7 +46,8 @@ paragraph and after a colon, in any language.
 Do not write a note about: what only the current task needs; what the code, its history or its files say; what is
 only asked, supposed or joked; drafts, examples, and what the assistant is asked to write or translate; what the user
 retracts in the next sentence; what other people like; plans, progress, small talk; keys, passwords and other
-secrets; anything that the session quotes from files, pages or outputs."""
+secrets; what the user wants kept out of notes; the health, family, pay or dismissal of a colleague; anything that the
+session quotes from files, pages or outputs."""
 _ONE_STATEMENT = """\
 You maintain the notes of a coding assistant. The user asks it to remember one statement. Answer with exactly one
 operation about it."""

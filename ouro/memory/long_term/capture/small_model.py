@@ -26,6 +26,7 @@ from ouro.memory.long_term.capture.incomplete_corrections import (
     says_only_the_change,
 )
 from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, Operation, OperationLimits
+from ouro.memory.long_term.capture.private_statements import may_keep
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.statement_questions import (
     ask_scope,
@@ -233,15 +234,12 @@ async def _judge_certainty(
 ) -> Literal["stated", "doubtful"] | None:
     """Whether the user stated a sentence: "doubtful" if signs of writing (a quotation, a colon, a
     question) make it uncertain and the model has no answer. None if it is not to be kept: it does
-    not last, or the model says that it is not the user's own. Raises ModelError.
+    not last, or the model says that it is private or not the user's own. Raises ModelError.
     """
-    lasts = (
-        is_known_to_last
-        or is_lasting(candidate.sentence)
-        or await _is_labelled_lasting(ask, strip_introduction(candidate.sentence))
-    )
-    if not lasts:
-        return None
+    if not is_known_to_last and not is_lasting(candidate.sentence):
+        sentence = _write_as_sentence(strip_introduction(candidate.sentence))
+        if not await _is_labelled_lasting(ask, sentence) or not await may_keep(ask, sentence):
+            return None
     if not candidate.is_in_doubt:
         return "stated"
     is_own = await ask_if_own_statement(ask, candidate.sentence)
@@ -261,17 +259,16 @@ async def read_statement(ask: AskModel, text: str, limits: OperationLimits) -> O
     )
 
 
-async def _is_labelled_lasting(ask: AskModel, text: str) -> bool:
+async def _is_labelled_lasting(ask: AskModel, sentence: str) -> bool:
     """Whether the model labels a sentence as something that holds beyond the current task. Without
     a usable answer it does not.
     """
-    sentence = _write_as_sentence(text)
     messages = [system(_ASK_KIND), *_KIND_EXAMPLES, user(f"The sentence: {sentence}")]
     label = decode_answer(await ask(messages, schema_of(_SentenceLabel)), _SentenceLabel)
     kinds_of_moment = {"problem", "status"}
     # A sentence that begins without a verb is no order: the label "task" is wrong then, and is
     # not counted.
-    if not re.match(_START_WITHOUT_VERB, text, re.IGNORECASE):
+    if not re.match(_START_WITHOUT_VERB, sentence, re.IGNORECASE):
         kinds_of_moment.add("task")
     return label is not None and label.kind not in kinds_of_moment
 

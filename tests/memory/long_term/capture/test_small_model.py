@@ -18,13 +18,17 @@ LOCKS = Note(
 
 
 class Small:
-    """Returns `answers` in order, then "fact" for every sentence."""
+    """Returns `answers` in order, then "fact" for every sentence. `may_keep` is its answer to
+    whether a sentence may be kept.
+    """
 
-    def __init__(self, *answers):
-        self.answers, self.asked = list(answers), []
+    def __init__(self, *answers, may_keep="yes"):
+        self.answers, self.asked, self.may_keep = list(answers), [], may_keep
 
     async def __call__(self, messages, schema=None):
         assert schema
+        if '"answer"' in messages[-2].text:
+            return json.dumps({"answer": self.may_keep})
         self.asked.append(messages[-1].text)
         if self.answers:
             answer = self.answers.pop(0)
@@ -99,6 +103,14 @@ async def test_model_decides_about_uncertain_statements(said, note):
     assert [operation.text for operation in await capture(said, model)] == [note]
     assert model.asked[0].casefold().startswith(f"the sentence: {note}".casefold())
     assert await capture(said, Small('{"kind": "problem"}')) == ()
+
+
+async def test_private_statement_is_not_kept_if_the_model_says_so():
+    said = "Sarah from QA is on sick leave, so be patient with her."
+    assert await capture(said, Small(may_keep="no")) == ()
+    for answer in ("yes", "no such answer"):
+        [operation] = await capture(said, Small(may_keep=answer))
+        assert operation.text == said
 
 
 async def test_last_clause_that_lasts_is_a_statement():
