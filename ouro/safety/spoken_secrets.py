@@ -185,16 +185,10 @@ def _is_value(kind: str, value: str, rest: str, *, is_weak: bool) -> bool:
     bare = value[1:-1].strip() if is_quoted else value.rstrip(".,;:!?)]\"'`*_»”")
     if len(bare) < 3 or _PLACE_OR_VARIABLE.match(bare):
         return False
-    if kind == "pin" and _GROUPED_DIGITS.fullmatch(bare):
-        return True
-    if bare.isdigit():
+    if bare.isdigit() or (kind == "pin" and _GROUPED_DIGITS.fullmatch(bare)):
         ends_with_mark = bare != value  # then it is the last word of its clause
-        more = None if ends_with_mark else _MORE_DIGITS.match(rest)
-        if more:
-            bare, rest = bare + more[0], rest[more.end() :]
-        return _is_number(
-            kind, number=bare, rest="" if ends_with_mark else rest, is_quoted=is_quoted
-        )
+        rest_of_clause = "" if ends_with_mark else rest
+        return _is_number(kind, number=bare, rest=rest_of_clause, is_quoted=is_quoted)
     if kind == "pin" or _TECHNICAL_TERM.fullmatch(bare):  # a PIN has only digits
         return False
     if is_quoted and " " in bare:
@@ -213,9 +207,11 @@ def _is_number(kind: str, number: str, rest: str, is_quoted: bool) -> bool:
     is 12 characters`, or if it is too short for a secret of this kind.
 
     A number in quotes counts nothing, and neither does one that ends its clause. `rest` is the text
-    after the number.
+    after the number, which may begin with more groups of its digits.
     """
     min_length = {"pin": _MIN_PIN, "password": _MIN_PIN}.get(kind, 8)
+    if more := _MORE_DIGITS.match(rest):
+        number, rest = number + more[0], rest[more.end() :]
     counts_something = not is_quoted and not _CLAUSE_END.match(rest)
     return len(number) >= min_length and not counts_something
 
