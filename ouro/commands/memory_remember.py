@@ -41,7 +41,13 @@ async def remember(context: ActionContext, text: str, scope: Scope | None) -> An
     """
     words = sys.stdin.read() if text == "-" and not context.session else text
     replaced_id = ""
-    if context.can_ask and text != "-":
+    is_asked = context.can_ask and text != "-"
+    doubtful: MemoryEntry | None = None
+    if not is_asked:
+        doubtful = await context.memory(
+            lambda memory: long_term.find_doubtful(memory.editor, words), reports=False
+        )
+    if is_asked:
         try:
             scope, replaced_id, words = await _decide(context, words, scope)
         except _UndecidedError:
@@ -67,8 +73,23 @@ async def remember(context: ActionContext, text: str, scope: Scope | None) -> An
     ]
     return Answer(
         outcome,
-        [line(text_of_state[outcome.state], *undo), *replaced, *_offer_check(context, entry)],
+        [
+            line(text_of_state[outcome.state], *undo),
+            *replaced,
+            *_name_doubtful(doubtful),
+            *_offer_check(context, entry),
+        ],
     )
+
+
+def _name_doubtful(doubtful: MemoryEntry | None) -> View:
+    """A line with the entry that a remembered text may replace, and the command that removes it, if
+    the user could not be asked. Empty without such an entry.
+    """
+    if doubtful is None:
+        return []
+    forget = CommandText(f"memory forget {doubtful.id}")
+    return [line(f"Both stay: {one_line(doubtful.text, 100)} · If it no longer holds: ", forget)]
 
 
 def _offer_check(context: ActionContext, entry: MemoryEntry) -> View:

@@ -57,6 +57,17 @@ def test_files_lists_the_core_files_of_each_scope(ouro, inside):
     assert "preferences.md  1 line" in ouro("files")[1]
 
 
+def test_entry_that_a_text_may_replace_is_named_where_nobody_can_be_asked(ouro, inside):
+    before, said = "The deploy host is heron", "Deploys go to crane"
+    assert "Both stay" not in ouro("remember", "--scope", "repo", before)[1]
+    _, out, _ = ouro("remember", "--scope", "repo", said)
+    assert f"Both stay: {before}" in out
+    entry_id = re.search(r"ouro memory forget (\S+)", out)[1]
+    ouro("forget", "--yes", entry_id)
+    assert [entry["text"] for entry in json.loads(ouro("list", "--json")[1])] == [said]
+    assert "Both stay" not in ouro("remember", "Invoices have seven digits")[1]
+
+
 def test_without_any_memory_in_use_show_says_so(ouro, home, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (home / ".ouro").mkdir(mode=0o700, exist_ok=True)

@@ -83,7 +83,7 @@ def find_doubtful(editor: MemoryEditor, text: str) -> MemoryEntry | None:
     the same, or is replaced.
     """
     placement = place(clean_text(text), editor.names)
-    entries = all_entries(editor)
+    entries = all_entries(editor, sources=False)
     if find_same(placement.text, entries) or find_replaced(placement.text, entries, placement.said):
         return None
     related_entries = find_on_subject(placement.text, entries)
