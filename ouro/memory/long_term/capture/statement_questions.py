@@ -114,8 +114,8 @@ async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[s
         if is_parallel(text, statement) or not await is_on_same_subject(ask, text, statement):
             continue
         # A small model likes to repeat a name: asked in the reverse order, it rarely does so again.
-        reverse = await _name_subjects(ask, statement, text)
-        if reverse and _name_words(reverse.first) & _name_words(reverse.second):
+        # A word in common was not enough: `format of invoices`, `time of sending invoices`.
+        if await is_on_same_subject(ask, statement, text):
             return index
     return None
 

@@ -286,9 +286,10 @@ async def test_statement_on_the_subject_that_the_model_names_replaces_the_earlie
     assert (operation.verb, operation.target) == ("supersede", known.id)
 
 
-async def test_subject_that_the_model_names_in_one_order_only_replaces_nothing():
+@pytest.mark.parametrize("other_subject", ["moving of the store", "price of the soup"])
+async def test_subject_that_the_model_names_in_one_order_only_replaces_nothing(other_subject):
     subject = '{"first": "place of the soup", "second": "place of the soup"}'
-    reverse = '{"first": "moving of the store", "second": "place of the soup"}'
+    reverse = f'{{"first": "{other_subject}", "second": "place of the soup"}}'
     known = Note(id="mem_00000009", text="Soup stands in the kitchen", scope="repo")
     answers = ('{"kind": "fact"}', subject, reverse, '{"about": "project"}')
     [operation] = await capture("The cart was moved to Pinia.", Small(*answers), shown=[known])
