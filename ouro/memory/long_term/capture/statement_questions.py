@@ -27,6 +27,7 @@ MAX_NEAR = 6
 _MAX_TEXT = 400
 _Name = Annotated[str, msgspec.Meta(max_length=80)]
 _WORD = re.compile(r"[^\W_]+")
+_CLAUSE_END = re.compile(r"[,;]\s|[，；、،]")
 _FILLER_WORDS = frozenset(
     "a an and at by be does for from how in is of on or that the to used what when where which who"
     " whom whose with".split()
@@ -172,9 +173,12 @@ def rank_near(statement: str, texts: Sequence[str]) -> list[int]:
 
 def is_parallel(first: str, second: str) -> bool:
     """Whether two sentences have as many words, three or more, and differ in the first word and in
-    another place, with a common word between: `Lena owns billing`, `Omar owns search`.
+    another place, with a common word between: `Lena owns billing`, `Omar owns search`. Only their
+    first clauses are compared: `Omar owns search, by the way`.
     """
-    first_words, second_words = (_WORD.findall(text.casefold()) for text in (first, second))
+    first_words, second_words = (
+        _WORD.findall(_CLAUSE_END.split(text, maxsplit=1)[0].casefold()) for text in (first, second)
+    )
     if len(first_words) != len(second_words) or len(first_words) < 3:
         return False
     differing = [index for index, word in enumerate(first_words) if word != second_words[index]]

@@ -51,6 +51,7 @@ async def test_unusable_answer_and_an_addition_replace_nothing():
     ("first", "second", "parallel"),
     [
         ("Lena owns billing", "Omar owns search.", True),
+        ("Lena owns billing, ask her first", "Omar owns search, by the way", True),
         ("The API listens on 8080", "The API listens on 9090", False),
         ("Die Kunden liegen in Rom", "Die Kosten liegen in Bonn", False),
         ("Staging is heron", "Production is crane", True),
