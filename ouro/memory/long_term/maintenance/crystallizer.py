@@ -139,8 +139,9 @@ class Crystallizer(msgspec.Struct, eq=False):
 
     async def read(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
         """Capture sessions part by part; yields each part after its progress is recorded. Skipped
-        sessions are left out. Raises ModelError, also for a timeout: the failure is recorded. After
-        that, or an interruption, the next call continues with the first part that was not read.
+        sessions are left out. Raises ModelError: if the model failed, the failure is recorded; if
+        it took too long, it is not. After that, or an interruption, the next call continues with
+        the first part that was not read.
         """
         for session in sessions:
             info = session.info
