@@ -139,9 +139,9 @@ class Crystallizer(msgspec.Struct, eq=False):
 
     async def read(self, sessions: Sequence[OldSession]) -> AsyncGenerator[CrystallizedPart, None]:
         """Capture sessions part by part; yields each part after its progress is recorded. Skipped
-        sessions are left out. Raises ModelError: if the model failed, the failure is recorded; if
-        it took too long, it is not. After that, or an interruption, the next call continues with
-        the first part that was not read.
+        sessions are left out. Raises ModelError if the model failed or took too long, after the
+        failure is recorded. After that, or an interruption, the next call continues with the first
+        part that was not read.
         """
         for session in sessions:
             info = session.info
@@ -159,15 +159,15 @@ class Crystallizer(msgspec.Struct, eq=False):
                         number += 1
                         await asyncio.to_thread(self._record, info.id, _Progress(part.upto))
                         yield CrystallizedPart(session, number, captured)
-            except TimeoutError as error:
-                raise ModelError(
-                    f"The model took longer than {PART_TIMEOUT:.0f} seconds."
-                ) from error
-            except ModelError:
+            except (ModelError, TimeoutError) as error:
                 progress = self._state().sessions.get(info.id, _Progress())
                 failed = replace(progress, failures=progress.failures + 1)
                 await asyncio.to_thread(self._record, info.id, failed)
-                raise
+                if isinstance(error, ModelError):
+                    raise
+                raise ModelError(
+                    f"The model took longer than {PART_TIMEOUT:.0f} seconds."
+                ) from error
             whole = _Progress(transcript.last_number, info.updated_at)
             await asyncio.to_thread(self._record, info.id, whole)
 
