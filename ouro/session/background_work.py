@@ -33,9 +33,18 @@ from ouro.session.standing_work import StandingWork
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import Job, ShellJobs
 from ouro.tools.tool import ToolResult
+from ouro.utils.ouro_paths import tilde
 
 _MAX_INTERRUPTED = 20_000
 """Characters at the end of the output of an interrupted line that stay shown."""
+_BUILTINS_FOR_LATER_LINES = frozenset(
+    {"cd", "pushd", "popd", "export", "unset", "alias", "unalias", "source", "."}
+)
+"""Builtins of the shell whose only effect is on later lines of the same shell."""
+_SHELL_HAS_ENDED = (
+    "Each line has a shell of its own: the next one runs in {folder} again, with the same variables"
+    " as before. To use this, write it in one line with what needs it, joined by &&."
+)
 
 
 class BackgroundTask(msgspec.Struct, frozen=True):
@@ -202,6 +211,8 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
             finish(Display("interrupted", CommandOutput(line, printed)), failed=True)
             raise
         finish(result.display, result.failed)
+        if _changes_only_its_shell(line) and not result.failed:
+            emit(Notice(_SHELL_HAS_ENDED.format(folder=tilde(self.permissions.workspace.root))))
         if share:
             await self._share_output(f"{SHELL_NOTE}{line}\n{result.text}", emit)
 
@@ -228,3 +239,12 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
             await self.transcript.add(user(text))
         except SaveFailed as error:
             emit(Notice(str(error), "error"))
+
+
+def _changes_only_its_shell(line: str) -> bool:
+    """Whether a line is one command that has no effect after the shell of the line has ended, such
+    as `cd src`.
+    """
+    first_word = line.split(maxsplit=1)[:1]
+    is_one_command = not any(mark in line for mark in ";&|\n`(<>")
+    return is_one_command and _BUILTINS_FOR_LATER_LINES.issuperset(first_word)

@@ -296,6 +296,22 @@ async def test_user_shell_line_is_shown_and_shared_if_requested(repository):
     await session.close()
 
 
+async def test_a_line_for_later_lines_says_that_its_shell_has_ended(repository):
+    open_session, _ = make(repository)
+    session = await open_session(OpenRequest())
+
+    async def notices(line):
+        seen = await collect(session.background.run_line(line, share=False))
+        return [event.text for event in seen if isinstance(event, Notice)]
+
+    for line in ("cd /tmp", "export A=1", 'pushd "$HOME"'):
+        [notice] = await notices(line)
+        assert "shell of its own" in notice, line
+    for line in ("cd /nowhere", "cd /tmp && pwd", "pwd", "cdrom || true"):
+        assert await notices(line) == [], line
+    await session.close()
+
+
 async def test_a_defect_in_a_shell_line_is_shown(repository, monkeypatch):
     def fail(_permissions, _line):
         raise AttributeError("no such thing")
