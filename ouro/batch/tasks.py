@@ -202,11 +202,11 @@ def _read_lines(text: str, path: Path, mirror: str) -> list[Task]:
             items[number] = decode_json(line, dict[str, Any])
         except msgspec.MsgspecError as error:
             raise ConfigError(f"{path}:{number}: not a JSON object: {error}.") from error
-    from ouro.batch import swe_bench  # it reads states, which hold tasks
+    from ouro.batch import swe_bench_format  # it reads states, which hold tasks
 
-    if swe_bench.is_swe_bench([*items.values()]):
+    if swe_bench_format.is_swe_bench([*items.values()]):
         items = {
-            number: swe_bench.as_task(item, mirror, f"{path}:{number}")
+            number: swe_bench_format.as_task(item, mirror, f"{path}:{number}")
             for number, item in items.items()
         }
     return [_task_of_line(item, path, f"{path}:{number}") for number, item in items.items()]

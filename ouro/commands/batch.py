@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ouro.batch import branches, swe_bench
+from ouro.batch import branches, swe_bench_format
 from ouro.batch.attempt import Attempt, make_server
 from ouro.batch.branches import BranchError
 from ouro.batch.engine import Runner, default_workers, run_batch
@@ -216,7 +216,7 @@ async def predictions(
     print them instead and return None.
     """
     batch_state = BatchState(Path(state))
-    lines = (f"{dump_json(item)}\n" for item in swe_bench.predictions(batch_state, name))
+    lines = (f"{dump_json(item)}\n" for item in swe_bench_format.predictions(batch_state, name))
     if not output:
         print_document(lines)
         return None

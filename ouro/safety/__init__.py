@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ouro.safety.checkpoints.undo import CUT_OFF, MERGED, Restored, Undo
     from ouro.safety.environment import child_environment, secret_values
     from ouro.safety.permissions import Permissions
+    from ouro.safety.project_programs import scripted_values
     from ouro.safety.protected import reserved_area
     from ouro.safety.rules import (
         Allow,
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
         read_devcontainer,
     )
     from ouro.safety.sandbox.reverted_files import RevertedFile
+    from ouro.safety.sandbox.sandboxes import choose_sandbox
     from ouro.safety.sandbox.temp_folder import remove_left_temp_folders
-    from ouro.safety.sandbox.tiers import choose_sandbox
     from ouro.safety.secrets import SecretMask, SecretScanner, is_secret_name
     from ouro.safety.shell.parse import parse_line
     from ouro.safety.trust import (
@@ -67,7 +68,6 @@ if TYPE_CHECKING:
         programs_of,
         with_imports,
     )
-    from ouro.safety.trusted_programs import scripted_values
     from ouro.safety.workspace import GIT_CONFIG, Access, FilePlace, GuardedMemory, Workspace
 
 __getattr__ = lazy_exports(__name__)

@@ -16,8 +16,8 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from ouro.errors import ConfigError
+from ouro.safety.project_programs import named_programs
 from ouro.safety.protected import reserved_area
-from ouro.safety.trusted_programs import named_programs
 from ouro.utils.files import open_regular, read_start, write_private
 from ouro.utils.git import Git, GitError
 from ouro.utils.late_pattern import late_pattern

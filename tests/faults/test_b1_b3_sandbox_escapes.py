@@ -19,7 +19,7 @@ import pytest
 
 from ouro.safety import Confinement
 from ouro.safety.sandbox.landlock import abi
-from ouro.safety.sandbox.tiers import (
+from ouro.safety.sandbox.sandboxes import (
     Bubblewrap,
     Landlock,
     Sandbox,

@@ -16,7 +16,7 @@ from ouro.safety.sandbox import confinement as confinement_module
 from ouro.safety.sandbox.confinement import Confinement
 from ouro.safety.sandbox.landlock import abi
 from ouro.safety.sandbox.reverted_files import is_plain_repository
-from ouro.safety.sandbox.tiers import Bubblewrap, ChosenSandbox, Landlock, _find_bwrap
+from ouro.safety.sandbox.sandboxes import Bubblewrap, ChosenSandbox, Landlock, _find_bwrap
 from ouro.settings import SandboxSettings
 from ouro.tools.tool import ToolContext
 

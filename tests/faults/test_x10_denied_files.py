@@ -12,7 +12,7 @@ from ouro.llm import ScriptedModel, call
 from ouro.messages import ToolReply
 from ouro.safety import Allow, Ask, Confinement, Deny, Effect, Permissions, Workspace
 from ouro.safety.sandbox.landlock import abi
-from ouro.safety.sandbox.tiers import ChosenSandbox, Landlock
+from ouro.safety.sandbox.sandboxes import ChosenSandbox, Landlock
 from ouro.session import OpenRequest
 from ouro.session_options import Options
 

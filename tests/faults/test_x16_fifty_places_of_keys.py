@@ -14,7 +14,13 @@ import pytest
 from ouro.safety import Ask, Confinement, Effect, Permissions, Workspace
 from ouro.safety.sandbox import confinement as confinement_module
 from ouro.safety.sandbox.landlock import abi
-from ouro.safety.sandbox.tiers import Bubblewrap, ChosenSandbox, Landlock, _find_bwrap, _self_test
+from ouro.safety.sandbox.sandboxes import (
+    Bubblewrap,
+    ChosenSandbox,
+    Landlock,
+    _find_bwrap,
+    _self_test,
+)
 from ouro.tools.glob import Glob, GlobArgs
 from ouro.tools.grep import Grep
 from ouro.tools.grep_search import GrepArgs

@@ -11,7 +11,7 @@ from fakes.waiting import PATIENCE, until
 
 from ouro.safety import Confinement
 from ouro.safety.sandbox.landlock import abi
-from ouro.safety.sandbox.tiers import ChosenSandbox, Landlock
+from ouro.safety.sandbox.sandboxes import ChosenSandbox, Landlock
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import termios
 import time
 from codecs import getincrementaldecoder
 
-from ouro.frontends.tui.screen_layout import (
+from ouro.frontends.tui.screen_constants import (
     BOX_FROM_HEIGHT,
     HEADER_FROM_HEIGHT,
     OPENING_TEXT,

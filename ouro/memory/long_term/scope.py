@@ -35,7 +35,7 @@ from ouro.memory.long_term.trust.approval import (
     edits_of_turn,
     is_trusted_after_tool,
 )
-from ouro.memory.long_term.trust.effects import (
+from ouro.memory.long_term.trust.change_effects import (
     ChangeEffects,
     ChangeGroup,
     UndoTarget,

@@ -32,7 +32,7 @@ from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.sync_merge import MergedFiles, SyncFailed, merge_file, plan_merge
-from ouro.memory.long_term.trust.effects import set_aside_unapproved
+from ouro.memory.long_term.trust.change_effects import set_aside_unapproved
 from ouro.utils.log import log
 from ouro.utils.text import join_names, plural
 

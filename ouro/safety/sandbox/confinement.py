@@ -19,7 +19,7 @@ from ouro.errors import ToolError
 from ouro.safety import protected
 from ouro.safety.rules import Limits
 from ouro.safety.sandbox.reverted_files import ACTING_IN_GIT, ActingFiles, RevertedFile
-from ouro.safety.sandbox.tiers import (
+from ouro.safety.sandbox.sandboxes import (
     LEFT_RUNNING,
     WATCHED,
     ChosenSandbox,

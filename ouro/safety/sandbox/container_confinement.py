@@ -13,7 +13,7 @@ from ouro.safety.rules import Limits
 from ouro.safety.sandbox.confinement import NO_TOKEN, SET_LIMITS, Confinement
 from ouro.safety.sandbox.containers import Containers
 from ouro.safety.sandbox.devcontainer import DevContainer, read_devcontainer
-from ouro.safety.sandbox.tiers import LEFT_RUNNING, existing
+from ouro.safety.sandbox.sandboxes import LEFT_RUNNING, existing
 from ouro.settings import SandboxSettings
 
 _TAG_POSITION = 4

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from ouro.safety.sandbox.devcontainer import ExtraMount
-from ouro.safety.sandbox.tiers import SandboxPolicy
+from ouro.safety.sandbox.sandboxes import SandboxPolicy
 
 _TEMP = "/tmp"  # noqa: S108 - inside
 SCRIPTS_FOLDER = "/run/ouro"

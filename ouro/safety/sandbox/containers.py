@@ -34,7 +34,7 @@ from ouro.safety.sandbox.engine import (
     refuse,
 )
 from ouro.safety.sandbox.process_record import PREFIX, ProcessRecord, left_records
-from ouro.safety.sandbox.tiers import SandboxPolicy
+from ouro.safety.sandbox.sandboxes import SandboxPolicy
 from ouro.settings import SandboxSettings
 from ouro.utils.git import Git, git_dirs
 from ouro.utils.late_pattern import late_pattern

@@ -23,7 +23,7 @@ from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.screens.plan_sheets import PlanComments
 from ouro.frontends.tui.screens.queue_sheet import QueueSheet
 from ouro.frontends.tui.screens.session_picker import SessionPicker
-from ouro.frontends.tui.screens.text_sheet import TextSheet
+from ouro.frontends.tui.screens.text_edit_sheet import TextSheet
 from ouro.session import BackgroundTask, ShownDiff
 from ouro.utils.git_diff import DiffedFile
 

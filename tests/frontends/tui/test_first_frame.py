@@ -6,7 +6,7 @@ import termios
 
 import pytest
 
-from ouro.frontends.tui.screen_layout import OPENING_TEXT
+from ouro.frontends.tui.screen_constants import OPENING_TEXT
 
 
 def cells(terminal):

@@ -7,7 +7,7 @@ import pytest
 from properties import given, settings, st
 
 from ouro.frontends.tui.line_editor import LineEditor, has_usual_keys
-from ouro.frontends.tui.screen_layout import OPENING_TEXT, QUIT_HINT
+from ouro.frontends.tui.screen_constants import OPENING_TEXT, QUIT_HINT
 
 
 def messages_of(editor):

@@ -19,9 +19,9 @@ from ouro.safety import (
     Workspace,
     child_environment,
 )
-from ouro.safety.sandbox import tiers as sandbox_choice
+from ouro.safety.sandbox import sandboxes as sandbox_choice
+from ouro.safety.sandbox.sandboxes import SandboxPolicy, Seatbelt
 from ouro.safety.sandbox.seccomp import seccomp_filter
-from ouro.safety.sandbox.tiers import SandboxPolicy, Seatbelt
 from ouro.settings import SandboxSettings
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs

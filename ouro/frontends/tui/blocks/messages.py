@@ -26,7 +26,7 @@ from ouro.frontends.tui.blocks.lines import (
 )
 from ouro.frontends.tui.blocks.markdown import MarkdownPiece, MarkdownPieces, markdown_lines
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.frontends.tui.screen_layout import QUEUED_MARK
+from ouro.frontends.tui.screen_constants import QUEUED_MARK
 from ouro.utils.text import clean, clean_start, plural
 
 MARGIN = "  "

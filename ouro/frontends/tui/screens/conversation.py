@@ -25,7 +25,7 @@ from ouro.frontends.session_format import LEFT_BRANCH, script_state
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.screen_layout import (
+from ouro.frontends.tui.screen_constants import (
     ALL_AROUND_FROM_HEIGHT,
     BOX_FROM_HEIGHT,
     HEADER_FROM_HEIGHT,

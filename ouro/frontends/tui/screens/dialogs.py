@@ -23,7 +23,7 @@ from textual.widgets import Input, Static
 from ouro.frontends.tui.blocks.lines import code_content, join_fitting, quote_code
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
-from ouro.frontends.tui.screen_layout import HEADER_FROM_HEIGHT
+from ouro.frontends.tui.screen_constants import HEADER_FROM_HEIGHT
 from ouro.frontends.tui.screens.sheet_layout import Layout, StyledOnce
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.frontends.tui.widgets.typed_field import TypedField

@@ -12,7 +12,7 @@ from textual.widgets import Static
 from ouro.frontends.tui.blocks.lines import code_content
 from ouro.frontends.tui.screens.comment_sheet import CommentField, CommentSheet
 from ouro.frontends.tui.screens.dialogs import Keys, make_frame, show_sheet
-from ouro.frontends.tui.screens.text_sheet import TextSheet
+from ouro.frontends.tui.screens.text_edit_sheet import TextSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList
 from ouro.session.plan_file import join_comments
 from ouro.utils.text import clean, cut

@@ -12,7 +12,7 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ouro.frontends.tui.screen_layout import HEADER_FROM_HEIGHT
+from ouro.frontends.tui.screen_constants import HEADER_FROM_HEIGHT
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from ouro import events
 from ouro.frontends.tui.blocks.messages import format_duration, spinner_sign
-from ouro.frontends.tui.screen_layout import placeholder
+from ouro.frontends.tui.screen_constants import placeholder
 from ouro.frontends.tui.widgets.prompt import PromptArea
 
 MODEL_WAIT_SECONDS = 10.0

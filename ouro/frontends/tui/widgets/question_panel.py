@@ -30,7 +30,7 @@ from ouro.frontends.tui.blocks.lines import code_content, join_fitting, tidy
 from ouro.frontends.tui.blocks.paged_lines import plain_lines
 from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.screen_layout import (
+from ouro.frontends.tui.screen_constants import (
     ALL_AROUND_FROM_HEIGHT,
     BOX_FROM_HEIGHT,
     HEADER_FROM_HEIGHT,

@@ -26,7 +26,7 @@ from ouro.frontends.session_format import (
     status_items,
 )
 from ouro.frontends.tui.blocks.lines import code_content
-from ouro.frontends.tui.screen_layout import HEADER_FROM_HEIGHT, OPENING_TEXT
+from ouro.frontends.tui.screen_constants import HEADER_FROM_HEIGHT, OPENING_TEXT
 from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.session.opening import Part
 from ouro.utils.text import clean

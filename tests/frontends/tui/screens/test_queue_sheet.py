@@ -4,7 +4,7 @@ from fakes.fake_session import FakeSession, Wait, says
 from fakes.screens import opened, screen_of, screen_text, type_text, until
 
 from ouro.frontends.tui.screens.queue_sheet import QueueSheet
-from ouro.frontends.tui.screens.text_sheet import TextSheet
+from ouro.frontends.tui.screens.text_edit_sheet import TextSheet
 
 
 async def test_queued_messages_are_moved_edited_and_removed():

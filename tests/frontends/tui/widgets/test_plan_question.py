@@ -9,7 +9,7 @@ from fakes.screens import asked, opened, screen_of, screen_text, type_text, unti
 from ouro.display import Question
 from ouro.events import QuestionAsked, Reply
 from ouro.frontends.tui.screens.plan_sheets import PlanComments
-from ouro.frontends.tui.screens.text_sheet import TextSheet
+from ouro.frontends.tui.screens.text_edit_sheet import TextSheet
 
 PLAN = "# Plan: A cache\n\n1. [ ] Add it\n2. [ ] Use it"
 CHOICES = ("Carry it out, asking", "Carry it out; edits", "Keep planning")

@@ -9,7 +9,7 @@ from fakes.memory_actions import record
 from ouro.memory.long_term import keep_for_later
 from ouro.memory.long_term.store import user_store
 from ouro.memory.long_term.trust.approval import Proposals
-from ouro.memory.long_term.trust.effects import ChangeEffects
+from ouro.memory.long_term.trust.change_effects import ChangeEffects
 from ouro.memory.long_term.trust.states import (
     TRANSITIONS,
     TURN_EVENTS,
@@ -50,7 +50,7 @@ def test_only_the_table_says_where_an_event_leads():
     """Nothing but the table sets a state: the code names events only."""
     code = "\n".join(
         (PACKAGE / name).read_text()
-        for name in ("scope.py", "trust/approval.py", "trust/effects.py")
+        for name in ("scope.py", "trust/approval.py", "trust/change_effects.py")
     )
     named = [event for event in get_args(ChangeEvent) if f'"{event}"' in code]
     assert {*named, WAITS_IN_THE_FILE[1], *TURN_EVENTS} == {*get_args(ChangeEvent)}

@@ -11,7 +11,7 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.geometry import Region
 from textual.strip import Strip
 
-from ouro.frontends.tui.screen_painter import ScreenPainter
+from ouro.frontends.tui.changed_cells import ScreenPainter
 
 WIDTH, HEIGHT = 24, 12
 CONSOLE = Console(color_system="truecolor", force_terminal=True, width=WIDTH)
