@@ -128,7 +128,11 @@ NAMES = {
 
 
 def load_settings(project: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
-    """Load the effective settings; the arguments are those of SettingsSources.
+    """Load the effective settings.
+
+    Args:
+        project: the root of the project whose settings count; None: no project's do.
+        flags: dotted name of a setting -> the value that a flag gives it.
 
     Raises:
         ConfigError: a file or a variable has a value that is not valid.
@@ -157,8 +161,12 @@ def explain_settings(places: SettingsByPlace) -> dict[str, SourcedValue]:
 def settings_by_place(
     project: Path | None = None, flags: Mapping[str, Any] | None = None
 ) -> SettingsByPlace:
-    """What the `user`, the `project`, the `environment` and the `flags` set, in this order. The
-    arguments are those of SettingsSources. Raises ConfigError for a value that is not valid.
+    """What the `user`, the `project`, the `environment` and the `flags` set, in this order. Raises
+    ConfigError for a value that is not valid.
+
+    Args:
+        project: the root of the project whose settings count; None: no project's do.
+        flags: dotted name of a setting -> the value that a flag gives it.
     """
     return {
         "user": _from_file(get_config_path()),

@@ -424,14 +424,14 @@ def compaction_record(memory: MemoryManager, trigger: CompactionTrigger) -> Comp
 
 
 def compaction_event(record: CompactionRecord) -> Event:
-    """The event that shows a compaction, when it is made and when the session is shown again. If no
-    model wrote a summary, because the messages were only left out, the event is a notice.
+    """The event that shows a compaction, when it is made and when the session is shown again. If the
+    messages were only left out, the summary is a text of ouro's own, and the event is a notice.
     """
     (before, after), kept = record.tokens, len(record.kept)
     covered = record.messages
     if not covered and record.summary:  # earlier versions did not save the count
         covered = record.covers[1] - record.covers[0] + 1
-    is_left_out = bool(record.summary) and not record.model  # the text is ouro's own
+    is_left_out = bool(record.summary) and not record.model  # no model wrote the summary
     if is_left_out:
         return Notice(
             f"{before:,} → {after:,} tokens: {covered} earlier messages are not sent any more. "

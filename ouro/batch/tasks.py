@@ -228,11 +228,12 @@ def make_task(values: Mapping[str, Any], path: Path, where: str) -> Task:
     """One task from its fields, with absolute paths.
 
     Args:
+        values: field of Task -> its value, of the right type.
         path: the file that folders are relative to.
         where: names the task in messages.
 
     Raises:
-        ConfigError: the prompt is missing, or a field is wrong.
+        ConfigError: the prompt is missing, or a value is not valid.
     """
     if "prompt" not in values:
         raise ConfigError(f"{where} needs `prompt`.")

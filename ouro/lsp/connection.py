@@ -184,7 +184,8 @@ class LspConnection:
 
     async def _check(self, files: list[JsonObject]) -> list[JsonObject]:
         """Send the texts of files from before a change, and then the texts after it. Returns the
-        errors that the server published only for the second texts.
+        errors that the server published only for the second texts. If the server stays silent there
+        are none, and the check counts as one without an answer.
         """
         paths = [file["path"] for file in files]
         self._to_check.update(paths)
@@ -194,7 +195,7 @@ class LspConnection:
             # Without the files whose new text a check beside this one has sent already.
             files = [file for file in files if not self._has_seen(file)]
             before, after = _texts(files, "before"), _texts(files, "after")
-            number = self._diagnostics.number
+            messages_before = self._diagnostics.number
             has_answered = await self._update(files, before, changed)
             # What is published now was there before the change. In files that the agent changed
             # earlier, it may be a late error of that earlier change.
@@ -206,7 +207,8 @@ class LspConnection:
             if has_answered:
                 has_answered = await self._update(files, after)
             self._notify_saved(after)
-            self._count_silence(has_answered=has_answered or self._diagnostics.number > number)
+            has_published = self._diagnostics.number > messages_before
+            self._count_silence(has_answered=has_answered or has_published)
             return self._diagnostics.take_new()
 
     def _count_silence(self, *, has_answered: bool) -> None:

@@ -156,9 +156,9 @@ def spoken_secret(text: str) -> str:
 
 
 def _candidates(text: str) -> Iterator[tuple[re.Match[str], bool]]:
-    """Yields each match that may tell a secret, and whether it is weak. A match is weak if no verb
-    such as "is" joins the name to the value: `password hunter2`, `hunter2 as password`, `passwords:
-    hunter2`.
+    """Yields each match that may tell a secret, and whether it is weak: then more must speak for a
+    secret. A match is weak if no verb such as "is" joins the name to the value (`password hunter2`,
+    `hunter2 as password`), and if the name is a plural (`passwords are …`).
     """
     for pattern in (_NAME_IS_VALUE, _VALUE_IS_NAME, _EAST_ASIAN, _NAME_VALUE):
         start = 0
@@ -167,6 +167,7 @@ def _candidates(text: str) -> Iterator[tuple[re.Match[str], bool]]:
             is_weak = pattern is _NAME_VALUE or bool(groups.get("as") or groups.get("plural"))
             yield match, is_weak
             # The value may itself be the name of another secret: `the password token is hunter2`.
+            # So the search goes on at the value, or behind it if it began there already.
             value_start, value_end = match.span("value")
             start = value_start if value_start > start else value_end
 

@@ -71,10 +71,11 @@ def _descend(
 
 def _span_of(words: list[str], table: YamlTable, heading: int, count: int) -> tuple[int, int]:
     """The first and the last line, from 1, of the value at `words[0]` in a table. If the table has
-    no such key, the first is the line at which to insert it, and the last is the line before that.
-    More words than one are a new table, which is inserted at the end.
+    no such key, the first is the line at which to insert it, and the last is the line before that:
+    a single key is inserted at the beginning of the table, a key of a new table at the end.
 
     Args:
+        words: the key in this table, then the keys in the tables below it that are still missing.
         heading: the line of the key of the table; 0: the table is the document.
         count: the number of lines of the document.
     """

@@ -62,8 +62,8 @@ def _built_in_choices(session: Session, keymap: Keymap) -> list[Choice]:
 
 
 def _key_choices(keymap: Keymap) -> Iterator[Choice]:
-    """Yield a choice for each action of a key that the palette can run. An action without a key is
-    left out, and so is one with a Textual action of its own (`run`): the palette runs them by name.
+    """Yield a choice for each action of a key that the palette can run. The palette runs an action by
+    its name: one whose Textual action has another name (`run`) is left out. So is one without a key.
     """
     for action in ACTIONS:
         is_of_app = action.place == "app" and not action.run

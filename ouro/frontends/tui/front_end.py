@@ -358,6 +358,7 @@ class ScreenFrontEnd:
         if command is None or session.memory.manager is None:
             return
         try:
+            # `later`: a start asks nothing about received settings.
             answer = await command.function(SessionContext(self), remote="", later=True, quiet=True)
         except (OuroError, OSError) as error:
             self.say(f"Not synchronized: {plain_error(error)}", "warning")

@@ -348,23 +348,29 @@ def _matches_one(rule: Rule, texts: Sequence[str]) -> bool:
     return any(map(rule.matches_line, texts))
 
 
+def _accept_each(_rule: Rule) -> bool:
+    """The test for whether there is any rule."""
+    return True
+
+
 def _find_rule_for_paths(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[Rule, str] | None:
     """Returns the first `ask` or `deny` rule about a path that the line opens, with the path as
     text. None if there is none. Rules about reading also count for a path that is written.
     """
     policy = case.policy
-    # Without rules about paths these need not be computed, which takes long. `bool` accepts each
-    # rule.
+    # Without rules about paths these need not be computed, which takes long.
     has_rules = any(
-        policy.find_rule(kind, effect.value, effect, bool) for effect in (Effect.READ, Effect.WRITE)
+        policy.find_rule(kind, effect.value, effect, test=_accept_each)
+        for effect in (Effect.READ, Effect.WRITE)
     )
     if not has_rules:
         return None
     opened = [(path, is_written) for path, is_written, _ in case.places.opened_paths(case.line)]
     for path, is_written in dict.fromkeys(opened):
-        rule = policy.find_path_rule(kind, "read", Effect.READ, path, path)
+        # The paths that a line opens have their links followed already.
+        rule = policy.find_path_rule(kind, "read", Effect.READ, path, unresolved=path)
         if rule is None and is_written:
-            rule = policy.find_path_rule(kind, "write", Effect.WRITE, path, path)
+            rule = policy.find_path_rule(kind, "write", Effect.WRITE, path, unresolved=path)
         if rule:
             return rule, policy.workspace.shown(path)
     return None

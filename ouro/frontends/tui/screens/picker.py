@@ -144,11 +144,10 @@ class Picker(Sheet[str | None]):
 
     @on(PickList.Marked)
     def _show_marked(self) -> None:
-        """Preview the newly marked choice, show it whole if its line is cut, and make room for
-        that. With a new mark, room may be made again for heights that were seen before.
-        """
+        """Preview the newly marked choice, and show it whole if its line is cut."""
         if (marked := self._list.marked) is not None:
             self._preview(marked.value)
+        # The sheet may get heights that it had with an earlier mark: room must be made again then.
         self._heights_seen.clear()
         self._show_whole()
 
