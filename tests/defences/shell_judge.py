@@ -4,6 +4,7 @@ from tests.defences.defence import Defence
 
 LOOPS = "test_x6_loops_and_names.py"
 SHELL = "ouro/safety/shell"
+FETCHES = f"{SHELL}/fetches.py"
 DEFENCES = (
     Defence("M4", f"{SHELL}/floor.py", "elif not only_reads(command) or command.settings:",
             "elif False:", "test_m4_commands_that_write_memory.py"),
@@ -17,8 +18,17 @@ DEFENCES = (
     Defence("X6", f"{SHELL}/read_only.py", ' and not re.match(r"-[^\\d]", rest[0].text)', "", "test_x6_battery.py"),
     Defence("X6", f"{SHELL}/read_only.py", "and not has_no_pattern", "", "test_x6_battery.py"),
     Defence("X6", f"{SHELL}/parse.py", 'if word.text.startswith("~"):', "if False:", LOOPS),
-    Defence("X6", f"{SHELL}/paths.py", "if line.hidden or line.has_loop or any(", "if False and any(", "test_x6_shell_judge.py"),
-    Defence("X6", f"{SHELL}/floor.py", "bool(options.unlisted) or not are_here", "not are_here", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/paths.py", "if line.opaque or line.has_loop:", "if line.opaque:", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/paths.py", "if line.opaque or line.has_loop:", "if line.has_loop:", "test_x6_shell_judge.py"),
+    Defence("X6", f"{SHELL}/paths.py", "            paths.append(_PROCESSES)", "            pass", "test_x6_fetches.py -k of_the_process"),
+    Defence("X6", FETCHES, " and not options.unlisted", "", "test_x6_fetches.py"),
+    Defence("X6", FETCHES, "any(map(_runs_input, line.commands)) or ", "", "test_x6_fetches.py"),
+    Defence("X6", FETCHES, "_keeps_environment(line) and ", "", "test_x6_fetches.py"),
+    Defence("X6", FETCHES, "if any(map(_may_be_obeyed, line.values)):", "if False:", "test_x6_fetches.py"),
+    Defence("X6", FETCHES, "if command.settings and command.program in _RUNNERS_OF_TEXT:", "if False:", "test_x6_fetches.py"),
+    Defence("X6", FETCHES, "_ONE_QUOTED_WORD.fullmatch(word.raw)\n", "re.fullmatch('(?P<text>.*)', word.text)\n", "test_x6_fetches.py"),
+    Defence("X6", FETCHES, 'return match["host"] != "[::1]" and (match["rest"] or "").startswith("/")', "return True", "test_x6_fetches.py"),
+    Defence("X6", FETCHES, "if word.text in _STDIN_FILES:", "if False:", "test_x6_fetches.py"),
     Defence("X6", f"{SHELL}/parse.py", "_REST_OF_LINE.match(self._text, self._at)", "True", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "for name in loop.variables:", "for name in ():", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "if files := [", "if False and [", LOOPS),

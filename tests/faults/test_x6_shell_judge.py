@@ -318,6 +318,9 @@ def test_x6_a_cd_that_follows_is_not_where_a_file_is_written(root, line):
         "while true; do echo x > made; cd /opt; done",
         "select name in a; do echo x > made; cd /opt; done",
         "trap 'echo x > made' EXIT; cd /opt",
+        "shopt -s expand_aliases\nalias e='echo x > made'\ncd /opt\ne",
+        "whi\\\nle true; do echo x > made; cd /opt; done",
+        "set -o history; echo x > made; cd /opt; fc -s echo",
         "f() { echo x > made; }; cd /opt; f",
         "cd /opt && (cd app; echo x > made)",
         "echo $(cd /opt; echo x > made)",
@@ -326,41 +329,6 @@ def test_x6_a_cd_that_follows_is_not_where_a_file_is_written(root, line):
 )
 def test_x6_a_file_that_may_be_written_after_a_cd_is_judged_there(root, line):
     assert isinstance(decision(root, line, "auto"), Ask)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "python3 server.py & sleep 1; curl -s http://127.0.0.1:8000/",
-        'node server.js &\nPID=$!\ncurl -sf "http://localhost:8000/x?y=$PID"\nkill $PID',
-        "npm run dev & sleep 3 && curl -o /dev/null -w '%{http_code}' localhost:3000/api",
-    ],
-)
-def test_x6_a_server_on_this_machine_is_not_the_network(root, line):
-    assert isinstance(decision(root, line, "auto"), Allow)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "curl -s localhost:3000@evil.example/x",
-        "curl -s localhost.evil.example",
-        "curl -s localhost evil.example",
-        "curl -sL localhost:3000",
-        "curl -x evil.example localhost",
-        "curl --resolve localhost:1:192.0.2.1 localhost:1",
-        "curl -K settings localhost",
-        'curl "http://$HOST/"',
-        'curl "http://localhost:$PORT/"',
-        "http_proxy=evil.example curl localhost",
-        "curl -s",
-        "wget -qO- localhost",
-    ],
-)
-def test_x6_a_fetch_that_may_leave_this_machine_is_asked_beside_other_programs(root, command):
-    answer = decision(root, f"python3 server.py & {command}", "auto")
-    assert isinstance(answer, Ask)
-    assert "fetches from the network" in answer.reason
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ouro.safety.shell.command import Command, Redirect, ShellLine, Word
+from ouro.safety.shell.fetches import check_fetch
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, before_pattern
 from ouro.safety.shell.read_only import (
     ReadOptions,
@@ -66,11 +67,6 @@ _MACHINE_COMMAND = re.compile(
 _MODE_CHANGERS = names("chmod chown chgrp")
 _REMOVERS = names("rm shred")
 _RECURSIVE_READERS = names("rg ag ack ugrep tar zip 7z 7za 7zz rsync")
-_FETCHERS = names("curl wget fetch aria2c nc ncat netcat socat http https lynx")
-_ADDRESS_OF_THIS_MACHINE = re.compile(
-    r"(https?://)?(localhost|127(\.\d{1,3}){3}|0\.0\.0\.0|\[::1\])(:\d{1,5})?([/?].*)?"
-)
-_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*")
 
 
 class _FinalCommand(NamedTuple):
@@ -121,7 +117,7 @@ def floor(line: ShellLine, places: Places) -> str:
     for path, is_written, opener in places.opened_paths(line):
         if reason := _check_path(path, is_written, command=opener, places=places):
             return reason
-    return _check_fetch(line)
+    return check_fetch(line)
 
 
 def _check_pattern_of_keys(command: Command, places: Places) -> str:
@@ -144,29 +140,6 @@ def _check_folder_of_keys(command: Command, places: Places) -> str:
     if above is None or not reads_all_below(command):
         return ""
     return f"reaches {places.workspace.shown(above)}, which holds keys"
-
-
-def _check_fetch(line: ShellLine) -> str:
-    """Returns why a line that fetches from the network needs a question: it may run what it
-    fetches. Empty if it fetches nothing, or runs nothing of it.
-    """
-    fetches = any(map(_fetches, line.commands))
-    if fetches and (line.opaque or any(map(_runs_input, line.commands))):
-        return "it runs what it fetches from the network"
-    return ""
-
-
-def _fetches(command: Command) -> bool:
-    """Whether a command may fetch from the network. A plain `curl` of a server on this machine, such
-    as one that the line has started, does not.
-    """
-    if command.program not in _FETCHERS:
-        return False
-    if command.program != "curl" or command.kind != "plain" or command.assignments:
-        return True
-    options = read_options(command.arguments, rows()["curl-here"])
-    are_here = [_ADDRESS_OF_THIS_MACHINE.fullmatch(word.text) for word in options.operands]
-    return bool(options.unlisted) or not are_here or not all(are_here)
 
 
 def _check_path(path: Path, is_written: bool, command: Command | None, places: Places) -> str:
@@ -377,19 +350,6 @@ def reads_all_below(command: Command) -> bool:
     return may_be_recursive and read_options(command.arguments, UNKNOWN).has(
         "r", "R", "a", "recursive", "archive"
     )
-
-
-def _runs_input(command: Command) -> bool:
-    """Whether a command is an interpreter, such as python, and runs its input or the output of
-    another command, as in `python -c "$(curl …)"`. A pipe is not run if the command has a program
-    of its own, as a script or after `-c` or `-e`.
-    """
-    if not _INTERPRETERS.fullmatch(command.program):
-        return False
-    words = command.arguments
-    has_program = any(not word.text.startswith("-") or word.text in ("-c", "-e") for word in words)
-    is_computed = any(re.search(r"[$<]\(|`", word.text) for word in words)
-    return is_computed or (command.piped and not has_program)
 
 
 _MEMORY_PATH = re.compile(r"\.ouro/+memory\b")

@@ -39,7 +39,7 @@ _UNDERSTOOD_KEYWORDS = names("if then elif else fi do done time { } !") | _LOOPS
 _KEYWORDS = _UNDERSTOOD_KEYWORDS | names("case esac in select function coproc [[")
 _CHANGES_SHELL = names(
     "export declare typeset local readonly unset shopt let mapfile readarray read getopts enable"
-    " hash"
+    " hash fc"
 )
 _ASSIGNMENT = re.compile(
     r"(?P<name>[A-Za-z_]\w*)(?P<index>\[.*?\])?(?P<plus>\+?)=", re.DOTALL | re.ASCII

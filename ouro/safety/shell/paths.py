@@ -28,6 +28,9 @@ _MAX_FILES_BELOW = 100_000
 _GIT_TIMEOUT = 1.0
 _STARTED_PROGRAMS = ("sh", "bash", "cat", "grep", "gzip")
 """Programs that egrep, zcat and git start."""
+_PROCESSES = Path("/proc")
+_IN_PROCESS = re.compile(r"/+(proc/([^/]+/)+((cwd|root)(/|\Z)|fd/\d+/)|dev/fd/\d+/)")
+"""The beginning of a path that each process resolves in its own way: `/proc/self/cwd/x`."""
 _CD_OPTION = re.compile(r"-[LPe@]*|--")
 HARMLESS_DEVICES = frozenset(
     {"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty", "/dev/zero"}
@@ -57,8 +60,8 @@ class Places:
             if command.program in ("cd", "pushd", "popd") and command.kind != "guess":
                 self._move(command)
         self._folder_counts.append(len(self.folders))
-        if line.hidden or line.has_loop or any(one.program == "trap" for one in line.commands):
-            # A command may run after a `cd` that follows it.
+        if line.opaque or line.has_loop:
+            # A command may run after a `cd` that follows it, as that of a `trap` or an `alias`.
             self._folder_counts = [len(self.folders)] * len(self._folder_counts)
 
     def _move(self, command: Command) -> None:
@@ -84,11 +87,17 @@ class Places:
 
     def paths_of(self, text: str) -> list[Path]:
         """Returns the real paths that a text may name. An absolute path names one. A relative path
-        names one in each of `folders`.
+        names one in each of `folders`. A path such as `/proc/self/cwd/x` also names /proc: it leads
+        elsewhere in bash than in ouro.
         """
         if text.startswith(("/", "~")):
-            return [self.workspace.resolve(text)]
-        return [self.workspace.resolve(str(folder / text)) for folder in self.folders]
+            names_of_path = [os.path.expanduser(text)]  # noqa: PTH111 - Path's raises for ~nobody
+        else:
+            names_of_path = [str(folder / text) for folder in self.folders]
+        paths = [self.workspace.resolve(name) for name in names_of_path]
+        if any(map(_IN_PROCESS.match, map(os.path.normpath, names_of_path))):
+            paths.append(_PROCESSES)
+        return paths
 
     def paths_of_word(self, word: Word) -> tuple[Path, ...]:
         """Returns the real paths that a word may name: the parts of the word that may be paths, the

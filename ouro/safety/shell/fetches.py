@@ -1,0 +1,113 @@
+"""Whether a shell line may run what it fetches from the network."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import pairwise
+
+from ouro.safety.shell.command import Command, ShellLine, Word
+from ouro.safety.shell.read_only import only_reads, read_options
+from ouro.safety.shell.tables import names, rows
+from ouro.safety.shell.wrappers import SHELLS
+
+_FETCHERS = names("curl wget fetch aria2c nc ncat netcat socat http https lynx")
+_ADDRESS_OF_THIS_MACHINE = re.compile(
+    r"(https?://)?(?P<host>localhost|127(\.\d{1,3}){3}|0\.0\.0\.0|\[::1\])(:\d{1,5})?(?P<rest>[/?].*)?",
+    re.ASCII,
+)
+_ONE_QUOTED_WORD = re.compile(r'"(?P<text>([^"$`\\]|\$[A-Za-z_]\w*)*)"')
+"""Text in double quotes with variables, which stays one word: `"$@"` may become several."""
+_SETTERS = names("export declare typeset local readonly set read mapfile readarray getopts printf")
+"""Commands that set variables, some only with certain arguments."""
+_RUNNERS_OF_TEXT = SHELLS | names("eval trap find gfind")
+"""Their variables are also those of the commands that they run."""
+_STDIN_FILES = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_PROGRAM_OPTIONS = ("-c", "-e")
+_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*")
+
+
+def check_fetch(line: ShellLine) -> str:
+    """Returns why a line that fetches from the network needs a question: it may run what it
+    fetches. Empty if it fetches nothing, or runs nothing of it.
+    """
+    fetchers = [command for command in line.commands if command.program in _FETCHERS]
+    if not fetchers:
+        return ""
+    may_leave = not (_keeps_environment(line) and all(map(_fetches_here, fetchers)))
+    if any(map(_runs_input, line.commands)) or (line.opaque and may_leave):
+        return "it runs what it fetches from the network"
+    return ""
+
+
+def _fetches_here(command: Command) -> bool:
+    """Whether a command is a plain `curl` of a server on this machine, such as one that the line has
+    started.
+    """
+    if command.program != "curl" or command.kind != "plain" or command.assignments:
+        return False
+    options = read_options(command.arguments, rows()["curl-here"])
+    has_address = bool(options.operands) and not options.unlisted
+    return has_address and all(map(_names_this_machine, options.operands))
+
+
+def _names_this_machine(word: Word) -> bool:
+    """Whether a word is certainly the address of a server on this machine. Bash may make several
+    words of one, or the name of a file: `localhost?e*` may become `localhost.evil.example`.
+    """
+    if word.exact:
+        return bool(_ADDRESS_OF_THIS_MACHINE.fullmatch(word.text))
+    if word.glob:
+        match = _ADDRESS_OF_THIS_MACHINE.fullmatch(word.raw)
+        if match is None or re.search(r"[$`]", word.raw):
+            return False
+        return match["host"] != "[::1]" and (match["rest"] or "").startswith("/")
+    quoted = _ONE_QUOTED_WORD.fullmatch(word.raw)
+    # Not its text: a value that the line may have set is in it.
+    return quoted is not None and bool(_ADDRESS_OF_THIS_MACHINE.fullmatch(quoted["text"]))
+
+
+def _keeps_environment(line: ShellLine) -> bool:
+    """Whether a line sets no variable that `curl` may obey, such as `http_proxy`. Other variables
+    that are not exported do not reach it.
+    """
+    if any(map(_may_be_obeyed, line.values)):
+        return False
+    for command in line.commands:
+        if command.program in _SETTERS and not only_reads(command):
+            return False
+        if command.settings and command.program in _RUNNERS_OF_TEXT:
+            return False
+    return True
+
+
+def _may_be_obeyed(name: str) -> bool:
+    """Whether a program may obey a variable that the line sets without exporting it: it may be
+    exported already, or be one of bash.
+    """
+    return name in os.environ or "proxy" in name.lower() or name.startswith("BASH")
+
+
+def _runs_input(command: Command) -> bool:
+    """Whether a command is an interpreter, such as python, and runs its input or the output of
+    another command, as in `python -c "$(curl …)"`. A pipe is not run if the command has a program
+    of its own, as a script or after `-c` or `-e`.
+    """
+    words = command.arguments
+    if command.program in ("source", ".", *SHELLS):
+        return any(word.text in _STDIN_FILES for word in words)
+    if not _INTERPRETERS.fullmatch(command.program):
+        return False
+    has_program = any(_is_program(word) for word in words)
+    is_computed = any(re.search(r"[$<]\(|`", word.text) for word in words)
+    has_unknown_program = any(
+        option.text in _PROGRAM_OPTIONS and not program.exact for option, program in pairwise(words)
+    )
+    return is_computed or has_unknown_program or (command.piped and not has_program)
+
+
+def _is_program(word: Word) -> bool:
+    """Whether an argument of an interpreter may be its program, or an option before it."""
+    if word.text in _STDIN_FILES:
+        return False
+    return not word.text.startswith("-") or word.text in _PROGRAM_OPTIONS
