@@ -331,6 +331,42 @@ def test_x6_a_file_that_may_be_written_after_a_cd_is_judged_there(root, line):
     assert isinstance(decision(root, line, "auto"), Ask)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cd /opt; echo x > /proc/self/cwd/made",
+        "cd /opt; echo x > /proc/thread-self/cwd/made",
+        "cd /opt; echo x > /proc/self/task/1/cwd/made",
+        "cd /opt; echo x > ~/../../../../../../../proc/self/cwd/made",
+        "cd /proc/self; echo x > cwd/made",
+        "cd /opt; touch //proc/self/../self/cwd/made",
+        "touch /dev/fd/7/made",
+    ],
+)
+@pytest.mark.parametrize("confined", [True, False])
+def test_x6_a_folder_of_the_process_is_not_the_workspace(root, monkeypatch, line, confined):
+    """Links such as /proc/self/cwd lead elsewhere in the shell than in ouro, which judges the line."""
+    monkeypatch.chdir(root)
+    workspace = Workspace(root, confines=lambda: confined)
+    answer = Permissions(workspace, "auto").decide("shell", Effect.RUN, [line])
+    assert isinstance(answer, Ask)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ln -s /opt b && cd b && echo x > f",
+        "cd src && ln -s / b; echo x > b/f",
+        "ln -sfn /opt b > b/f",
+    ],
+)
+def test_x6_a_link_that_the_line_makes_may_lead_elsewhere(root, line):
+    rules = {"allow": ["shell(ln *)"]}
+    assert isinstance(decision(root, line, "edit", **rules), Ask)
+    assert decision(root, line, "auto", **rules) != Allow()
+    assert decision(root, "ln -s a.txt b", "edit", **rules) == Allow()
+
+
 @pytest.fixture
 def repository(root) -> Path:
     git(root, "init", "-q")

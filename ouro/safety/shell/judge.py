@@ -279,12 +279,16 @@ def _is_allowed_by_rules(case: LineCase) -> bool:
 
 def _find_unknown(line: ShellLine) -> str:
     """Returns why it is not known what a line does: a command that may do more than read has a word
-    that bash computes. Empty if there is no such command.
+    that bash computes, or a path of the line may go through a link that it makes. Empty if neither
+    is so.
     """
     for command in line.commands:
         word = command.computed
         if command.kind == "plain" and word is not None and not only_reads(command):
             return f"what {command.program} gets as {word.raw or word.text} is not known"
+    makes_link = any(command.program in ("ln", "link") for command in line.commands)
+    if makes_link and (len(line.commands) > 1 or line.redirects):
+        return "it may write or read through a link that it makes"
     return ""
 
 
