@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import compileall
+import contextlib
 import gc
+import importlib
 import itertools
 import logging
 import os
@@ -86,15 +88,23 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         for folder in ("ouro", "tests/fakes"):
             compileall.compile_dir(ROOT / folder, quiet=1, workers=0)
-        from fakes.warm_python import CLONE
-        from forked_workers import ForkedWorkers
-
-        if CLONE is not None:
-            config.pluginmanager.register(ForkedWorkers())
 
 
-def pytest_collection() -> None:
+def pytest_collection(session: pytest.Session) -> None:
+    """Each worker imports other test modules first, so that each module is compiled only once."""
     gc.disable()
+    if worker := getattr(session.config, "workerinput", None):
+        files = [
+            file
+            for folder in session.config.args
+            for file in sorted(Path(folder).rglob("test_*.py"))
+        ]
+        for file in files[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
+            # Reported at collection; a module may skip all its tests.
+            with contextlib.suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(
+                    ".".join(file.resolve().relative_to(ROOT).with_suffix("").parts)
+                )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -261,7 +261,7 @@ def _serve(connection: socket.socket, imported: str) -> NoReturn:
         command, is_session = json.loads(
             connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
         )
-        if not (number := fork_sibling()):
+        if not (number := _clone()):
             connection.close()
             os._exit(_run(_Command(*command), fds, is_session))
         for fd in fds:
@@ -355,7 +355,7 @@ def _compile_patterns() -> None:
         pattern_of_group(row.group)
 
 
-def fork_sibling() -> int:
+def _clone() -> int:
     """Fork, with the child as a sibling."""
     python = ctypes.pythonapi
     call = ctypes.PyDLL(None).syscall
