@@ -358,10 +358,11 @@ def test_x6_a_folder_of_the_process_is_not_the_workspace(root, monkeypatch, line
         "ln -s /opt b && cd b && echo x > f",
         "cd src && ln -s / b; echo x > b/f",
         "ln -sfn /opt b > b/f",
+        "cp -rs /opt b; echo x > b/f",
     ],
 )
 def test_x6_a_link_that_the_line_makes_may_lead_elsewhere(root, line):
-    rules = {"allow": ["shell(ln *)"]}
+    rules = {"allow": ["shell(ln *)", "shell(cp *)"]}
     assert isinstance(decision(root, line, "edit", **rules), Ask)
     assert decision(root, line, "auto", **rules) != Allow()
     assert decision(root, "ln -s a.txt b", "edit", **rules) == Allow()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 
 from ouro.safety.shell.command import Command, ShellLine, Word
-from ouro.safety.shell.read_only import only_reads, read_options
+from ouro.safety.shell.read_only import ReadOptions, only_reads, read_options
 from ouro.safety.shell.tables import names, rows
 from ouro.safety.shell.wrappers import SHELLS
 
 _FETCHERS = names("curl wget fetch aria2c nc ncat netcat socat http https lynx")
 _ADDRESS_OF_THIS_MACHINE = re.compile(
-    r"(https?://)?(?P<host>localhost|127(\.\d{1,3}){3}|0\.0\.0\.0|\[::1\])(:\d{1,5})?(?P<rest>[/?].*)?",
+    r"(https?://)?(?P<host>localhost|127(\.\d{1,3}){3}|0\.0\.0\.0|\[::1\])(:\d{1,5})?(?P<path>/.*)?",
     re.ASCII,
 )
 _ONE_QUOTED_WORD = re.compile(r'"(?P<text>([^"$`\\]|\$[A-Za-z_]\w*)*)"')
@@ -22,7 +23,7 @@ _SETTERS = names("export declare typeset local readonly set read mapfile readarr
 """Commands that set variables, some only with certain arguments."""
 _RUNNERS_OF_TEXT = SHELLS | names("eval trap find gfind")
 """Their variables are also those of the commands that they run."""
-_STDIN_FILES = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_STDIN_FILES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _PROGRAM_OPTIONS = ("-c", "-e")
 _INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*")
 
@@ -35,7 +36,7 @@ def check_fetch(line: ShellLine) -> str:
     if not fetchers:
         return ""
     may_leave = not (_keeps_environment(line) and all(map(_fetches_here, fetchers)))
-    if any(map(_runs_input, line.commands)) or (line.opaque and may_leave):
+    if any(_runs_input(command, line) for command in line.commands) or (line.opaque and may_leave):
         return "it runs what it fetches from the network"
     return ""
 
@@ -48,7 +49,21 @@ def _fetches_here(command: Command) -> bool:
         return False
     options = read_options(command.arguments, rows()["curl-here"])
     has_address = bool(options.operands) and not options.unlisted
+    if _asks_a_proxy(options):
+        return False
     return has_address and all(map(_names_this_machine, options.operands))
+
+
+def _asks_a_proxy(options: ReadOptions) -> bool:
+    """Whether a request may make a proxy on this machine fetch from another one: its method holds
+    an address, or a header names another host.
+    """
+    values = options.values
+    methods = [*values.get("X", []), *values.get("request", [])]
+    headers = [*values.get("H", []), *values.get("header", [])]
+    return not all(re.fullmatch(r"[A-Za-z]+", method.text) for method in methods) or any(
+        re.match(r"\s*(host\b|@)", header.text, re.IGNORECASE) for header in headers
+    )
 
 
 def _names_this_machine(word: Word) -> bool:
@@ -61,7 +76,7 @@ def _names_this_machine(word: Word) -> bool:
         match = _ADDRESS_OF_THIS_MACHINE.fullmatch(word.raw)
         if match is None or re.search(r"[$`]", word.raw):
             return False
-        return match["host"] != "[::1]" and (match["rest"] or "").startswith("/")
+        return match["host"] != "[::1]" and match["path"] is not None
     quoted = _ONE_QUOTED_WORD.fullmatch(word.raw)
     # Not its text: a value that the line may have set is in it.
     return quoted is not None and bool(_ADDRESS_OF_THIS_MACHINE.fullmatch(quoted["text"]))
@@ -88,26 +103,33 @@ def _may_be_obeyed(name: str) -> bool:
     return name in os.environ or "proxy" in name.lower() or name.startswith("BASH")
 
 
-def _runs_input(command: Command) -> bool:
+def _runs_input(command: Command, line: ShellLine) -> bool:
     """Whether a command is an interpreter, such as python, and runs its input or the output of
-    another command, as in `python -c "$(curl …)"`. A pipe is not run if the command has a program
-    of its own, as a script or after `-c` or `-e`.
+    another command, as in `python -c "$(curl …)"`. Its input is not run if it has a program of its
+    own, as a script or after `-c` or `-e`. The text of a quoted here-document is known.
     """
     words = command.arguments
     if command.program in ("source", ".", *SHELLS):
         return any(word.text in _STDIN_FILES for word in words)
-    if not _INTERPRETERS.fullmatch(command.program):
+    if not _INTERPRETERS.fullmatch(command.program) or only_reads(command):
         return False
-    has_program = any(_is_program(word) for word in words)
     is_computed = any(re.search(r"[$<]\(|`", word.text) for word in words)
     has_unknown_program = any(
         option.text in _PROGRAM_OPTIONS and not program.exact for option, program in pairwise(words)
     )
-    return is_computed or has_unknown_program or (command.piped and not has_program)
+    text = command.stdin
+    is_input_known = text is not None and not (line.opaque and re.search(r"[$`]", text))
+    is_input_run = not is_input_known and not _has_program([word.text for word in words])
+    return is_computed or has_unknown_program or is_input_run
 
 
-def _is_program(word: Word) -> bool:
-    """Whether an argument of an interpreter may be its program, or an option before it."""
-    if word.text in _STDIN_FILES:
-        return False
-    return not word.text.startswith("-") or word.text in _PROGRAM_OPTIONS
+def _has_program(texts: Sequence[str]) -> bool:
+    """Whether an interpreter with these arguments has a program that is not its input."""
+    if not {*_PROGRAM_OPTIONS}.isdisjoint(texts):
+        return True
+    for before, text in pairwise(("", *texts)):
+        is_operand = text == "-" or not text.startswith("-")
+        is_value = before in ("-W", "-X") or text == "run"  # `deno run -`
+        if is_operand and not is_value:
+            return text not in _STDIN_FILES
+    return False

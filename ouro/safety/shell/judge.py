@@ -18,8 +18,8 @@ from ouro.safety.shell.needs import Need, find_needs, only_sees_processes
 from ouro.safety.shell.offered_rules import describe, offer_rules
 from ouro.safety.shell.parse import MAX_CHARACTERS, parse_line
 from ouro.safety.shell.paths import Places
-from ouro.safety.shell.read_only import find_unlisted, git_words, only_reads
-from ouro.safety.shell.tables import names
+from ouro.safety.shell.read_only import find_unlisted, git_words, only_reads, read_options
+from ouro.safety.shell.tables import UNKNOWN, names
 
 _NOT_IN_PLAN_MODE = (
     f"{PLAN} Shell lines that only read are allowed; this one does more, or cannot be judged."
@@ -286,10 +286,17 @@ def _find_unknown(line: ShellLine) -> str:
         word = command.computed
         if command.kind == "plain" and word is not None and not only_reads(command):
             return f"what {command.program} gets as {word.raw or word.text} is not known"
-    makes_link = any(command.program in ("ln", "link") for command in line.commands)
+    makes_link = any(map(_makes_link, line.commands))
     if makes_link and (len(line.commands) > 1 or line.redirects):
         return "it may write or read through a link that it makes"
     return ""
+
+
+def _makes_link(command: Command) -> bool:
+    """Whether a command may make a link: `ln`, or `cp -s`."""
+    if command.program == "cp":
+        return read_options(command.arguments, UNKNOWN).has("s", "symbolic-link")
+    return command.program in ("ln", "link")
 
 
 def _is_local_git(need: Need) -> bool:
