@@ -50,6 +50,8 @@ DEFENCES = (
             "../memory/long_term/test_recorded_listing.py -k changed_in_place"),
     Defence("M3", f"{MEMORY}/store.py", " or recorded.places != places", "",
             "../memory/long_term/test_recorded_listing.py -k added_removed"),
+    Defence("M3", f"{MEMORY}/store.py", "chain(loaded.places.values(), loaded.files.values())", "loaded.places.values()",
+            "../memory/long_term/test_recorded_listing.py -k right_after"),
     Defence("M13", f"{MEMORY}/trust/scope_state.py", 'not any(turns.glob("*")) and ', "",
             "../memory/long_term/test_recorded_listing.py -k killed_turn"),
     Defence("M3", f"{MEMORY}/git/approved_files.py", "if contents_of(current_contents) != contents:", "if False:",

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -181,13 +182,14 @@ class GitMemoryStore(ApprovedFiles):
         """Record the listing of `loaded` for the next start, if all in it is accepted. Returns
         whether it was recorded.
 
-        It is not if a file was added, removed or replaced since, or within the last two seconds:
-        another change may have the same time.
+        It is not if a file was added, removed or replaced since, or if any was changed within the
+        last two seconds: another change may have the same time.
         """
         is_accepted = self.repository.read_record("core") == loaded.fingerprint
         if not is_accepted or self.accepted != loaded.head or self.places() != loaded.places:
             return False
-        newest_change = max(map(_change_time, loaded.places.values()), default=0)
+        prints = chain(loaded.places.values(), loaded.files.values())
+        newest_change = max(map(_change_time, prints), default=0)
         if newest_change > time.time_ns() - TIME_STEP_NS:
             return False
         notes, others = _split_notes(loaded.files, loaded.refused)

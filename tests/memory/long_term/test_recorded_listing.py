@@ -204,6 +204,22 @@ def test_a_folder_that_has_just_changed_is_not_recorded(folder, monkeypatch):
     assert not record.exists()
 
 
+def test_m3_a_listing_is_not_recorded_right_after_a_change_in_place(folder, monkeypatch):
+    """Another change may have the same time and size: the next start would trust it."""
+    note, places = folder / CHANGED, [folder, *folder.parent.glob("history")]
+    newest_folder = max(place.stat().st_ctime_ns for place in places)
+    while note.stat().st_ctime_ns <= newest_folder:
+        note.write_text(note.read_text())
+    monkeypatch.setattr("ouro.memory.long_term.store.TIME_STEP_NS", 0)
+    scope = start(folder, defers_listing=False)
+    assert scope.is_clean
+    changed_at = note.stat().st_ctime_ns
+    monkeypatch.setattr("ouro.memory.long_term.store.time.time_ns", lambda: changed_at - 1)
+    assert not scope.store.record_listing(scope.loaded)
+    monkeypatch.setattr("ouro.memory.long_term.store.time.time_ns", lambda: changed_at)
+    assert scope.store.record_listing(scope.loaded)
+
+
 def test_few_notes_are_not_recorded(folder, monkeypatch):
     monkeypatch.setattr(scope_state, "MIN_NOTES_TO_RECORD", NOTES + 1)
     record = folder.parent / "history" / "user.git" / "ouro" / "listing"
