@@ -8,7 +8,7 @@ from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, screen_text, shown, until
 
 from ouro.display import Choice
-from ouro.frontends.tui.screens.picker import Picker
+from ouro.frontends.tui.screens.picker import Picker, PickList
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,9 @@ async def test_resize_while_a_list_closes_is_harmless():
         await opened(pilot)
         picker = Picker("Which one?", [Choice("a", "a")])
         await pilot.app.push_screen(picker)
+        await picker.query_one(".sheet--question").remove()  # a sheet loses its parts first
+        await pilot.resize_terminal(70, 24)
+        await until(pilot, lambda: picker.query_one(PickList).size.width < 70)
         await picker.query_one(".sheet").remove()
         picker.on_resize()
         await pilot.pause()

@@ -135,6 +135,10 @@ class SheetFrame(Vertical):
         that its text can be changed.
         """
         self.title = title
+        self.head = body[0]
+        """The widget with the title; it scrolls if it has not room for all lines. A closing sheet
+        may lose it before it leaves the screen: then a query does not find it.
+        """
         self.key_line = key_line
         super().__init__(*body, key_line, classes=classes, id=id)
 

@@ -192,7 +192,7 @@ class Picker(Sheet[str | None]):
         if self.has_class("-low"):
             used_height += self._fit_question(self.size.height - used_height)
         else:  # the terminal may have been low before
-            self.query_one(".sheet--question").styles.clear_rule("max_height")
+            self._frame.head.styles.clear_rule("max_height")
         height = max(1, self.size.height - used_height)
         self._list.styles.max_height = height
         hides_rows = self.is_short and height < len(self._choices)
@@ -212,7 +212,7 @@ class Picker(Sheet[str | None]):
         MIN_ROWS, or fewer if it has fewer choices. `free` is the number of lines that the widgets
         leave to the list now. Returns how many lines the question gains; negative if it loses some.
         """
-        question = self.query_one(".sheet--question")
+        question = self._frame.head
         list_height = min(len(self._choices), MIN_ROWS)
         height = question.outer_size.height
         max_height = max(MIN_QUESTION, height + free - list_height)
@@ -252,7 +252,7 @@ class Picker(Sheet[str | None]):
         PageUp and PageDown scroll the question if it is cut. Otherwise they scroll the transcript
         above a short list, or a long list itself.
         """
-        question = self.query_one(".sheet--question")
+        question = self._frame.head
         if event.key in PAGES and question.max_scroll_y:
             question.scroll_relative(y=PAGES[event.key] * (question.size.height - 1), animate=False)
         elif event.key in PAGES and self.is_short:
