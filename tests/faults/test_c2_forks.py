@@ -40,7 +40,7 @@ def test_c2_a_process_that_its_client_does_not_know_does_not_begin(tmp_path):
     code = """
 import os, sys, ouro.utils.fork_server as forks
 send = forks._send
-forks._send = lambda *words: os._exit(1) if len(words) > 2 else send(*words)
+forks._send = lambda *words, **named: os._exit(1) if len(words) > 2 else send(*words, **named)
 forks.wait_for_fork(int(sys.argv[-1]))
 open("begun", "w")
 """
