@@ -6,6 +6,7 @@ from fakes.waiting import wait
 
 from ouro.assemble import Options
 from ouro.assemble import opener as real_opener
+from ouro.frontends.tui.screens.browser import PageView
 from ouro.frontends.tui.screens.memory_browser import MemoryBrowser
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.llm import ScriptedModel
@@ -118,7 +119,10 @@ async def test_memory_browser_opens_the_source_turn(app, sessions):
         await until(pilot, lambda: pilot.app.screen.is_loaded)
         await pilot.press("tab", "right", "right")
         await until(pilot, lambda: f"session {OLD[:8]}, turn 30" in screen_text(pilot.app))
-        await pilot.press("enter", "enter")
+        page = pilot.app.screen.query_one(PageView)
+        await pilot.press("enter")
+        await until(pilot, lambda: page.has_focus and page.link is not None)
+        await pilot.press("enter")
         await until(pilot, lambda: "Enter opens it" in screen_text(pilot.app))
         await pilot.press("enter")
         await until(pilot, lambda: pilot.app.turns.session.id == OLD)
