@@ -43,7 +43,7 @@ _BUILTINS_FOR_LATER_LINES = frozenset(
 """Builtins of the shell whose only effect is on later lines of the same shell."""
 _SHELL_HAS_ENDED = (
     "Each line has a shell of its own: the next one runs in {folder} again, with the same variables"
-    " as before. To use this, write it in one line with what needs it, joined by &&."
+    " as before. Join it with what needs it: `cd src && make`."
 )
 
 
