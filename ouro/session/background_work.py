@@ -245,6 +245,6 @@ def _changes_only_its_shell(line: str) -> bool:
     """Whether a line is one command that has no effect after the shell of the line has ended, such
     as `cd src`.
     """
-    first_word = line.split(maxsplit=1)[:1]
+    words = line.split()
     is_one_command = not any(mark in line for mark in ";&|\n`(<>")
-    return is_one_command and _BUILTINS_FOR_LATER_LINES.issuperset(first_word)
+    return bool(words) and is_one_command and words[0] in _BUILTINS_FOR_LATER_LINES

@@ -307,7 +307,7 @@ async def test_a_line_for_later_lines_says_that_its_shell_has_ended(repository):
     for line in ("cd /tmp", "export A=1", 'pushd "$HOME"'):
         [notice] = await notices(line)
         assert "shell of its own" in notice, line
-    for line in ("cd /nowhere", "cd /tmp && pwd", "pwd", "cdrom || true"):
+    for line in ("cd /nowhere", "cd /tmp && pwd", "pwd", "cdrom || true", " "):
         assert await notices(line) == [], line
     await session.close()
 
