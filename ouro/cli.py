@@ -147,7 +147,7 @@ def acp(_context: ShellContext, **flags: Any) -> int:
     import asyncio
 
     from ouro.frontends.acp.transport import import_sdk
-    from ouro.utils.processes import take_stdout
+    from ouro.utils.standard_output import take_stdout
 
     stdout = take_stdout()  # done before anything can print: standard output carries the protocol
     import_sdk()
@@ -312,7 +312,7 @@ def _host(args: SimpleNamespace) -> int:
 
     from ouro.frontends.background.process import run_host
     from ouro.settings_sources import load_settings
-    from ouro.utils.processes import take_stdout
+    from ouro.utils.standard_output import take_stdout
 
     report_to = take_stdout()  # the process that started this one waits for a report there
     minutes = load_settings().session.background_idle_minutes

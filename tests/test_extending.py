@@ -53,11 +53,11 @@ def extended_package(tmp_path) -> Path:
         "from ouro.tools.tool import AnyTool\n",
         "from ouro.tools.word_count import WordCount\n",
     )
-    with (copy / "ouro/commands/info.py").open("a") as file:
+    with (copy / "ouro/commands/status.py").open("a") as file:
         file.write("\n\n" + COMMAND)
     _insert(
         copy / "ouro/commands/builtin.py",
-        '    Action("status", "info.status", "Show the model, mode, folder and session"),\n',
+        '    Action("status", "status.status", "Show the model, mode, folder and session"),\n',
         COMMAND_LINE,
     )
     return copy

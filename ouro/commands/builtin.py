@@ -53,7 +53,7 @@ _TOOLS = Action(
 SESSION_COMMANDS: tuple[Action, ...] = (
     Action(
         "help",
-        "info.show_help",
+        "help.show_help",
         "Show the commands and keys, a command, a page of the documentation, or a setting",
         (text("topic", metavar="command or page"),),
         ("help memory", "help docs/settings.md", "help tui.theme"),
@@ -85,7 +85,7 @@ SESSION_COMMANDS: tuple[Action, ...] = (
     ),
     Action(
         "add-dir",
-        "style.add_dir",
+        "add_dir.add_dir",
         "Add a folder to the workspace of this session",
         (text("folder"),),
         ("add-dir ../shared",),
@@ -341,7 +341,7 @@ COMMANDS: tuple[Action, ...] = (
         (text("since", metavar="messages back|session|COMMIT"),),
         ("diff", "diff 1", "diff session", "diff main"),
     ),
-    Action("status", "info.status", "Show the model, mode, folder and session"),
+    Action("status", "status.status", "Show the model, mode, folder and session"),
     _USAGE,
     Action(
         "context",
@@ -423,11 +423,13 @@ COMMANDS: tuple[Action, ...] = (
         (text("message", metavar="number or last"),),
         ("pin last",),
     ),
-    Action("vim", "info.vim", "Edit the prompt with the keys of Vim, or no longer"),
-    Action("theme", "info.theme", "Choose the colours", (text("name"),), ("theme light",)),
+    Action("vim", "screen_settings.vim", "Edit the prompt with the keys of Vim, or no longer"),
+    Action(
+        "theme", "screen_settings.theme", "Choose the colours", (text("name"),), ("theme light",)
+    ),
     CONFIG,
     DOCTOR,
-    Action("feedback", "info.feedback", "Show what to put into a bug report", aliases=("bug",)),
+    Action("feedback", "status.feedback", "Show what to put into a bug report", aliases=("bug",)),
     Action("exit", "conversation.exit_", "Leave ouro; the session is saved", aliases=("quit", "q")),
 )
 """The slash commands."""

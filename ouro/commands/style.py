@@ -1,17 +1,14 @@
-"""/style and /add-dir: how the agent answers, and where it works."""
+"""/style: how the agent answers."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 from ouro.commands.action import Answer
 from ouro.commands.render import line
 from ouro.commands.slash import SessionContext
 from ouro.display import Choice
-from ouro.errors import UsageError
 from ouro.extensions import NO_STYLE
-from ouro.utils.ouro_paths import tilde
 
 _SAVE_FLAG = "--save"
 
@@ -42,22 +39,3 @@ async def style(context: SessionContext, name: str) -> Answer | None:
         await asyncio.to_thread(styles.save)
     when = "in this session and in new ones" if is_saved else "from your next message on"
     return Answer({"style": styles.name}, [line(f"Output style: {styles.name}, {when}.")])
-
-
-async def add_dir(context: SessionContext, folder: str) -> Answer:
-    """Add a folder to the workspace of this session: tools may read and write it, and commands may
-    write there in the sandbox. If the name is empty, list the added folders.
-    """
-    session = context.session
-    added_folders = session.permissions.workspace.added
-    if not folder:
-        names = ", ".join(map(tilde, added_folders)) or "none"
-        paths = list(map(str, added_folders))
-        return Answer(paths, [line(f"Further folders of the workspace: {names}.")])
-    path = Path(session.cwd, Path(folder).expanduser())
-    if not path.is_dir():
-        raise UsageError(f"{folder} is not a folder.")
-    real = await asyncio.to_thread(path.resolve)
-    session.permissions.workspace.add(real)
-    session.background.shell.confinement.add_writable(real)
-    return Answer(str(real), [line(f"{tilde(real)} is part of the workspace of this session.")])

@@ -23,7 +23,7 @@ from ouro.extensions.tool_answers import ToolAnswer, ToolDescription, ToolOutcom
 from ouro.tools.function_tool import FunctionTool
 from ouro.tools.tool import ToolContext, parse_arguments
 from ouro.utils.decoding import decode_json
-from ouro.utils.processes import take_stdout
+from ouro.utils.standard_output import take_stdout
 
 MODULE = "ouro_tool_file"
 """The name under which a tool file is imported."""

@@ -1,4 +1,4 @@
-"""Processes of the machine: whether they run, their signals, and the standard output of this one."""
+"""Processes of the machine: whether they run, how many there are, and signals to them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,3 @@ def send_signal(pid: int, number: int, *, group: bool = False) -> None:
     """Signal a process or its group; nothing happens if it has ended or belongs to another user."""
     with suppress(ProcessLookupError, PermissionError):
         (os.killpg if group else os.kill)(pid, number)
-
-
-def take_stdout() -> int:
-    """Redirect standard output to standard error, so that no library can write to it. Returns a
-    descriptor of the old standard output.
-    """
-    stdout = os.dup(1)
-    os.dup2(2, 1)
-    return stdout

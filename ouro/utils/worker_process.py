@@ -21,7 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 from ouro.errors import OuroError
-from ouro.utils.processes import take_stdout
+from ouro.utils.standard_output import take_stdout
 
 JsonObject = dict[str, Any]
 Handler = Callable[[str, JsonObject, Callable[[JsonObject], None]], Awaitable[None]]

@@ -539,7 +539,7 @@ class KeyActions:
 
     def help(self) -> None:
         """Show the keys and commands."""
-        from ouro.commands.info import help_text  # too heavy to import before the first frame
+        from ouro.commands.help import help_text  # too heavy to import before the first frame
 
         keymap = self._front_end.keymap
         text = help_text(self._conversation.session, keymap.sections())

@@ -20,9 +20,9 @@ def make_panel(asked: PermissionAsked | QuestionAsked, keymap: Keymap) -> Questi
         from ouro.frontends.tui.widgets.plan_question import PlanQuestion
 
         return PlanQuestion(asked, keymap)
-    from ouro.frontends.tui.widgets.ask_panel import AskPanel
+    from ouro.frontends.tui.widgets.agent_question import AgentQuestion
 
-    return AskPanel(asked, keymap)
+    return AgentQuestion(asked, keymap)
 
 
 class QuestionStack(Vertical):

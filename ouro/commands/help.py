@@ -1,21 +1,17 @@
-"""Commands that show state (help, status, feedback), and those of the screen: theme, vim."""
+"""/help: the commands, the keys, and the pages and settings by name."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import platform
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ouro import __version__
 from ouro.commands.action import Answer
 from ouro.commands.builtin import COMMANDS, actions_of, custom_commands, find_command
 from ouro.commands.front_end import KeySections
 from ouro.commands.help_topics import page_files, page_text, setting_text
-from ouro.commands.render import Markdown, block, code, escape, facts
+from ouro.commands.render import Markdown, code, escape
 from ouro.errors import UsageError
-from ouro.utils.ouro_paths import get_home, get_log_path
 
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
@@ -109,56 +105,3 @@ def _command_text(session: Session, word: str) -> str:
     if command.name in page_files():
         text += f"\n\n{code(f'/help docs/{command.name}.md')}: the page."
     return text
-
-
-async def status(context: SessionContext) -> Answer:
-    """Show the session, its folder, model, mode and context."""
-    session, session_status = context.session, context.session.status()
-    percent = round(100 * session_status.context / max(1, session_status.window))
-    table_text = facts(
-        ("Session", f"{code(session.id)} {escape(session.title)}".rstrip()),
-        ("Folder", code(str(session.cwd))),
-        ("Branch", code(session_status.branch) if session_status.branch else ""),
-        ("Model", code(session_status.model)),
-        ("Thinking", session_status.effort),
-        ("Mode", session_status.mode),
-        ("Sandbox", session_status.sandbox),
-        (
-            "Context",
-            f"{session_status.context:,} of {session_status.window:,} tokens ({percent} %)",
-        ),
-        ("Last recall", session.memory.last_recalled),
-        ("ouro", f"{__version__}, files in {code(str(get_home()))}"),
-    )
-    return Answer(session_status, [Markdown(table_text)])
-
-
-async def theme(context: SessionContext, name: str) -> None:
-    await context.front_end.use_theme(name)
-
-
-async def vim(context: SessionContext) -> None:
-    """Change between the keys of Vim and of Emacs in the prompt, and show which they are now."""
-    editing = context.front_end.toggle_vim()
-    context.front_end.say(
-        f"The prompt has the keys of {editing.capitalize()}. `tui.editing: {editing}` in the"
-        " settings keeps that."
-    )
-
-
-async def feedback(context: SessionContext) -> Answer:
-    """Show what a bug report needs. Nothing is sent."""
-    fact_lines = (
-        (
-            f"ouro {__version__}, Python {platform.python_version()}, {platform.system()}"
-            f" {platform.release()}"
-        ),
-        f"terminal {os.environ.get('TERM_PROGRAM') or os.environ.get('TERM', 'unknown')}",
-        f"model {context.session.status().model}",
-    )
-    text = (
-        "ouro sends nothing automatically. A report helps most with what you did, what you"
-        " expected, what came, these lines, and the end of"
-        f" {code(str(get_log_path()))}:\n\n{block(chr(10).join(fact_lines))}"
-    )
-    return Answer(fact_lines, [Markdown(text)])

@@ -1,4 +1,4 @@
-"""AskPanel: a question of the agent, above the prompt."""
+"""AgentQuestion: a question of the agent, above the prompt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OTHER = "another answer …"
 _DONE = "done"
 
 
-class AskPanel(QuestionPanel):
+class AgentQuestion(QuestionPanel):
     def __init__(self, asked: QuestionAsked, keymap: Keymap) -> None:
         question = self._question = asked.question
         last_lines = [(_OTHER, ""), (_DONE, "Enter")] if question.several else [(_OTHER, "")]
