@@ -31,7 +31,7 @@ from ouro.safety.rules import (
     path_rule,
     requested_url,
 )
-from ouro.safety.workspace import Workspace
+from ouro.safety.workspace import FetchedFiles, Workspace
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.path_escapes import path_text, text_path
 from ouro.utils.text import readable_bytes
@@ -151,6 +151,7 @@ class Permissions:
             "allow": [parse_rule(text) for text in allow],
         }
         self.saved = saved
+        self.fetched = FetchedFiles()
         self._used_rules: dict[str, str] = {}
         """The allow rules that the present decision depends on -> what they allow."""
         self._names_by_folder: dict[tuple[str, str], tuple[tuple[int, ...], _FolderNames]] = {}
@@ -289,15 +290,28 @@ class Permissions:
 
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
         """Let the running call, which was allowed, open its paths although the workspace would
-        refuse some of them: paths outside of it, and protected paths that the call changes.
+        refuse some of them: paths outside of it, and protected paths that the call changes. What a
+        shell line will fetch from the network is noted.
         """
+        if effect is Effect.RUN:
+            self._note_fetched(targets)
         if effect not in (Effect.READ, Effect.WRITE):
             return
         for target in targets:
             path = self.workspace.resolve(target)
+            if effect is Effect.WRITE:
+                self.fetched.paths.discard(path)  # its content is known now
             changes_protected = effect is Effect.WRITE and self.workspace.protection(path)
             if changes_protected or not self.workspace.is_inside(path):
                 self.workspace.grant(path, "write" if effect is Effect.WRITE else "read")
+
+    def _note_fetched(self, lines: Sequence[str]) -> None:
+        from ouro.safety.shell.fetched_files import note_fetched
+        from ouro.safety.shell.parse import parse_line
+        from ouro.safety.shell.paths import Places
+
+        for line in map(parse_line, lines):
+            note_fetched(line, Places(self.workspace, line), self.fetched)
 
     def find_danger(self, line: str) -> str:
         """Returns why a shell line that the user typed is dangerous: it cannot be undone, or acts

@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -174,6 +174,38 @@ class FilePlace(msgspec.Struct, frozen=True):
             return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
             return None
+
+
+class FetchedFiles:
+    """The files that shell lines of the session have fetched from the network, until the user
+    allows to run them.
+    """
+
+    def __init__(self) -> None:
+        self.paths: set[Path] = set()
+        """Files, and folders with all below them. Some may not exist."""
+        self._names_before: dict[Path, frozenset[str]] = {}
+        """Folders in which a line may have put files, and the names that were there before."""
+
+    def expect_in(self, folder: Path) -> None:
+        """Count the names that will be new in a folder at the next look as fetched."""
+        with suppress(OSError):
+            self._names_before[folder] = frozenset(os.listdir(folder))  # noqa: PTH208 - names
+
+    def existing(self) -> list[Path]:
+        """Returns the fetched files and folders that exist. Blocks for a look at the folders in
+        which a line may have put files.
+        """
+        while self._names_before:
+            folder, names_before = self._names_before.popitem()
+            with suppress(OSError):
+                new_names = set(os.listdir(folder)) - names_before  # noqa: PTH208 - names
+                self.paths |= {folder / name for name in new_names}
+        return [path for path in self.paths if path.exists()]
+
+    def forget(self, used: Collection[Path]) -> None:
+        """Remove files that the user has allowed to run, with the fetched folder around them."""
+        self.paths -= {path for file in used for path in (file, *file.parents)}
 
 
 class Workspace:

@@ -5,6 +5,7 @@ from tests.defences.defence import Defence
 LOOPS = "test_x6_loops_and_names.py"
 SHELL = "ouro/safety/shell"
 FETCHES = f"{SHELL}/fetches.py"
+FETCHED, NETWORK, FROM_NETWORK = f"{SHELL}/fetched_files.py", f"{SHELL}/network.py", "test_x6_fetched_files.py"
 DEFENCES = (
     Defence("M4", f"{SHELL}/floor.py", "elif not only_reads(command) or command.settings:",
             "elif False:", "test_m4_commands_that_write_memory.py"),
@@ -31,6 +32,21 @@ DEFENCES = (
     Defence("X6", FETCHES, "return text not in _STDIN_FILES", "return True", "test_x6_fetches.py"),
     Defence("X6", FETCHES, " and not (line.opaque and re.search", " and not (False and re.search", "test_x6_fetches.py"),
     Defence("X6", FETCHES, "if _asks_a_proxy(options):", "if False:", "test_x6_fetches.py"),
+    Defence("X6", FETCHES, "if _pipes_into_a_program(line):", "if False:", FROM_NETWORK),
+    Defence("X6", FETCHED, "if network.runs_an_address(command) or (", "if (", FROM_NETWORK),
+    Defence("X6", FETCHED, "(self._has_fetched and runs_output)", "False", FROM_NETWORK),
+    Defence("X6", FETCHED, "found += self._new_programs(command, programs) +", "found +=", FROM_NETWORK),
+    Defence("X6", FETCHED, "if network.may_run_its_folder(command):", "if False:", FROM_NETWORK),
+    Defence("X6", FETCHED, "self._is_in_use(path, _is_obeyed)", "False", FROM_NETWORK),
+    Defence("X6", FETCHED, "if _is_named_in(text, path)", "if False", FROM_NETWORK),
+    Defence("X6", FETCHED, "gets_fetched = self._names_fetched(command) or", "gets_fetched = False or", FROM_NETWORK),
+    Defence("X6", FETCHED, "if network.changes_the_folder(command):", "if False:", FROM_NETWORK),
+    Defence("X6", FETCHED, "        fetched.expect_in(folder)", "        pass", FROM_NETWORK),
+    Defence("X6", NETWORK, "if name in _COPIERS:", "if False:", FROM_NETWORK),
+    Defence("X6", NETWORK, "    return any(_ADDRESS.search(word.text) for word in command.arguments)", "    return False", FROM_NETWORK),
+    Defence("X6", "ouro/safety/permissions.py", "            self._note_fetched(targets)", "            pass", FROM_NETWORK),
+    Defence("X6", f"{SHELL}/judge.py", '    LineRule("unknown reader", _ask_about_an_unknown_reader),\n', "",
+            "../safety/shell/test_judge_rules.py"),
     Defence("X6", f"{SHELL}/parse.py", "_REST_OF_LINE.match(self._text, self._at)", "True", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "for name in loop.variables:", "for name in ():", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "if files := [", "if False and [", LOOPS),

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ouro.safety.shell.command import Command, ShellLine, Word
+from ouro.safety.shell.network import FETCHERS, INTERPRETERS, fetches, runs, runs_input
 from ouro.safety.shell.read_only import ReadOptions, only_reads, read_options
 from ouro.safety.shell.tables import names, rows
 from ouro.safety.shell.wrappers import SHELLS
 
-_FETCHERS = names("curl wget fetch aria2c nc ncat netcat socat http https lynx")
 _ADDRESS_OF_THIS_MACHINE = re.compile(
     r"(https?://)?(?P<host>localhost|127(\.\d{1,3}){3}|0\.0\.0\.0|\[::1\])(:\d{1,5})?(?P<path>/.*)?",
     re.ASCII,
@@ -23,22 +23,39 @@ _SETTERS = names("export declare typeset local readonly set read mapfile readarr
 """Commands that set variables, some only with certain arguments."""
 _RUNNERS_OF_TEXT = SHELLS | names("eval trap find gfind")
 """Their variables are also those of the commands that they run."""
+RUNS_WHAT_IT_FETCHES = "it runs what it fetches from the network"
 _STDIN_FILES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
-_PROGRAM_OPTIONS = ("-c", "-e")
-_INTERPRETERS = re.compile(r"(python|pypy|perl|ruby|node|deno|bun|php|lua)[\d.]*")
+_PROGRAM_OPTIONS = ("-c", "-e", "-Command")
 
 
 def check_fetch(line: ShellLine) -> str:
     """Returns why a line that fetches from the network needs a question: it may run what it
     fetches. Empty if it fetches nothing, or runs nothing of it.
     """
-    fetchers = [command for command in line.commands if command.program in _FETCHERS]
+    if _pipes_into_a_program(line):
+        return RUNS_WHAT_IT_FETCHES
+    fetchers = [command for command in line.commands if command.program in FETCHERS]
     if not fetchers:
         return ""
     may_leave = not (_keeps_environment(line) and all(map(_fetches_here, fetchers)))
     if any(_runs_input(command, line) for command in line.commands) or (line.opaque and may_leave):
-        return "it runs what it fetches from the network"
+        return RUNS_WHAT_IT_FETCHES
     return ""
+
+
+def _pipes_into_a_program(line: ShellLine) -> bool:
+    """Whether a command gets from a pipe what an earlier one fetches, and runs it."""
+    has_fetched = False
+    for command in filter(runs, line.commands):
+        if has_fetched and command.piped and runs_input(command):
+            return True
+        has_fetched = has_fetched or fetches(command)
+    return False
+
+
+def fetches_elsewhere(command: Command) -> bool:
+    """Whether a command may fetch from the network, and not only from a server on this machine."""
+    return fetches(command) and not _fetches_here(command)
 
 
 def _fetches_here(command: Command) -> bool:
@@ -111,7 +128,7 @@ def _runs_input(command: Command, line: ShellLine) -> bool:
     words = command.arguments
     if command.program in ("source", ".", *SHELLS):
         return any(word.text in _STDIN_FILES for word in words)
-    if not _INTERPRETERS.fullmatch(command.program) or only_reads(command):
+    if not INTERPRETERS.fullmatch(command.program) or only_reads(command):
         return False
     is_computed = any(re.search(r"[$<]\(|`", word.text) for word in words)
     has_unknown_program = any(
@@ -125,9 +142,9 @@ def _runs_input(command: Command, line: ShellLine) -> bool:
 
 def _has_program(texts: Sequence[str]) -> bool:
     """Whether an interpreter with these arguments has a program that is not its input."""
-    if not {*_PROGRAM_OPTIONS}.isdisjoint(texts):
-        return True
     for before, text in pairwise(("", *texts)):
+        if before in _PROGRAM_OPTIONS:
+            return text not in _STDIN_FILES
         is_operand = text == "-" or not text.startswith("-")
         is_value = before in ("-W", "-X") or text == "run"  # `deno run -`
         if is_operand and not is_value:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ouro.safety.shell.command import Command, Redirect, ShellLine, Word
+from ouro.safety.shell.fetched_files import check_fetched
 from ouro.safety.shell.fetches import check_fetch
 from ouro.safety.shell.paths import HARMLESS_DEVICES, Places, before_pattern
 from ouro.safety.shell.read_only import (
@@ -24,7 +25,7 @@ from ouro.safety.shell.read_only import (
     read_options,
 )
 from ouro.safety.shell.tables import UNKNOWN, CommandRow, names, rows
-from ouro.safety.workspace import GuardedMemory, Workspace
+from ouro.safety.workspace import FetchedFiles, GuardedMemory, Workspace
 
 _FINAL_COMMANDS = """
 # commands, some only with one of these options | what they do
@@ -106,9 +107,12 @@ class CommandCheck(NamedTuple):
     """Returns the reason of the question; empty if the check does not apply."""
 
 
-def floor(line: ShellLine, places: Places) -> str:
+def floor(line: ShellLine, places: Places, fetched: FetchedFiles | None = None) -> str:
     """Returns why the user must be asked about a line in every mode, whatever the rules say; empty
     if not. Changes of long-term memory are in `memory_reason`.
+
+    Args:
+        fetched: what earlier lines have fetched from the network.
     """
     for command in line.commands:
         for check in COMMAND_CHECKS:
@@ -117,7 +121,7 @@ def floor(line: ShellLine, places: Places) -> str:
     for path, is_written, opener in places.opened_paths(line):
         if reason := _check_path(path, is_written, command=opener, places=places):
             return reason
-    return check_fetch(line)
+    return check_fetch(line) or check_fetched(line, places, fetched)
 
 
 def _check_pattern_of_keys(command: Command, places: Places) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from ouro.safety.permissions import PLAN, Permissions
 from ouro.safety.rules import Allow, Ask, Decision, Deny, Effect, Limits, Rule
 from ouro.safety.shell.command import Command, ShellLine, Word
+from ouro.safety.shell.fetched_files import unknown_readers
 from ouro.safety.shell.floor import floor, memory_reason, reads_all_below
 from ouro.safety.shell.needs import Need, find_needs, only_sees_processes
 from ouro.safety.shell.offered_rules import describe, offer_rules
@@ -72,7 +73,7 @@ class LineCase:
         """Why the user is asked about the line in every mode, whatever the rules say; empty if
         not.
         """
-        reason = floor(self.line, self.places)
+        reason = floor(self.line, self.places, self.policy.fetched)
         return reason or memory_reason(self.line, self.text, self.places)
 
     @cached_property
@@ -217,6 +218,22 @@ def _ask_to_write_elsewhere(case: LineCase) -> Decision | None:
     return None
 
 
+def _ask_about_an_unknown_reader(case: LineCase) -> Decision | None:
+    """Ask in the mode `auto` about a line in which a program gets from a pipe what another one
+    fetches from the network, if it is not known whether it runs that, and no rule allows it.
+    """
+    if not _is_confined_auto(case.policy):
+        return None
+    unknown = set(unknown_readers(case.line))
+    needs = [need for need in case.missing if need.command in unknown]
+    if not needs:
+        return None
+    name = needs[0].text.split()[0]
+    return Ask(
+        f"it is not known whether {name} runs what it gets from the network", case.offer(needs)
+    )
+
+
 def _allow_in_the_sandbox(case: LineCase) -> Decision | None:
     """Allow every line in the mode `auto` if it runs confined; None otherwise. A line that needs no
     more than rules and the mode allow gets the narrowest limits that it needs. Any other line may
@@ -254,6 +271,7 @@ RULES = (
     LineRule("leak", _ask_about_a_leak),
     LineRule("outside of the sandbox", _ask_to_leave_the_sandbox),
     LineRule("write elsewhere", _ask_to_write_elsewhere),
+    LineRule("unknown reader", _ask_about_an_unknown_reader),
     LineRule("sandbox", _allow_in_the_sandbox),
     LineRule("not allowed", _ask_what_nothing_allows),
 )

@@ -119,7 +119,7 @@ class Places:
         return self._paths_by_word[key]
 
     @contextmanager
-    def _before(self, number: int) -> Iterator[None]:
+    def before(self, number: int) -> Iterator[None]:
         """In this context the line is where it may be before its command with this number: a `cd`
         that follows is not done yet.
         """
@@ -137,11 +137,11 @@ class Places:
         """
         for redirect in line.redirects:
             if not redirect.duplicates and redirect.target.text not in HARMLESS_DEVICES:
-                with self._before(redirect.commands_before):
+                with self.before(redirect.commands_before):
                     paths = self.paths_of(redirect.target.text)
                 yield from ((path, redirect.writes, None) for path in paths)
         for number, command in enumerate(line.commands):
-            with self._before(number):
+            with self.before(number):
                 read_paths = [*map(self.paths_of_word, command.arguments)]
                 written_words = () if only_reads(command) else written_paths(command)
                 paths_to_write = [self.paths_of(word.text) for word in written_words]

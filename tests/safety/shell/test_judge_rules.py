@@ -54,6 +54,12 @@ CASES = [
         Ask("it writes to /opt/made, outside the workspace"),
         mode="auto",
     ),
+    RuleCase(
+        "unknown reader",
+        "curl -s docs.example | shower",
+        Ask("it is not known whether shower runs what it gets from the network", "shell(shower *)"),
+        mode="auto",
+    ),
     RuleCase("sandbox", "make", Allow("workspace"), mode="auto"),
     RuleCase("not allowed", "make", Ask("it runs make", "shell(make *)")),
 ]
