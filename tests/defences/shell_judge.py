@@ -5,7 +5,9 @@ from tests.defences.defence import Defence
 LOOPS = "test_x6_loops_and_names.py"
 SHELL = "ouro/safety/shell"
 FETCHES = f"{SHELL}/fetches.py"
-FETCHED, NETWORK, FROM_NETWORK = f"{SHELL}/fetched_files.py", f"{SHELL}/network.py", "test_x6_fetched_files.py"
+FETCHED = f"{SHELL}/fetched_files.py"
+NETWORK = f"{SHELL}/network.py"
+FROM_NETWORK = "test_x6_fetched_files.py"
 DEFENCES = (
     Defence("M4", f"{SHELL}/floor.py", "elif not only_reads(command) or command.settings:",
             "elif False:", "test_m4_commands_that_write_memory.py"),
@@ -42,6 +44,9 @@ DEFENCES = (
     Defence("X6", FETCHED, "gets_fetched = self._names_fetched(command) or", "gets_fetched = False or", FROM_NETWORK),
     Defence("X6", FETCHED, "if network.changes_the_folder(command):", "if False:", FROM_NETWORK),
     Defence("X6", FETCHED, "        fetched.expect_in(folder)", "        pass", FROM_NETWORK),
+    Defence("X6", NETWORK, " or may_run_files(program_text(command)):", ":", FROM_NETWORK),
+    Defence("X6", NETWORK, "if gets_programs or runs_script or", "if runs_script or", FROM_NETWORK),
+    Defence("X6", NETWORK, "gets_programs or runs_script or", "gets_programs or", FROM_NETWORK),
     Defence("X6", NETWORK, "if name in _COPIERS:", "if False:", FROM_NETWORK),
     Defence("X6", NETWORK, "    return any(_ADDRESS.search(word.text) for word in command.arguments)", "    return False", FROM_NETWORK),
     Defence("X6", "ouro/safety/permissions.py", "            self._note_fetched(targets)", "            pass", FROM_NETWORK),

@@ -136,8 +136,7 @@ class _Flow:
         """Returns the programs of a command that do not exist yet, after a fetch in the line: it
         must be known what else in the line makes them.
         """
-        is_program_certain = "/" in command.name or len(network.program_words(command)) == 1
-        if not self._has_fetched or not is_program_certain:
+        if not self._has_fetched or not network.runs_one_file(command):
             return []
         return [path for path in programs if not path.exists() and path not in self._written]
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from ouro.safety.shell.command import Command, Word
 from ouro.safety.shell.read_only import git_words, only_reads, read_options
 from ouro.safety.shell.tables import UNKNOWN, names, rows
-from ouro.safety.shell.wrappers import SHELLS
+from ouro.safety.shell.wrappers import SHELLS, WORDS_FROM_INPUT
 
 FETCHERS = names(
     "curl wget fetch aria2c axel nc ncat netcat socat http https xh lynx w3m links lftp ftp sftp"
@@ -78,11 +78,19 @@ INTERPRETERS = re.compile(
     r"(python|pypy|perl|ruby|node|nodejs|deno|bun|php|lua|luajit|julia|guile|tclsh|wish|expect|pwsh|osascript|Rscript"
     r"|racket|groovy|scala|kotlin|elixir|escript|octave|runghc|ts-node|tsx|swift|raku)[\d.]*"
 )
-_TEXT_OPTIONS = names("-c -e -E -p --eval --print -Command --execute --run")
-"""Options of interpreters whose value is the text of a program."""
+_TEXT_OPTIONS = (
+    (re.compile(r"(ba|da|z|k|a|fi)?sh|rbash|(python|pypy)[\d.]*"), re.compile(r"-[a-zA-Z]*c")),
+    (re.compile(r"php[\d.]*"), re.compile(r"-r|--run")),
+    (re.compile(".*"), re.compile(r"-[a-zA-Z0]*[eE]|-[pc]|--(eval|print|execute)|-Command")),
+)
+"""Interpreters, and the options whose value is the text of a program; the first match counts."""
 _LOADING_OPTIONS = names("-r --require --import --loader --experimental-loader")
 """Options of interpreters whose value is a file that they run first."""
-_VALUED_OPTIONS = names("-W -X -S -I") | _LOADING_OPTIONS
+_VALUED_OPTIONS = (
+    (re.compile(r"(python|pypy)[\d.]*"), names("-W -X")),
+    (re.compile(".*"), names("-I") | _LOADING_OPTIONS),
+)
+"""Interpreters, and their options whose value is not their script; the first match counts."""
 _SUBCOMMANDS_OF_INTERPRETERS = names("run test serve")
 _RUNNERS_OF_FILES = names("""
     make gmake just ninja cmake awk gawk mawk sed psql mysql mariadb sqlite3 duckdb gdb lldb vim nvim vi ex ed emacs
@@ -125,6 +133,8 @@ _OWN_PROGRAMS = names("""
     mawk sed docker podman kubectl psql mysql mariadb sqlite3 duckdb redis-cli
     """)
 """Programs that run something else than their input, except as in `runs_input`."""
+_SCRIPTED = names("sed gsed awk gawk mawk")
+"""Programs whose script may run lines of their input, unless they only read."""
 _BUILDERS = names("make gmake gcc g++ cc clang")
 _EXTRACTORS = names("tar gtar bsdtar unzip 7z 7za 7zz cpio patch unar ar dpkg-deb")
 _RUNNING_WORD = re.compile(
@@ -146,6 +156,8 @@ def fetches(command: Command) -> bool:
     """
     name = command.program
     if name in FETCHERS or _has_subcommand(command, _FETCHING_SUBCOMMANDS.get(name)):
+        return True
+    if name == "ssh":
         return True
     if name in _COPIERS:
         return any(_REMOTE_FILE.fullmatch(word.text) for word in command.arguments)
@@ -220,6 +232,11 @@ def program_words(command: Command) -> Sequence[Word]:
     return command.arguments if command.program in _RUNNERS_OF_FILES else ()
 
 
+def runs_one_file(command: Command) -> bool:
+    """Whether the `program_words` of a command certainly are programs, not other arguments."""
+    return "/" in command.name or command.program in ("source", ".") or _is_interpreter(command)
+
+
 def program_text(command: Command) -> str:
     """Returns the text that an interpreter runs, from an option or a here-document; empty if there
     is none.
@@ -227,7 +244,8 @@ def program_text(command: Command) -> str:
     if not _is_interpreter(command):
         return ""
     texts = [word.text for word in command.arguments]
-    programs = [following for text, following in pairwise(texts) if text in _TEXT_OPTIONS]
+    option = _option_of_text(command)
+    programs = [following for text, following in pairwise(texts) if option.fullmatch(text)]
     return "\n".join([*programs, command.stdin or ""])
 
 
@@ -248,6 +266,10 @@ def may_run_its_folder(command: Command) -> bool:
 
 def runs_input(command: Command) -> bool:
     """Whether a command runs its input as a program, or sends it to one."""
+    gets_programs = any(word.text == WORDS_FROM_INPUT for word in program_words(command))
+    runs_script = command.program in _SCRIPTED and not only_reads(command)
+    if gets_programs or runs_script or may_run_files(program_text(command)):
+        return True
     texts = [word.text for word in command.arguments]
     pattern = _RUNNERS_OF_INPUT.get(command.program)
     if pattern is not None:
@@ -305,20 +327,27 @@ def _files_of_interpreter(command: Command) -> list[Word]:
     if not _is_interpreter(command):
         return []
     files: list[Word] = []
+    text_option = _option_of_text(command)
+    valued = next(names for program, names in _VALUED_OPTIONS if program.fullmatch(command.program))
     for before, word in pairwise((Word(""), *command.arguments)):
         option, _, value = word.text.partition("=")
         if before.text in _LOADING_OPTIONS:
             files.append(word)
         elif option in _LOADING_OPTIONS and value:
             files.append(Word(value))
-        elif before.text in _TEXT_OPTIONS or before.text == "-m":
+        elif text_option.fullmatch(before.text) or before.text == "-m":
             break
-        elif not _is_option_or_value(before, word):
+        elif before.text not in valued and not _is_option(word):
             return [*files, word]
     return files
 
 
-def _is_option_or_value(before: Word, word: Word) -> bool:
-    """Whether an argument of an interpreter is not its script. `before` is the word before it."""
-    is_option = word.text.startswith(("-", "+")) or word.text in _SUBCOMMANDS_OF_INTERPRETERS
-    return is_option or before.text in _VALUED_OPTIONS
+def _is_option(word: Word) -> bool:
+    """Whether an argument of an interpreter is an option or a subcommand, and not its script."""
+    return word.text.startswith(("-", "+")) or word.text in _SUBCOMMANDS_OF_INTERPRETERS
+
+
+def _option_of_text(command: Command) -> re.Pattern[str]:
+    """Returns a pattern of the options of an interpreter whose value is the text of a program."""
+    name = command.program
+    return next(option for program, option in _TEXT_OPTIONS if program.fullmatch(name))

@@ -20,6 +20,8 @@ from ouro.safety.shell.read_only import (
 from ouro.safety.shell.tables import CommandRow, names, rows
 
 SHELLS = names("sh bash dash zsh ksh ash fish rbash")
+WORDS_FROM_INPUT = "…"
+"""The text of the word that stands for those that `xargs` reads."""
 _UNDERSTOOD_OPTION = re.compile(r"[nPL] -?\d+|I \{\}|d \\n")
 """With these valued options a wrapper is judged by the command that it runs; with others the line
 is opaque.
@@ -286,7 +288,7 @@ def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
         return InnerCommands(opaque=f"{name} is not understood")
     if name == "xargs":
         folders = folders_of_names(command.source)
-        names_from_input = Word("…", exact=False, under=folders)
+        names_from_input = Word(WORDS_FROM_INPUT, exact=False, under=folders)
         words = [*_with_names(words, folders), names_from_input]
     inner = replace(
         command,
