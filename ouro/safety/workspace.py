@@ -205,7 +205,8 @@ class FetchedFiles:
 
     def forget(self, used: Collection[Path]) -> None:
         """Remove files that the user has allowed to run, with the fetched folder around them."""
-        self.paths -= {path for file in used for path in (file, *file.parents)}
+        for file in used:
+            self.paths.difference_update((file, *file.parents))
 
 
 class Workspace:

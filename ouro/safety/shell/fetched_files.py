@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from ouro.safety.shell import network
@@ -199,11 +200,11 @@ class _Flow:
         return self._places.folders[1:] or self._places.folders
 
     def _paths_of(self, words: Iterable[Word]) -> list[Path]:
-        return [path for word in words for path in self._places.paths_of(word.text)]
+        return [*chain.from_iterable(self._places.paths_of(word.text) for word in words)]
 
     def _names_fetched(self, command: Command) -> bool:
         """Whether a word of a command names something that was fetched."""
-        paths = (path for word in command.arguments for path in self._places.paths_of_word(word))
+        paths = chain.from_iterable(map(self._places.paths_of_word, command.arguments))
         return any(map(self._is_fetched, paths))
 
     def _is_fetched(self, path: Path) -> bool:
