@@ -264,11 +264,15 @@ class Workspace:
         """
         return self._covers(_real(path))
 
-    def protection(self, path: Path) -> str:
+    def protection(self, path: Path, *, in_place: bool = True) -> str:
         """Returns why a change of a path, with links followed, needs a question even inside the
         workspace; empty if it does not.
+
+        Args:
+            in_place: whether the content of the file may change, not only its name.
         """
-        return self._protection(_real(path))
+        real = _real(path)
+        return self._protection(real) or (_shares_content(real) if in_place else "")
 
     def memory_at(self, path: Path) -> GuardedMemory | None:
         """The memory whose folder a real path is in; None if it is in none."""
@@ -311,7 +315,7 @@ class Workspace:
                 f"{self.shown(path)} is outside the workspace {self.root}, and the user has not"
                 " allowed it."
             )
-        if access == "write" and (reason := self._protection(path)):
+        if access == "write" and (reason := self._protection(path) or _shares_content(path)):
             raise ToolError(
                 f"{self.shown(path)} may not be changed unless the user allows it: {reason}."
             )
@@ -489,6 +493,18 @@ class Workspace:
         finally:
             os.close(above)
         return self._open_folder(folder, create=False)
+
+
+def _shares_content(path: Path) -> str:
+    """Returns why a change of a file would change another one: it has a further hard link, which
+    may be outside of the workspace. Empty if it has none.
+    """
+    try:
+        status = path.lstat()
+    except OSError:  # not there yet
+        return ""
+    is_shared = stat.S_ISREG(status.st_mode) and status.st_nlink > 1
+    return "the same file has another name (a hard link), perhaps elsewhere" if is_shared else ""
 
 
 def _is_below(path: Path, folder: Path) -> bool:

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from fakes.tool_benches import call
+from fakes.tool_benches import call, decision
 
 from ouro.errors import ToolError
-from ouro.safety import Workspace
+from ouro.safety import Allow, Ask, Workspace
 from ouro.tools.apply_patch import ApplyPatch
 from ouro.tools.edit import Edit, Write
 from ouro.tools.files_seen import FilesSeen
@@ -112,6 +112,32 @@ async def test_x10_protected_files_are_not_written_without_asking(root, path):
     workspace.grant(workspace.resolve("sub/.zshenv"))
     await call(write, path="sub/.zshenv", content="x")
     assert (root / "sub/.zshenv").read_text() == "x"
+
+
+async def test_x10_a_hard_link_of_a_file_outside_is_not_written_without_asking(root):
+    outside = root.parent / "outside/secret.txt"
+    (root / "hard.txt").hardlink_to(outside)
+    workspace, read, write, *_ = tools(root)
+    await call(read, path="hard.txt")
+    with pytest.raises(ToolError, match="hard link"):
+        await call(write, path="hard.txt", content="x")
+    assert outside.read_text() == SECRET
+    workspace.grant(workspace.resolve("hard.txt"))
+    await call(write, path="hard.txt", content="x")
+    assert outside.read_text() == "x"
+
+
+@pytest.mark.parametrize("mode", ["ask", "edit", "auto"])
+@pytest.mark.parametrize(
+    "line", ["echo x > hard", "tee hard < a.txt", "sed -i s/a/b/ hard", "chmod 600 hard"]
+)
+def test_x10_a_shell_line_that_writes_to_a_hard_link_is_asked(root, mode, line):
+    (root / "hard").hardlink_to(root.parent / "outside/secret.txt")
+    answer = decision(root, line, mode, allow=["shell", "write"])
+    assert isinstance(answer, Ask)
+    assert "hard link" in answer.reason
+    for harmless in ("rm hard", "mv hard other", "cat hard"):
+        assert isinstance(decision(root, harmless, mode, allow=["shell", "write"]), Allow)
 
 
 async def test_x10_patch_cannot_move_a_file_outside_or_onto_protected_ones(root):

@@ -67,6 +67,8 @@ _MACHINE_COMMAND = re.compile(
 )
 _MODE_CHANGERS = names("chmod chown chgrp")
 _REMOVERS = names("rm shred")
+_RENAMERS = names("rm unlink rmdir mv ln")
+"""They change names of files, and not their contents."""
 _RECURSIVE_READERS = names("rg ag ack ugrep tar zip 7z 7za 7zz rsync")
 
 
@@ -154,7 +156,9 @@ def _check_path(path: Path, is_written: bool, command: Command | None, places: P
     if command is None and _is_foreign_device(path, places):
         return f"it opens the device {path}"
     is_git = command is not None and command.program == "git"
-    if is_written and not is_git and (reason := places.workspace.protection(path)):
+    in_place = command is None or command.program not in _RENAMERS
+    reason = places.workspace.protection(path, in_place=in_place) if is_written else ""
+    if reason and not is_git:
         return f"it writes to {places.workspace.shown(path)}: {reason}"
     if _reaches_keys(path, command, places):
         return f"it reaches {places.workspace.shown(path)}, which holds keys"
