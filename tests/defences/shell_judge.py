@@ -53,6 +53,8 @@ DEFENCES = (
     Defence("X6", "ouro/safety/permissions.py", "            self._note_fetched(targets)", "            pass", FROM_NETWORK),
     Defence("X6", f"{SHELL}/judge.py", '    LineRule("unknown reader", _ask_about_an_unknown_reader),\n', "",
             "../safety/shell/test_judge_rules.py"),
+    Defence("X6", f"{SHELL}/judge.py", " or find_program_option(command, named))", ")", "test_x6_program_options.py"),
+    Defence("X6", f"{SHELL}/offered_rules.py", "if find_program_option(command):", "if False:", "test_x6_program_options.py"),
     Defence("X6", f"{SHELL}/parse.py", "_REST_OF_LINE.match(self._text, self._at)", "True", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "for name in loop.variables:", "for name in ():", LOOPS),
     Defence("X6", f"{SHELL}/parse.py", "if files := [", "if False and [", LOOPS),

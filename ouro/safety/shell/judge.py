@@ -19,6 +19,7 @@ from ouro.safety.shell.needs import Need, find_needs, only_sees_processes
 from ouro.safety.shell.offered_rules import describe, offer_rules
 from ouro.safety.shell.parse import MAX_CHARACTERS, parse_line
 from ouro.safety.shell.paths import Places
+from ouro.safety.shell.program_options import find_program_option
 from ouro.safety.shell.read_only import find_unlisted, git_words, only_reads, read_options
 from ouro.safety.shell.tables import UNKNOWN, names
 
@@ -471,7 +472,7 @@ def _is_writable(policy: Permissions, path: Path) -> bool:
 
 def _allows(rule: Rule, command: Command) -> bool:
     """Whether an allow rule covers a command. The rule must name in its own words each setting of
-    the command, and each option that is not listed for the command.
+    the command, each option that is not listed for it, and each with which it runs a program.
     """
     settings = [f"{setting.name}={setting.value.text}" for setting in command.settings]
     if not all(assignment.value.exact for assignment in command.assignments):
@@ -481,7 +482,8 @@ def _allows(rule: Rule, command: Command) -> bool:
     if not rule.matches_line(" ".join([*settings, command.text])):
         return False
     # A star covers no such option: with `sort -o x *`, `--compress-program` would run a program.
-    return not find_unlisted(command, _words_named_by(rule, command))
+    named = _words_named_by(rule, command)
+    return not (find_unlisted(command, named) or find_program_option(command, named))
 
 
 def _words_named_by(rule: Rule, command: Command) -> set[str]:

@@ -11,6 +11,7 @@ from ouro.safety.permissions import join_rules
 from ouro.safety.rules import has_no_wildcard, path_rule
 from ouro.safety.shell.command import Assignment, Command
 from ouro.safety.shell.needs import Need
+from ouro.safety.shell.program_options import find_program_option
 from ouro.safety.shell.read_only import find_unlisted
 from ouro.safety.shell.tables import names
 from ouro.safety.shell.wrappers import SHELLS
@@ -141,5 +142,7 @@ def _needs_whole_command(command: Command, prefix: str) -> bool:
     `prefix` has the words that name what it does.
     """
     if prefix in _ONLY_WORD_FOR_WORD or command.program in _ONLY_WORD_FOR_WORD:
+        return True
+    if find_program_option(command):
         return True
     return prefix.split()[-1].startswith("-")  # the last word is not a subcommand, but an option
