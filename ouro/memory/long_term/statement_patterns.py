@@ -90,7 +90,7 @@ TABLE = (
         r"|were|proved) too [^,.]+, so\b",
         "RabbitMQ replaces Redis", "The job queue is Redis", "Names what no longer holds."),
     StatementPattern("negative", "English",
-        r"\b(?:not|never|no|don['’]?t|without|avoid|instead of|rather than|stop)\b",
+        r"\b(?:not|never|no|don['’]?t|\w+n['’]t|without|avoid|instead of|rather than|stop)\b",
         "Never use npm", "Notes are kept",
         "Two statements of which one is negative are not the same."),
     StatementPattern("negative", "German",

@@ -17,6 +17,7 @@ import msgspec
 from ouro.memory.index import find_stems, word_starts
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.statement_patterns import has
+from ouro.memory.long_term.supersession import corrects
 from ouro.memory.side_calls import AskModel
 from ouro.messages import assistant, system, user
 from ouro.utils.lenient_json import decode_answer, schema_of
@@ -27,6 +28,7 @@ MAX_NEAR = 6
 _MAX_TEXT = 400
 _Name = Annotated[str, msgspec.Meta(max_length=80)]
 _WORD = re.compile(r"[^\W_]+")
+_NUMBER = re.compile(r"\d+")
 _CLAUSE_END = re.compile(r"[,;]\s|[，；、،]")
 _FILLER_WORDS = frozenset(
     "a an and at by be does for from how in is of on or that the to used what when where which who"
@@ -77,6 +79,42 @@ _SUBJECT_EXAMPLES = (
     ),
 )
 """Two notes, and the subject of each; empty: the same as of the first."""
+_ASK_STATE = """\
+A user said two things, one after the other. Write what holds now, in one line: all that is still true of both, nothing \
+that was changed. Use the user's words."""
+_STATE_EXAMPLES = (
+    ("The cat eats fish.", "The cat gets chicken now.", "The cat eats chicken."),
+    (
+        "Karl cleans the windows.",
+        "Olga cleans the windows on Sundays.",
+        "Karl cleans the windows; Olga cleans them on Sundays.",
+    ),
+    (
+        "Die Kantine öffnet um elf.",
+        "Die Kantine öffnet erst um zwölf.",
+        "Die Kantine öffnet um zwölf.",
+    ),
+    (
+        "Die Kantine öffnet um elf.",
+        "Die Kantine hat sonntags zu.",
+        "Die Kantine öffnet um elf; sonntags hat sie zu.",
+    ),
+    ("Pintamos con azul.", "El azul salió caro, pintamos con gris.", "Pintamos con gris."),
+    ("菜单用英文。", "酒单用法文。", "菜单用英文；酒单用法文。"),
+    (
+        "Parcels are kept for 9 days.",
+        "Customers in Norway have 20 days.",
+        "Parcels are kept for 9 days; in Norway for 20 days.",
+    ),
+    ("Invoices are sent by post.", "We mail invoices as PDF.", "Invoices are mailed as PDF."),
+    (
+        "We sing in the hall.",
+        "Besides the hall we sing in the park.",
+        "We sing in the hall and in the park.",
+    ),
+    ("部屋の鍵は受付にある。", "鍵は今は事務室にある。", "部屋の鍵は事務室にある。"),
+)
+"""Two statements, and what holds after both."""
 _ASK_SCOPE = """\
 A user of a coding assistant states something. "user": it is about the user, or how the assistant talks \
 to the user; it holds in every project. "project": it is about the code, the servers, the team or the work of one \
@@ -97,6 +135,10 @@ class _Subjects(msgspec.Struct):
     second: _Name
 
 
+class _State(msgspec.Struct):
+    now: Annotated[str, msgspec.Meta(max_length=400)]
+
+
 class _About(msgspec.Struct):
     about: Literal["user", "project"]
 
@@ -106,17 +148,23 @@ async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[s
     None if the statement adds to all of them. Only the first `MAX_NEAR` are compared. Raises
     ModelError.
 
+    Two facts on one subject may both hold, so a model says what holds after the statement.
+
     Entries that say the same must be left out of `near`. Two sentences of one form that differ in
     two places (`Lena owns billing`, `Omar owns search`) both hold: no model is asked.
     """
     if has("adds", statement):
         return None
+    # What says itself that something is no longer so needs no further question.
+    is_denial = corrects(statement) or has("negative", statement)
     for index, text in enumerate(near[:MAX_NEAR]):
         if is_parallel(text, statement) or not await is_on_same_subject(ask, text, statement):
             continue
         # A small model likes to repeat a name: asked in the reverse order, it rarely does so again.
         # A word in common was not enough: `format of invoices`, `time of sending invoices`.
-        if await is_on_same_subject(ask, statement, text):
+        if not await is_on_same_subject(ask, statement, text):
+            continue
+        if is_denial or not await holds_still(ask, text, statement):
             return index
     return None
 
@@ -127,6 +175,26 @@ async def is_on_same_subject(ask: AskModel, first: str, second: str) -> bool:
     """
     subjects = await _name_subjects(ask, first, second)
     return subjects is not None and _is_same_name(subjects.first, subjects.second)
+
+
+async def holds_still(ask: AskModel, earlier: str, later: str) -> bool:
+    """Whether all of an earlier statement still holds after a later one on its subject (`We deploy
+    to Rome`, `For customers in Asia we deploy to Osaka`): a model that writes what holds now uses
+    all its words. False without a usable answer. Raises ModelError.
+
+    Asked `does it still hold?`, a model of 1.5 billion parameters says the same to every pair.
+    """
+    messages = [system(_ASK_STATE)]
+    for first, second, now in _STATE_EXAMPLES:
+        answer = msgspec.json.encode(_State(now)).decode()
+        messages += [user(_quote_pair(first, second)), assistant(answer)]
+    messages.append(user(_quote_pair(earlier, later)))
+    state = decode_answer(await ask(messages, schema_of(_State)), _State)
+    return state is not None and _words_and_numbers(earlier) <= _words_and_numbers(state.now)
+
+
+def _words_and_numbers(text: str) -> set[str]:
+    return word_starts(text) | set(_NUMBER.findall(text))
 
 
 async def _name_subjects(ask: AskModel, first: str, second: str) -> _Subjects | None:

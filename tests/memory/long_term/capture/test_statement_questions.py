@@ -8,6 +8,7 @@ from ouro.memory.long_term.capture.statement_questions import (
     MAX_NEAR,
     ask_scope,
     find_replaced_by_model,
+    holds_still,
     is_parallel,
     rank_near,
 )
@@ -59,6 +60,43 @@ async def test_unusable_answer_and_an_addition_replace_nothing():
 )
 def test_sentences_of_one_form_that_differ_in_subject_and_value_both_hold(first, second, parallel):
     assert is_parallel(first, second) is parallel
+
+
+def one_subject_and_state(now, asked=None):
+    """A model that names one subject for all statements, and says what holds `now`."""
+
+    async def ask(messages, schema=None):
+        is_state = "now" in schema["properties"]
+        if is_state and asked is not None:
+            asked.append(messages[-1].text)
+        return json.dumps({"now": now} if is_state else {"first": "payments", "second": "payments"})
+
+    return ask
+
+
+async def test_second_fact_on_one_subject_replaces_nothing_if_the_first_still_holds():
+    old = "Payments go through Mollie, at most 500 euros"
+    both = one_subject_and_state("Payments go through Mollie, at most 500 euros; in Asia by Omise.")
+    assert await find_replaced_by_model(both, "For Asia payments go by Omise", [old]) is None
+    changed = one_subject_and_state("Payments go through Mollie, at most 900 euros.")
+    assert await find_replaced_by_model(changed, "Payments are 900 euros at most", [old]) == 0
+
+
+@pytest.mark.parametrize(
+    "said", ["Payments aren't with Mollie, Omise has them", "Mollie is gone, payments use Omise"]
+)
+async def test_statement_that_denies_is_not_compared_with_what_holds(said):
+    asked = []
+    ask = one_subject_and_state(f"Payments go through Mollie; {said}", asked)
+    assert await find_replaced_by_model(ask, said, ["Payments go through Mollie"]) == 0
+    assert asked == []
+
+
+async def test_unusable_state_does_not_keep_an_entry():
+    async def ask(messages, schema=None):
+        return "I cannot say."
+
+    assert not await holds_still(ask, "The port is 1", "The port is 2")
 
 
 def test_entries_with_common_words_are_compared_first_and_few():
