@@ -59,6 +59,8 @@ _MAX_ASKED = 3 * MAX_OPERATIONS
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _TWO_CJK_CHARACTERS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{2}")
 _CLAUSE_START = re.compile(r"[,;:]\s+|[，；：、]")
+_CLAUSE_END = re.compile(r"[,;:]\s+|\s[;:–—-]\s|[，；：、]")
+_LASTING_KINDS = frozenset(("code", "preference", "rule", "fact"))
 _SENTENCE_MARKS = (".", "!", "?", "…", "。", "！", "？", "؟")
 _DEFINITE_WORD = r"(?:it|its|line|that|the|them|there|these|this|those|you)"
 _START_WITHOUT_VERB = (
@@ -163,12 +165,17 @@ async def find_operations(
             candidates += _find_candidates(message)
             operations |= await _complete_corrections(ask, message, limits)
     for candidate in candidates[-_MAX_ASKED:]:
-        text = strip_introduction(candidate.sentence)
-        replaced = find_replaced(text, limits.shown, candidate.sentence)
+        statement = candidate.sentence
+        replaced = find_replaced(strip_introduction(statement), limits.shown, statement)
         # A sentence that replaces a note is known to last as the note does.
-        certainty = await _judge_certainty(ask, candidate, is_known_to_last=bool(replaced))
+        if not replaced and not is_lasting(statement):
+            statement = await _find_lasting_part(ask, statement, candidate.message.done)
+            if not statement or not await may_keep(ask, _write_as_sentence(candidate.sentence)):
+                continue
+        certainty = await _judge_certainty(ask, candidate)
         if certainty is None:
             continue
+        text = strip_introduction(statement)
         operation = await _operation_of(ask, text, replaced, limits, candidate.message.day)
         if certainty == "doubtful":
             operation = replace(operation, certainty=certainty)
@@ -230,16 +237,12 @@ def _find_candidates(message: Spoken) -> Iterator[_Candidate]:
 
 
 async def _judge_certainty(
-    ask: AskModel, candidate: _Candidate, *, is_known_to_last: bool
+    ask: AskModel, candidate: _Candidate
 ) -> Literal["stated", "doubtful"] | None:
     """Whether the user stated a sentence: "doubtful" if signs of writing (a quotation, a colon, a
-    question) make it uncertain and the model has no answer. None if it is not to be kept: it does
-    not last, or the model says that it is private or not the user's own. Raises ModelError.
+    question) make it uncertain and the model has no answer. None if the model says that it is not
+    the user's own. Raises ModelError.
     """
-    if not is_known_to_last and not is_lasting(candidate.sentence):
-        sentence = _write_as_sentence(strip_introduction(candidate.sentence))
-        if not await _is_labelled_lasting(ask, sentence) or not await may_keep(ask, sentence):
-            return None
     if not candidate.is_in_doubt:
         return "stated"
     is_own = await ask_if_own_statement(ask, candidate.sentence)
@@ -259,18 +262,58 @@ async def read_statement(ask: AskModel, text: str, limits: OperationLimits) -> O
     )
 
 
-async def _is_labelled_lasting(ask: AskModel, sentence: str) -> bool:
-    """Whether the model labels a sentence as something that holds beyond the current task. Without
-    a usable answer it does not.
+async def _find_lasting_part(ask: AskModel, sentence: str, done: str) -> str:
+    """The part of a sentence that holds beyond the current task, as a model labels it: all of it,
+    or, if it gives a task, its clauses that state something (`Ida runs the shop, update the
+    list`). Empty if there is none, or without a usable answer. Raises ModelError.
+
+    Args:
+        done: what was given to tools in the turn.
     """
+    kind = await _ask_kind(ask, sentence)
+    if kind != "task":
+        return sentence if kind in _LASTING_KINDS else ""
+    clauses = split_clauses(sentence)
+    stated: list[str] = []
+    has_task = False
+    if len(clauses) > 1:
+        for clause in clauses:
+            kind = await _ask_kind(ask, clause)
+            has_task = has_task or kind == "task"
+            # `It` in the first clause that is kept would name nothing.
+            is_alone = not stated and has("pronoun", clause)
+            is_stated = kind in _LASTING_KINDS and not is_alone
+            if is_stated and _is_statement(clause, done, is_alone=False):
+                stated.append(clause)
+    if stated and has_task:
+        return ", ".join(stated)
+    # A sentence that begins without a verb is no order: the label "task" is wrong then.
+    return sentence if re.match(_START_WITHOUT_VERB, sentence, re.IGNORECASE) else ""
+
+
+async def _ask_kind(ask: AskModel, sentence: str) -> str:
+    """The label that the model gives to a sentence; empty without a usable answer."""
+    sentence = _write_as_sentence(strip_introduction(sentence))
     messages = [system(_ASK_KIND), *_KIND_EXAMPLES, user(f"The sentence: {sentence}")]
     label = decode_answer(await ask(messages, schema_of(_SentenceLabel)), _SentenceLabel)
-    kinds_of_moment = {"problem", "status"}
-    # A sentence that begins without a verb is no order: the label "task" is wrong then, and is
-    # not counted.
-    if not re.match(_START_WITHOUT_VERB, sentence, re.IGNORECASE):
-        kinds_of_moment.add("task")
-    return label is not None and label.kind not in kinds_of_moment
+    return label.kind if label else ""
+
+
+def split_clauses(sentence: str) -> list[str]:
+    """The clauses of a sentence, between its commas, colons and dashes. What is too short to state
+    something stays with the clause before it: `We use ruff, mypy, pytest` is one clause.
+    """
+    clauses: list[str] = []
+    start = 0
+    for mark in [*_CLAUSE_END.finditer(sentence), None]:
+        end = mark.start() if mark else len(sentence)
+        is_short = _count_words(sentence[start:end]) < _MIN_WORDS
+        if clauses and is_short:
+            clauses[-1] = f"{clauses[-1]}, {sentence[start:end].strip()}"
+        else:
+            clauses.append(sentence[start:end].strip())
+        start = mark.end() if mark else end
+    return clauses
 
 
 def _write_as_sentence(text: str) -> str:

@@ -171,6 +171,45 @@ async def test_statement_not_labelled_lasting_is_not_saved(answer):
     assert await capture("The staging server listens on port 8417.", Small(answer)) == ()
 
 
+class Labels:
+    """Labels each sentence by the first of `kinds` whose key is in it, else "fact"; any sentence
+    may be kept, unless it has "secretly".
+    """
+
+    def __init__(self, **kinds):
+        self.kinds = kinds
+
+    async def __call__(self, messages, schema=None):
+        said = messages[-1].text
+        if '"answer"' in messages[-2].text:
+            return json.dumps({"answer": "no" if "secretly" in said else "yes"})
+        kinds = [kind for word, kind in self.kinds.items() if word in said]
+        return json.dumps({"kind": (kinds or ["fact"])[0]})
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("Ida took over the shop, please update OWNERS.", ["Ida took over the shop"]),
+        ("We ship one file, so update the script.", ["We ship one file"]),
+        ("Update the list; die Preise sind netto.", ["die Preise sind netto."]),
+        ("Update the list - the parser is slow, it breaks.", ["the parser is slow, it breaks."]),
+        ("Update the list, it is far too long.", []),
+        ("Update the list, the page is broken.", []),
+        ("Update the list, Ida secretly looks for another job.", []),
+    ],
+)
+async def test_task_beside_a_statement_does_not_hide_it(said, kept):
+    model = Labels(Update="task", update="task", broken="problem")
+    assert [operation.text for operation in await capture(said, model)] == kept
+
+
+async def test_list_of_tools_is_one_clause():
+    model = Labels(ruff="task")
+    [kept] = await capture("We use ruff, mypy, pytest", model)
+    assert kept.text == "We use ruff, mypy, pytest"
+
+
 async def test_non_imperatives_ignore_task_label_and_corrections_skip_it():
     labelled = '{"kind": "task"}'
     assert len(await capture("The port of staging is 8417.", Small(labelled))) == 1
