@@ -80,8 +80,8 @@ _SUBJECT_EXAMPLES = (
 )
 """Two notes, and the subject of each; empty: the same as of the first."""
 _ASK_STATE = """\
-A user said two things, one after the other. Write what holds now, in one line: all that is still true of both, nothing \
-that was changed. Use the user's words."""
+A user said two things, one after the other. Write what holds now, in one line: all that is still true of both, \
+nothing that was changed. Use the user's words."""
 _STATE_EXAMPLES = (
     ("The cat eats fish.", "The cat gets chicken now.", "The cat eats chicken."),
     (
