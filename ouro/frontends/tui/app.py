@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -92,7 +93,7 @@ class OuroApp(App[int], inherit_bindings=False):
         """The error that ended the program because no session could be opened."""
         self.pressed_at = float("-inf")
         """The time at which the key was pressed whose action runs."""
-        self.painter = ScreenPainter()
+        self.painter = ScreenPainter(os.environ.get("TERM", ""))
         self._collector = IdleCollector(self.set_timer, lambda: self.pressed_at)
         self._start = start
         self._is_kept = settings.is_kept

@@ -33,6 +33,21 @@ _MIN_SCROLLED = 6
 """The terminal scrolls rows only if at least so many have moved together."""
 _MAX_GAP = 4
 """Up to so many unchanged cells are written again: a move of the cursor has as many bytes."""
+_MIN_ERASED = 10
+"""Fewer blank cells before other cells are written as spaces: to erase them takes as many bytes."""
+_ERASES_WITH_COLOR = (
+    "alacritty", "contour", "foot", "ghostty", "gnome", "iterm", "kitty", "konsole", "linux",
+    "mintty", "mlterm", "putty", "rio", "rxvt", "st-", "tmux", "vte", "wezterm", "xterm",
+)  # fmt: skip
+"""How the name of a terminal (`TERM`) begins that gives erased cells the background in force, which
+terminfo calls `bce`. Other terminals, such as screen, may use their own background.
+"""
+_END_OF_ATTRIBUTE = {
+    "1": "22", "2": "22", "3": "23", "4": "24", "7": "27", "9": "29",
+}  # fmt: skip
+"""The SGR codes that end an attribute."""
+_UNSEEN_ON_SPACES = {"", "1", "2", "3"}
+"""The SGR codes of attributes that change nothing in a cell without a character: bold, dim, italic."""
 
 
 class CellLook(NamedTuple):
@@ -45,6 +60,8 @@ class CellLook(NamedTuple):
 
 
 _PLAIN = CellLook(attributes="", color="", background="", link="")
+_NO_BACKGROUND = ("", "49")
+"""The codes of the terminal's own background."""
 
 
 class ScreenRow:
@@ -72,8 +89,14 @@ class ScreenRow:
         the look of a style.
         """
         for text, style, control in strip:
-            if text and not control:
-                x = self.put(x, text, looks(style))
+            if control or not text:
+                continue
+            look = looks(style)
+            words = text.rstrip(" ")
+            if words:
+                x = self.put(x, words, look)
+            if len(words) < len(text):
+                x = self.put(x, text[len(words) :], _look_of_space(look))
 
     def put(self, x: int, text: str, look: CellLook) -> int:
         """Set the cells from `x` on to a text; returns the cell after it. A text that does not fit
@@ -95,7 +118,10 @@ class ScreenRow:
     @property
     def is_even(self) -> bool:
         """Whether each text is one character, which takes one cell in every terminal."""
-        return all(text is None or len(text) == 1 for text in self.texts)
+        if "" in self.texts:  # a character of two cells
+            return False
+        known_texts = list(filter(None, self.texts))
+        return len("".join(known_texts)) == len(known_texts)
 
     def shows(self, other: ScreenRow) -> bool:
         return self.texts == other.texts and self.looks == other.looks
@@ -107,9 +133,11 @@ class ScreenPainter:
     `forget` must be called when another program may have written to the terminal.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, term: str) -> None:
+        """Make a painter for a kind of terminal, which is named as in the variable TERM."""
         self._rows: list[ScreenRow] = []
         self._size = (0, 0)
+        self._erases_with_color = term.startswith(_ERASES_WITH_COLOR)
 
     def forget(self) -> None:
         """Write all cells at the next update."""
@@ -143,7 +171,7 @@ class ScreenPainter:
         moved, the terminal scrolls them first.
         """
         changed = {y: row for y, row in changed.items() if not row.shows(self._rows[y])}
-        writer = _Writer()
+        writer = _Writer(self._erases_with_color)
         if len(changed) >= _MIN_SCROLLED:
             self._scroll(changed, writer)
         for y in sorted(changed):
@@ -221,9 +249,10 @@ class _Writer:
     only if it must.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, erases_with_color: bool) -> None:
         self._out: list[str] = []
         self._look: CellLook | None = None
+        self._erases_with_color = erases_with_color
 
     def end(self) -> str:
         """All that was written, with the usual look at its end."""
@@ -236,10 +265,9 @@ class _Writer:
         are blank, without a color.
         """
         self._set_look(_PLAIN)
-        line_feeds_in_last_row = f"\x1b[{bottom + 1}H" + "\n" * shift
-        reverse_line_feeds_in_first_row = f"\x1b[{top + 1}H" + "\x1bM" * -shift
-        moves = line_feeds_in_last_row if shift > 0 else reverse_line_feeds_in_first_row
-        self._out.append(f"\x1b[{top + 1};{bottom + 1}r{moves}\x1b[r")
+        # Lines are deleted or inserted in the first row of the region.
+        moves = f"{shift}M" if shift > 0 else f"{-shift}L"
+        self._out.append(f"\x1b[{top + 1};{bottom + 1}r\x1b[{top + 1}H\x1b[{moves}\x1b[r")
 
     def write_row(self, y: int, old: ScreenRow, new: ScreenRow) -> None:
         """Write what differs in the row `y`. If a text in it may have another width in another
@@ -248,30 +276,84 @@ class _Writer:
         """
         is_even = old.is_even and new.is_even
         runs = _changed_runs(old, new) if is_even else _known_runs(new)
-        for number, (x, end) in enumerate(runs):
-            if number > 0:
-                self._out.append(f"\x1b[{x + 1}G")
-            else:
-                self._out.append(f"\x1b[{y + 1};{x + 1}H" if x else f"\x1b[{y + 1}H")
+        blank_end = self._start_of_blank_end(new)
+        is_first = True
+        for x, end in runs:
+            self._out.append(_move_to(x, y if is_first else None))
+            is_first = False
+            if end > blank_end:
+                self._write_cells(new, x, max(x, blank_end))
+                self._erase_to_end(new)
+                return
             self._write_cells(new, x, end)
+
+    def _start_of_blank_end(self, row: ScreenRow) -> int:
+        """The first of the blank cells at the end of a row that one code erases. It is the width of
+        the row if there are none.
+        """
+        texts, looks = row.texts, row.looks
+        x = len(texts)
+        background = _background_of_space(looks[-1])
+        if not self._can_erase(background):
+            return x
+        while x > 0 and texts[x - 1] == " " and _background_of_space(looks[x - 1]) == background:
+            x -= 1
+        return x
+
+    def _can_erase(self, background: str | None) -> bool:
+        """Whether the terminal gives erased cells this background."""
+        return background in _NO_BACKGROUND or (background is not None and self._erases_with_color)
+
+    def _erase_to_end(self, row: ScreenRow) -> None:
+        """Erase the rest of a row, from the cursor on; its last cell has the look for that."""
+        self._set_look_of_space(row.looks[-1])
+        self._out.append("\x1b[K")
 
     def _write_cells(self, row: ScreenRow, x: int, end: int) -> None:
         """Write the cells from `x` to before `end`. The look of the terminal is changed where the
-        look of the cells changes.
+        look of the cells changes. Many blank cells are erased.
         """
         texts, looks = row.texts, row.looks
         while x < end:
             look, begin = looks[x], x
             while x < end and looks[x] is look:
                 x += 1
-            self._set_look(look)
-            self._out.extend(filter(None, texts[begin:x]))
+            cells = texts[begin:x]
+            background = _background_of_space(look)
+            is_blank = background is not None and cells.count(" ") == len(cells)
+            if not is_blank:
+                self._set_look(look)
+                self._out.extend(filter(None, cells))
+                continue
+            self._set_look_of_space(look)
+            if len(cells) >= _MIN_ERASED and self._can_erase(background):
+                self._out.append(f"\x1b[{len(cells)}X")
+                self._out.append(_move_to(x) if x < len(texts) else "")
+            else:
+                self._out.append(" " * len(cells))
 
     def _set_look(self, look: CellLook) -> None:
         """Change the look of the terminal, unless it has this one already."""
         if look is not self._look:
             self._out.append(_change_of_look(self._look, look))
             self._look = look
+
+    def _set_look_of_space(self, look: CellLook) -> None:
+        """Change the look of the terminal for cells without a character. Their color is not seen, so
+        it stays as it is.
+        """
+        now = self._look
+        if now is None or now.link or not _shows_no_attribute(now):
+            self._set_look(look)
+        elif now.background != look.background:
+            self._set_look(_unique_look(now.attributes, now.color, look.background, ""))
+
+
+def _move_to(x: int, y: int | None = None) -> str:
+    """What to write to move the cursor to a cell; without `y` it stays in its row."""
+    if y is None:
+        return f"\x1b[{x + 1}G"
+    return f"\x1b[{y + 1};{x + 1}H" if x else f"\x1b[{y + 1}H"
 
 
 def _changed_runs(old: ScreenRow, new: ScreenRow) -> Iterator[tuple[int, int]]:
@@ -407,6 +489,33 @@ def _kind_of_code(number: str) -> str:
     return "3" if sets_color else ""
 
 
+def _shows_no_attribute(look: CellLook) -> bool:
+    """Whether the attributes of a look change nothing in a cell without a character."""
+    return _UNSEEN_ON_SPACES.issuperset(look.attributes.split(";"))
+
+
+@lru_cache(4096)
+def _background_of_space(look: CellLook) -> str | None:
+    """The background of a cell with this look and no character, if its background is all that is
+    seen of it; otherwise None.
+    """
+    return look.background if _shows_no_attribute(look) and not look.link else None
+
+
+@lru_cache(4096)
+def _look_of_space(look: CellLook) -> CellLook:
+    """The simplest look in which a cell without a character looks the same: without a color. In
+    reverse, as the scrollbar is drawn, the color is the background.
+    """
+    if look.link:
+        return look
+    if _shows_no_attribute(look):
+        return _unique_look("", "", look.background, "")
+    if look.attributes == "7" and look.color.startswith("3") and look.color != "39":
+        return _unique_look("", "", f"4{look.color[1:]}", "")
+    return look
+
+
 @lru_cache(4096)
 def _change_of_look(old: CellLook | None, new: CellLook) -> str:
     """What to write to change the look of the terminal from `old` to `new`. `old` is None if the look
@@ -415,12 +524,21 @@ def _change_of_look(old: CellLook | None, new: CellLook) -> str:
     link = ""
     if new.link != (old.link if old else ""):
         link = f"\x1b]8;;{new.link}\x1b\\"
-    if old is None or old.attributes != new.attributes:  # attributes can only be reset together
-        codes = ["0", new.attributes, new.color, new.background]
-        return f"{link}\x1b[{';'.join(filter(None, codes))}m"
+    if new == _PLAIN:
+        return f"{link}\x1b[m"
     codes = []
+    if old is None:
+        codes, old = ["0"], _PLAIN
+    if old.attributes != new.attributes:
+        ended = [_END_OF_ATTRIBUTE.get(code) for code in old.attributes.split(";") if code]
+        if None in ended:  # it only ends with all else
+            codes, old = ["0"], _PLAIN
+        else:
+            codes += dict.fromkeys(filter(None, ended))
+        codes.append(new.attributes)
     if old.color != new.color:
         codes.append(new.color or "39")
     if old.background != new.background:
         codes.append(new.background or "49")
+    codes = list(filter(None, codes))
     return f"{link}\x1b[{';'.join(codes)}m" if codes else link

@@ -1,6 +1,7 @@
 """ScreenPainter: what it writes brings a terminal to the same picture as what Textual writes."""
 
 import random
+from contextlib import contextmanager
 
 import pyte
 import pytest
@@ -25,11 +26,16 @@ STYLES = [
     Style.parse("default on default"),
     Style.parse("bright_white on bright_black"),
     Style.parse("strike on #000001"),
+    Style.parse("reverse #102030 on #405060"),
+    Style.parse("reverse bold red"),
+    Style.parse("bold dim #102030 on #405060"),
+    Style.parse("blink #102030"),
     Style(meta={"@click": "app.bell"}),
 ]
 WORDS = [
     "",
     " ",
+    " " * 12,
     "a",
     "abc",
     "word ",
@@ -46,9 +52,10 @@ WORDS = [
 class Both:
     """Two terminals: one with what Textual writes, the other with what the painter writes."""
 
-    def __init__(self):
-        self.plain, self.painted = (pyte.Screen(WIDTH, HEIGHT) for _ in range(2))
-        self.painter = ScreenPainter()
+    def __init__(self, term="xterm-256color"):
+        screen = pyte.Screen if term.startswith("xterm") else ScreenOfOneBackground
+        self.plain, self.painted = (screen(WIDTH, HEIGHT) for _ in range(2))
+        self.painter = ScreenPainter(term)
         self.bytes = 0
 
     def show(self, update):
@@ -56,7 +63,7 @@ class Both:
         pyte.Stream(self.plain).feed(update.render_segments(CONSOLE).replace("\n", "\r\n"))
         written = self.painter.paint(update, (WIDTH, HEIGHT), CONSOLE)
         pyte.Stream(self.painted).feed(written)
-        self.bytes = len(written)
+        self.written, self.bytes = written, len(written)
 
     def show_rows(self, rows, y=0):
         self.show(LayoutUpdate([[row] for row in rows], Region(0, y, WIDTH, len(rows))))
@@ -64,7 +71,38 @@ class Both:
     def assert_same(self):
         for y in range(HEIGHT):
             rows = (self.plain.buffer[y], self.painted.buffer[y])
-            assert [rows[0][x] for x in range(WIDTH)] == [rows[1][x] for x in range(WIDTH)], y
+            seen = [[as_seen(row[x]) for x in range(WIDTH)] for row in rows]
+            assert seen[0] == seen[1], y
+
+
+class ScreenOfOneBackground(pyte.Screen):
+    """A terminal that erases cells with its own background, whatever background is in force."""
+
+    def erase_in_line(self, *arguments, **options):
+        with self.plain_cursor():
+            super().erase_in_line(*arguments, **options)
+
+    def erase_characters(self, *arguments):
+        with self.plain_cursor():
+            super().erase_characters(*arguments)
+
+    @contextmanager
+    def plain_cursor(self):
+        attributes, self.cursor.attrs = self.cursor.attrs, self.default_char
+        yield
+        self.cursor.attrs = attributes
+
+
+def as_seen(cell):
+    """A cell of pyte, without what a user does not see in a cell without a character."""
+    if cell.data != " ":
+        return cell
+    background = cell.bg
+    if cell.reverse and cell.fg != "default":
+        background, cell = cell.fg, cell._replace(reverse=False)
+    if cell.underscore or cell.strikethrough or cell.reverse:
+        return cell
+    return pyte.screens.Char(" ", bg=background)
 
 
 def line(*pieces, width=WIDTH):
@@ -78,18 +116,20 @@ def random_line(chance):
     )
 
 
+@pytest.mark.parametrize("term", ["xterm-256color", "screen-256color"])
 @pytest.mark.parametrize("seed", range(40))
-def test_changed_lines_look_as_textual_writes_them(seed):
-    chance, both = random.Random(seed), Both()
+def test_changed_lines_look_as_textual_writes_them(seed, term):
+    chance, both = random.Random(seed), Both(term)
     both.show_rows([line((f"row {y}", None)) for y in range(HEIGHT)])
     for _ in range(20):
         both.show_rows([random_line(chance)], chance.randrange(HEIGHT))
     both.assert_same()
 
 
+@pytest.mark.parametrize("term", ["xterm-256color", "screen-256color"])
 @pytest.mark.parametrize("seed", range(40))
-def test_scrolled_text_looks_as_textual_writes_it(seed):
-    chance, both = random.Random(seed), Both()
+def test_scrolled_text_looks_as_textual_writes_it(seed, term):
+    chance, both = random.Random(seed), Both(term)
     text = [random_line(chance) for _ in range(3 * HEIGHT)]
     for _ in range(8):
         top = chance.randrange(2 * HEIGHT)
@@ -97,9 +137,10 @@ def test_scrolled_text_looks_as_textual_writes_it(seed):
         both.assert_same()
 
 
+@pytest.mark.parametrize("term", ["xterm-256color", "screen-256color"])
 @pytest.mark.parametrize("seed", range(40))
-def test_parts_of_lines_look_as_textual_writes_them(seed):
-    chance, both = random.Random(seed), Both()
+def test_parts_of_lines_look_as_textual_writes_them(seed, term):
+    chance, both = random.Random(seed), Both(term)
     both.show_rows([line((f"row {y}", STYLES[3])) for y in range(HEIGHT)])
     for _ in range(12):
         y, begin, end = chance.randrange(HEIGHT), chance.randrange(12), chance.randint(12, WIDTH)
@@ -150,7 +191,7 @@ def test_after_forget_and_after_a_resize_all_is_written():
 
 
 def test_links_begin_and_end():
-    painter = ScreenPainter()
+    painter = ScreenPainter("xterm")
     style = Style(link="https://example.com/a")
     update = LayoutUpdate(
         [[line(("see ", None), ("here", style), (" now", None))]], Region(0, 0, WIDTH, 1)
@@ -158,3 +199,31 @@ def test_links_begin_and_end():
     written = painter.paint(update, (WIDTH, HEIGHT), CONSOLE)
     begin, end = "\x1b]8;;https://example.com/a\x1b\\", "\x1b]8;;\x1b\\"
     assert written.index(begin) < written.index("here") < written.index(end) < written.index(" now")
+
+
+@pytest.mark.parametrize("term", ["xterm-256color", "screen-256color"])
+def test_blank_cells_are_erased_where_the_terminal_keeps_their_background(term):
+    both = Both(term)
+    dark, scrollbar = Style.parse("#d8dbe2 on #0f1115"), Style.parse("reverse #343a46 on #0f1115")
+    both.show_rows([line(("x" * WIDTH, dark))])
+    both.show_rows([line(("ab", dark), (" " * (WIDTH - 3), dark), (" ", scrollbar))])
+    both.assert_same()
+    assert (" " * (WIDTH - 3) in both.written) == (term == "screen-256color")
+    both.show_rows([line(("ab", dark), (" " * (WIDTH - 2), dark))])
+    both.assert_same()
+
+
+def test_the_background_of_the_terminal_is_erased_everywhere():
+    both = Both("screen-256color")
+    both.show_rows([line(("x" * WIDTH, None))])
+    both.show_rows([line(("ab", None))])
+    assert "\x1b[K" in both.written
+    both.assert_same()
+
+
+def test_the_end_of_an_attribute_leaves_the_colors():
+    both = Both()
+    style = Style.parse("#102030 on #405060")
+    both.show_rows([line(("a", style), ("b", style + Style(bold=True)), ("c", style))])
+    assert both.written.count("38;2;16;32;48") == 1
+    both.assert_same()
