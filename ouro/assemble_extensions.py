@@ -44,7 +44,7 @@ from ouro.utils.text import clean, cut, escape_invisible, one_line, plural
 if TYPE_CHECKING:
     from ouro.commands.action import Action
     from ouro.tools.skill import SkillArgs
-    from ouro.utils.worker_process import JsonObject
+    from ouro.utils.json_object import JsonObject
 
 NO_TELEMETRY = "`telemetry.enabled` needs a package: pip install ouro[otel]"
 MAX_NOTICES = 2
@@ -555,14 +555,16 @@ async def _sample(
 
 
 def _reserved_names() -> Collection[str]:
-    from ouro.commands.builtin import COMMAND_NAMES  # imported late: an answer needs no commands
+    from ouro.commands.all_actions import (
+        COMMAND_NAMES,  # imported late: an answer needs no commands
+    )
 
     return COMMAND_NAMES
 
 
 def _own_commands(cwd: Path) -> list[extensions.CustomCommand]:
     """The actions of ouro that are prompts, as custom commands."""
-    from ouro.commands.builtin import COMMANDS
+    from ouro.commands.all_actions import COMMANDS
 
     return [_make_own_command(action, cwd) for action in COMMANDS if action.place == "prompt"]
 

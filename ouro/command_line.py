@@ -38,7 +38,7 @@ GROUPS = {
     "sync": "fetch and send memory, sessions and settings over your git remote",
     "demo": "watch ouro repair a small program and remember, without a model or a key",
 }
-"""The words that may follow `ouro`, with their help. Their actions are in `ouro/commands/builtin.py`,
+"""The words that may follow `ouro`, with their help. Their actions are in `ouro/commands/all_actions.py`,
 which is loaded when one is run.
 """
 
@@ -158,7 +158,7 @@ def _meant_command(given: Sequence[str]) -> str:
     similar = get_close_matches(word, GROUPS, 1, MIN_LIKENESS)
     if not similar:
         return ""
-    from ouro.commands.builtin import ACTIONS
+    from ouro.commands.all_actions import ACTIONS
 
     meant_command = given[0].replace(word, similar[0], 1)
     if action and not any(meant_command in known_action.names for known_action in ACTIONS):

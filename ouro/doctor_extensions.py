@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from ouro.commands.builtin import COMMAND_NAMES
+from ouro.commands.all_actions import COMMAND_NAMES
 from ouro.errors import ConfigError
 from ouro.safety import CLAUDE_SETTINGS, MCP_FILE, TrustStore
 from ouro.settings import Settings

@@ -56,7 +56,7 @@ def extended_package(tmp_path) -> Path:
     with (copy / "ouro/commands/status.py").open("a") as file:
         file.write("\n\n" + COMMAND)
     _insert(
-        copy / "ouro/commands/builtin.py",
+        copy / "ouro/commands/all_actions.py",
         '    Action("status", "status.status", "Show the model, mode, folder and session"),\n',
         COMMAND_LINE,
     )

@@ -1,4 +1,4 @@
-"""Commands on the context window: compact, pin, context, btw."""
+"""Commands on the context window: compact, pin, context."""
 
 from __future__ import annotations
 
@@ -51,22 +51,6 @@ async def compact(context: SessionContext, probe: bool, keep: str) -> None:
         return edited if chosen else ""
 
     await front_end.run(context.session.window.compact(keep, review, probe=probe))
-
-
-async def btw(context: SessionContext, question: str) -> Answer | None:
-    """Ask the model a question that is not part of the transcript. A running turn continues meanwhile,
-    and the answer is returned. If no turn runs, the question is shown as a turn, and None is
-    returned.
-    """
-    window = context.session.window
-    if context.session.running:
-        context.say(
-            "Asked outside of the conversation. The answer follows, and the turn continues."
-        )
-        answer = await window.ask_aside(question)
-        return Answer(answer, [Markdown(f"**/btw {escape(question)}**\n\n{answer}")])
-    await context.front_end.run(window.aside(question, context.front_end.show))
-    return None
 
 
 async def pin(context: SessionContext, message: str) -> Answer | None:

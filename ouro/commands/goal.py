@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ouro.commands.action import Answer
-from ouro.commands.builtin import find_command
+from ouro.commands.command_lookup import find_command
 from ouro.commands.render import line
 from ouro.commands.slash import SessionContext, parse_line
 from ouro.errors import UsageError

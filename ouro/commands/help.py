@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ouro.commands.action import Answer
-from ouro.commands.builtin import COMMANDS, actions_of, custom_commands, find_command
+from ouro.commands.all_actions import COMMANDS
+from ouro.commands.command_lookup import actions_of, custom_commands, find_command
 from ouro.commands.front_end import KeySections
 from ouro.commands.help_topics import page_files, page_text, setting_text
 from ouro.commands.render import Markdown, code, escape

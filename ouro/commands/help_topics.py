@@ -8,7 +8,7 @@ from pathlib import Path
 
 import ouro
 from ouro.commands.action import ActionContext, Answer
-from ouro.commands.builtin import find_command
+from ouro.commands.command_lookup import find_command
 from ouro.commands.render import Markdown, line
 from ouro.commands.setting_helps import setting_helps
 from ouro.errors import UsageError

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from ouro.commands.action import Action, Answer, MemoryAccess, parse_in_any_order
-from ouro.commands.builtin import actions_of, find_command
+from ouro.commands.command_lookup import actions_of, find_command
 from ouro.commands.front_end import FrontEnd
 from ouro.commands.render import TextLine, View, as_markdown, as_text
 from ouro.display import Choice

@@ -24,7 +24,7 @@ from ouro.commands.action import (
     parse_in_any_order,
     parse_indexes,
 )
-from ouro.commands.builtin import ACTIONS
+from ouro.commands.all_actions import ACTIONS
 from ouro.commands.render import View, as_json, as_text, columns, print_document
 from ouro.display import Choice
 from ouro.errors import SearchUnavailable, UsageError

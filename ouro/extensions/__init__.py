@@ -8,7 +8,6 @@ from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ouro.extensions.agents import load_agents
-    from ouro.extensions.checks import Check, Checks
     from ouro.extensions.commands import (
         CommandPrompt,
         CommandRegistry,
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
         command_of,
         prompt_of,
     )
+    from ouro.extensions.correction_checks import Check, Checks
     from ouro.extensions.discovery import ExtensionFile, FileKind, find_files
     from ouro.extensions.hook_calls import own_arguments, response_data, tool_data
     from ouro.extensions.hook_files import (

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ouro.errors import ConfigError, OuroError
-from ouro.extensions.checks import Check
+from ouro.extensions.correction_checks import Check
 from ouro.extensions.plugins import plugin_folder, plugin_tables
 from ouro.extensions.tool_names import demand_tools, own_rule
 from ouro.settings import FailureAction, HookEvent, HookSettings

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from ouro.errors import ConfigError
-from ouro.extensions.checks import Check, Checks
+from ouro.extensions.correction_checks import Check, Checks
 from ouro.extensions.hook_files import (
     DEFAULT_SECONDS,
     EVENT_NAMES,

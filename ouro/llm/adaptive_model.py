@@ -251,7 +251,7 @@ class AdaptiveModel(ABC):
         """Replace the calls that the server refused by texts in the next requests, on trial.
         Returns whether there are such calls.
         """
-        from ouro.llm.calls_as_text import find_calls_to_describe
+        from ouro.llm.refused_calls_as_text import find_calls_to_describe
 
         calls = find_calls_to_describe(messages, refused.answer.text)
         self.facts.try_describing(calls)
@@ -282,7 +282,7 @@ class AdaptiveModel(ABC):
     def _form_accepted(self, message: Message) -> Message:
         """The message with texts instead of the images and calls that this server refused."""
         if self.facts.described_calls:
-            from ouro.llm.calls_as_text import calls_as_text
+            from ouro.llm.refused_calls_as_text import calls_as_text
 
             message = calls_as_text(message, self.facts.described_calls)
         return hide_images(message, self.facts.hidden)

@@ -22,8 +22,9 @@ from ouro.llm.providers import provider_of
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import read_chunks
 from ouro.messages import Message
+from ouro.utils.json_object import JsonObject
 from ouro.utils.lenient_json import dictionaries, string
-from ouro.utils.worker_process import JsonObject, WorkerProcess, WorkerStopped
+from ouro.utils.worker_process import WorkerProcess, WorkerStopped
 
 TOO_LONG = "ContextWindowExceededError"
 """The name of the error of litellm for a request that is too long."""

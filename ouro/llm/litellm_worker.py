@@ -11,7 +11,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ouro.utils.worker_process import Handler, JsonObject, run_worker
+from ouro.utils.json_object import JsonObject
+from ouro.utils.worker_process import Handler, run_worker
 
 CALL_OPTIONS: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": True}
 """The options of every call: ouro itself retries."""

@@ -19,7 +19,7 @@ from ouro.messages import Usage
 from ouro.utils.lenient_json import count, dictionaries, dictionary, string
 
 if TYPE_CHECKING:
-    from ouro.utils.worker_process import JsonObject
+    from ouro.utils.json_object import JsonObject
 
 SearchKind = Literal["anthropic", "responses", "gemini"]
 _MAX_OUTPUT = 4_000

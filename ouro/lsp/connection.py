@@ -20,7 +20,7 @@ from ouro.lsp.diagnostics import Diagnostics, Sent
 from ouro.lsp.disk_watch import DiskWatch
 from ouro.lsp.queries import Queries
 from ouro.lsp.stdio import LanguageServerEnded, ServerProcess, start_server
-from ouro.utils.worker_process import JsonObject
+from ouro.utils.json_object import JsonObject
 
 START_SECONDS = 60.0
 """The time limit for the start of the protocol."""

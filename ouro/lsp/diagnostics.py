@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from lsprotocol import types
 
-from ouro.utils.worker_process import JsonObject
+from ouro.utils.json_object import JsonObject
 
 MAX_ERRORS = 1_000
 """Maximum errors of one file."""

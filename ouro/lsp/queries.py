@@ -9,7 +9,7 @@ from typing import Any
 from lsprotocol import types
 
 from ouro.lsp.diagnostics import path_of
-from ouro.utils.worker_process import JsonObject
+from ouro.utils.json_object import JsonObject
 
 MAX_ITEMS = 2_000
 """Maximum items of an answer."""

@@ -25,7 +25,8 @@ from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:
     from ouro.lsp.configuration import LanguageServerSpec
-    from ouro.utils.worker_process import JsonObject, WorkerProcess
+    from ouro.utils.json_object import JsonObject
+    from ouro.utils.worker_process import WorkerProcess
 
 WORKER = ("-m", "ouro.lsp.worker")
 """How Python runs the worker."""

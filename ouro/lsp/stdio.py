@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ouro.utils.json_object import JsonObject
 from ouro.utils.processes import send_signal
 from ouro.utils.server_processes import (
     CommandMissingError,
@@ -19,7 +20,6 @@ from ouro.utils.server_processes import (
     start_process,
     stop_server,
 )
-from ouro.utils.worker_process import JsonObject
 
 MAX_HEADER = 256 * 1024
 """Maximum bytes of the headers of a message."""

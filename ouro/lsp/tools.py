@@ -20,9 +20,9 @@ from ouro.tools.file_tool import ChangeTool, FileTool, display_of, file_change
 from ouro.tools.files_seen import FileBefore, FilesSeen, encode, require_encodable
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.decoding import from_plain
+from ouro.utils.json_object import JsonObject
 from ouro.utils.text import clean, one_line, plural
 from ouro.utils.text_files import TextFile
-from ouro.utils.worker_process import JsonObject
 
 MAX_SHOWN_PLACES = 100
 """Maximum places in a result."""

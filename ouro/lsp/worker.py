@@ -10,8 +10,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from ouro.utils.json_object import JsonObject
 from ouro.utils.server_processes import end_groups
-from ouro.utils.worker_process import Handler, JsonObject, run_worker
+from ouro.utils.worker_process import Handler, run_worker
 
 NICE = 10
 """A lower priority for the worker and its servers: the session goes first."""

@@ -29,7 +29,7 @@ from ouro.mcp.content import MAX_TEXT, block_text, describe_tool, read_contents
 from ouro.mcp.http import LoginNeeded, http_client, http_timeout, login_provider
 from ouro.mcp.schemas import TOO_DEEP, content_problem, size_problem
 from ouro.mcp.stdio import ServerEnded, is_too_deep, stdio_transport
-from ouro.utils.worker_process import JsonObject
+from ouro.utils.json_object import JsonObject
 
 MAX_PAGES = 100
 """Maximum pages of a list."""

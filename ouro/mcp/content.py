@@ -10,7 +10,7 @@ from typing import Any
 import mcp_types as types
 
 from ouro.mcp.schemas import schema_problem
-from ouro.utils.worker_process import JsonObject
+from ouro.utils.json_object import JsonObject
 
 MAX_TEXT = 4 * 1024 * 1024
 """Maximum characters of one result."""

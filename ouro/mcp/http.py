@@ -18,7 +18,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, BaseModel
 
 from ouro.mcp.tokens import Tokens
-from ouro.utils.worker_process import JsonObject
+from ouro.utils.json_object import JsonObject
 
 MAX_BODY = 32 * 1024 * 1024
 """Maximum bytes of an answer that is not a stream of events; the SDK limits each event itself."""

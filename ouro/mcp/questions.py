@@ -8,9 +8,9 @@ from typing import Any
 from ouro.display import Question
 from ouro.errors import UsageError
 from ouro.mcp.definition import ServerPrompt
+from ouro.utils.json_object import JsonObject
 from ouro.utils.lenient_json import count, dictionaries, dictionary
 from ouro.utils.text import one_line, shell_words
-from ouro.utils.worker_process import JsonObject
 
 MAX_FIELDS = 20
 """Maximum fields of a form; the others are not asked."""

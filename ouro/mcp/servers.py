@@ -26,7 +26,8 @@ from ouro.utils.text import clean, one_line, plural
 if TYPE_CHECKING:
     from ouro.mcp.configuration import Registry
     from ouro.mcp.definition import ServerListing, ToolDefinition
-    from ouro.utils.worker_process import JsonObject, WorkerProcess
+    from ouro.utils.json_object import JsonObject
+    from ouro.utils.worker_process import WorkerProcess
 
 WORKER = ("-m", "ouro.mcp.worker")
 """How Python runs the worker."""

@@ -15,6 +15,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from ouro.mcp.schemas import TOO_DEEP
+from ouro.utils.json_object import JsonObject
 from ouro.utils.processes import send_signal
 from ouro.utils.server_processes import (
     CommandMissingError,
@@ -24,7 +25,6 @@ from ouro.utils.server_processes import (
     start_process,
     stop_server,
 )
-from ouro.utils.worker_process import JsonObject
 
 MAX_LINE = 32 * 1024 * 1024
 """Maximum bytes of a message. The transport of the SDK has no limit, and copies its buffer for each

@@ -13,8 +13,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from ouro.utils.json_object import JsonObject
 from ouro.utils.server_processes import end_groups
-from ouro.utils.worker_process import Handler, JsonObject, run_worker
+from ouro.utils.worker_process import Handler, run_worker
 
 _VALIDATION_ERRORS = re.compile(r": \d+ validation errors? for union\[JSONRPC.*", re.DOTALL)
 """Matches the error of pydantic for an answer that is not an MCP message: it has a paragraph for

@@ -18,12 +18,11 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any
 
 from ouro.errors import OuroError
+from ouro.utils.json_object import JsonObject
 from ouro.utils.standard_output import take_stdout
 
-JsonObject = dict[str, Any]
 Handler = Callable[[str, JsonObject, Callable[[JsonObject], None]], Awaitable[None]]
 """A function that answers a request. Its arguments are the name of the request, its fields, and a
 function that sends an event.

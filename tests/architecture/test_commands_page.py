@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ouro.command_line import whole_parser
-from ouro.commands.builtin import COMMANDS, actions_of, find_command
+from ouro.commands.all_actions import COMMANDS
+from ouro.commands.command_lookup import actions_of, find_command
 from ouro.frontends.tui.keymap import ACTIONS, Keymap, format_key
 
 MEMORY = "ouro memory "

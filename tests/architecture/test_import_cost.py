@@ -225,7 +225,7 @@ def test_a_headless_answer_loads_few_modules(ouro, tmp_path):
     assert modules.isdisjoint(
         {
             "ouro.agent.worktree",
-            "ouro.commands.builtin",
+            "ouro.commands.all_actions",
             "ouro.llm.rejected_requests",
             "ouro.memory.index.index",
             "ouro.memory.long_term.core_consolidator",

@@ -5,7 +5,7 @@ from argparse import ArgumentParser
 import pytest
 
 from ouro.commands.action import parse_in_any_order
-from ouro.commands.builtin import ACTIONS
+from ouro.commands.all_actions import ACTIONS
 from ouro.commands.slash import parse_line
 
 KNOWN = {action.name: action for action in ACTIONS}

@@ -9,7 +9,8 @@ import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from msgspec.structs import replace
 
-from ouro.commands.builtin import ACTIONS, COMMAND_NAMES, COMMANDS, find_command, listed_commands
+from ouro.commands.all_actions import ACTIONS, COMMAND_NAMES, COMMANDS
+from ouro.commands.command_lookup import find_command, listed_commands
 from ouro.commands.render import CodeSpan, as_markdown, table
 from ouro.commands.slash import dispatch
 from ouro.errors import UsageError

@@ -1,6 +1,6 @@
 from fakes.fake_front_end import FakeFrontEnd
 
-from ouro.commands.builtin import COMMANDS
+from ouro.commands.all_actions import COMMANDS
 from ouro.commands.slash import dispatch
 
 

@@ -85,7 +85,7 @@ DEFENCES = (
     Defence("S5", "ouro/frontends/tui/run.py",
             "for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):", "for number in ():",
             "test_s5_x7_screen.py -k s5"),
-    Defence("U4", "ouro/frontends/tui/line_editor.py", '_CONTROL.sub("", pasted', '("" + pasted',
+    Defence("U4", "ouro/frontends/tui/first_frame_prompt.py", '_CONTROL.sub("", pasted', '("" + pasted',
             "test_u3_u4_u5_u7_screen.py -k u4"),
     Defence("U5", "ouro/frontends/tui/run.py", "    os.dup2(target, 2)\n", "", "test_u3_u4_u5_u7_screen.py -k u5"),
     Defence("U6", "ouro/frontends/tui/blocks/markdown.py", "if target.startswith(_CLICKABLE):", "if True:",

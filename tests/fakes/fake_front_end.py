@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fakes.fake_session import FakeSession
-from ouro.commands.builtin import find_command
+from ouro.commands.command_lookup import find_command
 from ouro.commands.front_end import RewindChoice
 from ouro.commands.rewind import undo_of_last_turn
 from ouro.commands.slash import SessionContext, run_command

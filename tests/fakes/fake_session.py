@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from fakes.fake_parts import FakeRewind
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.subagents import Subagents
-from ouro.commands.builtin import COMMAND_NAMES
+from ouro.commands.all_actions import COMMAND_NAMES
 from ouro.display import CommandOutput, Display, Todo
 from ouro.events import (
     Compacted,

@@ -27,7 +27,7 @@ if __name__ == "__main__":
     if not first_frame.can_draw():
         raise SystemExit("no full screen here")
     if SCENARIO == "broken":
-        sys.modules["ouro.frontends.tui.line_editor"] = None  # its import fails
+        sys.modules["ouro.frontends.tui.first_frame_prompt"] = None  # its import fails
     FRAME = first_frame.draw(LOOK)
     if SCENARIO == "fails":
         FRAME.restore()

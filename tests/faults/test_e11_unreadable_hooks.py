@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from ouro.extensions.checks import Checks
+from ouro.extensions.correction_checks import Checks
 from ouro.extensions.hook_files import load_hooks
 from ouro.extensions.hooks import Hooks
 from ouro.settings import HookSettings

@@ -12,15 +12,15 @@ from acp import schema as acp
 from acp.helpers import update_available_commands
 
 from ouro import events
-from ouro.commands.builtin import listed_commands
+from ouro.commands.command_lookup import listed_commands
 from ouro.commands.mode import MODES
 from ouro.commands.models import EFFORTS
 from ouro.commands.slash import dispatch
 from ouro.display import Choice, Question
 from ouro.errors import NoModelError, UsageError
 from ouro.events import Event
+from ouro.frontends.acp.command_front_end import EditorFrontEnd
 from ouro.frontends.acp.content_blocks import draft_of
-from ouro.frontends.acp.front_end import EditorFrontEnd
 from ouro.frontends.acp.updates import EventUpdates, notice, plan_update
 from ouro.messages import Usage
 from ouro.session import Session, TurnObserver, TurnQueue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ouro.commands.builtin import find_command
+from ouro.commands.command_lookup import find_command
 from ouro.frontends.background.remote import RemoteTurns
 from ouro.frontends.plain.repl import Repl, is_plain
 from ouro.session import OpenRequest, OpenSession, Session, TurnQueue

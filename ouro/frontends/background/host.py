@@ -15,8 +15,8 @@ from ouro import events
 from ouro.commands.slash import dispatch
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event
+from ouro.frontends.background.command_front_end import HostFrontEnd
 from ouro.frontends.background.event_codec import encode
-from ouro.frontends.background.front_end import HostFrontEnd
 from ouro.frontends.background.state import Activity, SessionState, TurnState
 from ouro.session import Session, TurnObserver, TurnQueue
 from ouro.session.background_record import BackgroundRecord, Claim, EndReason, forget_record, moment
@@ -217,7 +217,7 @@ class SessionHost(TurnObserver):
         """Import the modules that only viewers need. With the lock they are imported once, even if two
         viewers come at the same time.
         """
-        from ouro.frontends.acp.transport import import_sdk
+        from ouro.frontends.acp.sdk_import import import_sdk
 
         async with self._import_lock:
             if not self._has_protocol:

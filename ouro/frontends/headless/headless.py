@@ -283,7 +283,7 @@ class HeadlessRun(TurnObserver):
         answered or failed; then `result` has the answer or the error. The answer is what the
         command has printed, followed by the reply of the model if the command ran a turn.
         """
-        from ouro.frontends.headless.commands import HeadlessFrontEnd, run_headless_command
+        from ouro.frontends.headless.command_front_end import HeadlessFrontEnd, run_headless_command
 
         front_end = HeadlessFrontEnd(self._session, self._output.say, self._queue.run)
         result.outcome = "answered"

@@ -29,7 +29,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
-from ouro.commands.builtin import matching_commands
+from ouro.commands.command_lookup import matching_commands
 from ouro.frontends.file_index import FileIndex, mention, mentioned_name, typed_mention
 from ouro.frontends.headless.output import Pipe
 from ouro.frontends.history import PromptHistory

@@ -18,7 +18,7 @@ from ouro.errors import AttachRequested, DemoRequested, OuroError, UsageError
 from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked
 from ouro.frontends.drafts import KeptDraft, join_unsent
 from ouro.frontends.headless.input import handle_signals
-from ouro.frontends.plain.front_end import ReplFrontEnd
+from ouro.frontends.plain.command_front_end import ReplFrontEnd
 from ouro.frontends.plain.line_questions import LineQuestions, TurnQuestions, parse_part
 from ouro.frontends.plain.line_reader import LineReader
 from ouro.frontends.plain.printer import Printer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ouro.commands.builtin import find_command
+from ouro.commands.command_lookup import find_command
 from ouro.commands.slash import dispatch
 from ouro.events import Notice
 from ouro.frontends.background.remote import RemoteTurns

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from ouro.commands.builtin import matching_commands
+from ouro.commands.command_lookup import matching_commands
 from ouro.commands.help_topics import page_files, page_text
 from ouro.commands.setting_helps import setting_helps
 from ouro.display import Choice
@@ -157,6 +157,6 @@ def _label_of(choices: Sequence[Choice], command: str) -> str:
 
 def _is_built_in(label: str) -> bool:
     """Whether the command with this label, `/NAME …`, is one of ouro's own."""
-    from ouro.commands.builtin import find_command
+    from ouro.commands.command_lookup import find_command
 
     return find_command(label.split()[0].removeprefix("/")) is not None

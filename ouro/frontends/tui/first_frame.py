@@ -82,7 +82,7 @@ class FirstFrame:
         # Imported now: the user sees the frame.
         from threading import Thread
 
-        from ouro.frontends.tui.line_editor import LineEditor, has_usual_keys
+        from ouro.frontends.tui.first_frame_prompt import LineEditor, has_usual_keys
 
         self._editor = LineEditor(understands=has_usual_keys(settings.keys))
         self._thread = Thread(target=self._read, args=[typed], name="type-ahead", daemon=True)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from ouro.memory.long_term.agent_comparison import compare_with_agent
+    from ouro.memory.long_term.agent_sections import export_to_agent, write_for_agents
     from ouro.memory.long_term.capture.capture import Capture
     from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
     from ouro.memory.long_term.capture.observer import CaptureObserver
@@ -31,13 +33,7 @@ if TYPE_CHECKING:
         note_entries,
         source_name,
     )
-    from ouro.memory.long_term.export import (
-        as_json,
-        as_markdown,
-        compare_with_agent,
-        export_to_agent,
-        write_for_agents,
-    )
+    from ouro.memory.long_term.export import as_json, as_markdown
     from ouro.memory.long_term.forget import find_to_forget, forget_entries
     from ouro.memory.long_term.forgotten_text import ForgetReport
     from ouro.memory.long_term.git.history import UndoPlan, describe_commits

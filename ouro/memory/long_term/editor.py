@@ -60,6 +60,11 @@ class MemoryEditor:
         self._texts_read: dict[tuple[str, str], str] = {}
         """Texts as they were read, to detect changes made meanwhile."""
 
+    @property
+    def roots(self) -> set[Path]:
+        """The roots of the main worktree and of the one in use; empty without a repository."""
+        return {root for root in (self.project, self.root) if root}
+
     def scope(self, name: str) -> ScopeMemory:
         """The scope with this name. Raises UsageError if it is not in use here."""
         for scope in self.scopes:

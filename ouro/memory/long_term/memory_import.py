@@ -14,7 +14,6 @@ from msgspec.structs import asdict, replace
 from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries
-from ouro.memory.long_term.export import roots_of
 from ouro.memory.long_term.git.values import FileEdit, Scope, SkippedFile
 from ouro.memory.long_term.import_files import ImportMaterial, ImportPiece, is_project
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -193,7 +192,7 @@ def _is_of_other_project(editor: MemoryEditor, piece: ImportPiece) -> bool:
     """Whether the file of a piece names another project."""
     if not piece.project:
         return False
-    return not any(is_project(piece.project, root) for root in roots_of(editor))
+    return not any(is_project(piece.project, root) for root in editor.roots)
 
 
 def _scope_of(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> Scope:
@@ -204,7 +203,7 @@ def _scope_of(editor: MemoryEditor, piece: ImportPiece, scope: Scope | None) -> 
     """
     if scope is not None:
         return editor.scope(scope).name
-    is_here = any(root.resolve() in piece.path.resolve().parents for root in roots_of(editor))
+    is_here = any(root.resolve() in piece.path.resolve().parents for root in editor.roots)
     usual: Scope = piece.scope or ("repo" if piece.project or is_here else "user")
     return editor.scope(usual if usual in editor.names else "user").name
 

@@ -23,8 +23,12 @@ from ouro.errors import (
     UsageError,
 )
 from ouro.memory.index import lock_index
+from ouro.memory.long_term.agent_sections import (
+    find_exported_files,
+    split_section,
+    write_for_agents,
+)
 from ouro.memory.long_term.edited_files import EDITED_PREFIX
-from ouro.memory.long_term.export import find_exported_files, split_section, write_for_agents
 from ouro.memory.long_term.forget_in_memory import ForgettingMemory, memory_folder
 from ouro.memory.long_term.forgotten_text import (
     ForgetReport,

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from ouro.assemble import opener
-from ouro.commands.builtin import COMMANDS
+from ouro.commands.all_actions import COMMANDS
 from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headless
 from ouro.llm import ScriptedModel
 from ouro.session import OpenRequest

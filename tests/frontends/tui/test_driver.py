@@ -4,8 +4,8 @@ import pytest
 from properties import given, settings, st
 
 from ouro.frontends.tui.driver import KeyParser, KeyReader, PasteSplitter
+from ouro.frontends.tui.first_frame_prompt import LineEditor
 from ouro.frontends.tui.key_events import EscapedKey
-from ouro.frontends.tui.line_editor import LineEditor
 
 PIECES = st.lists(
     st.tuples(st.booleans(), st.text("ab\x1b[2~01;m\r\x07", min_size=1, max_size=12)), max_size=5

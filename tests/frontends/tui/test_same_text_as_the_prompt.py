@@ -10,7 +10,7 @@ from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of
 
 from ouro.frontends.tui.driver import KeyReader
-from ouro.frontends.tui.line_editor import LineEditor
+from ouro.frontends.tui.first_frame_prompt import LineEditor
 
 PIECES = (
     *(

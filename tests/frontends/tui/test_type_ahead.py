@@ -6,7 +6,7 @@ import time
 import pytest
 from properties import given, settings, st
 
-from ouro.frontends.tui.line_editor import LineEditor, has_usual_keys
+from ouro.frontends.tui.first_frame_prompt import LineEditor, has_usual_keys
 from ouro.frontends.tui.screen_constants import OPENING_TEXT, QUIT_HINT
 
 

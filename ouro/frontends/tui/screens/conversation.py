@@ -38,7 +38,7 @@ from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.attachment_bar import AttachmentBar
 from ouro.frontends.tui.widgets.completion import MAX_SUGGESTIONS, Completion
 from ouro.frontends.tui.widgets.prompt import PromptArea
-from ouro.frontends.tui.widgets.prompt_box import PromptBox
+from ouro.frontends.tui.widgets.prompt_frame import PromptFrame
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.frontends.tui.widgets.question_stack import QuestionStack
 from ouro.frontends.tui.widgets.start_panel import StartPanel
@@ -153,7 +153,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         )
         self._terminal_key = keymap.key_text("terminal")
         self.questions = QuestionStack(keymap, lambda: self.prompt.typed_at)
-        self.box = PromptBox(self.prompt)
+        self.box = PromptFrame(self.prompt)
         self.attachments = AttachmentBar(self._find_attachments)
         self.status = StatusLine(settings.status)
         self.reader = TranscriptReader(

@@ -89,7 +89,9 @@ class Completion(PickList):
         match it after `@`. Until the list of files is read, it is a note about that.
         """
         if word.startswith("/"):
-            from ouro.commands.builtin import matching_commands  # too heavy before the first frame
+            from ouro.commands.command_lookup import (
+                matching_commands,  # too heavy before the first frame
+            )
 
             return matching_commands(self._session(), word[1:])[:MAX_SUGGESTIONS]
         names = self._find_files(mentioned_name(word))

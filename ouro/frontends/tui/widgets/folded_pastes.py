@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from ouro.frontends.tui.line_editor import pasted_text
+from ouro.frontends.tui.first_frame_prompt import pasted_text
 from ouro.messages import Image
 from ouro.session.turn_queue import Draft
 from ouro.utils.text import byte_size

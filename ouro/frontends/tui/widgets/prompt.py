@@ -16,9 +16,9 @@ from textual.widgets import TextArea
 
 from ouro.frontends.clipboard import dropped_image
 from ouro.frontends.history import HistoryWalk, PromptHistory
+from ouro.frontends.tui.first_frame_prompt import PASTE_GAP
 from ouro.frontends.tui.key_events import EscapedKey
 from ouro.frontends.tui.keymap import Keymap
-from ouro.frontends.tui.line_editor import PASTE_GAP
 from ouro.frontends.tui.widgets.completion import Completion
 from ouro.frontends.tui.widgets.folded_pastes import Placeholders
 from ouro.frontends.tui.widgets.vim_keys import VimKeys

@@ -82,7 +82,7 @@ async def test_the_frame_shows_that_a_draft_is_stashed():
 
 
 async def test_the_frame_says_that_the_model_is_waited_for(monkeypatch):
-    monkeypatch.setattr("ouro.frontends.tui.widgets.prompt_box.MODEL_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("ouro.frontends.tui.widgets.prompt_frame.MODEL_WAIT_SECONDS", 0.0)
     call = ToolCall("1", "shell", {"command": "make"})
     before_call, during_call = Wait(), Wait()
     finished = ToolFinished("1", "shell", Display("made"), failed=False, seconds=1.0)

@@ -6,7 +6,7 @@ import pytest
 
 from ouro.assemble import Options, opener
 from ouro.errors import UsageError
-from ouro.frontends.plain.front_end import ReplFrontEnd
+from ouro.frontends.plain.command_front_end import ReplFrontEnd
 from ouro.frontends.plain.line_questions import LineQuestions
 from ouro.frontends.plain.printer import Printer
 from ouro.llm import ScriptedModel

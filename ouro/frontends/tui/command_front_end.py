@@ -350,7 +350,7 @@ class ScreenFrontEnd:
         not shown.
         """
         # Too heavy before the first frame.
-        from ouro.commands.builtin import find_command
+        from ouro.commands.command_lookup import find_command
         from ouro.commands.render import as_text
         from ouro.commands.slash import SessionContext
 

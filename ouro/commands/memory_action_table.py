@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ouro.commands.action import FORCE, SESSION_HELP, YES, Action, arg, count, text
-from ouro.commands.memory_history_actions import MEMORY_HISTORY_ACTIONS
+from ouro.commands.memory_history_action_table import MEMORY_HISTORY_ACTIONS
 
 _ENTRY = "a note's id or its start, a core line (`user/facts.md:3`) or a file (`facts`)"
 _NOTE = arg("note", metavar="ID", help="a note's id or its start")

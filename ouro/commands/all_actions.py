@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from ouro.commands.action import Action, amount, arg, count, text
-from ouro.commands.background_actions import BACKGROUND_ACTIONS, BACKGROUND_COMMANDS
-from ouro.commands.batch_actions import BATCH_ACTIONS
-from ouro.commands.configuration_actions import CONFIG, CONFIG_ACTIONS, DOCTOR, PERMISSION_ACTIONS
-from ouro.commands.extension_actions import EXTENSION_ACTIONS
-from ouro.commands.memory_actions import MEMORY_ACTIONS, memory_shortcut
-from ouro.commands.model_actions import MODEL_ACTIONS
-from ouro.commands.server_actions import LSP_ACTIONS, MCP_ACTIONS
-from ouro.commands.session_actions import SESSION_ACTIONS
-from ouro.display import Choice
-
-if TYPE_CHECKING:
-    from ouro.extensions import CustomCommand
-    from ouro.session import Session
-
+from ouro.commands.background_action_table import BACKGROUND_ACTIONS, BACKGROUND_COMMANDS
+from ouro.commands.batch_action_table import BATCH_ACTIONS
+from ouro.commands.configuration_action_table import (
+    CONFIG,
+    CONFIG_ACTIONS,
+    DOCTOR,
+    PERMISSION_ACTIONS,
+)
+from ouro.commands.extension_action_table import EXTENSION_ACTIONS
+from ouro.commands.memory_action_table import MEMORY_ACTIONS, memory_shortcut
+from ouro.commands.model_action_table import MODEL_ACTIONS
+from ouro.commands.server_action_table import MCP_ACTIONS
+from ouro.commands.session_action_table import SESSION_ACTIONS
 
 _MESSAGES_BACK = text("back", metavar="messages back")
 _USAGE = Action(
@@ -352,7 +347,7 @@ COMMANDS: tuple[Action, ...] = (
     ),
     Action(
         "btw",
-        "context_window.btw",
+        "btw.btw",
         "Ask a question outside of the conversation, without stopping the agent",
         (text("question", nargs="+"),),
         ("btw which test covers this?",),
@@ -549,49 +544,3 @@ SHELL_ACTIONS: tuple[Action, ...] = (
 
 ACTIONS: tuple[Action, ...] = tuple(action for action in SHELL_ACTIONS if action.place != "session")
 """The actions of `ouro WORD`."""
-
-
-def find_command(word: str) -> Action | None:
-    return next((command for command in COMMANDS if word in command.names), None)
-
-
-def actions_of(command: Action) -> dict[str, Action]:
-    """The actions of a slash command, by their word: `show` for `/memory show`."""
-    of_memory_and_servers = (*MEMORY_ACTIONS, *MCP_ACTIONS, *LSP_ACTIONS)
-    prefix = f"{command.name} "
-    actions: dict[str, Action] = {}
-    for action in (*of_memory_and_servers, *PERMISSION_ACTIONS, *CONFIG_ACTIONS):
-        if action.place == "shell":
-            continue
-        for name in action.names:
-            if name.startswith(prefix):
-                actions[name.removeprefix(prefix)] = action
-    return actions
-
-
-def listed_commands(session: Session | None) -> Sequence[Action | CustomCommand]:
-    """The slash commands in the order of help and completion; without a session only ouro's own."""
-    return (*COMMANDS, *custom_commands(session))
-
-
-def matching_commands(session: Session | None, typed: str) -> list[Choice]:
-    """Choices of commands for a typed name: first the one of that name or alias, then those that
-    begin with it, then those that contain its letters in order. The value of one with arguments ends
-    in a space, so that they can be typed after it.
-    """
-    letters_in_order = re.compile(".*".join(map(re.escape, typed)), re.IGNORECASE)
-
-    def rank(name: str) -> tuple[bool, bool]:  # False is sorted first
-        return name.lower() != typed.lower(), not name.lower().startswith(typed.lower())
-
-    best_names = [(min(command.names, key=rank), command) for command in listed_commands(session)]
-    choices = []
-    for name, command in sorted(best_names, key=lambda named: rank(named[0])):
-        if letters_in_order.search(name):
-            value = f"/{name} " if command.argument else f"/{name}"
-            choices.append(Choice(value, f"/{name} {command.argument}".rstrip(), command.help))
-    return choices
-
-
-def custom_commands(session: Session | None) -> Sequence[CustomCommand]:
-    return session.extensions.commands.commands() if session else ()

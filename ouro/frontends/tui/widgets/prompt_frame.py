@@ -1,4 +1,4 @@
-"""PromptBox: the frame of the prompt, with the sign and the state."""
+"""PromptFrame: the frame of the prompt, with the sign and the state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ long request for minutes.
 """
 
 
-class PromptBox(Horizontal):
+class PromptFrame(Horizontal):
     """The frame of the prompt, with a sign before it, which is `!` while a shell line is written. The
     frame shows the mode of permissions, the mode of Vim, and how long a turn has worked.
     """
