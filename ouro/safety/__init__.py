@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ouro.safety.checkpoints.nested_repositories import missing_submodules, submodules
     from ouro.safety.checkpoints.part_undo import PartUndo
     from ouro.safety.checkpoints.trees import TreeChange, is_inside
+    from ouro.safety.checkpoints.turn_diffs import TurnDiffs
     from ouro.safety.checkpoints.undo import CUT_OFF, MERGED, Restored, Undo
     from ouro.safety.environment import child_environment, secret_values
     from ouro.safety.permissions import Permissions

@@ -322,7 +322,7 @@ class FileUndo(msgspec.Struct, eq=False):
         checkpoint.
         """
         turns = await self._turns_since(number)
-        return await asyncio.to_thread(safety.Undo(self.checkpoints).diff, turns)
+        return await asyncio.to_thread(safety.TurnDiffs(self.checkpoints).diff, turns)
 
     async def undo_part(self, number: int, path: str, hunk: str) -> Sequence[str]:
         """Undo what the turns since message `number` did to a file; or, if `hunk` is not empty,
@@ -368,17 +368,17 @@ class FileUndo(msgspec.Struct, eq=False):
         With `only`, what the turn of that message changed. Raises UsageError if there is no
         checkpoint, or that turn changed no files.
         """
-        undo = safety.Undo(self.checkpoints)
+        diffs = safety.TurnDiffs(self.checkpoints)
         if not only:
-            return await asyncio.to_thread(undo.shown_diff, await self._turns_since(number))
+            return await asyncio.to_thread(diffs.shown_diff, await self._turns_since(number))
         turns = await self._find_turns(lambda turn: turn.number == number and bool(turn.new))
         if not turns:
             raise UsageError("That turn changed no files.")
-        return await asyncio.to_thread(undo.turn_diff, turns[0])
+        return await asyncio.to_thread(diffs.turn_diff, turns[0])
 
     async def blob_size(self, name: str) -> int | None:
         """The bytes of a content that `shown_diff` names; None if it is not known."""
-        return await asyncio.to_thread(safety.Undo(self.checkpoints).blob_size, name)
+        return await asyncio.to_thread(safety.TurnDiffs(self.checkpoints).blob_size, name)
 
     async def is_changed_by_others(self, path: str) -> bool:
         """Whether a file differs from what the last turn or undo of this session left. Also True if

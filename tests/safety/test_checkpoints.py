@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ouro.safety import Checkpoints, Undo, clean_checkpoints, stored_checkpoints
+from ouro.safety import Checkpoints, TurnDiffs, Undo, clean_checkpoints, stored_checkpoints
 from ouro.safety.checkpoints import checkpoint_repository, checkpoints, undo
 from ouro.safety.checkpoints.checkpoint_repository import CheckpointError
 from ouro.safety.checkpoints.checkpoints import MAX_FILE_BYTES
@@ -315,7 +315,7 @@ def test_two_sessions_share_a_workspace(kept, root):
 def test_diff_since_a_turn_shows_new_files_and_hunks(kept, root):
     turn(kept, 1, lambda: (root / "a.py").write_text("changed\n"))
     (root / "later").write_text("later\n")
-    diff = Undo(kept).diff(kept.turns())
+    diff = TurnDiffs(kept).diff(kept.turns())
     assert "+changed" in diff
     assert "+later" in diff
     hunk = re.search(r"#(\w+)\n\+later", diff)[1]

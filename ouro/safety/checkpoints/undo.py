@@ -1,8 +1,7 @@
-"""Undo and redo what turns changed in files, and show it as a diff."""
+"""Undo and redo what turns changed in files."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -11,7 +10,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,13 +31,12 @@ from ouro.safety.checkpoints.trees import (
     PROGRAM_MODE,
     FileState,
     TreeChange,
-    changes_between,
     commit,
     small_trees,
 )
+from ouro.safety.checkpoints.turn_diffs import TurnDiffs
 from ouro.utils.decoding import from_plain
 from ouro.utils.files import append_private, open_folder, write_private
-from ouro.utils.git import PREFIXES
 from ouro.utils.git_process import GitProfile, finish_git
 from ouro.utils.text_files import save
 
@@ -441,41 +439,15 @@ class Undo:
                 permissions |= (permissions & 0o444) >> 2
             os.chmod(file.name, permissions, dir_fd=folder)
 
-    def diff(self, turns: Sequence[TurnFiles]) -> str:
-        """Returns what changed since the first of `turns`, also by others, as a unified diff. After
-        `@@ … @@` each hunk has its id, for `undo_hunk`.
-        """
-        with self._repository.lock():
-            return "".join(self._diff_pieces(turns))
-
-    def shown_diff(self, turns: Sequence[TurnFiles]) -> str:
-        """Returns what changed since the first of `turns`, also by others, as git writes it."""
-        with self._repository.lock():
-            return self._diff_text(self._changes_since(turns).values())
-
-    def turn_diff(self, turn: TurnFiles) -> str:
-        """Returns what one turn changed, as a diff of git."""
-        with self._repository.lock():
-            return self._diff_text(self._checkpoints.turn_changes(turn).files.values())
-
-    def blob_size(self, name: str) -> int | None:
-        """Returns the number of bytes of a content by its id, which a diff names; None if the
-        repository does not have it.
-        """
-        try:
-            return int(self._repository.git("cat-file", "-s", name))
-        except (CheckpointError, ValueError):
-            return None
-
     def undo_hunk(self, turns: Sequence[TurnFiles], path: str, hunk_id: str) -> Restored:
-        """Undo one hunk of `diff` in a file. The present version of the file is stored first. A
+        """Undo one hunk of `TurnDiffs.diff` in a file. The present version of the file is stored first. A
         file that the turns made is deleted if nothing is left in it.
 
         Raises:
             UsageError: the diff does not have this hunk any more, or the file is in another place.
         """
         with self._repository.lock():
-            pieces = list(self._diff_pieces(turns, path))
+            pieces = list(TurnDiffs(self._checkpoints).pieces(turns, path))
             wanted = re.compile(rf"@@ .* @@ #{re.escape(hunk_id)}\n")
             hunk = next((piece for piece in pieces if wanted.match(piece)), "")
             file = self._root / path
@@ -495,51 +467,6 @@ class Undo:
             else:
                 self.write(file, state.mode, os.fsencode(restored))
         return Restored((path,))
-
-    def _diff_pieces(self, turns: Sequence[TurnFiles], path: str = "") -> Iterator[str]:
-        """Yields the text of `diff` in pieces: the head of a file, then each of its hunks with its
-        id, which is a hash of the lines. `path`: the only file to show; empty: all.
-        """
-        changes = self._changes_since(turns)
-        if path:
-            changes = {path: changes[path]} if path in changes else {}
-        text = self._diff_text(changes.values(), "--no-renames")
-        for piece in re.split(r"^(?=diff --git |@@ )", text, flags=re.MULTILINE):
-            head, newline, body = piece.partition("\n")
-            if piece.startswith("@@ "):
-                hunk_id = hashlib.sha256(body.encode("utf-8", "surrogateescape")).hexdigest()[:4]
-                # Without the line of the file that git writes after the second `@@`.
-                ranges = head.split("@@")[1]
-                yield f"@@{ranges}@@ #{hunk_id}{newline}{body}"
-            else:
-                yield piece
-
-    def _diff_text(self, changes: Iterable[TreeChange], *options: str) -> str:
-        """Returns the changes as a diff of git, with these `options`."""
-        old, new = small_trees(self._repository, tuple(changes))
-        words = ("diff", "--no-ext-diff", "--no-color", *PREFIXES, *options, old, new, "--")
-        return self._repository.git(*words, strip=False)
-
-    def _changes_since(self, turns: Sequence[TurnFiles]) -> dict[str, TreeChange]:
-        """Returns the files that differ now from what they were before the first of `turns`, by
-        their names. The present contents are written into the repository.
-        """
-        changes: dict[str, TreeChange] = {}
-        first = next((turn.before for turn in turns if turn.before), "")
-        if first:
-            now = self._checkpoints.index.refresh()
-            for change in changes_between(self._repository, first, now.tree):
-                if change.path not in now.left_out:
-                    changes[change.path] = change
-        # The last turn first: the state before the first one that changed a file remains.
-        for turn in sorted(turns, key=lambda turn: -turn.number):
-            for name, change in self._checkpoints.turn_changes(turn).files.items():
-                state, content = state_and_content(self._root / name)
-                changes.pop(name, None)
-                if state is not None and state != change.old:
-                    self._repository.write_object("blob", content)
-                    changes[name] = TreeChange(name, *change.old, *state)
-        return changes
 
 
 def _unlink(file: Path) -> None:
