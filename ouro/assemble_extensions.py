@@ -555,9 +555,7 @@ async def _sample(
 
 
 def _reserved_names() -> Collection[str]:
-    from ouro.commands.all_actions import (
-        COMMAND_NAMES,  # imported late: an answer needs no commands
-    )
+    from ouro.commands.all_actions import COMMAND_NAMES  # late: an answer needs no commands
 
     return COMMAND_NAMES
 

@@ -146,7 +146,7 @@ def acp(_context: ShellContext, **flags: Any) -> int:
     """Serve an editor; returns the exit code. Not a coroutine: its imports precede the event loop."""
     import asyncio
 
-    from ouro.frontends.acp.sdk_import import import_sdk
+    from ouro.frontends.acp.transport import import_sdk
     from ouro.utils.standard_output import take_stdout
 
     stdout = take_stdout()  # done before anything can print: standard output carries the protocol

@@ -54,3 +54,18 @@ class StdioTransport:
         """Write a whole line. The client may read slowly, so it can take several writes."""
         while line:
             line = line[os.write(self._stdout, line) :]
+
+
+def import_sdk() -> None:
+    """Import the SDK without making its validators.
+
+    By default pydantic makes the validators of its 250 classes during the import. After this they
+    are made when they are first used.
+    """
+    from pydantic import BaseModel
+
+    BaseModel.model_config["defer_build"] = True
+    try:
+        import acp.schema  # noqa: F401
+    finally:
+        del BaseModel.model_config["defer_build"]

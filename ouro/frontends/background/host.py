@@ -217,7 +217,7 @@ class SessionHost(TurnObserver):
         """Import the modules that only viewers need. With the lock they are imported once, even if two
         viewers come at the same time.
         """
-        from ouro.frontends.acp.sdk_import import import_sdk
+        from ouro.frontends.acp.transport import import_sdk
 
         async with self._import_lock:
             if not self._has_protocol:
