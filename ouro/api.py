@@ -26,7 +26,7 @@ from ouro.api_options import (
     session_options_of,
 )
 from ouro.assemble import opener
-from ouro.commands.goal import begin_goal_of_prompt
+from ouro.commands.goal import turns_of_prompt
 from ouro.errors import AuthenticationFailed, LimitReached, ModelError, OuroError, UsageError
 from ouro.events import (
     Event,
@@ -46,7 +46,6 @@ from ouro.frontends.headless.answer_schema import (
 from ouro.frontends.headless.output import Result
 from ouro.llm import Effort
 from ouro.memory.backend import RewindScope
-from ouro.messages import Image
 from ouro.safety import Mode
 from ouro.session import WAKE_QUESTION, OpenRequest, Point, Rewound, Session
 from ouro.utils.log import log
@@ -82,6 +81,8 @@ class AsyncAgent:
         self._woken: asyncio.Task[None] | None = None
         """The turn that something in the background has started."""
         self._was_interrupted = False
+        self._start: Literal["", "awaited", "interrupted"] = ""
+        """Of the turn that `send` has promised: before its first event the session has none to end."""
         self._stream: weakref.ref[AsyncGenerator[Event, None]] | None = None
         """The events of the last turn; empty if a loop over them was left early."""
 
@@ -144,6 +145,7 @@ class AsyncAgent:
             UsageError: a turn runs already, the prompt is empty, or an image is not a picture.
         """
         events = self._send(prompt, images, self._stream)
+        self._start = "awaited"
         # If the program still holds the events of the last turn, that turn may still run. This turn
         # is then refused, and the last turn stays the last.
         if self._stream is None or self._stream() is None:
@@ -158,12 +160,19 @@ class AsyncAgent:
     ) -> AsyncGenerator[Event, None]:
         """Wait for the turn before, then yield the events of this one and answer its questions."""
         session = self.session
-        pictures = [await asyncio.to_thread(image_of, image) for image in images]
-        if not (prompt.strip() or pictures):
-            raise UsageError("The prompt is empty.")
-        await self._wait_for_last_turn(session, last_stream)
-        async with aclosing(_turns(session, prompt, pictures)) as events:
+        try:
+            pictures = [await asyncio.to_thread(image_of, image) for image in images]
+            if not (prompt.strip() or pictures):
+                raise UsageError("The prompt is empty.")
+            await self._wait_for_last_turn(session, last_stream)
+        except BaseException:
+            self._start = ""
+            raise
+        async with aclosing(turns_of_prompt(session, prompt, pictures)) as events:
             async for event in events:
+                if self._start == "interrupted":
+                    session.interrupt()
+                self._start = ""
                 yield event
                 await self._react(session, event)
 
@@ -242,8 +251,15 @@ class AsyncAgent:
         self.session.steer(text)
 
     def interrupt(self) -> bool:
-        """End the running turn; returns whether there was one."""
-        return self._session is not None and self._session.interrupt()
+        """End the running turn, or the one that `send` is about to start; returns whether there was
+        one.
+        """
+        if self._session is None:
+            return False
+        was_awaited = self._start == "awaited"
+        if was_awaited:
+            self._start = "interrupted"
+        return self._session.interrupt() or was_awaited
 
     async def points(self) -> tuple[Point, ...]:
         """The messages of the user that `rewind` can go back to, the oldest first, each with its
@@ -576,24 +592,6 @@ class Agent:
             self._call_soon(self._end.set)
             self._thread.join()
         self._thread = self._loop = self._end = None
-
-
-async def _turns(
-    session: Session, prompt: str, pictures: Sequence[Image]
-) -> AsyncGenerator[Event, None]:
-    """The events of a turn; for `/goal CONDITION` also of the further turns until it is reached, or
-    paused at a cap.
-    """
-    is_goal = prompt.lstrip().startswith(("/goal", "/loop"))  # for `/loop` an error is raised
-    text = await begin_goal_of_prompt(session, prompt.strip()) if is_goal else prompt
-    if text or pictures:
-        async with aclosing(session.send(text, pictures)) as events:
-            async for event in events:
-                yield event
-    while is_goal and session.background.standing.goal.is_active:
-        async with aclosing(session.wake_up()) as events:
-            async for event in events:
-                yield event
 
 
 async def _next_event(events: AsyncGenerator[Event, None]) -> Event | None:

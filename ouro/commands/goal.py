@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from ouro.commands.action import Answer
@@ -16,6 +18,8 @@ from ouro.session.repeated_messages import MAX_DAYS, format_interval
 from ouro.utils.text import one_line
 
 if TYPE_CHECKING:
+    from ouro.events import Event
+    from ouro.messages import Image
     from ouro.session import Session
 
 CLEAR_WORDS = ("clear", "stop", "off", "none", "reset", "cancel", "end")
@@ -221,3 +225,21 @@ async def _require_harmless(session: Session, command: str) -> None:
             f"The check would run after each turn, and may not be undone: {reason}.",
             "Name a command that only checks.",
         )
+
+
+async def turns_of_prompt(
+    session: Session, prompt: str, pictures: Sequence[Image]
+) -> AsyncGenerator[Event, None]:
+    """The events of a turn; for `/goal CONDITION` also of the further turns until it is reached, or
+    paused at a cap.
+    """
+    is_goal = prompt.lstrip().startswith(("/goal", "/loop"))  # for `/loop` an error is raised
+    text = await begin_goal_of_prompt(session, prompt.strip()) if is_goal else prompt
+    if text or pictures:
+        async with aclosing(session.send(text, pictures)) as events:
+            async for event in events:
+                yield event
+    while is_goal and session.background.standing.goal.is_active:
+        async with aclosing(session.wake_up()) as events:
+            async for event in events:
+                yield event

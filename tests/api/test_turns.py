@@ -77,6 +77,21 @@ def test_interrupt_and_steer_work_from_other_threads(agent_of):
     assert (result.outcome, result.text, result.exit_code) == ("interrupted", "", 130)
 
 
+def test_interrupt_before_the_first_event_ends_the_turn_that_was_promised(agent_of):
+    """A stop button is pressed when the prompt is sent, before the turn has begun."""
+    with agent_of(ScriptedReply("Whole."), ScriptedReply("Next.")) as agent:
+        events = agent.send("go")
+        agent.interrupt()
+        assert list(events)[-1].outcome == "interrupted"
+        assert agent.run("again").text in ("Whole.", "Next."), "only that turn was ended"
+
+
+def test_interrupt_without_a_turn_leaves_the_next_one(agent_of):
+    with agent_of(ScriptedReply("Whole.")) as agent:
+        agent.interrupt()
+        assert agent.run("go").text == "Whole."
+
+
 CTRL_C = """
 import os, signal, sys, threading, asyncio
 from ouro import Agent
