@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import contextmanager
 
@@ -81,14 +82,15 @@ async def read_lines(stdin: int | None) -> AsyncGenerator[bytes, None]:
         *full_lines, rest = b"".join([*pieces, block]).split(b"\n")
         pieces = [rest]
         for line in full_lines:
-            yield line
+            yield line.removeprefix(BOM_UTF8)  # PowerShell and .NET write it in front of a stream
     if rest := b"".join(pieces):
-        yield rest
+        yield rest.removeprefix(BOM_UTF8)
 
 
 async def read_prompt(prompt: str, stdin: int | None, say: Callable[[str], None]) -> str:
     """The text of standard input, followed by the prompt of the command line. If there are both,
-    the result begins with PIPED, which marks the piped text. `say` prints why the user waits.
+    the result begins with PIPED, which marks the piped text. The prompt `-` stands for the piped
+    text, as in other programs. `say` prints why the user waits.
 
     A terminal is not read. If there is a prompt, and nothing comes through a pipe within
     `FIRST_BYTE_TIMEOUT`, the pipe is ignored.
@@ -97,9 +99,11 @@ async def read_prompt(prompt: str, stdin: int | None, say: Callable[[str], None]
         UsageError: both are empty.
     """
     data = b""
+    if prompt.strip() == "-":
+        prompt = ""
     if stdin is not None and not os.isatty(stdin):
         data = await _read_all(stdin, bool(prompt.strip()), say)
-    piped_text, prompt = data.decode(errors="replace").strip(), prompt.strip()
+    piped_text, prompt = data.decode("utf-8-sig", errors="replace").strip(), prompt.strip()
     if not piped_text and not prompt:
         raise UsageError(
             "The prompt is empty.", 'Usage: ouro -p "fix the failing test", or pipe a prompt in.'

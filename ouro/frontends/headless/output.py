@@ -248,7 +248,7 @@ class Output(NoticePrinter):
         if self._format != "text":
             self.pipe.write(json_line(result.to_json(exit_code)))
         elif result.has_text:
-            self.pipe.write(clean(result.text).rstrip("\n") + "\n")
+            self.pipe.write(clean(result.text).strip("\n") + "\n")
 
     def _colour(self, text: str, code: str) -> str:
         return f"\x1b[{code}m{text}\x1b[0m" if self._has_colours and text else text

@@ -132,6 +132,21 @@ async def test_stdin_alone_is_the_prompt():
     assert session.sent == ["fix it"]
 
 
+async def test_a_dash_as_prompt_is_stdin_without_its_byte_order_mark():
+    session = FakeSession([says("ok")])
+    with stdin_of("\ufefffix it\n") as stdin:
+        await headless(session, "-", stdin)
+    assert session.sent == ["fix it"]
+    with stdin_of("/usage\n") as stdin:
+        await headless(session := FakeSession([says("ok")]), "-", stdin)
+    assert session.sent == ["/usage"], "what comes through a pipe is no command"
+
+
+async def test_blank_lines_around_an_answer_are_not_printed():
+    run = await headless(FakeSession([says("\n\n  Hello\n\nAda\n\n")]))
+    assert run.out == "  Hello\n\nAda\n"
+
+
 async def test_a_file_as_stdin_is_read(tmp_path):
     (tmp_path / "prompt").write_text("from a file")
     session = FakeSession([says("ok")])
@@ -400,7 +415,7 @@ class Conversation:
 async def test_messages_on_stdin_run_as_consecutive_turns():
     session = FakeSession([says("one"), says("two")])
     driver = Conversation(session)
-    driver.say(type="user", text="first")
+    driver.say_raw(b'\xef\xbb\xbf{"type": "user", "text": "first"}\n')  # PowerShell
     assert (await driver.until("result"))["result"] == "one"
     driver.say(
         type="user",
