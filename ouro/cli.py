@@ -536,7 +536,8 @@ def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
             "llm.retry_seconds": args.retry,
             "limits.max_turns": args.max_turns,
             "limits.max_cost": args.max_cost,
-            "session.wake": None if interactive else "off",  # ouro ends with the answer
+            # With one prompt ouro ends with the answer; a stream of messages stays open.
+            "session.wake": None if interactive or args.input == "stream-json" else "off",
             "sandbox.enabled": False if args.no_sandbox else None,
         },
         add_dirs=_absolute(args.add_dir),

@@ -159,6 +159,10 @@ class HeadlessRun(TurnObserver):
         """Set when the run ends before its input: by a signal, an error or a closed pipe."""
         self._result = Result(session.id, model="", outcome="answered")
         """The result of the running prompt or the last one; answered as long as there was none."""
+        self._is_answering = False
+        """Whether a prompt is answered; a turn outside of it was begun by the background."""
+        self._is_interrupted = False
+        """Whether an interrupt came while a prompt had no turn yet: its first event ends it."""
         self.input_code = 0
         """Not 0 if a line of the input was invalid, so that a script notices."""
 
@@ -206,6 +210,9 @@ class HeadlessRun(TurnObserver):
         """
         self._output.event(event)
         self._result.add(event)
+        if self._is_interrupted:
+            self._is_interrupted = False
+            self._session.interrupt()
         match event:
             case events.PermissionAsked() | events.QuestionAsked() if self._has_user:
                 self._open_questions[event.question_id] = event
@@ -227,6 +234,16 @@ class HeadlessRun(TurnObserver):
             self.show(event)
         else:
             self._output.event(event)
+
+    def turn_began(self) -> None:
+        """A turn that the background has begun gets a result of its own."""
+        if not self._is_answering:
+            self._result = Result(self._session.id, self._session.status().model)
+
+    def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:  # noqa: ARG002
+        if not self._is_answering:
+            self._result.seconds = seconds
+            self._output.print_result(self._result, self.exit_code)
 
     async def _read_until_over(self, stdin: int | None) -> None:
         """Handle the lines of the input until its end, or until the run is over."""
@@ -257,6 +274,7 @@ class HeadlessRun(TurnObserver):
         raised.
         """
         started = time.monotonic()
+        self._is_answering = True
         try:
             result = self._result = Result(self._session.id, self._session.status().model)
             # What the agent is asked. Empty if a command has answered or a goal is only resumed.
@@ -276,6 +294,8 @@ class HeadlessRun(TurnObserver):
             self._queue.stop()
             self._over.set()
             raise
+        finally:
+            self._is_answering = self._is_interrupted = False
 
     async def _run_command(self, text: str, result: Result) -> str:
         """Run a slash command, and return the message for the agent. It is the message that the
@@ -381,7 +401,8 @@ class HeadlessRun(TurnObserver):
                 self._open_questions.pop(message.question_id, None)
                 self._session.answer(message.question_id, events.Reply(tuple(message.answers)))
             case InterruptInput():
-                self._session.interrupt()
+                has_turn = self._session.interrupt()
+                self._is_interrupted = self._queue.busy and not has_turn
 
     async def _receive_message(self, message: UserInput) -> None:
         """Steer the running turn with a message, or queue it for the next turn. Raises OuroError if
