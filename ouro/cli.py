@@ -151,11 +151,12 @@ def acp(_context: ShellContext, **flags: Any) -> int:
 
     stdout = take_stdout()  # done before anything can print: standard output carries the protocol
     import_sdk()
-    _limit_memory()
     from ouro.assemble import opener
     from ouro.frontends.acp.server import run_acp
+    from ouro.utils.libc_memory import limit_arenas
     from ouro.utils.log import start_log
 
+    limit_arenas()
     args = read_flags()
     vars(args).update(flags)
     start_log(args.debug)
@@ -506,7 +507,9 @@ def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:
         from ouro.assemble import opener
 
         if interactive:
-            _limit_memory()
+            from ouro.utils.libc_memory import limit_arenas
+
+            limit_arenas()  # imports `ctypes`: 2 ms, too much for one answer
         return opener(_options(args, interactive=interactive))
 
     async def open_session(request: OpenRequest) -> Session:
@@ -515,17 +518,11 @@ def _opener(args: SimpleNamespace, *, interactive: bool = False) -> OpenSession:
     return open_session
 
 
-def _limit_memory() -> None:
-    """Limit the memory that later threads keep. It loads `ctypes`: 2 ms, too much for one answer."""
-    from ouro.utils.libc_memory import limit_arenas
-
-    limit_arenas()
-
-
 def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
     """The options of a session from the flags. A setting that is None or empty is not set by a flag."""
     from ouro.session_options import Options
 
+    stays_open = interactive or args.input == "stream-json"  # else ouro ends with the answer
     return Options(
         cwd=_folder(args),
         settings={
@@ -536,8 +533,7 @@ def _options(args: SimpleNamespace, *, interactive: bool) -> Options:
             "llm.retry_seconds": args.retry,
             "limits.max_turns": args.max_turns,
             "limits.max_cost": args.max_cost,
-            # With one prompt ouro ends with the answer; a stream of messages stays open.
-            "session.wake": None if interactive or args.input == "stream-json" else "off",
+            "session.wake": None if stays_open else "off",
             "sandbox.enabled": False if args.no_sandbox else None,
         },
         add_dirs=_absolute(args.add_dir),
