@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ouro.agent.tool_runner import PermissionJudge
-from ouro.errors import NoModelError
+from ouro.errors import ConfigError, NoModelError
 from ouro.llm import Catalog, Effort, Model, ModelChoice, ModelSource, Role
 from ouro.memory.backend import MemoryStore, SessionInfo
 from ouro.memory.manager import MemoryManager
@@ -276,9 +276,18 @@ def build_models(
 
     def make_models(name: str, effort: Effort) -> Sequence[Model]:
         """Make the model of this name, and after it those that are asked when it fails."""
+        try:
+            catalog.reload()
+        except ConfigError as error:
+            raise NoModelError(error.message, error.hint) from error
         models = [catalog.make(model, effort) for model in (name, *catalog.fallbacks(name))]
         mask.learn(catalog.key_values())  # a key from a key command is known only now
         return models
+
+    def list_choices() -> tuple[ModelChoice, ...]:
+        catalog.reload()
+        mask.learn(catalog.key_values())
+        return catalog.choices()
 
     def favorites() -> FavoriteModels:
         from ouro.llm import FavoriteModels  # imported late: few sessions need it
@@ -289,7 +298,7 @@ def build_models(
         name,
         settings.effort,
         make=make_models,
-        choices=lambda: asyncio.to_thread(catalog.choices),
+        choices=lambda: asyncio.to_thread(list_choices),
         roles=inputs.roles,
         afford=afford,
         favorites=favorites,

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from itertools import chain
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -46,6 +47,7 @@ from ouro.utils.ouro_paths import get_models_path, get_server_facts_path, home_s
 
 LOCAL_WINDOW = 32_768
 """The window of a local model, in tokens, if its server does not report one."""
+_NO_FILE = (0, 0)
 
 
 class Catalog:
@@ -74,6 +76,9 @@ class Catalog:
         """Key command, or account of the keyring -> the key."""
         self._servers: Mapping[Provider, ServerModels] | None = None
         self._project = project
+        self._path: Path | None = None
+        """Where the file was read; None: it was given."""
+        self._file_version = _NO_FILE
         self.notices: tuple[str, ...] = ()
 
     @classmethod
@@ -81,11 +86,22 @@ class Catalog:
         """The models of ~/.ouro/models.yaml and of the environment. The file becomes private, since
         it holds keys; `notices` says so if other users could read it. Raises ConfigError.
         """
-        path = get_models_path()
-        facts = FactStore(get_server_facts_path())
-        catalog = cls(read_models_file(path), project=project, facts=facts)
-        catalog.notices = tuple(filter(None, [make_private(path)]))
+        catalog = cls(project=project, facts=FactStore(get_server_facts_path()))
+        catalog._path = get_models_path()
+        catalog.reload()
+        catalog.notices = tuple(filter(None, [make_private(catalog._path)]))
         return catalog
+
+    def reload(self) -> None:
+        """Read models.yaml if it has changed: the user may have written a key or a model into it
+        while a session runs. A broken file changes nothing. Raises ConfigError.
+        """
+        if self._path is None:
+            return
+        version = _file_version(self._path)
+        if version != self._file_version:
+            self._file = read_models_file(self._path)
+            self._file_version = version
 
     def default(self) -> str:
         """The model to start with: the default of models.yaml, else the first usable one there, else
@@ -508,6 +524,15 @@ class Catalog:
     def _read_variable(self, name: str) -> str:
         """The value of an environment variable; empty if it is not set."""
         return self._environ.get(name, "").strip()
+
+
+def _file_version(path: Path) -> tuple[int, int]:
+    """The time of the last change and the size of a file; _NO_FILE if there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return _NO_FILE
+    return status.st_mtime_ns, status.st_size
 
 
 def _is_installed(package: str) -> bool:

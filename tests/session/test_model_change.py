@@ -9,7 +9,7 @@ from fakes.agents import say
 from fakes.model_server import Reply, Tokens
 
 from ouro.assemble import Options, open_session
-from ouro.errors import UsageError
+from ouro.errors import NoModelError, UsageError
 from ouro.session import OpenRequest
 
 FIRST, SECOND = "openai/first", "anthropic/second"
@@ -128,4 +128,25 @@ async def test_an_effort_is_shown_and_set_only_for_a_model_that_thinks(
     session = await opened(repository)
     await session.set_model(effort="high")
     assert session.status().effort == "high"
+    await session.close()
+
+
+async def test_a_model_written_into_models_yaml_while_a_session_runs_is_used(
+    repository, model_server, home
+):
+    model_server.script([Reply("So it is.")])
+    session = await opened(repository)
+    path = home / ".ouro/models.yaml"
+    before = path.read_text()
+    path.write_text(before + "  openai/third: {api_base")
+    with pytest.raises(NoModelError, match=r"models\.yaml"):
+        await session.set_model("openai/third")
+    assert session.status().model == FIRST
+    path.write_text(
+        f"{before}  openai/third: {{api_base: '{model_server.url}/v1', api_key: sk-test-3}}\n"
+    )
+    assert "openai/third" in [choice.name for choice in await session.models() if choice.usable]
+    await session.set_model("openai/third")
+    await say(session, "Look around.")
+    assert model_server.requests[-1].headers["authorization"] == "Bearer sk-test-3"
     await session.close()
