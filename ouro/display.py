@@ -145,6 +145,8 @@ class Choice(msgspec.Struct, frozen=True):
     value: str
     label: str
     detail: str = ""
+    fits_all: bool = False
+    """Whether it is listed whatever the user searches for: what they type may be for it."""
 
 
 @lru_cache(maxsize=_MAX_COMPARED)

@@ -35,6 +35,12 @@ _NO_ANSWER_CHOICES = (
     Choice("again", "correct the address"),
     Choice("keep", "use it anyway", "you name the model"),
 )
+_OTHER_CHOICE = Choice(
+    OTHER_SERVER,
+    "Another server",
+    "anything that speaks OpenAI's chat completions",
+    fits_all=True,  # users type its address into the search
+)
 _AFTER_TEST_CHOICES = (Choice("continue", "continue"),)
 _TEST_CHOICES = (
     Choice("start", "start now", "`ouro models test` does it later"),
@@ -108,9 +114,7 @@ async def set_up(asker: Asker) -> str:
             *(_local_choice(provider, servers[provider]) for provider in local_providers.values()),
             *map(_hosted_choice, llm.HOSTED),
             *(_silent_choice(title, url) for title, url in silent_servers.items()),
-            Choice(
-                OTHER_SERVER, "Another server", "anything that speaks OpenAI's chat completions"
-            ),
+            _OTHER_CHOICE,
         ]
         chosen = await asker.choose("Where is your model?", places)
         if chosen is None:

@@ -359,10 +359,24 @@ class PickList(RowList["Choice"], can_focus=False):
         self._all = choices
         matching = choices if not self._words else list(filter(self._matches, choices))
         self.show(matching, self._nothing, keep=keep)
+        if not keep:
+            self.action_move(self._place_of_best())
         self.refresh(layout=True)
 
+    def _place_of_best(self) -> int:
+        """The place of the first choice whose label begins with the search; 0 if there is none. So
+        `llama` marks llama.cpp below Ollama.
+        """
+        search = " ".join(self._words)
+        for place, choice in enumerate(self.rows):
+            if choice.label.lower().startswith(search):
+                return place
+        return 0
+
     def _matches(self, choice: Choice) -> bool:
-        """Whether the label and detail of a choice contain all searched words."""
+        """Whether a choice is listed: its label and detail contain all searched words."""
+        if choice.fits_all:
+            return True
         text = f"{choice.label} {choice.detail}".lower()
         return all(word in text for word in self._words)
 
