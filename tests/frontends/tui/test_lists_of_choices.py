@@ -68,6 +68,41 @@ async def test_theme_list_previews_themes_and_esc_restores_the_old_one():
         await until(pilot, lambda: pilot.app.theme == "light" and saved[-1] == "light")
 
 
+@pytest.mark.parametrize(
+    ("search", "chosen"),
+    [
+        ("llama", "llama.cpp"),
+        ("anth", "anthropic"),
+        ("llama.c", "llama.cpp"),
+        ("http://127.0.0.1:8091/v1", "other"),
+    ],
+)
+async def test_a_search_marks_the_choice_that_begins_with_it(search, chosen):
+    choices = [
+        Choice("anthropic", "Anthropic"),
+        Choice("ollama", "Ollama"),
+        Choice("llama.cpp", "llama.cpp"),
+        Choice("other", "Another server", fits_all=True),
+    ]
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        results = []
+        pilot.app.push_screen(Picker("Where is it?", choices, search=""), results.append)
+        await pilot.pause()
+        await pilot.press(*search, "enter")
+        await until(pilot, lambda: results == [chosen])
+
+
+async def test_a_narrow_list_of_commands_keeps_what_they_do():
+    async with screen_of(FakeSession()).run_test(size=(50, 15)) as pilot:
+        await opened(pilot)
+        await pilot.press(*"/model")
+        await until(pilot, lambda: "❯ /model  Use another model" in screen_text(pilot.app))
+        await pilot.resize_terminal(90, 24)
+        await pilot.press("backspace", "l")
+        await until(pilot, lambda: "❯ /model [name" in screen_text(pilot.app))
+
+
 async def test_truncated_choice_is_shown_whole_below_the_list():
     choices = (
         Choice("one", "the first", "fits"),

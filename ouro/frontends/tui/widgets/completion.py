@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from ouro.session import Session
 
 MAX_SUGGESTIONS = 8
+MIN_WIDTH_OF_ARGUMENTS = 70
+"""The columns from which on commands are listed with their arguments. With fewer, these would leave
+a dozen for what a command does.
+"""
 _COMMAND_WORD = re.compile(r"/[\w:-]*\Z")
 
 
@@ -93,11 +97,18 @@ class Completion(PickList):
                 matching_commands,  # too heavy before the first frame
             )
 
-            return matching_commands(self._session(), word[1:])[:MAX_SUGGESTIONS]
+            suggestions = matching_commands(self._session(), word[1:])[:MAX_SUGGESTIONS]
+            if self.app.size.width < MIN_WIDTH_OF_ARGUMENTS:
+                suggestions = [_without_arguments(suggestion) for suggestion in suggestions]
+            return suggestions
         names = self._find_files(mentioned_name(word))
         if names is None:
             return [Choice(word, "reading the list of files …")]
         return [Choice(f"{mention(name)} ", name) for name in names]
+
+
+def _without_arguments(command: Choice) -> Choice:
+    return Choice(command.value, command.label.partition(" ")[0], command.detail)
 
 
 def _word_to_complete(before: str) -> str:
