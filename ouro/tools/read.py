@@ -257,10 +257,11 @@ def _describe_encoding(file: TextFile) -> str:
 
 
 def _list_folder(folder: Path) -> str:
-    """The first _MAX_NAMES names in a folder, one a line. Raises OSError."""
-    names = sorted(
-        f"{entry.name}/" if entry.is_dir() else entry.name for entry in os.scandir(folder)
-    )
+    """The first _MAX_NAMES names in a folder, one a line; those with a dot at the beginning are last:
+    they are rarely the files that the model means. Raises OSError.
+    """
+    names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in os.scandir(folder)]
+    names.sort(key=lambda name: (name.startswith("."), name))
     others = f"\n… {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
     return "\n".join(names[:_MAX_NAMES]) + others
 

@@ -317,11 +317,12 @@ async def test_missing_file_suggests_similar_names(read, tmp_path):
 
 async def test_a_path_that_was_made_up_shows_what_there_is(read, tmp_path):
     (tmp_path / "src/shop").mkdir(parents=True)
+    (tmp_path / ".cache").mkdir()
     (tmp_path / "cart.py").touch()
     assert (
         await refusal(read, "main/java/Xyzzy.java")
         == "main/java/Xyzzy.java does not exist. Use glob to find it."
-        " The folder . holds:\ncart.py\nsrc/"
+        " The folder . holds:\ncart.py\nsrc/\n.cache/"
     )
     assert (await refusal(read, "src/java/Xyzzy.java")).endswith("The folder src holds:\nshop/")
 
