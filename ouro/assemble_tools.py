@@ -160,6 +160,7 @@ def build_workspace(basis: SessionBasis, cwd: Path, confinement: Confinement) ->
         confines=confinement.is_on_or_disabled,
         hides=lambda: confinement.is_on,
         in_container=confinement.in_container,
+        confines_allowed=basis.settings.sandbox.confine_allowed,
     )
 
 

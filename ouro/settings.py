@@ -104,6 +104,8 @@ class SandboxSettings:
     """Folders outside the workspace that they may change in `edit` and `auto`, such as
     `~/.cache/uv`.
     """
+    confine_allowed: bool = False
+    """Confine also the commands that rules allow; only your answer to a question lets one out."""
     project_hooks: bool = True
     """Confine hooks of projects and plugins like commands in `edit`; the user's hooks run outside
     of the sandbox.

@@ -218,6 +218,7 @@ class Workspace:
         confines: returns whether a sandbox confines commands to the workspace, or the user does not
             want one.
         hides: returns whether a sandbox hides from commands what rules deny to read.
+        confines_allowed: whether the sandbox must confine also the commands that rules allow.
     """
 
     def __init__(
@@ -229,8 +230,10 @@ class Workspace:
         confines: Callable[[], bool] = lambda: True,
         hides: Callable[[], bool] = lambda: True,
         in_container: bool = False,
+        confines_allowed: bool = False,
     ) -> None:
         self.confines = confines
+        self.confines_allowed = confines_allowed
         self.in_container = in_container
         self.hides = hides
         self.root = Path(os.path.realpath(root))

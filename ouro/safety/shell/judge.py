@@ -180,12 +180,17 @@ def _ask_by_rule(case: LineCase) -> Decision | None:
 
 
 def _allow_the_whole_tool(case: LineCase) -> Decision | None:
-    """Allow every line, with all rights, if there is an allow rule without a pattern, such as
-    `shell`; not in plan mode.
+    """Allow every line if there is an allow rule without a pattern, such as `shell`; not in plan
+    mode. It has all rights, unless the user confines what rules allow.
     """
     policy = case.policy
     rule = policy.find_rule("allow", case.tool, Effect.RUN, lambda rule: rule.pattern is None)
-    return Allow() if rule and policy.mode != "plan" else None
+    if rule is None or policy.mode == "plan":
+        return None
+    wants_sandbox = policy.workspace.confines_allowed
+    if wants_sandbox and (case.is_outside or not policy.workspace.confines()):
+        return None
+    return Allow(_limits_by_rule(policy, case.needs))
 
 
 def _ask_about_a_leak(case: LineCase) -> Decision | None:
@@ -332,17 +337,30 @@ def _limits_for(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> 
     """Returns the narrowest limits of the sandbox with which a line can run if all its needs are
     met.
 
-    They are `off` in three cases: a rule of the user allows one of its commands, it shows the
-    processes of the machine, or it writes memory and other files.
+    They are `off` in three cases: a rule of the user allows one of its commands, and the user does
+    not confine these; it shows the processes of the machine; it writes memory and other files.
     """
-    if any(map(_runs_a_command, needs)) or only_sees_processes(line):
+    if only_sees_processes(line):
         return "off"
+    if any(map(_runs_a_command, needs)):
+        return _limits_by_rule(policy, needs)
     written = _written_paths(needs)
     written_in_memory = [path for path in written if policy.workspace.is_memory(path)]
     commits_to_memory = any(need.kind == "memory" for need in needs)
     if written_in_memory or commits_to_memory:
         return "memory" if len(written_in_memory) == len(written) else "off"
     return "workspace" if written or policy.mode in ("edit", "auto") else "read"
+
+
+def _limits_by_rule(policy: Permissions, needs: Sequence[Need]) -> Limits:
+    """Returns the limits for commands that rules allow: none, unless the user confines these. Then
+    local commands of git may change `.git`.
+    """
+    if not policy.workspace.confines_allowed:
+        return "off"
+    commands = [*filter(_runs_a_command, needs)]
+    changes_only_git = bool(commands) and all(map(_is_local_git, commands))
+    return "repository" if changes_only_git else "workspace"
 
 
 def _runs_a_command(need: Need) -> bool:
@@ -452,8 +470,17 @@ def _is_met(policy: Permissions, tool: str, need: Need) -> bool:
         return all(policy.permits_path("read", Effect.READ, path) for path in need.paths)
     if need.paths and all(_is_writable(policy, path) for path in need.paths):
         return True
-    command = need.command
-    if command is None:
+    if need.command is None:
+        return False
+    return _is_allowed_by_rule(policy, tool, need.command)
+
+
+def _is_allowed_by_rule(policy: Permissions, tool: str, command: Command) -> bool:
+    """Whether an allow rule covers a command. None does if the user confines what rules allow, but
+    no sandbox works. The use of the rule is recorded.
+    """
+    workspace = policy.workspace
+    if workspace.confines_allowed and not workspace.confines():
         return False
     # What is recorded with the used rule: later words may be secrets.
     plain_words = [

@@ -79,7 +79,7 @@ INTERPRETERS = re.compile(
     r"|racket|groovy|scala|kotlin|elixir|escript|octave|runghc|ts-node|tsx|swift|raku)[\d.]*"
 )
 _TEXT_OPTIONS = (
-    (re.compile(r"(ba|da|z|k|a|fi)?sh|rbash|(python|pypy)[\d.]*"), re.compile(r"-[a-zA-Z]*c")),
+    (re.compile(r"(ba|da|z|k|a|fi)?sh|rbash|(python|pypy)[\d.]*"), re.compile(r"-[a-zA-Z]*[cm]")),
     (re.compile(r"php[\d.]*"), re.compile(r"-r|--run")),
     (re.compile(".*"), re.compile(r"-[a-zA-Z0]*[eE]|-[pc]|--(eval|print|execute)|-Command")),
 )
@@ -270,17 +270,21 @@ def runs_input(command: Command) -> bool:
     runs_script = command.program in _SCRIPTED and not only_reads(command)
     if gets_programs or runs_script or may_run_files(program_text(command)):
         return True
-    texts = [word.text for word in command.arguments]
     pattern = _RUNNERS_OF_INPUT.get(command.program)
-    if pattern is not None:
-        words = "".join(f"\0{text}" for text in texts)
-        return not only_reads(command) and not re.fullmatch(pattern, f"{words}\0")
-    if command.program not in _RUNNERS_OF_FILES:
-        return False
-    for option, text in pairwise(("", *texts)):
-        value = re.sub(r"^(-[a-zA-Z]|--[\w-]+=)", "", text)
-        is_option_value = text != "-" or _PROGRAM_OPTION.fullmatch(option)
-        if value in _STDIN_FILES and is_option_value:
+    if pattern is None:
+        return command.program in _RUNNERS_OF_FILES and _names_input_as_program(command)
+    words = "".join(f"\0{word.text}" for word in command.arguments)
+    return not only_reads(command) and not re.fullmatch(pattern, f"{words}\0")
+
+
+def _names_input_as_program(command: Command) -> bool:
+    """Whether a word of a command names its input as a file, and a single `-` is the value of an
+    option for the program.
+    """
+    for before, word in pairwise((Word(""), *command.arguments)):
+        value = re.sub(r"^(-[a-zA-Z]|--[\w-]+=)", "", word.text)
+        is_program = word.text != "-" or _PROGRAM_OPTION.fullmatch(before.text)
+        if value in _STDIN_FILES and is_program:
             return True
     return False
 
@@ -330,12 +334,12 @@ def _files_of_interpreter(command: Command) -> list[Word]:
     text_option = _option_of_text(command)
     valued = next(names for program, names in _VALUED_OPTIONS if program.fullmatch(command.program))
     for before, word in pairwise((Word(""), *command.arguments)):
-        option, _, value = word.text.partition("=")
+        option, equals, value = word.text.partition("=")
         if before.text in _LOADING_OPTIONS:
             files.append(word)
-        elif option in _LOADING_OPTIONS and value:
+        elif equals and option in _LOADING_OPTIONS:
             files.append(Word(value))
-        elif text_option.fullmatch(before.text) or before.text == "-m":
+        elif text_option.fullmatch(before.text):
             break
         elif before.text not in valued and not _is_option(word):
             return [*files, word]
