@@ -50,14 +50,7 @@ _SHELL_INSIDE = (
     "sh",
 )
 """bash, if the image of a container has it."""
-_PIECE = 1024 * 1024
-"""Bytes of a pipe (if it can be set) and of one read: with 64 KB a command that prints 1 GB waits
-16,000 times.
-"""
-_MAX_DRAIN_READS = 4
 _MORE_PROCESSES = 4096
-_REPORT_INTERVAL = 0.1
-_MAX_REPORTED = 4096
 _HAS_PROC = Path("/proc/self/limits").exists()
 _POLL_INTERVAL = 0.01
 _EXIT_TIMEOUT = 0.3
@@ -153,6 +146,8 @@ class ShellProcess(RunningCommand):
     ) -> None:
         super().__init__(tag, capture, inside)
         self._process = process
+        from ouro.tools.truncate import Pump  # a start needs none
+
         self._pump = Pump(output, capture, report)
         self._is_shell_alone = False  # True: no process that the shell has started lives
 
@@ -235,63 +230,6 @@ class ShellProcess(RunningCommand):
         return {self._process.pid}
 
 
-class Pump:
-    """Reads the output of a command into a capture and, a few times a second, into a report."""
-
-    def __init__(
-        self, descriptor: int, capture: OutputCapture, report: Callable[[bytes], None]
-    ) -> None:
-        self._descriptor: int | None = descriptor
-        self._capture = capture
-        self._report = report
-        self._unreported = bytearray()
-        self._timer: asyncio.TimerHandle | None = None
-        self._loop = asyncio.get_running_loop()
-        os.set_blocking(descriptor, False)
-        self._loop.add_reader(descriptor, self._read)
-
-    def drain(self) -> None:
-        """Read the output that is still in the pipe; limited, because the writer may never stop."""
-        for _ in range(_MAX_DRAIN_READS):
-            if not self._read():
-                break
-
-    def close(self) -> None:
-        """Stop reading, and report the rest."""
-        if self._descriptor is not None:
-            self._loop.remove_reader(self._descriptor)
-            os.close(self._descriptor)
-            self._descriptor = None
-            self._report_output()
-
-    def _read(self) -> bool:
-        """Read the output that is there; returns False if there is none now, or never again."""
-        if self._descriptor is None:
-            return False
-        try:
-            data = os.read(self._descriptor, _PIECE)
-        except BlockingIOError:
-            return False
-        except OSError:
-            data = b""
-        if not data:
-            self._loop.remove_reader(self._descriptor)
-            return False
-        self._capture.add(data)
-        self._unreported = (self._unreported + data[-_MAX_REPORTED:])[-_MAX_REPORTED:]
-        self._timer = self._timer or self._loop.call_later(_REPORT_INTERVAL, self._report_output)
-        return True
-
-    def _report_output(self) -> None:
-        """Report the output since the last report, if there is any."""
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
-        if self._unreported:
-            unreported, self._unreported = bytes(self._unreported), bytearray()
-            self._report(unreported)
-
-
 async def limit_command(
     line: str, cwd: Path, wrap: Wrap, *, in_container: bool = False
 ) -> tuple[Sequence[str], int]:
@@ -345,10 +283,12 @@ async def start_shell(
     Raises:
         ToolError: bash cannot be started.
     """
+    from ouro.tools.truncate import PIPE_SIZE  # a start needs none
+
     reading, writing = os.pipe()
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # the user's limit of memory for pipes is reached
-            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, _PIECE)
+            fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
     process = await start_process(
         argv, cwd, environment, asyncio.subprocess.DEVNULL, (reading, writing)
     )

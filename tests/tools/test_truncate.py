@@ -1,15 +1,20 @@
 """Truncation of long output."""
 
+import asyncio
+import os
 import stat
 import threading
 
 import pytest
+from fakes.waiting import until
 
+from ouro.tools import truncate
 from ouro.tools.truncate import (
     MAX_IN_MEMORY,
     MAX_SHOWN,
     MAX_SPOOLED,
     OutputCapture,
+    Pump,
     fold_progress,
     readable,
     shorten,
@@ -167,3 +172,47 @@ def test_one_large_chunk_equals_many_small_ones(tmp_path):
 def test_output_of_carriage_returns_alone_is_folded_in_linear_time():
     """Without the lookbehind 128 KB took 5 s: a command could block ouro."""
     assert fold_progress("\r" * 500_000 + "x") == "x"
+
+
+async def write_and_wait(descriptor, capture, data):
+    """Write to the pipe of a pump, and wait until the capture has it."""
+    total = capture.total + len(data)
+    await asyncio.to_thread(os.write, descriptor, data)
+    await until(lambda: capture.total == total)
+
+
+async def test_a_long_output_is_read_in_large_pieces_and_its_end_is_kept(tmp_path, monkeypatch):
+    pauses, reports = [], []
+    monkeypatch.setattr(truncate.time, "sleep", pauses.append)
+    capture = OutputCapture(tmp_path)
+    reading, writing = os.pipe()
+    pump = Pump(reading, capture, reports.append)
+    line = b"%9d of the output\n"
+    for start in range(0, MAX_SPOOLED + 1, 1 << 16):
+        await write_and_wait(writing, capture, b"x" * min(1 << 16, MAX_SPOOLED + 1 - start))
+    assert not pauses  # what the file holds is read at once
+    lines = b"".join(line % number for number in range(40_000))
+    for start in range(0, len(lines), 1 << 15):
+        await write_and_wait(writing, capture, lines[start : start + (1 << 15)])
+    assert len(pauses) >= len(lines) >> 15
+    pauses.clear()
+    await write_and_wait(writing, capture, b"a last line")
+    assert not pauses  # no more is on its way
+    os.close(writing)
+    pump.close()
+    assert capture.text().endswith("39999 of the output\na last line")
+    assert bytes(capture._tail).removesuffix(b"a last line") in lines
+    assert reports[-1].endswith(b"a last line")
+    assert len(capture._tail) >= MAX_IN_MEMORY // 2
+
+
+async def test_all_of_a_long_output_reaches_what_watches_it(tmp_path):
+    pieces = []
+    capture = OutputCapture(tmp_path, on_data=pieces.append)
+    reading, writing = os.pipe()
+    pump = Pump(reading, capture, lambda _: None)
+    for _ in range(2 * MAX_SPOOLED >> 16):
+        await write_and_wait(writing, capture, b"y" * (1 << 16))
+    os.close(writing)
+    pump.close()
+    assert sum(map(len, pieces)) == 2 * MAX_SPOOLED
