@@ -27,6 +27,7 @@ from ouro.settings import McpServerSettings, Settings
 from ouro.settings_sources import SettingsByPlace, explain_settings, save_setting
 from ouro.tools.files_seen import EditorBuffers
 from ouro.tools.tool import AnyTool
+from ouro.utils.ouro_paths import get_worktrees_dir
 from ouro.utils.path_escapes import path_text, text_path
 
 if TYPE_CHECKING:
@@ -177,12 +178,7 @@ async def open_transcript(
         )
     if request.read_only:
         inputs.notices.append("Opened read-only: new messages are not saved.")
-    if resumed.project != project and not text_path(resumed.project).is_dir():
-        hint = "" if request.fork else " --fork would make a copy that belongs to this folder."
-        notice = (
-            f"{resumed.project}, the folder of this session, does not exist: it continues in"
-            f" {project}.{hint}"
-        )
+    if notice := _folder_notice(resumed, inputs.options.cwd, is_copy=request.fork):
         inputs.notices.append(notice)
     return await MemoryManager.resume(
         store,
@@ -192,6 +188,33 @@ async def open_transcript(
         fork=request.fork,
         on_notice=tasks.warn,
         keeps_memory=request.part == "then",
+    )
+
+
+def _folder_notice(resumed: SessionInfo, cwd: Path, *, is_copy: bool) -> str:
+    """What the user must know about the folder of a session that continues in `cwd`: it was deleted, or
+    the session worked in a worktree and would now change the files of the repository. Else empty.
+    """
+    project = path_text(cwd)
+    folder = text_path(resumed.project)
+    if folder == cwd:
+        return ""
+    worktrees = get_worktrees_dir().resolve()
+    if folder.is_relative_to(worktrees) and len(folder.relative_to(worktrees).parts) > 1:
+        name = folder.relative_to(worktrees).parts[1]
+        if cwd.is_relative_to(worktrees) and cwd.relative_to(worktrees).parts[1:2] == (name,):
+            return ""
+        return (
+            f"This session worked in the worktree {name}. It continues in {project}, without what was"
+            f" changed there. `ouro --worktree {name} --resume {resumed.id[:8]}` continues in the"
+            " worktree."
+        )
+    if folder.is_dir():
+        return ""
+    hint = "" if is_copy else " --fork would make a copy that belongs to this folder."
+    return (
+        f"{resumed.project}, the folder of this session, does not exist: it continues in"
+        f" {project}.{hint}"
     )
 
 

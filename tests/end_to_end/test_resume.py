@@ -259,3 +259,20 @@ def test_manually_edited_session_is_sent_as_edited(ouro):
         < sent.rindex("The answer is 42.")
     )
     assert "is 41." not in sent
+
+
+def test_a_session_of_a_worktree_says_where_it_continues(ouro):
+    """Else the agent would change files of the repository that the user kept apart."""
+    flags = ("--mode", "auto", "--output", "json")
+    prompt = ("-p", "run: echo hi > made.txt\nsay: done")
+    first = json.loads(ouro.headless(*prompt, *flags, "--worktree", "idea").out)["session_id"]
+    there = f"ouro --worktree idea --resume {first[:8]}"
+
+    elsewhere = ouro.headless("-p", "say: two", "--resume", first)
+    assert (elsewhere.code, elsewhere.out) == (0, "two\n")
+    assert "This session worked in the worktree idea." in elsewhere.err
+    assert f"`{there}` continues in the worktree." in elsewhere.err
+    back = ouro.headless("-p", "run: cat made.txt\nsay: three", *there.split()[1:])
+    assert back.code == 0
+    assert "This session worked" not in back.err
+    assert "hi" in ouro.server.requests[-1].results[-1]
