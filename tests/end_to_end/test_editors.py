@@ -1,5 +1,6 @@
 """`ouro acp`, the real program, as an editor starts it."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -68,6 +69,22 @@ async def test_worktree_in_a_folder_without_commits_is_an_error_of_the_session(o
         connection.cwd = tmp_path / "empty"
         with pytest.raises(RequestError, match="needs a git repository with a commit"):
             await connection.new()
+
+
+@pytest.mark.parametrize("servers", [{}, {"mcpServers": None}])
+def test_an_editor_without_mcp_servers_may_leave_out_their_list(ouro, servers):
+    lines = (
+        {"id": 1, "method": "initialize", "params": {"protocolVersion": 1}},
+        {"id": 2, "method": "session/new", "params": {"cwd": str(ouro.folder), **servers}},
+    )
+    given = "".join(json.dumps({"jsonrpc": "2.0", **line}) + "\n" for line in lines)
+    process = ouro.begin("acp", stdin=subprocess.PIPE)
+    process.stdin.write(given.encode())
+    process.stdin.flush()
+    answers = (json.loads(line) for line in process.stdout)
+    opened = next(answer for answer in answers if answer.get("id") == 2)
+    process.communicate()
+    assert opened["result"]["sessionId"]
 
 
 def test_acpx_client_runs_a_command_and_changes_a_file(ouro):

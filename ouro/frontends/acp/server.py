@@ -171,6 +171,8 @@ class EditorAgent:
         """The open sessions, by their ids."""
         self._untrusted: dict[str, _UntrustedSession] = {}
         """The open sessions whose folder is not trusted, by their ids, until their first prompt."""
+        self._new_ids: set[str] = set()
+        """The ids that the editor got for new sessions: until the first message nothing is saved."""
 
     def on_connect(self, conn: Client) -> None:
         self._client = conn
@@ -215,6 +217,7 @@ class EditorAgent:
     @report_errors
     async def new_session(self, cwd: str, **params: Any) -> acp.NewSessionResponse:
         editor = await self._open_in_folder(cwd, OpenRequest(new_id=str(uuid.uuid4())), params)
+        self._new_ids.add(editor.session.id)
         return acp.NewSessionResponse(session_id=editor.session.id, **await editor.opening_fields())
 
     @report_errors
@@ -336,11 +339,20 @@ class EditorAgent:
     async def _open_existing(
         self, cwd: str, session_id: str, params: dict[str, Any]
     ) -> EditorSession:
-        """Open a saved session. If this process has it open already, the open one is closed first."""
-        await self._check_session_id(session_id)
+        """Open a saved session, or one that is new and still without messages: editors load a thread
+        again after they have started the agent again. If this process has it open already, the
+        open one is closed first.
+        """
         if open_editor := self._sessions.pop(session_id, None):
             await open_editor.close()
-        return await self._open_in_folder(cwd, OpenRequest(session_id), params)
+        request = OpenRequest(session_id)
+        try:
+            await self._check_session_id(session_id)
+        except SessionNotFound:
+            if session_id not in self._new_ids:
+                raise
+            request = OpenRequest(new_id=session_id)
+        return await self._open_in_folder(cwd, request, params)
 
     async def _check_session_id(self, session_id: str) -> None:
         """Raises SessionNotFound if no session has exactly this id. Without the check, opening

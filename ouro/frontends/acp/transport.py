@@ -42,6 +42,7 @@ class StdioTransport:
             with suppress(ValueError, RecursionError):
                 message = json.loads(line)
             if isinstance(message, dict) and isinstance(message.get("method", ""), str):
+                _add_servers(message)
                 return message
             await self.send({"jsonrpc": "2.0", "id": None, "error": PARSE_ERROR})
         return None
@@ -54,6 +55,16 @@ class StdioTransport:
         """Write a whole line. The client may read slowly, so it can take several writes."""
         while line:
             line = line[os.write(self._stdout, line) :]
+
+
+def _add_servers(message: dict[str, Any]) -> None:
+    """Add the list of MCP servers to a request for a session that lacks it. The protocol demands it, but
+    editors leave it out or send null if they have no servers.
+    """
+    params = message.get("params")
+    opens_session = message.get("method") in ("session/new", "session/load")
+    if opens_session and isinstance(params, dict) and params.get("mcpServers") is None:
+        params["mcpServers"] = []
 
 
 def import_sdk() -> None:

@@ -297,6 +297,19 @@ async def test_question_is_shown_as_a_form_or_choice(ouro):
     assert "green" in ouro.server.requests[3].results[0]
 
 
+async def test_a_thread_without_messages_is_loaded_again(ouro):
+    """As an editor does that starts its agent again, or closes the thread."""
+    async with connected(ouro, editor := Editor()) as connection:
+        first = (await connection.new()).session_id
+        cwd = str(ouro.folder)
+        await connection.agent.load_session(cwd=cwd, session_id=first, mcp_servers=[])
+        await connection.agent.close_session(session_id=first)
+        await connection.agent.load_session(cwd=cwd, session_id=first, mcp_servers=[])
+        assert await connection.say("say: one") == "end_turn"
+        assert editor.text == "one"
+    assert ouro.headless("-p", "say: two", "--resume", first).out == "two\n"
+
+
 async def test_session_continues_in_the_terminal_and_back(ouro):
     async with connected(ouro, Editor()) as connection:
         await connection.new()
