@@ -165,6 +165,9 @@ def _readable_images(images: Sequence[Image]) -> tuple[Image, ...]:
     return tuple(readable)
 
 
+PREFIX = "mcp__"
+
+
 class McpCallArgs(msgspec.Struct, frozen=True):
     tool: Annotated[
         str, msgspec.Meta(min_length=3, description="`server.tool`, as tool_search names it.")
@@ -197,7 +200,10 @@ class McpCall(Tool[McpCallArgs]):
         """
         from ouro.mcp.definition import ToolDefinition
 
-        name, _, tool = args.tool.partition(".")
+        if args.tool.startswith(PREFIX):  # as tools of MCP servers are named in a request
+            name, _, tool = args.tool.removeprefix(PREFIX).partition("__")
+        else:
+            name, _, tool = args.tool.partition(".")
         server = self._servers.by_name.get(name)
         if server is None or not tool:
             names = ", ".join(self._servers.by_name)

@@ -160,6 +160,11 @@ def _read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Iterator[ToolCal
     Some models join several calls into one: several names with as many objects of arguments, or one
     name with several objects. If one of the joined calls is not valid, yields the call itself.
     """
+    if call.name.startswith("mcp__") and call.name not in tools and "mcp_call" in tools:
+        # A tool that only `tool_search` names, called as if it were in the request.
+        arguments = {"tool": call.name, "arguments": call.arguments}
+        yield call if call.malformed else replace(call, name="mcp_call", arguments=arguments)
+        return
     names = _tools_in_name(call.name, tools)
     objects = [dict(call.arguments)] if not call.malformed else _values_in_text(call.malformed)
     if not names or not objects:

@@ -52,6 +52,29 @@ def test_tool_is_found_called_and_listed_in_the_next_session(configured):
     assert tools_of(server, 3) == tools_of(server, 4)
 
 
+def test_a_tool_that_search_has_named_is_called_by_either_name(ouro):
+    """Models know `mcp__server__tool`; with a small budget the request does not list it."""
+    command = {"command": sys.executable, "args": [FAKE, json.dumps({"tools": ["echo"]})]}
+    mcp = {"tool_budget_tokens": 1, "servers": {"demo": command}}
+    (ouro.home / "config.yaml").write_text(yaml.safe_dump({"mcp": mcp}))
+    name = "mcp__demo__echo"
+    ouro.server.script([
+        Call(name, {"text": "heron"}),
+        Call("mcp_call", {"tool": name, "arguments": {"text": "egret"}}),
+        Call("mcp_call", {"tool": "mcp__none__echo"}),
+        "Done.",
+    ])  # fmt: skip
+    done = ouro.headless("--allow", "mcp(demo.echo)", "-p", "echo it")
+    assert (done.code, done.out) == (0, "Done.\n"), done
+    heron, egret, none = ouro.server.requests[-1].results
+    assert (heron, egret) == ("heron", "egret")
+    assert "There is no MCP tool `mcp__none__echo`" in none
+    denied = [Call(name, {"text": "heron"}), "Refused."]
+    ouro.server.script(denied)
+    ouro.headless("--deny", "mcp(demo.echo)", "-p", "echo it")
+    assert "heron" not in ouro.server.requests[-1].results[-1], "the rule knows the tool"
+
+
 def test_cached_prefix_is_kept_while_servers_start_and_change(ouro):
     """With more tools than the budget: a search and a server that changes its tools leave the sent
     prefix unchanged.
