@@ -56,7 +56,7 @@ def _onnx_minilm() -> Embedder:
     """all-MiniLM-L6-v2 with weights of 8 bits."""
     import onnxruntime  # type: ignore[import-not-found, unused-ignore]
 
-    from ouro.memory.index.embeddings import MAX_PIECES, WordPieces
+    from ouro.memory.index.minilm import MAX_PIECES, WordPieces
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1

@@ -11,9 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-from msgspec.structs import replace
-
 from ouro.memory.index.late_numpy import LateNumpy
 
 if TYPE_CHECKING:
@@ -56,7 +53,7 @@ class ByteRows:
         return self._rows[ids] * self._scales[ids]  # type: ignore[no-any-return]
 
 
-class Dense(msgspec.Struct, frozen=True):
+class Dense(NamedTuple):
     """A matrix and a bias. Numbers of 8 bits become floats when they are used: that takes 2 to 5 ms
     for all layers. To keep the floats takes 30 ms and 42 MB: `as_floats`, for many texts.
     """
@@ -85,7 +82,7 @@ class Dense(msgspec.Struct, frozen=True):
         return Dense(self.weights * self.scales, self.bias)
 
 
-class EncoderLayer(msgspec.Struct, frozen=True):
+class EncoderLayer(NamedTuple):
     """The weights of one layer, in the order in which they are used."""
 
     attention: Dense
@@ -97,8 +94,7 @@ class EncoderLayer(msgspec.Struct, frozen=True):
 
     def as_floats(self) -> EncoderLayer:
         """Returns the same layer with weights of 32 bits."""
-        return replace(
-            self,
+        return self._replace(
             attention=self.attention.as_floats(),
             joined=self.joined.as_floats(),
             wide=self.wide.as_floats(),
@@ -106,7 +102,7 @@ class EncoderLayer(msgspec.Struct, frozen=True):
         )
 
 
-class ModelWeights(msgspec.Struct, frozen=True):
+class ModelWeights(NamedTuple):
     """Everything that the model needs to run."""
 
     vocabulary: Path

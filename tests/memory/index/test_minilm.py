@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ouro.memory.index import local_embedder
-from ouro.memory.index.embeddings import MiniLm, WordPieces
+from ouro.memory.index.minilm import MiniLm, WordPieces
 from ouro.memory.index.model_weights import read_weights
 
 VOCABULARY = (
