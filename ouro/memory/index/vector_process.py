@@ -4,10 +4,7 @@ ouro has ended.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,18 +13,8 @@ import msgspec
 from ouro.errors import ModelError, SearchUnavailable
 from ouro.memory.index.index import Index, Sources
 from ouro.utils.decoding import decode_json
+from ouro.utils.detached_process import LOWEST_PRIORITY, hold_lock, is_locked, start_detached
 from ouro.utils.path_escapes import path_text, text_path
-
-LOWEST_PRIORITY = 19
-"""The priority of the process."""
-# The search path is that of this process: a module of the workspace is never imported.
-_PROGRAM = """
-import sys
-sys.path[:] = sys.argv[3:]
-from ouro.memory.index.vector_process import main
-main(*sys.argv[1:3])
-"""
-"""What the process runs: the arguments are the index, the sources, and the search path."""
 
 
 def start_vector_process(index: Path, sources: Sources) -> bool:
@@ -35,21 +22,9 @@ def start_vector_process(index: Path, sources: Sources) -> bool:
     was started. False if such a process of any session runs already, because it makes the vectors
     for all sessions; or if the process cannot be started.
     """
-    if _is_locked(lock_path(index)):
+    if is_locked(lock_path(index)):
         return False
-    arguments = [str(index), _encode(sources), *filter(None, sys.path)]
-    try:
-        subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, *arguments],
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError:  # the next session does it
-        return False
-    return True
+    return start_detached(__name__, [str(index), _encode(sources)])
 
 
 def lock_path(index: Path) -> Path:
@@ -67,8 +42,7 @@ def main(index: str, sources: str) -> None:
     os.nice(LOWEST_PRIORITY)
     path, embedder = Path(index), local_embedder()
     with suppress(OSError, SearchUnavailable, ModelError):  # the next session tries again
-        descriptor = os.open(lock_path(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # held until this process ends
+        hold_lock(lock_path(path))
         if embedder is None:
             return
         opened_index = Index(path)
@@ -79,23 +53,6 @@ def main(index: str, sources: str) -> None:
             pass
         vectors.store_signs()
         opened_index.close()
-
-
-def _is_locked(path: Path) -> bool:
-    """Whether a process makes vectors now, and so holds the lock. To find out, the lock is taken
-    for a moment.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _encode(sources: Sources) -> str:

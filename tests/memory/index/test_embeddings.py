@@ -33,7 +33,6 @@ from ouro.memory.index.indexers import IndexedSession, add_words, save_session
 from ouro.memory.index.vector_process import (
     _decode,
     _encode,
-    _is_locked,
     lock_path,
     start_vector_process,
 )
@@ -42,6 +41,7 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Usage, assistant, user
 from ouro.session.budget import VectorBudget
 from ouro.settings import LimitSettings
+from ouro.utils.detached_process import is_locked
 
 START_PROCESS = Lookup._start_process
 """In the tests of sessions it is replaced by a function that does nothing."""
@@ -403,7 +403,7 @@ async def test_the_local_model_runs_in_a_process_that_outlives_the_session(home,
     with closing(Index(path)) as index:
         vectors = Vectors(index, local_embedder())
         await until(lambda: vectors.are_usable() and not vectors.are_missing())
-    await until(lambda: not _is_locked(lock_path(path)))
+    await until(lambda: not is_locked(lock_path(path)))
 
 
 @needs_weights
