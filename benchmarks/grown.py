@@ -205,6 +205,9 @@ def _write_notes(program: Program, count: int) -> None:
     vectors.fill_all()
     vectors.store_signs()
     index.close()
+    (
+        program.home / ".ouro/cache/index.db.vectors"
+    ).touch()  # as the process that makes vectors does
     _run(program, [*program.headless, "hello"])  # records the listing for the next start
 
 

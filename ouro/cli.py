@@ -190,6 +190,7 @@ def _run(args: SimpleNamespace) -> int:
     if not args.worktree:
         return _start(args)
     from ouro.own_worktree import describe_missing, enter_worktree, leave_worktree
+    from ouro.utils.terminal_question import ask_on_terminal, wrap_text
 
     own = enter_worktree(_folder(args), args.worktree)
     sys.stderr.write(describe_missing(own))
@@ -200,52 +201,9 @@ def _run(args: SimpleNamespace) -> int:
         print(leave_worktree(own, None), file=sys.stderr)  # noqa: T201 (leaves without a question)
         raise
     is_asked = args.prompt is None and sys.stdin.isatty() and sys.stdout.isatty()
-    outcome = leave_worktree(own, _ask_on_terminal if is_asked else None)
-    print(_wrap_text(outcome), file=sys.stdout if is_asked else sys.stderr)
+    outcome = leave_worktree(own, ask_on_terminal if is_asked else None)
+    print(wrap_text(outcome), file=sys.stdout if is_asked else sys.stderr)
     return code
-
-
-def _wrap_text(text: str) -> str:
-    """The text with lines that fit the terminal; unchanged without a terminal."""
-    import shutil
-    import textwrap
-
-    if not sys.stdout.isatty():
-        return text
-    width = max(10, shutil.get_terminal_size().columns - 1)
-    rows: list[str] = []
-    for line in text.split("\n"):
-        rows += textwrap.wrap(line, width, break_long_words=False) or [""]
-    # A question ends with a space, which `textwrap` removes: the answer is typed after it.
-    return "\n".join(rows) + (" " if text.endswith(" ") else "")
-
-
-def _ask_on_terminal(question: str, keys: str) -> str:
-    """Ask a question, and return the key with which the user answers it: one of `keys`. Other keys are
-    ignored, but Enter, Esc, Ctrl+C, Ctrl+D and a closed terminal count as the first of `keys`.
-    """
-    import termios
-    import tty
-
-    modes = termios.tcgetattr(0)
-    key = ""
-    try:
-        tty.setcbreak(0)
-        # Keys that were typed before the question do not answer it: the `m` of `make` is no merge.
-        termios.tcflush(0, termios.TCIFLUSH)
-        print(_wrap_text(question), end="", flush=True)  # noqa: T201
-        while key not in tuple(keys):
-            typed = os.read(0, 1024).decode(errors="replace").lower()
-            key = typed.strip()
-            declines = typed[-1:] in ("", "\r", "\n", "\x1b", "\x04")
-            if declines and key not in tuple(keys):
-                key = keys[0]
-    except KeyboardInterrupt:
-        key = keys[0]
-    finally:
-        termios.tcsetattr(0, termios.TCSADRAIN, modes)
-        print(key)  # noqa: T201
-    return key
 
 
 def _refuse_contradictions(args: SimpleNamespace) -> None:
@@ -268,6 +226,7 @@ def _run_in_background(args: SimpleNamespace) -> int:
     """Start a process that runs the session, and print how to reach it; returns the exit code."""
     from ouro.frontends.background.process import StartFailed, start_host, trust_error_of
     from ouro.session import trust_question
+    from ouro.utils.terminal_question import ask_on_terminal
     from ouro.utils.text import clean
 
     _refuse_foreground_flags(args)
@@ -279,7 +238,7 @@ def _run_in_background(args: SimpleNamespace) -> int:
     needed = trust_error_of(report)
     if needed is not None and sys.stdin.isatty() and sys.stdout.isatty():
         title, _choices = trust_question(needed)
-        answer = _ask_on_terminal(f"{clean(title)}\n[y/n, Enter: quit]: ", "qyn")
+        answer = ask_on_terminal(f"{clean(title)}\n[y/n, Enter: quit]: ", "qyn")
         if answer in ("y", "n"):
             flags |= {"trust": answer == "y", "no_trust": answer == "n"}
             report = start_host(HOST_FLAG, flags, folder)
@@ -377,7 +336,24 @@ def _start(args: SimpleNamespace) -> int:
 
 
 def _start_headless(args: SimpleNamespace) -> int:
-    """Answer the prompt of `-p`, or the messages on standard input; returns the exit code."""
+    """Answer the prompt of `-p`, or the messages on standard input; returns the exit code. If notes are
+    searched, a process is started for that first: it works while this one imports.
+    """
+    from ouro.utils.ouro_paths import vectors_made_name
+
+    uses_memory = not (args.no_memory or args.ephemeral or args.safe)
+    has_one_message = args.input == "text"
+    # In a fork of `ouro batch` nothing is left to import, and other sessions need the other cores.
+    is_cold = _is_program and "ouro.assemble" not in sys.modules
+    if not (is_cold and uses_memory and has_one_message and os.path.exists(vectors_made_name())):
+        return _run_headless(args)
+    from ouro.memory.index import start_question_process
+
+    with start_question_process(_folder_name(args), args.prompt or ""):
+        return _run_headless(args)
+
+
+def _run_headless(args: SimpleNamespace) -> int:
     import asyncio
 
     from ouro.errors import UsageError

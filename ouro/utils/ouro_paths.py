@@ -102,6 +102,13 @@ def get_index_path() -> Path:
     return get_home() / "cache" / "index.db"
 
 
+def vectors_made_name() -> str:
+    """The file that the process which makes vectors with the local model leaves beside the index.
+    Without it there are no such vectors.
+    """
+    return os.path.join(home_name(), "cache", "index.db.vectors")
+
+
 def get_checkpoints_dir() -> Path:
     return get_home() / "checkpoints"
 

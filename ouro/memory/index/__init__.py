@@ -4,10 +4,9 @@ here.
 Code outside of this package imports from here only. Modules are imported on first use.
 """
 
-from typing import TYPE_CHECKING
-
 from ouro.utils.lazy_exports import lazy_exports
 
+TYPE_CHECKING = False  # without `typing`: a start imports this before anything else
 if TYPE_CHECKING:
     from ouro.memory.index.background_index import Lookup
     from ouro.memory.index.benchmark import (
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from ouro.memory.index.indexers import CORE_FILES, MemoryFolder, project_of
     from ouro.memory.index.late_numpy import has_numpy
     from ouro.memory.index.query import findable, parse_query, word_starts
+    from ouro.memory.index.question_process import end_question_process, start_question_process
     from ouro.memory.index.scoring import DAYS_WEIGHT
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter, search_sessions
     from ouro.memory.index.stems import find_stems

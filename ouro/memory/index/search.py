@@ -49,7 +49,7 @@ from ouro.memory.index.scoring import (
 from ouro.memory.sessions.session_catalog import SessionHit
 
 if TYPE_CHECKING:
-    from ouro.memory.index.vectors import Floats, Vectors
+    from ouro.memory.index.vectors import Vector, Vectors
 
 HitKind = Literal["note", "core", "message", "output"]
 KINDS: tuple[HitKind, ...] = ("note", "core", "message", "output")
@@ -176,7 +176,7 @@ class Search:
 
     def _vectors_for(
         self, spoken: str, kinds: Collection[str]
-    ) -> tuple[Vectors | None, Floats | None]:
+    ) -> tuple[Vectors | None, Vector | None]:
         """Returns the vectors to compare with, and that of the question as `spoken`. Both are None
         if words alone decide: there are no vectors for these kinds, or the model does not answer.
         """

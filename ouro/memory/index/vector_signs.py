@@ -25,6 +25,8 @@ _MAX_STORED = 20_000
 _COUNTED_AT_ONCE = 1 << 16
 """Vectors that are compared at once; the data of so many fits into the processor's cache."""
 _BYTES_OF_ID = 8
+BYTES_OF_WORD = 8
+"""Signs are stored in words of 64 dimensions."""
 _IS_OF = "source = ? AND model = ? AND made = ?"
 _CREATE_TABLE = (
     "CREATE TABLE IF NOT EXISTS signs (source TEXT NOT NULL, model INTEGER NOT NULL, made TEXT NOT"
@@ -72,9 +74,14 @@ def nearest_ids(
     return [int(row_id) for row_id in signs.ids[positions]]
 
 
+def read_allowed(database: sqlite3.Connection) -> list[tuple[int, int]]:
+    """Returns the ranges of `temp.allowed`, by their first and last id, in order."""
+    return database.execute("SELECT first, last FROM temp.allowed ORDER BY first").fetchall()
+
+
 def allowed_positions(database: sqlite3.Connection, ids: NDArray[np.int64]) -> NDArray[np.intp]:
     """Returns the positions of the ids that are in a range of `temp.allowed`."""
-    rows = database.execute("SELECT first, last FROM temp.allowed ORDER BY first").fetchall()
+    rows = read_allowed(database)
     # The first range has no id: an id before all others is found in it.
     firsts, lasts = np.array([(-1, -1), *rows], np.int64).T
     last_range_before = np.searchsorted(firsts, ids, side="right") - 1
@@ -95,17 +102,26 @@ def _make_signs(
     """Returns the signs of the next vectors after a stamp, at most `_MAX_STORED`; they are made
     from the vectors. None if there are none.
     """
-    rows = database.execute(
-        f"SELECT passage.id, passage.stamp, vectors.vector FROM {table} AS passage JOIN vectors"
-        " ON vectors.hash = passage.hash AND vectors.model = ? WHERE passage.stamp > ?"
-        " ORDER BY passage.stamp LIMIT ?",
-        (made.model, stamp, _MAX_STORED),
-    ).fetchall()
+    rows = read_next_vectors(database, table, made, stamp)
     if not rows:
         return None
     vectors = np.frombuffer(b"".join(row[2] for row in rows), np.float16).reshape(len(rows), -1)
     ids = np.array([row[0] for row in rows], np.int64)
     return VectorSigns(ids, _signs(vectors), stamp=rows[-1][1], made=made)
+
+
+def read_next_vectors(
+    database: sqlite3.Connection, table: str, made: SignsMade, stamp: int
+) -> list[tuple[int, int, bytes]]:
+    """Returns the next vectors after a stamp, at most `_MAX_STORED`: the id of the passage, its stamp
+    and the vector as it is stored.
+    """
+    return database.execute(
+        f"SELECT passage.id, passage.stamp, vectors.vector FROM {table} AS passage JOIN vectors"
+        " ON vectors.hash = passage.hash AND vectors.model = ? WHERE passage.stamp > ?"
+        " ORDER BY passage.stamp LIMIT ?",
+        (made.model, stamp, _MAX_STORED),
+    ).fetchall()
 
 
 def _join(parts: list[VectorSigns]) -> VectorSigns:
@@ -121,13 +137,8 @@ def _join(parts: list[VectorSigns]) -> VectorSigns:
 def read_signs(database: sqlite3.Connection, table: str, made: SignsMade) -> VectorSigns:
     """Returns the signs that are stored in the index; none if they are damaged."""
     parts = [VectorSigns(np.empty(0, np.int64), np.empty((0, 0), np.uint64), stamp=0, made=made)]
-    if not _has_table(database):
-        return parts[0]
-    rows = database.execute(
-        f"SELECT stamp, ids, signs FROM signs WHERE {_IS_OF} ORDER BY stamp", (table, *made)
-    ).fetchall()
     try:
-        for stamp, stored_ids, stored_signs in rows:
+        for stamp, stored_ids, stored_signs in read_stored_rows(database, table, made):
             ids = np.frombuffer(stored_ids, np.int64)
             signs = np.frombuffer(stored_signs, np.uint64).reshape(-1, len(ids))
             parts.append(VectorSigns(ids, signs, stamp, made))
@@ -135,6 +146,19 @@ def read_signs(database: sqlite3.Connection, table: str, made: SignsMade) -> Vec
     except (TypeError, ValueError) as error:
         log.warning("the stored signs of vectors are not used: %s", error)
         return parts[0]
+
+
+def read_stored_rows(
+    database: sqlite3.Connection, table: str, made: SignsMade
+) -> list[tuple[int, bytes, bytes]]:
+    """Returns the stored signs of a table in rows: the highest stamp, the ids of the passages, and
+    their signs. In these the first word of all passages is followed by the second of all.
+    """
+    if not _has_table(database):
+        return []
+    return database.execute(
+        f"SELECT stamp, ids, signs FROM signs WHERE {_IS_OF} ORDER BY stamp", (table, *made)
+    ).fetchall()
 
 
 def are_signs_unstored(database: sqlite3.Connection, table: str, made: SignsMade) -> bool:

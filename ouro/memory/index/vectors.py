@@ -1,5 +1,5 @@
 """Vectors of passages and notes: makes them, stores them by model and hash of the text, and
-searches them with numpy.
+searches them: with numpy, or in plain Python if that is not imported and there are few.
 
 Two projects may use two models: the vectors of both are stored, so that no text is paid for twice.
 Vectors of a model that was not used for `KEPT_DAYS` are deleted.
@@ -14,17 +14,28 @@ import json
 import math
 import os
 import sqlite3
+import sys
 import threading
 import time
+from array import array
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ouro.errors import SearchUnavailable
-from ouro.memory.index.embeddings import Embedder, RemoteEmbedder
+from ouro.memory.index.embeddings import Embedder, LocalEmbedder, RemoteEmbedder
 from ouro.memory.index.index import Index
 from ouro.memory.index.late_numpy import LateNumpy
+from ouro.memory.index.plain_vectors import (
+    PlainSigns,
+    add_new_plain_signs,
+    cosine,
+    nearest_plain,
+    pack,
+    read_plain_signs,
+)
+from ouro.memory.index.question_process import running_question_process
 from ouro.memory.index.vector_signs import (
     SignsMade,
     VectorSigns,
@@ -32,6 +43,7 @@ from ouro.memory.index.vector_signs import (
     allowed_positions,
     are_signs_unstored,
     nearest_ids,
+    read_allowed,
     read_signs,
     store_next_signs,
 )
@@ -42,6 +54,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
+    Vector = array[float] | Floats
+    """`QuestionProcess` returns arrays of Python, an embedder those of numpy."""
 else:
     np = LateNumpy()
 
@@ -53,6 +67,8 @@ KEPT_DAYS = 30
 _HAS_VECTOR = "EXISTS (SELECT 1 FROM vectors WHERE vectors.hash = {}.hash AND vectors.model = ?)"
 _MAX_CACHED_QUESTIONS = 64
 _MAX_QUESTION_CHARACTERS = 2_000
+_MAX_PLAIN = 65_536
+"""So many vectors are searched in plain Python in 12 ms; numpy takes 45 to import."""
 _SAMPLE_VECTORS = 200
 """Vectors from which the usual cosine of a model is computed."""
 _MIN_SAMPLE_VECTORS = 20
@@ -73,7 +89,8 @@ class Vectors:
         self.embedder = embedder
         self._index = index
         self._signs_by_table: dict[str, VectorSigns] = {}
-        self._questions: OrderedDict[str, Floats] = OrderedDict()
+        self._plain_signs_by_table: dict[str, PlainSigns] = {}
+        self._questions: OrderedDict[str, Vector] = OrderedDict()
         """The vectors of the last questions, by their text."""
         self._length = 0
         """The length of the model's last vector; 0 before the first one."""
@@ -142,7 +159,7 @@ class Vectors:
             ).fetchone()
         return int(count)
 
-    def questions(self, texts: Sequence[str]) -> list[Floats]:
+    def questions(self, texts: Sequence[str]) -> list[Vector]:
         """Returns the vectors of queries, in their order. Those that are not cached are made in one
         call of the model.
         """
@@ -162,7 +179,7 @@ class Vectors:
         self,
         database: sqlite3.Connection,
         table: str,
-        question: Floats,
+        question: Vector,
         count: int,
         *,
         is_limited: bool = False,
@@ -172,12 +189,16 @@ class Vectors:
         compared.
         """
         with self._lock:
+            if self._is_plain(database, table):
+                plain_signs = self._load_plain_signs(database, table, len(question))
+                ranges = read_allowed(database) if is_limited else None
+                return nearest_plain(plain_signs, question, count, ranges)
             signs = self._load_signs(database, table, len(question))
             allowed = allowed_positions(database, signs.ids) if is_limited else None
-            return nearest_ids(signs, question, count, allowed)
+            return nearest_ids(signs, np.asarray(question, np.float32), count, allowed)
 
     def cosines(
-        self, database: sqlite3.Connection, table: str, question: Floats, ids: Sequence[int]
+        self, database: sqlite3.Connection, table: str, question: Vector, ids: Sequence[int]
     ) -> dict[int, float]:
         """Returns the cosine of each passage with the vector `question`, by id. Passages without a
         vector are left out.
@@ -194,7 +215,9 @@ class Vectors:
         ).fetchall()
         if not rows:
             return {}
-        cosines = _matrix([vector for _, vector in rows]) @ question
+        if not _has_imported_numpy():
+            return {row_id: cosine(vector, question) for row_id, vector in rows}
+        cosines = _matrix([vector for _, vector in rows]) @ np.asarray(question, np.float32)
         usual_cosine = self._usual_cosine(database, model)
         if usual_cosine > _NARROW_COSINE:
             cosines = _rescale(cosines, usual_cosine)
@@ -273,11 +296,18 @@ class Vectors:
             == (str(model),)
         )
 
-    def _embed(self, texts: Sequence[str]) -> Floats:
-        """Returns the vectors of texts, and remembers their length."""
-        rows = self.embedder.embed(texts)
-        self._length = rows.shape[1]
-        return rows
+    def _embed(self, texts: Sequence[str]) -> Sequence[Vector]:
+        """Returns the vectors of texts, and remembers their length. While the process for the first
+        message runs, it is asked for those of the local model.
+        """
+        vectors: list[Vector] = []
+        process = running_question_process()
+        if process is not None and isinstance(self.embedder, LocalEmbedder):
+            vectors.extend(process.embed(texts))
+        if not vectors:
+            vectors.extend(self.embedder.embed(texts))
+        self._length = len(vectors[0])
+        return vectors
 
     def _choose_model_if_changed(self, length: int) -> None:
         """Set the stamps for this model, if another process has set them for another model. Called
@@ -329,7 +359,7 @@ class Vectors:
         with self._index.writing() as database:
             model, _ = self._model_row(database, self._length)
             values = [
-                (text_hash, model, vector.astype(np.float16).tobytes())
+                (text_hash, model, _as_stored(vector))
                 for text_hash, vector in zip(new_texts, vectors, strict=True)
             ]
             database.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", values)
@@ -388,6 +418,25 @@ class Vectors:
         self._signs_by_table[table] = add_new_signs(database, table, loaded)
         return self._signs_by_table[table]
 
+    def _is_plain(self, database: sqlite3.Connection, table: str) -> bool:
+        """Whether a table is searched in plain Python."""
+        if _has_imported_numpy():
+            return False
+        (count,) = database.execute(f"SELECT coalesce(max(stamp), 0) FROM {table}").fetchone()
+        return bool(count <= _MAX_PLAIN)
+
+    def _load_plain_signs(
+        self, database: sqlite3.Connection, table: str, length: int
+    ) -> PlainSigns:
+        """Returns the same signs as `_load_signs`, for plain Python."""
+        made = self._made_of_signs(database, length)
+        loaded = self._plain_signs_by_table.get(table)
+        if loaded is None or loaded.made != made:
+            loaded = read_plain_signs(database, table, made, length)
+        add_new_plain_signs(database, table, loaded)
+        self._plain_signs_by_table[table] = loaded
+        return loaded
+
     def _made_of_signs(self, database: sqlite3.Connection, length: int) -> SignsMade:
         """Returns what signs of this model belong to now."""
         model, _last_used = self._model_row(database, length)
@@ -432,6 +481,17 @@ def _take_stamps(database: sqlite3.Connection, table: str, count: int) -> int:
     ).fetchone()
     database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (fact, str(last_stamp + count)))
     return int(last_stamp) + 1
+
+
+def _as_stored(vector: Vector) -> bytes:
+    """Returns a vector in half precision."""
+    if isinstance(vector, array):
+        return pack(vector)
+    return vector.astype(np.float16).tobytes()
+
+
+def _has_imported_numpy() -> bool:
+    return "numpy" in sys.modules
 
 
 def _matrix(vectors: Sequence[bytes]) -> Floats:
