@@ -142,6 +142,7 @@ def _build_recall(
         mark=_mark_of_session(transcript),
         settings=settings,
         recall_log=long_term.RecallLog(get_recall_log_path()),
+        listings=manager.listings,
     )
     repo = next((scope for scope in basis.opened_scopes if scope.name == "repo"), None)
     commands = dead_ends = None

@@ -98,9 +98,13 @@ class GuardedMemory(msgspec.Struct, frozen=True):
             return True  # not there yet
         return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
 
-    def find_tampering(self) -> str:
+    def find_tampering(self, *, looks_at_files: bool = True) -> str:
         """Returns why a git command in the folder might run programs that are not ouro's choice.
         Empty if it cannot: then the git directory and its settings are those that ouro has made.
+
+        Args:
+            looks_at_files: also look for files beside the git directory that git obeys, in the
+                folder and below it.
         """
         if self.state_dir is None:  # the repository around it is not ouro's
             return "the host repository keeps this memory"
@@ -117,7 +121,25 @@ class GuardedMemory(msgspec.Struct, frozen=True):
                 return f"{git_dir / name} is not ouro's"
         if not _has_own_settings(git_dir / "config"):
             return f"the settings in {git_dir / 'config'} are not ouro's"
-        return next((f"{path} names programs" for path in self._find_acting_files()), "")
+        acting_files = self._find_acting_files() if looks_at_files else ()
+        return next((f"{path} names programs" for path in acting_files), "")
+
+    def has_only_own_folders(self) -> bool:
+        """Whether the only folders in it are its git directory and its archive, and the archive has
+        none: then no file below them can be one that git obeys, unless a folder has changed.
+        """
+        own_folders = {".git", "archive"}
+        for name, allowed in (("", own_folders), ("archive", frozenset[str]())):
+            try:
+                with os.scandir(self.path / name) as entries:
+                    folders = {entry.name for entry in entries if entry.is_dir()}
+            except FileNotFoundError:  # there is no archive
+                continue
+            except OSError:
+                return False
+            if not folders <= allowed:
+                return False
+        return True
 
     def _find_acting_files(self) -> Iterator[Path]:
         """Yields the files in the folder and below it that git obeys: attributes, and nested

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime, timedelta
-from functools import cache, partial
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from ouro.errors import OuroError, UsageError, reason_of
 from ouro.events import CoreChanged, Notice, Reply
 from ouro.memory.long_term.git.values import SESSION, Scope, TurnRef, UndoResult
+from ouro.memory.long_term.listing_schedule import ListingSchedule
 from ouro.memory.long_term.prompt_block import MemoryPrompt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, switch
 from ouro.memory.long_term.store import GitMemoryStore
@@ -43,10 +44,6 @@ _CONSOLIDATED_RECORD = "consolidated"
 """The record of the texts that need no consolidation: the input and the output of the last run."""
 _MAX_OWN_COMMITS = 100
 """The number of latest commits of a scope that are searched for those of a session."""
-_MAX_AGE_OF_LISTING = 2.0
-"""Seconds for which the listing of a start is used for its first message: `ouro -p` would list 10,000
-notes twice in a tenth of a second.
-"""
 _ORIGINS_BY_USER = ("person", "import", "undo")
 """Origins that are shown also with `write: silent`, because the user asked for the change."""
 
@@ -88,12 +85,11 @@ class LongTermMemoryManager:
         self._lock = asyncio.Lock()
         self._settling: asyncio.Task[None] | None = None
         """The task that decides about what the last turn wrote."""
-        self._listing: asyncio.Task[None] | None = None
-        self._closing = asyncio.Event()
+        self.listings = ListingSchedule(
+            self._scopes, channel, self._run_or_warn, refresh=self._refresh
+        )
         self._had_jobs_at_end = False
         """Whether jobs of the agent ran in the background when the last turn ended."""
-        self._has_begun = False
-        """Whether a turn has begun in this session."""
         self._used_tools = True
         """The turn may have written memory; False only if it is known that it used no tool."""
         self._last_turn = TurnRef(marks.session, turn=0)
@@ -113,24 +109,6 @@ class LongTermMemoryManager:
             self._channel.emit(Notice(text, "warning"))
         self.report([*chain.from_iterable(scope.foreign_events() for scope in self._scopes)])
         self._consolidate_if_grown()
-
-    def list_after(self, seconds: float) -> None:
-        """List the folders after some seconds, or at the end, in the background; once in a session."""
-        if self._listing is None:
-            self._listing = asyncio.create_task(self._list_folders(seconds))
-
-    async def _list_folders(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._closing.wait(), seconds)
-
-        def complete() -> list[CoreChanged]:
-            events: list[CoreChanged] = []
-            for scope in self._scopes:
-                events += scope.complete_listing()
-                scope.record_listing()
-            return events
-
-        await self._run_or_warn("list memory", complete)
 
     @property
     def stores(self) -> tuple[GitMemoryStore, ...]:
@@ -193,10 +171,7 @@ class LongTermMemoryManager:
         the messages `sent` say, and notes for the model. Empty if there are none, or on an error,
         which becomes a warning.
         """
-        # Before the first turn the listing of the start, if it is recent, is used again.
-        max_age = 0.0 if self._has_begun else _MAX_AGE_OF_LISTING
-        self._has_begun = True
-        await self._run_or_warn("look at memory", partial(self._refresh, max_age))
+        await self.listings.begin_turn()
         self._used_tools = False
         await asyncio.to_thread(self._marks.begin)
         try:
@@ -246,6 +221,7 @@ class LongTermMemoryManager:
         `_used_tools` is True again: only the begin of a turn makes sure that no tool was used yet.
         """
         self._last_turn = at
+        self.listings.turn_ended()
         had_jobs_at_begin = self._had_jobs_at_end
         self._had_jobs_at_end = self._marks.has_jobs()
         had_jobs = had_jobs_at_begin or self._had_jobs_at_end
@@ -383,9 +359,7 @@ class LongTermMemoryManager:
     async def close(self) -> None:
         """Wait for writes to end; show no more events."""
         await self.wait_until_settled()
-        self._closing.set()
-        if self._listing is not None:
-            await asyncio.wait([self._listing])
+        await self.listings.close()
         async with self._lock:
             self._is_open = False
 
@@ -408,14 +382,17 @@ class LongTermMemoryManager:
         """The turn uses tools: from now on it may write memory."""
         self._used_tools = True
 
-    def _refresh(self, max_age: float = 0.0) -> list[CoreChanged]:
-        """Read what others have changed in all scopes. Returns the events to show. A listing
-        of a folder that is at most `max_age` seconds old is used again.
+    def _refresh(self, max_age: float = 0.0, *, defers_listing: bool = False) -> list[CoreChanged]:
+        """Read what others have changed in all scopes. Returns the events to show. Arguments as for
+        `ScopeMemory.refresh`.
         """
         has_jobs = self._marks.has_jobs() or self._had_jobs_at_end
         agent_was_idle = not has_jobs and not self._marks.at_work()
         events_by_scope = (
-            scope.refresh(agent_was_idle=agent_was_idle, max_age=max_age) for scope in self._scopes
+            scope.refresh(
+                agent_was_idle=agent_was_idle, max_age=max_age, defers_listing=defers_listing
+            )
+            for scope in self._scopes
         )
         return [*chain.from_iterable(events_by_scope)]
 

@@ -71,13 +71,11 @@ class ScopeMemory(ScopeState):
 
         With `defers_listing` the folder may be listed later: see `complete_listing`.
         """
-        from ouro.memory.long_term.git.history import open_turn
-
         demand_known_history(self.store.repository.git_dir, self.store.repository.own_dir)
         self.store.open()
         self._places = self.store.places()
-        loaded = self._load_at_start(defers_listing=defers_listing)
-        self.loaded = loaded
+        self.loaded = loaded = self._load_at_start(defers_listing=defers_listing)
+        self.store.look_for_acting_files(loaded)
         if not loaded.files and not loaded.head:
             return
         recorded_fingerprint = self.store.repository.read_record("core")
@@ -88,6 +86,8 @@ class ScopeMemory(ScopeState):
         if is_known and self.store.accepted == loaded.head:
             self.texts, self._read_at = loaded.core, loaded.head
             return  # nothing has changed since ouro last read it
+        from ouro.memory.long_term.git.history import open_turn
+
         with self._changing():
             with suppress(OSError):
                 # Drops the writes of turns that do not run any more.
@@ -182,13 +182,13 @@ class ScopeMemory(ScopeState):
             used_tools: the turn may have written into notes. If not, the folder is not listed: a note that another
                 program has changed in place is noticed at the next message.
         """
-        from ouro.memory.long_term.git.history import end_turn, record_turn
-
         approved, self._approved_in_turn = self._approved_in_turn, {}
         places = None if used_tools else self._places
         has_written = bool(self._writes.of(at.session))
         if not (has_written or self.store.has_changed_since_load(self.loaded, places)):
             return []
+        from ouro.memory.long_term.git.history import end_turn, record_turn
+
         self.store.ensure_repo()
         foreign_before = self._foreign_id
         self.complete_listing()
@@ -217,23 +217,28 @@ class ScopeMemory(ScopeState):
             self._foreign_sources = provenance.sources[-MAX_SOURCES:]
         return events + self.foreign_events()
 
-    def refresh(self, *, agent_was_idle: bool, max_age: float = 0.0) -> list[CoreChanged]:
+    def refresh(
+        self, *, agent_was_idle: bool, max_age: float = 0.0, defers_listing: bool = False
+    ) -> list[CoreChanged]:
         """Between turns: read what an editor, another session or a pull has changed. Returns the
         events to show.
 
         If no agent was running, the changes are the user's, and become trusted.
 
         Args:
-            max_age: a listing of the folder that is at most so many seconds old is used again; if there are many
-                notes, any listing. A note that was changed in place since is not sent: recall looks at each note
-                again (`store.is_as_loaded`). 0: the folder is listed.
+            max_age: a listing of the folder that is at most so many seconds old is used again. 0: the folder is listed.
+            defers_listing: with many notes any listing is used again. A note that was changed in place since is not
+                sent: recall looks at each note again (`store.is_as_loaded`).
         """
         texts_before, foreign_before = self.texts, self._foreign_id
         # Another commit is accepted than the one read: the user has answered in another window.
         answered_elsewhere = self.foreign and self.store.accepted != self._read_at
         # Turns that had not decided about their files then may have decided by now.
         has_news = answered_elsewhere or self._undecided
-        if not (has_news or self._may_have_changed(max_age)):
+        is_used_again = time.monotonic() - self.loaded.listed_at < max_age
+        is_used_again = is_used_again or (defers_listing and self.has_many_notes)
+        places = self._places if is_used_again else None
+        if not (has_news or self.store.has_changed_since_load(self.loaded, places)):
             return []
         if events := self.complete_listing():
             return events
@@ -246,15 +251,6 @@ class ScopeMemory(ScopeState):
             for name in self.store.core
         ]
         return self._events([edit for edit in edits if edit.before != edit.after], "outside", base)
-
-    def _may_have_changed(self, max_age: float) -> bool:
-        """Whether a file or the history has changed since the last reading, as far as the listing of
-        `refresh` shows.
-        """
-        is_recent = time.monotonic() - self.loaded.listed_at < max_age
-        uses_listing = is_recent or (max_age > 0 and self.has_many_notes)
-        places = self._places if uses_listing else None
-        return self.store.has_changed_since_load(self.loaded, places)
 
     # -- what the user decides
 

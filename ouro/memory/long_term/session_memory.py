@@ -129,7 +129,7 @@ class SessionMemory:
                 service.start()
         if not (self.manager and self.maintenance and self.maintenance.is_automatic):
             return
-        self.manager.list_after(0)  # a user writes the first message meanwhile
+        self.manager.listings.list_after(0)  # a user writes the first message meanwhile
         if any(store.is_shared for store in self.manager.stores):
             from ouro.memory.long_term.team import ask_owner  # needed only for shared memory
 
@@ -231,7 +231,7 @@ class SessionMemory:
         if self.manager and isinstance(event, ToolStarted):
             self.manager.tool_started()
         if self.manager and isinstance(event, Prompted):
-            self.manager.list_after(_LISTING_DELAY)
+            self.manager.listings.list_after(_LISTING_DELAY)
         return self.recall.on_event(event) if self.recall else []
 
     async def broken_rules(self) -> list[Event]:

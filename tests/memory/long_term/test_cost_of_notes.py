@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from fakes.knowledge import Conversation, unapproved, write_as_user
 
-from ouro.memory.long_term import GitMemoryStore, ScopeMemory, manager
+from ouro.memory.long_term import GitMemoryStore, ScopeMemory, listing_schedule
 from ouro.memory.long_term.git import files, repository
 from ouro.memory.long_term.scope import TurnRef
 from ouro.memory.long_term.trust.provenance import Provenance
@@ -186,7 +186,7 @@ async def test_a_first_turn_without_tools_lists_the_folder_once(home, session, m
         return list_folder(*arguments)
 
     monkeypatch.setattr(files, "_list_folder", count)
-    monkeypatch.setattr(manager, "_MAX_AGE_OF_LISTING", 600.0)
+    monkeypatch.setattr(listing_schedule, "_MAX_AGE_OF_START", 600.0)
     other = Conversation(home / ".ouro", session="s-2").connect()
     await other.begin("What is the port?")
     await other.end()
@@ -194,7 +194,7 @@ async def test_a_first_turn_without_tools_lists_the_folder_once(home, session, m
 
 
 async def test_note_overwritten_in_a_turn_without_tools_is_found_at_the_next(session, monkeypatch):
-    monkeypatch.setattr(manager, "_MAX_AGE_OF_LISTING", 0.0)
+    monkeypatch.setattr(listing_schedule, "_MAX_AGE_OF_START", 0.0)
     note = session.folder / f"mem_{3:032x}.md"
     await session.end()
     note.write_text("evil 3\n")

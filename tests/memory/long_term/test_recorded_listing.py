@@ -3,6 +3,8 @@ trust (M3, M13).
 """
 
 import os
+import subprocess
+import sys
 from functools import partial
 
 import pytest
@@ -10,7 +12,13 @@ from fakes.knowledge import Conversation, write_as_user
 from fakes.waiting import until
 
 from ouro.events import CoreChanged
-from ouro.memory.long_term import GitMemoryStore, ScopeMemory, open_scopes
+from ouro.memory.long_term import (
+    GitMemoryStore,
+    ScopeMemory,
+    listing_process,
+    listing_schedule,
+    open_scopes,
+)
 from ouro.memory.long_term.git import files
 from ouro.memory.long_term.scope import TurnRef
 from ouro.memory.long_term.trust import scope_state
@@ -90,7 +98,7 @@ def test_a_start_looks_at_no_note(folder, listed, monkeypatch):
 
 def test_the_first_message_lists_nothing_and_the_second_does(folder, listed):
     scope = start(folder)
-    assert scope.refresh(agent_was_idle=True, max_age=2.0) == []
+    assert scope.refresh(agent_was_idle=True, max_age=2.0, defers_listing=True) == []
     assert listed == []
     assert scope.refresh(agent_was_idle=True) == []
     assert listed
@@ -99,7 +107,7 @@ def test_the_first_message_lists_nothing_and_the_second_does(folder, listed):
 def test_a_first_message_uses_the_listing_of_the_start_however_old(folder, listed):
     scope = start(folder, defers_listing=False)
     listed.clear()
-    scope.refresh(agent_was_idle=True, max_age=1e-9)
+    scope.refresh(agent_was_idle=True, defers_listing=True)
     assert listed == []
     scope.refresh(agent_was_idle=True)
     assert listed
@@ -240,7 +248,7 @@ async def test_a_session_records_its_listing_for_the_next(open_session, listed):
     notes = {f"mem_{number:08x}.md": f"note {number}\n" for number in range(NOTES)}
     await write_as_user(first.manager, "user", notes, "notes")
     await first.begin("What is the port?")
-    first.manager.list_after(600.0)
+    first.manager.listings.list_after(600.0)
     await first.end()
     await first.manager.close()  # does not wait for the 600 seconds
 
@@ -248,7 +256,7 @@ async def test_a_session_records_its_listing_for_the_next(open_session, listed):
     listed.clear()
     await second.begin("What is the port?")
     assert listed == []
-    second.manager.list_after(0.0)
+    second.manager.listings.list_after(0.0)
     await until(lambda: second.scopes["user"].loaded.is_listed)
     await second.manager.close()
 
@@ -257,14 +265,14 @@ async def test_m3_a_session_shows_what_was_changed_in_place_while_closed(open_se
     first = open_session("s-1")
     notes = {f"mem_{number:08x}.md": f"note {number}\n" for number in range(NOTES)}
     await write_as_user(first.manager, "user", notes, "notes")
-    first.manager.list_after(0.0)
+    first.manager.listings.list_after(0.0)
     await first.manager.close()
     (first.folder / CHANGED).write_text("evil\n")
 
     second = open_session("s-2")
     assert not second.scopes["user"].loaded.is_listed
     await second.begin("What is the port?")
-    second.manager.list_after(0.0)
+    second.manager.listings.list_after(0.0)
     await until(lambda: second.scopes["user"].untrusted == (CHANGED,))
     await second.end()
     await second.begin("And the host?")
@@ -272,3 +280,154 @@ async def test_m3_a_session_shows_what_was_changed_in_place_while_closed(open_se
     (shown,) = [event for event in second.told if isinstance(event, CoreChanged)]
     assert (shown.origin, bool(shown.proposal)) == ("outside", True)
     await second.manager.close()
+
+
+async def accepted_session(open_session):
+    """A session with accepted notes, in which one turn has ended, without tools."""
+    session = open_session("s-1")
+    notes = {f"mem_{number:08x}.md": f"note {number}\n" for number in range(NOTES)}
+    await write_as_user(session.manager, "user", notes, "notes")
+    await session.begin("What is the port?")
+    await session.end()
+    return session
+
+
+async def test_a_message_lists_nothing_if_the_folder_was_listed_while_it_was_written(
+    open_session, listed
+):
+    session = await accepted_session(open_session)
+    listed.clear()
+    session.manager.listings.prepare()
+    await until(lambda: listed)
+    await session.manager.run_under_lock(lambda: None)  # it has ended
+    listed.clear()
+    session.manager.listings.prepare()  # the next key
+    await session.begin("And the host?")
+    assert listed == []
+    await session.end()
+
+    await session.begin("Nobody has written this one: it was queued.")
+    assert listed
+
+
+async def test_a_message_that_is_sent_before_the_listing_begins_lists_the_folder(
+    open_session, listed
+):
+    session = await accepted_session(open_session)
+    listed.clear()
+    session.manager.listings.prepare()  # its task has not begun
+    await session.begin("A pasted message.")
+    assert len(listed) == 1
+    await session.manager.run_under_lock(lambda: None)
+    assert len(listed) == 1  # the task does nothing in the turn
+
+
+@pytest.mark.parametrize("moment", ["before the first key", "after the first key"])
+async def test_a_note_that_the_user_changed_in_place_counts_one_message_later_at_most(
+    open_session, listed, moment
+):
+    session = await accepted_session(open_session)
+    scope = session.scopes["user"]
+    for number in range(2):
+        if moment == "before the first key" and not number:
+            (session.folder / CHANGED).write_text("The port is 4711.\n")
+        listed.clear()
+        session.manager.listings.prepare()
+        await until(lambda: listed)
+        await session.manager.run_under_lock(lambda: None)
+        if moment == "after the first key" and not number:
+            (session.folder / CHANGED).write_text("The port is 4711.\n")
+            # Its old text is not sent.
+            assert scope.loaded.files[CHANGED] != files.fingerprint(
+                (session.folder / CHANGED).lstat()
+            )
+        await session.begin("What is the port?")
+        is_known = scope.loaded.files[CHANGED] == files.fingerprint(
+            (session.folder / CHANGED).lstat()
+        )
+        assert is_known == (number == 1 or moment == "before the first key")
+        await session.end()
+    assert scope.untrusted == ()  # the user has changed it, while no agent ran
+
+
+async def test_m3_what_changes_in_a_turn_is_not_listed_as_a_change_of_the_user(
+    open_session, listed
+):
+    session = await accepted_session(open_session)
+    await session.begin("And the host?")
+    (session.folder / CHANGED).write_text("evil\n")
+    listed.clear()
+    session.manager.listings.prepare()  # the user writes the next message meanwhile
+    await session.manager.run_under_lock(lambda: None)
+    assert listed == []
+
+
+async def test_few_notes_are_listed_at_each_message(open_session, listed, monkeypatch):
+    monkeypatch.setattr(scope_state, "MIN_NOTES_TO_RECORD", NOTES + 1)
+    session = await accepted_session(open_session)
+    listed.clear()
+    session.manager.listings.prepare()
+    await session.begin("And the host?")
+    assert listed
+
+
+# -- the process that compares a listing after a session
+
+
+def test_a_listing_of_unchanged_files_stays(folder):
+    listing_process.forget_changed_listing(start(folder).store)
+    assert not start(folder).loaded.is_listed
+
+
+@pytest.mark.parametrize("name", [CHANGED, "facts.md", "mem_0000ffff.md"])
+def test_m3_the_process_forgets_the_listing_of_changed_files(folder, name):
+    (folder / name).write_text("evil\n")
+    store = start(folder).store
+    text = listing_process.msgspec.json.encode(
+        [listing_process.ListedFolder.of(store)], enc_hook=str
+    ).decode()
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; from ouro.memory.long_term.listing_process import main;"
+         " main(sys.argv[1])", text], check=True, capture_output=True,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == (b"", b"")
+    scope = start(folder)
+    assert scope.loaded.is_listed
+    assert scope.untrusted == (name,)
+
+
+async def test_an_instant_session_with_very_many_notes_does_not_wait_for_the_listing(
+    open_session, listed, monkeypatch
+):
+    monkeypatch.setattr(listing_schedule, "_MIN_NOTES_FOR_PROCESS", NOTES)
+    first = await accepted_session(open_session)
+    first.manager.listings.list_after(0.0)
+    await first.manager.close()
+    (first.folder / CHANGED).write_text("evil\n")
+
+    second = open_session("s-2")
+    assert not second.scopes["user"].loaded.is_listed
+    await second.begin("What is the port?")
+    second.manager.listings.list_after(600.0)
+    await second.end()
+    listed.clear()
+    await second.manager.close()
+    assert listed == []
+    await until(lambda: open_session("s-3").scopes["user"].untrusted == (CHANGED,))
+
+
+async def test_without_a_process_the_session_lists_the_folder_at_its_end(
+    open_session, listed, monkeypatch
+):
+    monkeypatch.setattr(listing_schedule, "_MIN_NOTES_FOR_PROCESS", NOTES)
+    monkeypatch.setattr(listing_process, "start_detached", lambda *_: False)
+    first = await accepted_session(open_session)
+    first.manager.listings.list_after(0.0)
+    await first.manager.close()
+    second = open_session("s-2")
+    await second.begin("What is the port?")
+    second.manager.listings.list_after(600.0)
+    await second.end()
+    listed.clear()
+    await second.manager.close()
+    assert listed

@@ -383,6 +383,24 @@ def fingerprint(status: os.stat_result) -> str:
     return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
 
 
+def change_time(place: str) -> int:
+    """The time at the end of a fingerprint, in nanoseconds; 0 for the id of a commit."""
+    time_text = place.rpartition(":")[2]
+    return int(time_text) if ":" in place else 0
+
+
+def split_notes(
+    files: Mapping[str, str], refused: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Split listed files into notes that are read, and all others."""
+    notes: dict[str, str] = {}
+    others: dict[str, str] = {}
+    for name, file_print in files.items():
+        is_note = is_note_name(name) and name not in refused
+        (notes if is_note else others)[name] = file_print
+    return notes, others
+
+
 def _find_same_on_some_disks(names: Mapping[str, str], unusual: Iterable[str]) -> dict[str, str]:
     """Find the names that are the same file as another name on disks that ignore case or the form
     of Unicode. Returns the reason why it is not read for each name except one.

@@ -58,6 +58,8 @@ class LoadedScope(msgspec.Struct, frozen=True, dict=True):
     """False: the files are those of a recorded listing. One that was changed in place since is not
     noticed.
     """
+    has_no_acting_file: bool = False
+    """That of a recorded listing."""
     recorded_fingerprint: str = ""
     """The fingerprint of a recorded listing."""
 
@@ -85,6 +87,10 @@ class RecordedListing(msgspec.Struct, frozen=True):
     """Name -> why a file is not read."""
     fingerprint: str = ""
     """The fingerprint of the loaded files."""
+    has_no_acting_file: bool = False
+    """Whether no file is there that plain git obeys, and no folder in which one can be added without
+    a change of `places`.
+    """
 
 
 class FileEdit(msgspec.Struct, frozen=True):

@@ -24,6 +24,7 @@ from ouro.utils.path_escapes import path_text
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.core_line_records import CoreRecord
+    from ouro.memory.long_term.listing_schedule import ListingSchedule
     from ouro.memory.long_term.notes.note import Note
     from ouro.memory.long_term.notes.notebook import Notebook
     from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation
@@ -51,6 +52,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     changed: frozenset[tuple[Scope, str]] = frozenset()
     """Notes that are not recalled: memory is used as of an earlier time, and they changed after it.
     """
+    listings: ListingSchedule | None = None
+    """Lists the folders before a message; None in a session without the manager of memory."""
     _indexed: tuple[str, tuple[LoadedScope, ...]] | None = None
     """The id of the index, and the files with which it was last updated."""
 

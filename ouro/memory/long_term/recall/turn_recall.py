@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from ouro.errors import OuroError
 from ouro.events import Event, NotesRecalled, Notice, Prompted, RecalledNote
+from ouro.memory import index as memory_index
 from ouro.memory.backend import MessageRecord, RecalledItem, RecalledRecord
 from ouro.memory.long_term.prompt_block import recalled_marks
 from ouro.memory.long_term.recall.command_ledger import CommandLedger, command_mark, commands_block
@@ -46,10 +47,7 @@ FILL_TIMEOUT = 0.15
 PREPARED_FOR = 2.0
 """Seconds in which a message needs no further preparation: the model stays in memory longer."""
 FILL_NOTES = 8
-"""Maximum notes without a vector for which a turn makes the vectors; a process makes those of more.
-"""
-
-
+"""Maximum notes without a vector whose vectors a turn makes; a process makes those of more."""
 TIMED_OUT = "timeout"
 """The way of a receipt of a message that went without notes, because the search took too long."""
 LATE = "late"
@@ -92,9 +90,11 @@ class TurnRecall(msgspec.Struct, eq=False):
             self.channel.start("check recall", self._warn_if_not_configured())
 
     def prepare(self) -> None:
-        """Load in the background what recall needs, because the user has begun to write; returns at
-        once. Does nothing without notes, and within `PREPARED_FOR` seconds of the last time.
+        """Load in the background what recall needs, and list many notes, because the user writes;
+        returns at once. Does nothing without notes, or within `PREPARED_FOR` seconds of the last time.
         """
+        if self.finder.listings:
+            self.finder.listings.prepare()
         now = time.monotonic()
         is_ready = now < self._prepared_at + PREPARED_FOR
         if is_ready or not self.finder.has_notes or self._retrieval_way() != "local":
@@ -413,6 +413,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         work = self._recall_by_hypotheses if way == "hyde" else self._recall_locally
         task = asyncio.create_task(work(text, self._marks_in_request()))
         done, _ = await asyncio.wait({task}, timeout=self._limit)
+        _start_in_thread(memory_index.end_question_process)
         if not done:
             log.warning("recall: timeout, the turn begins without notes (%s)", way)
             self._late_search = task

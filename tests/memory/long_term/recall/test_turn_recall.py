@@ -108,7 +108,7 @@ async def test_a_message_that_is_begun_loads_the_model_once(repository, user_fol
 async def test_note_overwritten_after_memory_was_read_is_not_sent(
     repository, user_folder, monkeypatch
 ):
-    monkeypatch.setattr("ouro.memory.long_term.manager._MAX_AGE_OF_LISTING", 600.0)
+    monkeypatch.setattr("ouro.memory.long_term.listing_schedule._MAX_AGE_OF_START", 600.0)
     before, _ = await opened(repository)
     await say(before, "hello there")
     put(user_folder, BREAD)
