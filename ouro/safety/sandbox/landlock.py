@@ -1,5 +1,5 @@
 """Applies Landlock and a seccomp filter to itself, then executes a command. Run as a file, without
-ouro.
+ouro. It runs before each command: `pathlib` and `typing` would take a third of its time.
 
 It is a separate program because `preexec_fn` is not safe with threads. Landlock's rules and their
 numbers are from `linux/landlock.h`.
@@ -14,8 +14,10 @@ import stat
 import struct
 import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # The numbers of Landlock's system calls.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -180,7 +182,8 @@ def _install_seccomp_filter(path: str) -> None:
     Raises:
         OSError: the file cannot be read, or the kernel refuses the filter.
     """
-    instructions = Path(path).read_bytes()
+    with open(path, "rb") as file:  # noqa: PTH123 - see the top
+        instructions = file.read()
     program = ctypes.create_string_buffer(instructions, len(instructions))
     count = len(instructions) // _INSTRUCTION_BYTES
     header = struct.pack(_FILTER_PROGRAM, count, ctypes.addressof(program))
