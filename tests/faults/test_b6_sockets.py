@@ -12,6 +12,7 @@ import pytest
 
 from ouro.config_and_doctor import _sandbox
 from ouro.safety import Confinement
+from ouro.safety.sandbox.sockets import _resolve_for_process
 from ouro.settings import SandboxSettings
 
 PYTHON = os.path.realpath(sys.executable)
@@ -150,6 +151,17 @@ for path in ("own.sock", "/tmp/own.sock"):
     argv = confinement.wrap([PYTHON, "-I", "-S", "-c", code], "workspace")
     ended = subprocess.run(argv, capture_output=True, text=True, cwd=home / "project", check=False)
     assert ended.stdout.count("CONNECTED") == 2, ended.stderr
+
+
+def test_b6_a_process_that_ends_while_its_socket_is_resolved_is_no_error():
+    ended = subprocess.Popen(["true"])
+    os.waitid(
+        os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT
+    )  # its `cwd` is a link that leads nowhere
+    try:
+        assert _resolve_for_process(str(ended.pid), "agent") == ""
+    finally:
+        ended.wait()
 
 
 def test_b6_doctor_names_the_sockets_that_each_tier_leaves_open(home, confinement):

@@ -131,12 +131,14 @@ def _find_relative_sockets(paths: Mapping[str, str]) -> None:
 
 def _resolve_for_process(pid: str, path: str) -> str:
     """Returns the real path of a path that the process `pid` uses: relative to its folder, or below
-    `/proc/self`.
+    `/proc/self`. Returns `_NOT_FOUND` if the process has ended.
     """
-    if path.startswith(_PROCESS_FOLDER):
-        below = path.replace(_PROCESS_FOLDER, "")
+    is_below_process = path.startswith(_PROCESS_FOLDER)
+    below = path.replace(_PROCESS_FOLDER, "") if is_below_process else f"cwd/{path}"
+    try:
         return os.path.realpath(f"/proc/{pid}/{below}")
-    return os.path.realpath(f"/proc/{pid}/cwd/{path}")
+    except OSError:  # `realpath` raises if a link is removed while it looks at it
+        return _NOT_FOUND
 
 
 def _open_files(pid: str) -> set[str]:
