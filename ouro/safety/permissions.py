@@ -300,7 +300,7 @@ class Permissions:
         for target in targets:
             path = self.workspace.resolve(target)
             if effect is Effect.WRITE:
-                self.fetched.paths.discard(path)  # its content is known now
+                self.fetched.replace(path)
             changes_protected = effect is Effect.WRITE and self.workspace.protection(path)
             if changes_protected or not self.workspace.is_inside(path):
                 self.workspace.grant(path, "write" if effect is Effect.WRITE else "read")

@@ -225,6 +225,11 @@ class FetchedFiles:
                 self.paths |= {folder / name for name in new_names}
         return [path for path in self.paths if path.exists()]
 
+    def replace(self, path: Path) -> None:
+        """Remove a file that a tool writes now: its content does not come from the network."""
+        self.existing()  # before the file is there, so that it is no new name of a fetch
+        self.paths.discard(path)
+
     def forget(self, used: Collection[Path]) -> None:
         """Remove files that the user has allowed to run, with the fetched folder around them."""
         for file in used:

@@ -48,6 +48,8 @@ DEFENCES = (
     Defence("X6", NETWORK, " or may_run_files(program_text(command)):", ":", FROM_NETWORK),
     Defence("X6", NETWORK, "if gets_programs or runs_script or", "if runs_script or", FROM_NETWORK),
     Defence("X6", NETWORK, "gets_programs or runs_script or", "gets_programs or", FROM_NETWORK),
+    Defence("X6", FETCHED, "in (*programs, *loaded)", "in programs", FROM_NETWORK),
+    Defence("X6", NETWORK, " or _gets_an_archive(command)", "", FROM_NETWORK),
     Defence("X6", NETWORK, "if name in _COPIERS:", "if False:", FROM_NETWORK),
     Defence("X6", NETWORK, "    return any(_ADDRESS.search(word.text) for word in command.arguments)", "    return False", FROM_NETWORK),
     Defence("X6", "ouro/safety/permissions.py", "            self._note_fetched(targets)", "            pass", FROM_NETWORK),

@@ -126,7 +126,8 @@ class _Flow:
         if network.runs_an_address(command) or (self._has_fetched and runs_output):
             return RUNS_WHAT_IT_FETCHES
         programs = self._paths_of(words)
-        found = [path for path in programs if self._is_fetched(path)]
+        loaded = self._paths_of(setting.value for setting in command.settings)  # LD_PRELOAD=./x
+        found = [path for path in (*programs, *loaded) if self._is_fetched(path)]
         found += self._new_programs(command, programs) + self._unnamed_programs(command)
         self.used.update(found)
         if not found:

@@ -162,7 +162,7 @@ def fetches(command: Command) -> bool:
     if name in _COPIERS:
         return any(_REMOTE_FILE.fullmatch(word.text) for word in command.arguments)
     if name == "git":
-        return _pulls_from_an_address(command)
+        return _pulls_from_an_address(command) or _gets_an_archive(command)
     if name in _FETCH_ONLY_BY_SUBCOMMAND or _is_listed(command):
         return False
     return any(_ADDRESS.search(word.text) for word in command.arguments)
@@ -175,6 +175,9 @@ def names_of_fetched(command: Command) -> list[str]:
     options = read_options(command.arguments, UNKNOWN)
     takes_names = options.has("O", "J", "remote-name", "remote-name-all")
     if command.program in _STREAMERS and not takes_names:
+        return []
+    target = "".join(word.text for word in target_words(command))
+    if command.program == "git" and ":" not in target:  # the folder of the clone is named
         return []
     found: list[str] = []
     for word in command.arguments:
@@ -322,6 +325,12 @@ def _pulls_from_an_address(command: Command) -> bool:
     """Whether a git command gets commits from an address instead of a remote of the repository."""
     words = [word.text for word in git_words(command.arguments)]
     return words[:1] in (["pull"], ["fetch"]) and any(map(_GIT_ADDRESS.fullmatch, words[1:]))
+
+
+def _gets_an_archive(command: Command) -> bool:
+    """Whether a git command prints an archive of another repository."""
+    words = [word.text for word in git_words(command.arguments)]
+    return words[:1] == ["archive"] and any(text.startswith("--remote") for text in words)
 
 
 def _files_of_interpreter(command: Command) -> list[Word]:
