@@ -39,7 +39,7 @@ serve()
 @contextmanager
 def start_question_process(folder: str, message: str) -> Iterator[None]:
     """Start the process for the first message, which is sent in `folder`, and end it with the context
-    at the latest. It is not started if it would be of no use: there are no notes, or only one core.
+    at the latest. It is not started if it would be of no use: there are no notes, or no idle core.
 
     Args:
         message: its vector is made at once, and is ready if `embed` is called with this text. Empty:
@@ -47,7 +47,7 @@ def start_question_process(folder: str, message: str) -> Iterator[None]:
     """
     global _running
     try:
-        if _has_notes(folder) and _has_second_core():
+        if _has_notes(folder) and _has_idle_core():
             _running = _start()
         if _running is not None and message:
             _running.make_ready(message)
@@ -117,18 +117,25 @@ def _has_note(memory: str) -> bool:
         return False
 
 
-def _has_second_core() -> bool:
-    """Whether this process may use more than one core. With one, a second process only takes the
-    time that the first one needs.
+def _has_idle_core() -> bool:
+    """Whether this process may use a core that others leave idle. On a busy machine a second process
+    takes the time that the first one needs.
     """
-    if hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) < 2:
-        return False
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
     try:
         with open(_QUOTA_PATH) as file:
             quota, period = file.read().split()
+        if quota.isdigit():
+            cores = min(cores, int(quota) // int(period))
     except (OSError, ValueError):  # no limit is known
-        return True
-    return not quota.isdigit() or int(quota) >= 2 * int(period)
+        pass
+    try:
+        load = os.getloadavg()[0]
+    except OSError:
+        load = 0.0
+    return cores >= 2 and load < cores
 
 
 class QuestionProcess:

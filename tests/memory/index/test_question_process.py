@@ -28,7 +28,7 @@ TEXTS = ["Which port has the mail queue?", "Wie heißt der Server? \ud800", ""]
 @pytest.fixture(autouse=True)
 def notes(home, monkeypatch):
     monkeypatch.setattr(question_process, "ANSWER_SECONDS", 60.0)
-    monkeypatch.setattr(question_process, "_has_second_core", lambda: True)
+    monkeypatch.setattr(question_process, "_has_idle_core", lambda: True)
     get_memory_dir().mkdir(parents=True)
     (get_memory_dir() / "mem_00000001.md").write_text("note\n")
 
@@ -116,7 +116,7 @@ def test_an_answer_that_is_cut_off_gives_no_vector(answer):
 def test_it_ends_when_ouro_was_killed(tmp_path):
     code = (
         "import sys, os, signal\nfrom ouro.memory.index import question_process as q\n"
-        "q._has_second_core = lambda: True\nwith q.start_question_process('/', ''):\n"
+        "q._has_idle_core = lambda: True\nwith q.start_question_process('/', ''):\n"
         " print(q.running_question_process()._pid, flush=True); signal.pause()"
     )
     with subprocess.Popen(
@@ -146,7 +146,7 @@ def test_it_is_not_started_without_use(monkeypatch, reason):
         case "no notes":
             (get_memory_dir() / "mem_00000001.md").rename(get_memory_dir() / "facts.md")
         case "one core":
-            monkeypatch.setattr(question_process, "_has_second_core", lambda: False)
+            monkeypatch.setattr(question_process, "_has_idle_core", lambda: False)
         case "no process":
             monkeypatch.setattr(sys, "executable", str(get_home() / "missing"))
     before = _open_descriptors()
@@ -166,14 +166,21 @@ def test_notes_of_the_project_are_found_from_a_folder_in_it(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("quota", "has_second"),
-    [("max 100000", True), ("100000 100000", False), ("200000 100000", True), ("odd", True)],
+    ("quota", "cores", "load", "has_idle"),
+    [
+        ("max 100000", 2, 0.5, True),
+        ("max 100000", 1, 0.5, False),
+        ("max 100000", 2, 2.0, False),
+        ("max 100000", 8, 3.0, True),
+        ("100000 100000", 8, 0.5, False),
+        ("200000 100000", 8, 0.5, True),
+        ("odd", 2, 0.5, True),
+    ],
 )
-def test_the_quota_of_a_container_counts(tmp_path, monkeypatch, quota, has_second):
+def test_it_needs_a_core_that_is_idle(tmp_path, monkeypatch, quota, cores, load, has_idle):
     monkeypatch.undo()
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0, 1}, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cores)), raising=False)
+    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
     (tmp_path / "cpu.max").write_text(f"{quota}\n")
     monkeypatch.setattr(question_process, "_QUOTA_PATH", str(tmp_path / "cpu.max"))
-    assert question_process._has_second_core() is has_second
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0}, raising=False)
-    assert not question_process._has_second_core()
+    assert question_process._has_idle_core() is has_idle
