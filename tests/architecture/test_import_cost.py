@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ouro.memory.index import Index, MemoryFolder, Sources, Vectors, local_embedder
 from ouro.utils.ouro_paths import get_config_path
 
 HEAVY = ("litellm", "textual", "prompt_toolkit", "sqlite3", "httpx", "yaml", "rich", "PIL", "pypdf",
@@ -255,3 +256,31 @@ def test_a_section_of_the_settings_is_defined_without_generated_code():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert int(done.stdout) <= 2
+
+
+@pytest.mark.skipif(local_embedder() is None, reason="requirements/vectors.txt is not installed")
+def test_a_headless_answer_with_notes_imports_no_numpy(ouro, tmp_path, monkeypatch):
+    """A process makes the vector of the message. Of CPU numpy and the model are 67 ms."""
+    home = Path(ouro.environment["OURO_HOME"])
+    (home / "memory").mkdir(parents=True, exist_ok=True)
+    for number in range(20):
+        (home / "memory" / f"mem_{number:08x}.md").write_text(
+            f"The port of host {number} is 4711.\n"
+        )
+    index = Index(home / "cache" / "index.db")
+    index.update(Sources(None, (MemoryFolder("user", "", home / "memory"),)))
+    Vectors(index, local_embedder()).fill_all()
+    index.close()
+    (home / "cache" / "index.db.vectors").touch()
+    started = (
+        "\nfrom ouro.memory.index import question_process\nquestion_process._has_idle_core ="
+        " lambda: True\nquestion_process.ANSWER_SECONDS = 60\nimport"
+        " ouro.memory.long_term.recall.turn_recall as recall\nrecall.VECTOR_TIMEOUT ="
+        " recall.LOCAL_TIMEOUT = 60\nsys.modules.pop('ouro.assemble', None)\n"
+    )
+    monkeypatch.setitem(
+        globals(), "ANSWER", ANSWER.replace("from ouro.cli", f"{started}from ouro.cli")
+    )
+    modules = modules_of_answer(ouro, tmp_path)
+    assert "ouro.memory.index.plain_vectors" in modules
+    assert "numpy" not in modules
