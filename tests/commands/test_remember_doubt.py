@@ -34,3 +34,31 @@ def test_nothing_is_asked_about_another_subject_and_what_rules_replace(editor):
     remember_text(editor, "We use Redis for the job queue", "repo")
     assert find_doubtful(editor, "Invoices have seven digits") is None
     assert find_doubtful(editor, "RabbitMQ replaces Redis for the job queue") is None
+
+
+PROJECT = (
+    "The staging database is wiped on Sundays",
+    "The mobile team releases on Tuesdays",
+    "The public API is versioned by a header",
+    "Customer emails go through the outbox table",
+    "Staging runs on the machine heron of the Bonn rack",
+)
+
+
+def test_one_word_in_common_with_a_long_entry_asks_nothing(editor):
+    for known in PROJECT:
+        remember_text(editor, known, "repo")
+    # `staging` is in two entries, `customer` is one of six words of the only one that has it.
+    assert find_doubtful(editor, "Fixtures of staging are made by the seed script") is None
+    said = "Python 3.9 stays because a big customer has old RHEL machines"
+    assert find_doubtful(editor, said) is None
+
+
+def test_entry_with_most_of_the_words_is_asked_about_not_the_first_one(editor):
+    for known in PROJECT:
+        remember_text(editor, known, "repo")
+    doubtful = find_doubtful(
+        editor, "Staging stands on pelican since May, no machine is left over in the old hall"
+    )
+    assert doubtful is not None
+    assert doubtful.text == PROJECT[-1]

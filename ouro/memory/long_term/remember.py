@@ -53,6 +53,7 @@ a note.
 _MAX_RELATED = 4
 """The most notes on the same subject to which a new note is linked."""
 _REASON_UNDECIDED = "you have not decided about it"
+_MIN_RARE_SHARE = 0.2
 _MAX_WITH_RARE_WORD = 2
 """A word in more entries does not show that a text is about one of them."""
 _CORE_CATEGORY_OF_NOTE = {
@@ -93,16 +94,31 @@ def find_doubtful(editor: MemoryEditor, text: str) -> MemoryEntry | None:
 
 
 def _find_with_rare_word(text: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
-    """The entries that have a rare word in common with a text. A word is rare if at most
-    `_MAX_WITH_RARE_WORD` entries have it.
+    """The entries that have rare words in common with a text, those with the largest share of the
+    words of the shorter text first. A word is rare if at most `_MAX_WITH_RARE_WORD` entries have
+    it. One rare word alone is enough only if a single entry has it and it is `_MIN_RARE_SHARE` of
+    the words: most notes of one project share some word.
     """
     words_of_text = subject_words(text)
-    common_words = {entry.id: words_of_text & subject_words(entry.text) for entry in entries}
+    words_of_entry = {entry.id: subject_words(entry.text) for entry in entries}
     counts: Counter[str] = Counter()
-    for words in common_words.values():
-        counts.update(words)
+    for words in words_of_entry.values():
+        counts.update(words & words_of_text)
     rare_words = {word for word, count in counts.items() if count <= _MAX_WITH_RARE_WORD}
-    return [entry for entry in entries if common_words[entry.id] & rare_words]
+    ranked: list[tuple[float, MemoryEntry]] = []
+    for entry in entries:
+        words = words_of_entry[entry.id]
+        common_words = words & rare_words
+        if not common_words:
+            continue
+        share = len(common_words) / min(len(words), len(words_of_text))
+        is_only_one = len(common_words) == 1
+        is_distinctive = share >= _MIN_RARE_SHARE and all(
+            counts[word] == 1 for word in common_words
+        )
+        if not is_only_one or is_distinctive:
+            ranked.append((share, entry))
+    return [entry for _, entry in sorted(ranked, key=lambda pair: -pair[0])]
 
 
 def remember_text(
