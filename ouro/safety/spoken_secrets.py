@@ -139,6 +139,14 @@ _MORE_DIGITS = late_pattern(r"(?:[ \u00a0-]\d{2,4})+(?!\S)|(?:[ \u00a0-]\d{2,4})
 """The rest of a number in groups: `493 201`."""
 _GROUPED_DIGITS = late_pattern(r"\d{2,4}(?:-\d{2,4})+")
 _MIN_PIN, _MIN_MIXED = 4, 6
+_RANDOM_WORD = late_pattern(r"(?<![\w/=.+#-])[A-Za-z0-9]{20,}(?![\w/=.+-])")
+"""A word that may be made at random: no part of a path, an address or an assignment."""
+_CHANGE_OF_CLASS = late_pattern(r"[a-z](?=[^a-z])|[A-Z](?=[^A-Z])|[0-9](?=[^0-9])")
+_MIN_CHANGES = 0.5
+"""The share of letters after which the class changes: in random words 0.6, in names such as
+`iOS15AndMacOS12BuildTarget` at most 0.5.
+"""
+_MIN_OF_CLASS = 2
 _LENGTHS_OF_SEEDS = (12, 15, 18, 21, 24)
 """The words of a phrase that restores a wallet (BIP 39)."""
 _KINDS = ("password", "pin", "token")
@@ -146,13 +154,24 @@ _KINDS = ("password", "pin", "token")
 
 def spoken_secret(text: str) -> str:
     """Returns the kind of the first secret that a sentence of `text` tells, such as "password in a
-    sentence"; empty if none does.
+    sentence", or of a word in it that looks like a key; empty if there is none.
     """
     for match, is_weak in _candidates(text):
         kind = next((kind for kind in _KINDS if match.groupdict().get(kind)), "")
         if _is_value(kind, match["value"], match["rest"] or "", is_weak=is_weak):
             return f"{kind} in a sentence"
-    return ""
+    return "random word in a sentence" if any(map(_is_random, _RANDOM_WORD.findall(text))) else ""
+
+
+def _is_random(word: str) -> bool:
+    """Whether a word looks like a key that a machine made: small and capital letters and digits
+    change all the time. No word around it is needed, so it is found in any language.
+    """
+    counts = [
+        sum(map(is_of_class, word)) for is_of_class in (str.islower, str.isupper, str.isdigit)
+    ]
+    changes = len(_CHANGE_OF_CLASS.findall(word))
+    return min(counts) >= _MIN_OF_CLASS and changes >= _MIN_CHANGES * len(word)
 
 
 def _candidates(text: str) -> Iterator[tuple[re.Match[str], bool]]:

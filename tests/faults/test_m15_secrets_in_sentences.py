@@ -136,3 +136,27 @@ def test_m15_no_way_into_memory_takes_a_secret_in_a_sentence(home, mask, tmp_pat
 
     assert state == "refused"
     assert store.load_all().core == {"facts": "- one\n"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Кошелёк открывается L4rK9zmQwT2vB8nXc5dYp1sHf6gJ3aEu, проверь баланс",
+        "the robot logs in with q7RtZ2mKx9LwB4vNc8Hs6Yd1",
+    ],
+)
+def test_m15_random_word_is_a_secret_without_a_name_in_any_language(mask, text):
+    assert mask.kind_in_memory(text) == "random word in a sentence"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The design is at https://design.test/file/L4rK9zmQwT2vB8nXc5dYp1sH/shop",
+        "Builds of iOS15AndMacOS12BuildTarget run at night",
+        "The last good commit is 9f8e7d6c5b4a39281706f5e4d3c2b1a098765432",
+        "Catch HTTP2StreamResetErrorCode404Handler in the proxy",
+    ],
+)
+def test_m15_names_addresses_and_commits_are_no_random_words(mask, text):
+    assert mask.kind_in_memory(text) == ""
