@@ -109,14 +109,9 @@ def _find_with_rare_word(text: str, entries: Sequence[MemoryEntry]) -> list[Memo
     for entry in entries:
         words = words_of_entry[entry.id]
         common_words = words & rare_words
-        if not common_words:
-            continue
-        share = len(common_words) / min(len(words), len(words_of_text))
-        is_only_one = len(common_words) == 1
-        is_distinctive = share >= _MIN_RARE_SHARE and all(
-            counts[word] == 1 for word in common_words
-        )
-        if not is_only_one or is_distinctive:
+        share = len(common_words) / max(1, min(len(words), len(words_of_text)))
+        is_in_no_other = len(common_words) == 1 and counts[min(common_words)] == 1
+        if len(common_words) > 1 or (is_in_no_other and share >= _MIN_RARE_SHARE):
             ranked.append((share, entry))
     return [entry for _, entry in sorted(ranked, key=lambda pair: -pair[0])]
 
