@@ -328,7 +328,7 @@ class Hooks:
             if hook.is_project and not hook.check:  # the user wrote the command of a check
                 argv = await asyncio.to_thread(self._confine, argv)
             environment = {**self._environment, "CLAUDE_PLUGIN_ROOT": hook.plugin}
-            return await run_command(argv, data, self._cwd, environment, seconds)
+            return await run_command(argv, data, self._folder_of(hook), environment, seconds)
         if hook.traits.checker:
             return await self._check_by_agent(hook, data, seconds)
         if hook.traits.prompt:
@@ -340,6 +340,15 @@ class Hooks:
         if is_loopback(hook.url):
             return await post(hook.url, data, seconds)
         return HookAnswer.failed("its address is not on this machine")
+
+    def _folder_of(self, hook: Hook) -> Path:
+        """Where the command of a hook runs. A file of a project names its scripts relative to the
+        project, also if the session works in a folder of it.
+        """
+        is_of_files = hook.is_project and not hook.plugin and not hook.check
+        return (
+            Path(self._environment.get("OURO_PROJECT_DIR", self._cwd)) if is_of_files else self._cwd
+        )
 
     async def _check_by_agent(self, hook: Hook, data: bytes, seconds: float) -> HookAnswer:
         """Let a subagent decide. Its own tool calls do not start the subagent of a hook again."""

@@ -70,3 +70,21 @@ def test_all_files_work_after_one_trust_question(project):
         "extensions: 2 commands, 1 skill, 1 agent, 1 hook, 1 MCP server, 2 files of instructions"
         in shown
     )
+
+
+def test_hooks_of_a_project_find_their_scripts_from_a_folder_of_it(ouro):
+    """A guard that is not found would refuse every call."""
+    guard = {"type": "command", "command": ".claude/hooks/check.sh"}
+    settings = {"hooks": {"PreToolUse": [{"matcher": "Bash", "hooks": [guard]}]}}
+    (ouro.folder / ".claude/hooks").mkdir(parents=True)
+    (ouro.folder / ".claude/settings.json").write_text(json.dumps(settings))
+    script = ouro.folder / ".claude/hooks/check.sh"
+    script.write_text("#!/bin/sh\ngrep -q forbidden && { echo no >&2; exit 2; }\nexit 0\n")
+    script.chmod(0o755)
+    (ouro.folder / "src").mkdir()
+    # The sandbox shows of /tmp, where this repository is, only the folder of the session.
+    flags = ("--trust", "--mode", "auto", "--no-sandbox", "--cd", str(ouro.folder / "src"))
+    done = ouro.headless("-p", "run: echo heron\nrun: echo forbidden\nsay: done", *flags)
+    heron, forbidden = ouro.server.requests[-1].results
+    assert heron.startswith("heron"), done
+    assert forbidden == "A hook refused this: no"
