@@ -410,7 +410,8 @@ class Wire(AdaptiveModel):
         """Yield the bytes of the answer, decoded. Raises StreamCut if the first byte, or later the next
         one, does not come in time.
         """
-        limit = self._endpoint.timeouts.first
+        timeouts = self._endpoint.timeouts
+        limit = timeouts.first
         pieces, decode = response.aiter_raw(), make_decoder(response, self._endpoint)
         while True:
             try:
@@ -422,7 +423,7 @@ class Wire(AdaptiveModel):
                 ) from error
             if data is None:
                 return
-            limit = self._endpoint.timeouts.idle
+            limit = timeouts.idle
             for piece in decode(data):
                 yield piece
 
