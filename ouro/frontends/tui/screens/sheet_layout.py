@@ -4,22 +4,27 @@ styles are made once when it opens.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from textual import events
 from textual._compositor import Compositor, CompositorMap, ReflowResult
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.screen import Screen
+from textual.strip import Strip
 from textual.widget import Widget
 
 R = TypeVar("R")
 
 
 class Layout(Compositor):
-    """Textual's layout, corrected so that each widget receives its size.
+    """Textual's layout, corrected so that each widget receives its size, and only what has changed
+    is drawn.
 
     If a place is requested after a scroll, Textual assumes that widgets mounted meanwhile know
-    their size already: one question in 25 was drawn without its choices.
+    their size already: one question in 25 was drawn without its choices. For each update Textual
+    draws all widgets that are in the same container, whole: for a key in the prompt also each row
+    of the transcript.
     """
 
     def __init__(self) -> None:
@@ -34,6 +39,21 @@ class Layout(Compositor):
         result = super().reflow(parent, size)
         self._last_map = self._full_map
         return result
+
+    def _get_renders(
+        self, crop: Region | None = None
+    ) -> Iterable[tuple[Region, Region, list[Strip]]]:
+        """Yield the visible widgets, each with its region, what is drawn of it, and the rows of that.
+        With `crop` only the rows of this region are drawn.
+        """
+        if crop is None:
+            crop = self.size.region
+        for widget, (region, clip) in self.visible_widgets.items():
+            visible = region.intersection(clip)
+            if not visible.overlaps(crop):
+                continue
+            drawn = visible.intersection(Region(visible.x, crop.y, visible.width, crop.height))
+            yield region, drawn, widget.render_lines(drawn.translate(-region.offset))
 
 
 class StyledOnce(Screen[R]):
