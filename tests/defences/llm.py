@@ -17,7 +17,7 @@ DEFENCES = (
             "test_l4_l5_l6_refusals.py"),
     Defence("L5", "ouro/llm/model_call.py", "if wait > MAX_WAIT:\n                    break", "pass",
             "../llm/test_retry.py"),
-    Defence("L7", "ouro/llm/wire.py", "limit = self._endpoint.timeouts.idle", "limit = None",
+    Defence("L7", "ouro/llm/wire.py", "limit = timeouts.idle", "limit = None",
             "test_l7_l8_l9_l10_waiting_and_stopping.py -k stream_that_opens_without"),
     Defence("L11", "ouro/llm/wire.py", "    if None in counts:\n        return None\n", "",
             "test_l11_odd_answers.py -k invalid_usage_is_dropped"),
