@@ -151,6 +151,8 @@ def _meant_command(given: Sequence[str]) -> str:
     word, _, action = given[0].partition(" ")
     if not word.isalpha():
         return ""
+    if given[0] in _SET_UP_OF_OTHER_PROGRAM:
+        return "models --setup"
     if given[0] in _COMMAND_OF_OTHER_PROGRAM:
         return " ".join([_COMMAND_OF_OTHER_PROGRAM[word], *given[1:]])
     from difflib import get_close_matches
@@ -170,7 +172,18 @@ MIN_LIKENESS = 0.8
 """How similar a word must be to a command to count as misspelt: `memroy` has .83 to `memory`,
 `configure` .80 and `continue` .57 to `config`.
 """
-_COMMAND_OF_OTHER_PROGRAM = {"resume": "--resume", "exec": "-p", "run": "-p"}
+_COMMAND_OF_OTHER_PROGRAM = {
+    "resume": "--resume",
+    "exec": "-p",
+    "run": "-p",
+    "export": "sessions export",
+    "import": "sessions import",
+    "stats": "usage",
+    "help": "--help",
+    "version": "--version",
+}
+_SET_UP_OF_OTHER_PROGRAM = ("login", "logout", "auth")
+"""Words that set a key in other programs. As a message each of them would cost a request."""
 _FLAG_OF_OTHER_PROGRAM = {
     "--output-format": "--output",
     "--input-format": "--input",

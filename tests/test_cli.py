@@ -112,6 +112,10 @@ def test_mistyped_word_error_has_two_lines_with_a_suggestion(capsys):
         (["sesions", "--model", "sonnet"], "sesions", "sessions"),
         (["resume"], "resume", "--resume"),
         (["resume", "last"], "resume last", "--resume last"),
+        (["login"], "login", "models --setup"),
+        (["auth", "login"], "auth login", "models --setup"),
+        (["export", "latest"], "export latest", "sessions export latest"),
+        (["version"], "version", "--version"),
         (["exec", "fix it"], "exec fix it", "-p fix it"),
     ],
 )
