@@ -141,11 +141,11 @@ async def _config(context: ActionContext, *, as_list: bool, key: str = "") -> An
 
 
 def _text(value: Any) -> str:
-    """A value as text on one line, in the notation of YAML; `-` if it is empty."""
+    """A value on one line: `true`, `a, b`, `name: a, b`; `-` if it is empty."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        value = [f"{name}: {', '.join(keys)}" for name, keys in value.items()]
+        value = [f"{name}: {', '.join(words)}" for name, words in value.items()]
     if isinstance(value, list | tuple):
         value = ", ".join(value)
     return "-" if value in (None, "") else str(value)

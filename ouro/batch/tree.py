@@ -111,7 +111,9 @@ class TaskTree(msgspec.Struct, frozen=True):
                 git.change("branch", "--quiet", "-D", self.branch)
 
     def _clean(self) -> None:
-        """Undo what the checks wrote into a clone."""
+        """Undo all uncommitted changes of a clone, which commands that check a task have made. Failures
+        are ignored.
+        """
         git = Git(self.folder, _GIT_SECONDS)
         with suppress(GitError):
             git.change("reset", "--quiet", "--hard", "HEAD")

@@ -166,8 +166,9 @@ class _EntryReader:
         return self.builder.finish("claude-code", self._session_id or path.stem, path)
 
     def _take_user(self, entry: Mapping[str, Any], message: Mapping[str, Any], at: str) -> int:
-        """Add the tool results of an entry as one message, and its prompt as the next. A summary of a
-        compaction is added as a compaction. Returns the number of the last message; 0 for none.
+        """Add the tool results of an entry as one message, and its prompt as the next. Text that the
+        program added by itself is a message, but no prompt. A summary of a compaction is added as a
+        compaction. Returns the number of the last message; 0 for none.
         """
         parts = list(_user_parts(message.get("content"), is_context=entry.get("isMeta") is True))
         if entry.get("isCompactSummary") is True:

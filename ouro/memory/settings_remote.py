@@ -196,7 +196,7 @@ def compare_settings(
         was_kept = name in state.kept and state.kept[name] == value_here
         if value_there is not None and value_there != value_before:
             received[name] = value_there
-        elif value_there == value_before and not was_kept:
+        elif value_there == value_before and not was_kept:  # else it was removed there
             sent.add(name)
     return received, sent
 

@@ -294,8 +294,9 @@ class Containers:
         is started if none fits.
 
         Args:
-            tag: the limit of resident memory, in KB, that marks the processes of the command.
-            policy: what the command may touch; of these paths the container shares the ones below
+            tag: a number of this command alone. It is set as a memory limit in KB that has no
+                effect, by which the processes of the command are found later.
+            policy: what the command may touch. Of its paths the container has those that are below
                 shared folders.
             cwd: the folder in which it runs, at the same path inside.
             pty: whether it gets a terminal.

@@ -298,7 +298,9 @@ class ApprovedFiles:
         return texts
 
     def _contents_of_blobs(self, blobs: Set[str]) -> Mapping[str, bytes]:
-        """The content of each blob, by its id. A turn compares the same ones several times."""
+        """The contents of these blobs, and perhaps of others, by id. What was read is kept, because a
+        turn needs the same blobs several times; above _MAX_CACHED_BYTES all is forgotten.
+        """
         known = self._read_blobs
         if missing := blobs - known.keys():
             known = {**known, **self.repository.blobs(sorted(missing))}
