@@ -11,6 +11,7 @@ def test_an_undone_change_is_met_again_in_another_session(ouro):
     screen = ouro.screen("--trust", "--mode", "auto")
     screen.say(write("cache = {}\n"))
     screen.until_shows("Done: 1 tool call")
+    screen.until_gone("Esc interrupts")  # the answer is shown a moment before the turn ends
     screen.say("/undo files because der Login ging nicht mehr")
     screen.until_shows("Tried and undone", "der Login ging nicht mehr")
     assert not (ouro.folder / "cache.py").exists()
