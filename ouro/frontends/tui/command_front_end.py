@@ -15,8 +15,8 @@ from ouro.frontends.session_format import card_line, now
 from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.diff import GIT_FILE
+from ouro.frontends.tui.blocks.display_body import GitDiffBlock
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, TypedCommand
-from ouro.frontends.tui.blocks.tool_card import GitDiffBlock
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.own_themes import add_own_themes
 from ouro.frontends.tui.run import SessionStart

@@ -16,6 +16,7 @@ from ouro.frontends.event_lines import (
     notice_of,
 )
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
+from ouro.frontends.tui.blocks.display_body import DisplayBlock
 from ouro.frontends.tui.blocks.messages import (
     AnswerBlock,
     NoticeBlock,
@@ -25,7 +26,7 @@ from ouro.frontends.tui.blocks.messages import (
     UserMessage,
 )
 from ouro.frontends.tui.blocks.read_group import ReadGroup
-from ouro.frontends.tui.blocks.tool_card import DisplayBlock, State, ToolCard
+from ouro.frontends.tui.blocks.tool_card import State, ToolCard
 from ouro.frontends.tui.blocks.tool_kind import ToolKind, kind_of
 from ouro.frontends.tui.widgets.transcript import TranscriptView
 from ouro.messages import Image, Message, Text, Thinking
@@ -184,7 +185,7 @@ class TranscriptWriter:
         activity = event.state if event.state in ("thinking", "answering") else ""
         figures = event.figures if event.calls else ""
         state: State = "waiting" if event.state == "waiting" else "running"
-        card.note(" · ".join(filter(None, (activity, figures))), event.activity, state)
+        card.show_progress(" · ".join(filter(None, (activity, figures))), event.activity, state)
 
     def _add_notice(self, event: Event, hint: str = "") -> None:
         """Show the notice of an event, if it has one, with the hint behind its text."""

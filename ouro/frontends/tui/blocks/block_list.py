@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from ouro.frontends.tui.blocks.lines import StyledLine
 from ouro.frontends.tui.blocks.paged_lines import put_below
@@ -100,6 +101,13 @@ class TranscriptBlock(ABC):
 def estimate_text(text: str, width: int) -> int:
     """About how many lines a text takes in this width."""
     return text.count("\n") + 1 + len(text) // max(1, width)
+
+
+class BlockLine(NamedTuple):
+    """One line of a block, by its number in the block, counted from 0."""
+
+    block: TranscriptBlock
+    number: int
 
 
 class BlockList:
@@ -213,8 +221,9 @@ class BlockList:
                 return top + number
         return top + min(len(old_lines), len(lines))
 
-    def settle(self, top: int, height: int) -> int:
-        """Draw the blocks in the `height` lines from `top` on, so that their heights are known.
+    def measure(self, top: int, height: int) -> int:
+        """Draw the blocks in the `height` lines from the line `top` on, so that their heights are
+        known.
 
         Returns by how many lines the part above `top` has grown. It can grow, because a block that
         begins above `top` may be higher than it was estimated. The result is negative if the part
@@ -242,7 +251,7 @@ class BlockList:
         for block in self.blocks[first : last + 1]:
             self._lines(block)
 
-    def settle_end(self, height: int) -> None:
+    def measure_end(self, height: int) -> None:
         """Draw the blocks of the last `height` lines, so that their heights are known."""
         for block in reversed(self.blocks):
             if height <= 0:
@@ -255,12 +264,11 @@ class BlockList:
         """The line with this number. None if there are fewer lines. Also None at the end of a block
         that is shorter than it was estimated.
         """
-        place = self.block_at(number)
-        if place is None:
+        block_line = self.block_at(number)
+        if block_line is None:
             return None
-        block, line_in_block = place
-        lines = self._lines(block)
-        return lines[line_in_block] if line_in_block < len(lines) else None
+        lines = self._lines(block_line.block)
+        return lines[block_line.number] if block_line.number < len(lines) else None
 
     def lines(self, start: int, end: int) -> Iterator[tuple[int, StyledLine]]:
         """Yield the lines from `start` to before `end`, each with its number. Their blocks are drawn for
@@ -270,14 +278,14 @@ class BlockList:
             if (line := self.line(number)) is not None:
                 yield number, line
 
-    def block_at(self, number: int) -> tuple[TranscriptBlock, int] | None:
-        """The block that has the line `number`, and which of its lines that is, counted from 0. None
+    def block_at(self, number: int) -> BlockLine | None:
+        """The block that has the line `number` of the transcript, and which of its lines that is. None
         below the last line.
         """
         index = self._index_of(number)
         if index >= len(self.blocks):
             return None
-        return self.blocks[index], number - self._tops[index]
+        return BlockLine(self.blocks[index], number - self._tops[index])
 
     def top(self, block: TranscriptBlock) -> int:
         """The number of the first line of a block, its blank line included."""
@@ -300,7 +308,7 @@ class BlockList:
             self._estimate(block)
 
     def _rebuild(self, blocks: Sequence[TranscriptBlock]) -> None:
-        """Empty the list and add these blocks. Their places and heights are found again."""
+        """Empty the list and add these blocks, which get new places and estimated heights."""
         self.blocks, self._tops, self.total = [], [0], 0
         self._changed.clear()
         for block in blocks:

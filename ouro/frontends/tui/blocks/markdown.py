@@ -1,18 +1,12 @@
-"""Markdown as lines, and growing Markdown that is cut into pieces which later text cannot change.
-
-Nothing is fetched, HTML is text, links show their URL. A piece is a top-level block, one item of a
-top-level list, or a part of a long paragraph. CommonMark never reopens a closed block, so all
-pieces of the complete lines but the last are final.
-"""
+"""Draws Markdown as lines. Nothing is fetched, HTML is text, links show their URL."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache, lru_cache
-from itertools import accumulate, zip_longest
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
@@ -21,9 +15,8 @@ from rich.style import Style
 
 from ouro.frontends.tui.blocks.code import Code
 from ouro.frontends.tui.blocks.diff import GIT_FILE, draw_git_diff
-from ouro.frontends.tui.blocks.lines import WIDE, Run, StyledLine, indent, wrap
+from ouro.frontends.tui.blocks.lines import Run, StyledLine, indent, wrap
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:
@@ -81,7 +74,8 @@ def markdown_lines(
     if before is not None:
         space = " " if source.startswith(" ") else ""  # the parser drops a space at the start
         runs_before = [*before.runs, (space, palette.text)]
-    lines = _Drawing(palette, number, runs_before).blocks(parser().parse(source), width)
+    tokens = parser().parse(source)
+    lines = _Drawing(palette, number, runs_before).draw_blocks(tokens, width)
     if before is not None:
         lines[0].joint = before.joint
     return lines
@@ -124,7 +118,9 @@ class _Drawing:
         self._number = number
         self._before = before
 
-    def blocks(self, tokens: Sequence[Token], width: int, tight: bool = False) -> list[StyledLine]:
+    def draw_blocks(
+        self, tokens: Sequence[Token], width: int, tight: bool = False
+    ) -> list[StyledLine]:
         """The lines of blocks, with a blank line between two blocks. In a `tight` list item, there
         is no blank line before an inner list.
         """
@@ -132,7 +128,7 @@ class _Drawing:
         position = 0
         while position < len(tokens):
             end = _block_end(tokens, position)
-            block_lines = self._block(tokens[position:end], max(1, width))
+            block_lines = self._draw_block(tokens[position:end], max(1, width))
             is_tight_list = tight and tokens[position].type.endswith("list_open")
             if lines and block_lines and not is_tight_list:
                 lines.append(StyledLine([]))
@@ -140,19 +136,20 @@ class _Drawing:
             position = end
         return lines
 
-    def _block(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
+    def _draw_block(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         """The lines of one block, by its kind; none for a kind that is not shown."""
         palette, prose_width = self._palette, min(width, MAX_PROSE_WIDTH)
         match tokens[0].type:
             case "paragraph_open":
-                return wrap([*self._before, *self._inline(tokens[1], palette.text)], prose_width)
+                runs = self._inline_runs(tokens[1], palette.text)
+                return wrap([*self._before, *runs], prose_width)
             case "heading_open":
                 styles = {"h1": palette.heading + Style(underline=True), "h2": palette.heading}
                 style = styles.get(tokens[0].tag, palette.strong)
                 if self._before:
                     # A line `---` makes a heading of a paragraph. Its beginning was drawn as text.
                     style = palette.text
-                return wrap([*self._before, *self._inline(tokens[1], style)], prose_width)
+                return wrap([*self._before, *self._inline_runs(tokens[1], style)], prose_width)
             case "fence" | "code_block":
                 language = tokens[0].info.strip().partition(" ")[0]
                 text = clean(tokens[0].content.removesuffix("\n"))
@@ -161,17 +158,17 @@ class _Drawing:
                 return Code(language, width, palette).lines(text)
             case "blockquote_open":
                 bar = ("▌ ", palette.muted)
-                return indent(self.blocks(tokens[1:-1], width - 2), bar, bar)
+                return indent(self.draw_blocks(tokens[1:-1], width - 2), bar, bar)
             case "hr":
                 return [StyledLine([Segment("─" * prose_width, palette.muted)])]
             case "bullet_list_open" | "ordered_list_open":
-                return self._list(tokens, width)
+                return self._draw_list(tokens, width)
             case "table_open":
-                return self._table(tokens, width)
+                return self._draw_table(tokens, width)
             case _:
                 return []
 
-    def _list(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
+    def _draw_list(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         """The lines of a list. If the source has a blank line between two items, a blank line is
         shown there.
         """
@@ -188,22 +185,24 @@ class _Drawing:
             if lines and has_blank_before:
                 lines.append(StyledLine([]))
             if number is None:
-                lines += self._item(item, width, "• ")
+                lines += self._draw_item(item, width, "• ")
             else:
-                lines += self._item(item, width, f"{number}. ")
+                lines += self._draw_item(item, width, f"{number}. ")
                 number += 1
             end_of_last_item = _last_line(item)
             position = end
         return lines
 
-    def _item(self, tokens: Sequence[Token], width: int, marker: str) -> list[StyledLine]:
+    def _draw_item(self, tokens: Sequence[Token], width: int, marker: str) -> list[StyledLine]:
         """The lines of a list item behind its marker. `[ ]` and `[x]` at its beginning become boxes,
         which replace a dot, but stand behind a number. Copying keeps the marker.
         """
         palette = self._palette
-        words = tokens[2].children if tokens[1].type == "paragraph_open" else None
-        if words and (box := _CHECK_BOX.match(words[0].content)):
-            words[0].content = words[0].content[box.end() :]
+        inline_tokens = tokens[2].children if tokens[1].type == "paragraph_open" else None
+        box = _CHECK_BOX.match(inline_tokens[0].content) if inline_tokens else None
+        if inline_tokens and box is not None:
+            # The token is changed: it was parsed for this drawing only.
+            inline_tokens[0].content = inline_tokens[0].content[box.end() :]
             marker = marker.removeprefix("• ") + ("☐ " if box[1] == " " else "☑ ")
         own_paragraphs = [
             token
@@ -212,33 +211,35 @@ class _Drawing:
         ]
         # markdown-it hides the paragraphs of a list without blank lines between its items.
         is_tight = all(token.hidden for token in own_paragraphs)
-        lines = self.blocks(tokens[1:-1], width - len(marker), is_tight) or [StyledLine([])]
+        lines = self.draw_blocks(tokens[1:-1], width - len(marker), is_tight) or [StyledLine([])]
         first_margin = (marker, palette.accent)
         margin = (" " * len(marker), palette.text)
         return indent(lines, first_margin, margin, decoration=False)
 
-    def _table(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
+    def _draw_table(self, tokens: Sequence[Token], width: int) -> list[StyledLine]:
         """The lines of a table. A cell is two tokens: one that opens it, and the next one with its
         text.
         """
         rows: list[list[list[Run]]] = []
         alignments: list[str] = []
         styles = {"th_open": self._palette.strong, "td_open": self._palette.text}
-        for place, token in enumerate(tokens):
+        for index, token in enumerate(tokens):
             if token.type == "tr_open":
                 rows.append([])
             elif token.type in styles:
-                rows[-1].append(self._inline(tokens[place + 1], styles[token.type]))
+                rows[-1].append(self._inline_runs(tokens[index + 1], styles[token.type]))
             if token.type == "th_open":
                 alignments.append(str(token.attrs.get("style", "")).removeprefix("text-align:"))
         return table_lines(rows, alignments, width, self._palette)
 
-    def _inline(self, token: Token, base: Style) -> list[Run]:
-        return _Inline(self._palette, base).runs(token.children or [])
+    def _inline_runs(self, token: Token, base: Style) -> list[Run]:
+        return _InlineFormatter(self._palette, base).format(token.children or [])
 
 
-class _Inline:
-    """Formats the inline tokens of one paragraph, heading or cell."""
+class _InlineFormatter:
+    """Formats the inline tokens of one paragraph, heading or cell. `base` is the style of text without
+    markup.
+    """
 
     def __init__(self, palette: Palette, base: Style) -> None:
         self._palette = palette
@@ -249,7 +250,7 @@ class _Inline:
         self._links: list[tuple[str, int]] = []
         """The address of each open link, and the number of runs before its text."""
 
-    def runs(self, tokens: Sequence[Token]) -> list[Run]:
+    def format(self, tokens: Sequence[Token]) -> list[Run]:
         for token in tokens:
             self._add_token(token)
         return self._runs
@@ -313,7 +314,7 @@ class _Inline:
 
 
 def _last_line(tokens: Sequence[Token]) -> int:
-    """The number of the line of the source that follows the last line with text. The lines of lists
+    """The line of the source, counted from 0, that follows the last line with text. The lines of lists
     and quotes do not count, because they include blank lines at their end.
     """
     last = 0
@@ -372,14 +373,18 @@ def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | Non
     """
     widths = []
     for column in zip(*rows, strict=True):
-        cell_widths = [sum(cell_len(text) for text, _ in cell) for cell in column]
-        widths.append(min(max(1, *cell_widths), max(room, MIN_COLUMN)))
+        widest_cell = max(map(_cell_width, column))
+        widths.append(min(max(1, widest_cell), max(room, MIN_COLUMN)))
     while sum(widths) > room:
         widest = max(range(len(widths)), key=widths.__getitem__)
         if widths[widest] <= MIN_COLUMN:
             return None
         widths[widest] -= 1
     return widths
+
+
+def _cell_width(cell: Cell) -> int:
+    return sum(cell_len(text) for text, _style in cell)
 
 
 def _row_lines(
@@ -401,199 +406,3 @@ def _row_lines(
             segments.append(Segment(" " * (blanks - blanks_before), palette.text))
         lines.append(StyledLine(segments))
     return lines
-
-
-_FENCE_BEGIN = re.compile(r" {0,3}(`{3,}|~{3,})")
-_KINDS_WITH_GAP = ("heading_open", "fence", "code_block", "table_open", "blockquote_open", "hr")
-_LAST_DASH = re.compile(r"\n *- *\Z")
-_FENCE_END = re.compile(r"(?m)^ {0,3}(`{3,}|~{3,})[ ]*$")
-
-
-@dataclass(frozen=True, slots=True)
-class MarkdownPiece:
-    """A part of a Markdown text that is drawn separately."""
-
-    source: str
-    kind: str
-    """The type of its first token."""
-    gap: bool
-    """Whether a blank line precedes it."""
-    number: int | None = None
-    """Its number, if it is an item of an ordered list."""
-    marker: str = ""
-    """Kind and marker of the list that it is an item of, such as `bullet_list_open-`; else empty."""
-    is_open: bool = False
-    """Whether it is a fence without its end."""
-    continues: bool = False
-    """Whether the paragraph of the piece before it continues here."""
-
-    @property
-    def code(self) -> tuple[str, str] | None:
-        """The language and the code, if the piece is a fence. None for any other piece, and for an
-        indented fence, because its lines lose their indentation when they are drawn.
-        """
-        if self.kind != "fence" or self.source.startswith(" "):
-            return None
-        head, _, body = self.source.partition("\n")
-        language = head.lstrip("`~").strip().partition(" ")[0]
-        if self.is_open:
-            return language, body.removesuffix("\n")
-        without_end_of_fence = body.rstrip().rpartition("\n")[0]
-        return language, without_end_of_fence
-
-
-class MarkdownPieces:
-    """Cuts a growing text into pieces, and parses again only what is not final."""
-
-    def __init__(self) -> None:
-        self.finished: list[MarkdownPiece] = []
-        """The pieces that later text cannot change."""
-        self._start = 0
-        """Where the text after the finished pieces begins."""
-        self._seen = 0
-        """Where the text after the last complete line that was parsed begins."""
-
-    def settle(self, text: str) -> list[MarkdownPiece]:
-        """Add pieces that are final now to `finished`. Returns the pieces that may still change,
-        usually one. `text` is the whole text so far; it must begin with the text of the last call.
-        """
-        end_of_lines = text.rfind("\n", self._seen) + 1
-        if end_of_lines and not _is_open_fence(text[self._start :]):
-            pieces = list(self._pieces_of(text[self._start : end_of_lines]))
-            self._finish(pieces[:-1])
-            self._seen = end_of_lines
-        rest = text[self._start :]
-        if _is_open_fence(rest):  # also if it is the first piece only now
-            return [MarkdownPiece(rest, "fence", gap=bool(self.finished), is_open=True)]
-        # A dash is mostly the first of a list: with it, the paragraph above would be a heading for
-        # a moment.
-        pieces = list(self._pieces_of(_LAST_DASH.sub("", rest)))
-        # A part of a paragraph is final if another part continues it.
-        final = max((place for place, piece in enumerate(pieces) if piece.continues), default=0)
-        self._finish(pieces[:final])
-        return pieces[final:]
-
-    def _finish(self, pieces: Sequence[MarkdownPiece]) -> None:
-        self.finished += pieces
-        self._start += sum(len(piece.source) for piece in pieces)
-
-    def _pieces_of(self, text: str) -> Iterator[MarkdownPiece]:
-        """Yield the pieces of a text that follows the finished pieces. Joined, the sources of the
-        pieces are the text, so a piece also has the blank lines after it.
-        """
-        starts = _piece_starts(parser(only_blocks=True).parse(text))
-        if not starts:
-            return
-        line_offsets = list(accumulate((len(row) + 1 for row in text.split("\n")), initial=0))
-        begins = [0, *(line_offsets[line] for line, _, _ in starts[1:])]
-        ends = [*begins[1:], len(text)]
-        piece = self.finished[-1] if self.finished else None
-        for begin, end, (_, token, item) in zip(begins, ends, starts, strict=True):
-            for source in _paragraph_parts(text[begin:end], token):
-                piece = _make_piece(source, token, item, before=piece)
-                yield piece
-
-
-def _is_open_fence(text: str) -> bool:
-    """Whether a text begins with a code fence that has not ended yet. The first line of the fence
-    must be complete.
-    """
-    opening = _FENCE_BEGIN.match(text)
-    end_of_head = text.find("\n")
-    if opening is None or end_of_head < 0:
-        return False
-    mark = opening[1]
-    is_inline_code = mark[0] == "`" and "`" in text[opening.end() : end_of_head]
-    if is_inline_code:
-        return False
-    closings = _FENCE_END.finditer(text, end_of_head + 1)
-    return not any(closing[1].startswith(mark) for closing in closings)
-
-
-def _piece_starts(tokens: Sequence[Token]) -> list[tuple[int, Token, Token | None]]:
-    """Where the pieces of a text begin. A piece is a block of the top level, or one item of a list of
-    the top level. For each piece: the number of its first line, the token of the block, and the token
-    of the list item, which is None if the block is not a list.
-    """
-    starts: list[tuple[int, Token, Token | None]] = []
-    block: Token | None = None
-    for token in tokens:
-        if token.nesting < 0 or token.map is None:
-            continue
-        if token.level == 0:
-            block = token
-            if not token.type.endswith("_list_open"):
-                starts.append((token.map[0], token, None))
-        elif block is not None and token.level == 1 and token.type == "list_item_open":
-            starts.append((token.map[0], block, token))
-    return starts
-
-
-def _make_piece(
-    source: str, token: Token, item: Token | None, before: MarkdownPiece | None
-) -> MarkdownPiece:
-    """Make the piece of the block `token`, or if `item` is given of this item of the list `token`.
-    The piece `before` decides three things: the number of an item of an ordered list, whether the
-    piece continues a paragraph, and whether a blank line is above it.
-    """
-    number: int | None = None
-    if item is not None and token.type == "ordered_list_open":
-        number = int(item.info or 1)  # markdown-it puts the written number there
-    marker = f"{token.type}{item.markup}" if item is not None else ""
-    if before is None:
-        return MarkdownPiece(source, token.type, gap=False, number=number, marker=marker)
-    if number is not None and before.marker == marker:
-        # Only the first item of a list decides: the others are counted on from it.
-        number = (before.number or 0) + 1
-    is_table = token.type == "table_open"  # a table cannot continue a line
-    continues = not before.source.endswith("\n") and not is_table
-    gap = not continues and _has_gap(before, token, marker)
-    return MarkdownPiece(source, token.type, gap, number, marker, continues=continues)
-
-
-def _has_gap(before: MarkdownPiece, token: Token, marker: str) -> bool:
-    """Whether a blank line is shown between the piece `before` and the next piece. `token` is the
-    block of the next piece, and `marker` its list, which is empty if it is in no list.
-    """
-    if token.type in _KINDS_WITH_GAP or before.kind in _KINDS_WITH_GAP:
-        return True
-    are_in_lists = marker != "" and before.marker != ""
-    is_other_list = are_in_lists and before.marker != marker
-    ends_with_blank_line = re.search(r"\n *\n *\Z", before.source) is not None
-    return is_other_list or ends_with_blank_line
-
-
-MIN_PART = 500
-"""Characters and closed markup in a part at least."""
-_TEXT = r"[^*_`~\[\\|]|~(?!~)|(?<=\w)_+(?=\w)|(?<=\s)(?:\*\*?|_)(?=\s)|\\."
-_CODE = r"(?<!`)`[^`]+`(?!`)"
-_LINK_TARGET = r"\((?:[^()\s]|\([^()\s]*\))*(?: \"[^\"\\]*\")?\)"
-_LINK = rf"\[(?>{_TEXT}|{_CODE})*?\](?:{_LINK_TARGET}|(?!\())"
-_EMPHASIS = (
-    rf"(?<![\w*_~])(\*{{1,3}}|_{{1,3}}|~~)(?=\S)(?>{_TEXT}|{_CODE}|{_LINK})+?(?<=\S)\1(?![\w*_~])"
-)
-# Not after `*`, `_`, `-` and `=`: a part that ends with a line of them would be a heading or a
-# rule.
-_BETWEEN_WORDS = (
-    r"(?:(?<=[^\s*_=-])(?="
-    rf" (?:[^\W\d_]|[(\[]|`[^`]|\*\*?\w))|(?<=(?=\w)[{WIDE}])(?=(?=\w)[{WIDE}]))"
-)
-_CLOSED_MARKUP = late_pattern(
-    rf"(?>{_TEXT}|{_CODE}|{_LINK}|{_EMPHASIS}){{{MIN_PART},}}?{_BETWEEN_WORDS}", re.DOTALL
-)
-"""Text, and markup that is closed: later text cannot change how it looks."""
-
-
-def _paragraph_parts(source: str, token: Token) -> Iterator[str]:
-    """Cut a long paragraph into parts, so that only its end is drawn again while it grows. A cut is
-    between two words, outside of markup. Any other source is one part.
-    """
-    start = 0
-    # A table and a heading without `#` were a paragraph, and may have been cut, until their second
-    # line came.
-    was_paragraph = token.type in ("paragraph_open", "heading_open", "table_open")
-    if was_paragraph and "#" not in token.markup:
-        while part := _CLOSED_MARKUP.match(source, start):
-            yield part[0]
-            start = part.end()
-    yield source[start:]

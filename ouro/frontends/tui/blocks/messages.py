@@ -24,7 +24,8 @@ from ouro.frontends.tui.blocks.lines import (
     tidy,
     wrap,
 )
-from ouro.frontends.tui.blocks.markdown import MarkdownPiece, MarkdownPieces, markdown_lines
+from ouro.frontends.tui.blocks.markdown import markdown_lines
+from ouro.frontends.tui.blocks.markdown_pieces import MarkdownPiece, MarkdownPieces
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.screen_constants import QUEUED_MARK
 from ouro.utils.text import clean, clean_start, plural
@@ -131,7 +132,7 @@ class AnswerBlock(StreamedBlock):
         still grow are drawn each time; if the first of them is a fence, `_code` keeps what it has drawn.
         An open fence further below is drawn whole each time, until it is the first of them.
         """
-        unfinished_pieces = self._pieces.settle(self.text)
+        unfinished_pieces = self._pieces.update(self.text)
         text_width = width - 2 * len(MARGIN)
         for piece in self._pieces.finished[self._drawn_pieces :]:
             self._add_piece(self._finished, piece, text_width, palette, self._code)

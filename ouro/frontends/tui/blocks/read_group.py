@@ -38,7 +38,7 @@ class ReadGroup(TranscriptBlock):
         """Add a card, which is open if the group is. From then on the group is drawn again after
         each change of the card.
         """
-        card.changed = self.invalidate
+        card.on_change = self.invalidate
         card.set_open(self.is_open)
         self._cards.append(card)
         self.invalidate()

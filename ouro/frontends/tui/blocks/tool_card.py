@@ -2,191 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from functools import cached_property
-from itertools import islice
+from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Literal
 
 from rich.cells import cell_len
 from rich.segment import Segment
-from rich.style import Style
 
-from ouro.display import Body, CommandOutput, Diff, Display, Picture, Plain, Todos
+from ouro.display import Body, CommandOutput, Display, Plain
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
-from ouro.frontends.tui.blocks.code import highlight
-from ouro.frontends.tui.blocks.diff import diff_figures, draw_diff, draw_git_diff
-from ouro.frontends.tui.blocks.diff_data import FileDiff, changed_files, file_diffs
-from ouro.frontends.tui.blocks.lines import StyledLine, clean_output, crop, fold, indent, tidy, wrap
+from ouro.frontends.tui.blocks.diff import diff_figures
+from ouro.frontends.tui.blocks.diff_data import FileDiff
+from ouro.frontends.tui.blocks.display_body import (
+    MAX_LINES,
+    body_lines,
+    body_text,
+    diff_files,
+    estimate_body,
+    last_lines,
+    preview_size,
+)
+from ouro.frontends.tui.blocks.lines import StyledLine, crop, tidy
 from ouro.frontends.tui.blocks.messages import MARGIN, format_duration, spinner_sign
 from ouro.frontends.tui.blocks.paged_lines import put_below, put_right_of
 from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.tool_kind import OTHER, kind_of, title_with_verb
-from ouro.utils.text import byte_size, plural
-
-MAX_LINES = 2_000
-"""Maximum lines that are drawn of one body."""
-MAX_DIFF_SIZE = 30
-"""Maximum lines that a diff is estimated to have."""
-_MIN_TITLE_WIDTH = 8
-"""Columns that the title gets even if the terminal is too narrow for it."""
-
-
-def body_lines(
-    body: Body,
-    width: int,
-    palette: Palette,
-    show: Callable[[str], str] = tidy,
-    *,
-    has_names: bool = True,
-) -> Sequence[StyledLine]:
-    """The lines of a body. A diff, or a text that is a diff, has all its lines. Each is drawn only
-    when it is taken. Any other body has its first MAX_LINES, and a note if there are more.
-
-    Args:
-        show: makes the lines of a changed file printable.
-        has_names: whether a diff has a line with the name of each file.
-    """
-    files = _files_of(body, show)
-    if files is not None or isinstance(body, Diff):
-        return draw_diff(files or [], width, palette, has_names=has_names)
-    lines = _body_lines(body, width, palette)
-    drawn = list(islice(lines, MAX_LINES))
-    if next(lines, None) is not None:
-        drawn.append(StyledLine([Segment(crop("… the rest is not shown", width), palette.muted)]))
-    return drawn
-
-
-def _files_of(body: Body | None, show: Callable[[str], str] = tidy) -> list[FileDiff] | None:
-    """The files of a body that is a diff, or the text of a diff. None for any other body, and for
-    None.
-
-    `show` makes the lines of a `Diff` printable. The lines of a text are made so by `file_diffs`.
-    """
-    if isinstance(body, Diff):
-        return changed_files(body, show)
-    if isinstance(body, Plain) and body.language == "diff":
-        with suppress(ValueError):  # a patch in another notation: it is shown as text
-            return file_diffs(body.text.splitlines())
-    return None
-
-
-def _body_lines(
-    body: Plain | CommandOutput | Picture | Todos, width: int, palette: Palette
-) -> Iterator[StyledLine]:
-    """The lines of a body that is not a diff."""
-    match body:
-        case Plain():
-            return _plain_lines(body, width, palette)
-        case CommandOutput():
-            return _command_lines(body, width, palette)
-        case Picture():
-            words = f"[image: {tidy(body.name)}] {tidy(body.media_type)}, {byte_size(body.bytes)}"
-            return iter(wrap([(words, palette.text)], width))
-        case Todos():
-            return _todo_lines(body, width, palette)
-
-
-def preview_size(body: Body, failed: bool) -> int:
-    """How many lines of a body a folded card shows; 0: none, only the line of the card."""
-    match body:
-        case Diff() | Plain(language="diff"):
-            return 24
-        case Todos():
-            return 0  # the panel above the prompt shows the plan
-        case CommandOutput():
-            return 6
-        case Picture():
-            return 1
-        case Plain():
-            return 6 if failed else 0  # the summary in the first line is enough
-
-
-def last_lines(text: str, most: int, width: int, style: Style) -> tuple[list[StyledLine], int]:
-    """The last lines of a command's output, at most `most`, and how many of its rows are not whole
-    among them. A row is a line of the output before it is wrapped.
-    """
-    rows = clean_output(text).rstrip("\n").split("\n")
-    lines_shown: list[StyledLine] = []
-    whole_rows = 0
-    for row in reversed(rows):
-        lines = fold([(row, style)], width)
-        if lines_shown and len(lines_shown) + len(lines) > most:
-            break
-        lines_shown = [*lines[-most:], *lines_shown]
-        if len(lines) <= most:
-            whole_rows += 1
-    return lines_shown, len(rows) - whole_rows
-
-
-def text_size(body: Body) -> int:
-    """About how many lines a body has, without drawing it. For a diff it is at most MAX_DIFF_SIZE:
-    only a comparison of the files could tell how much of them has changed.
-    """
-    if not isinstance(body, Diff):
-        return body_text(body).count("\n") + 1
-    size = 0
-    for change in body.changes:
-        text = change.after or change.before or ""
-        size += text.count("\n") + 1
-        size += 1  # the name of the file
-    return min(MAX_DIFF_SIZE, size)
-
-
-def body_text(body: Body) -> str:
-    """The text of a body as it is copied, without colours."""
-    match body:
-        case Plain():
-            return tidy(body.text)
-        case CommandOutput():
-            return f"$ {tidy(body.command)}\n{clean_output(body.output)}".rstrip("\n")
-        case Diff():
-            return "\n".join(map(tidy, body.lines()))
-        case Picture():
-            return f"[image: {tidy(body.name)}]"
-        case Todos():
-            return "\n".join(
-                f"- [{'x' if todo.state == 'done' else ' '}] {tidy(todo.text)}"
-                for todo in body.items
-            )
-
-
-def _plain_lines(body: Plain, width: int, palette: Palette) -> Iterator[StyledLine]:
-    """Yield the lines of a text in the colours of its syntax. Of a long text these are MAX_LINES and
-    one more, by which `body_lines` sees that there are more.
-    """
-    rows = tidy(body.text).removesuffix("\n").split("\n")[: MAX_LINES + 1]
-    for row in highlight("\n".join(rows), body.language, palette, base=palette.text):
-        yield from fold(row, width)
-
-
-def _command_lines(body: CommandOutput, width: int, palette: Palette) -> Iterator[StyledLine]:
-    """Yield a command, the last lines of its output, and its exit code if it failed. Together they
-    are at most MAX_LINES.
-    """
-    command = fold([(tidy(body.command), palette.strong)], width - 2)
-    head = indent(command, ("$ ", palette.accent), ("  ", palette.accent))
-    yield from head
-    if body.output:
-        room = max(1, MAX_LINES - len(head) - 2)  # for the lines before and after the output
-        lines, rows_before = last_lines(body.output, most=room, width=width, style=palette.text)
-        if rows_before:
-            note = crop(f"… {plural(rows_before, 'line')} before", width)
-            yield StyledLine([Segment(note, palette.muted)])
-        yield from lines
-    if body.exit_code:
-        yield StyledLine([Segment(crop(f"exit code {body.exit_code}", width), palette.error)])
-
-
-def _todo_lines(body: Todos, width: int, palette: Palette) -> Iterator[StyledLine]:
-    """Yield the lines of todos, each behind its mark and in the style of its state."""
-    styles = {"pending": palette.text, "in_progress": palette.strong, "done": palette.muted}
-    for todo in body.items:
-        style = styles[todo.state]
-        lines = wrap([(tidy(todo.text), style)], width - 2)
-        yield from indent(lines, (f"{todo.mark} ", style), ("  ", style), decoration=False)
-
+from ouro.utils.text import plural
 
 State = Literal["pending", "running", "waiting", "done", "failed", "stopped"]
 _STATE_SIGNS = {"pending": "·", "waiting": "?", "failed": "✗", "stopped": "■"}
@@ -197,6 +38,8 @@ MAX_OUTPUT = 64_000
 RUNNING_LINES = 5
 """Lines of its output that the folded card of a running call shows."""
 _BODY_MARGIN = MARGIN * 2
+_MIN_TITLE_WIDTH = 8
+"""Columns that the title gets even if the terminal is too narrow for it."""
 
 
 class ToolCard(TranscriptBlock):
@@ -224,8 +67,8 @@ class ToolCard(TranscriptBlock):
         self._tool = tool
         self._kind = OTHER
         self.title = ""
-        self.changed: Callable[[], None] | None = None
-        """Called after each change; set by the group that shows the card."""
+        self.on_change: Callable[[], None] | None = None
+        """Called after each change; set by the group that shows the card (`ReadGroup`)."""
         self._set_title(title)
         self._clock = clock
         self._key = key
@@ -262,14 +105,14 @@ class ToolCard(TranscriptBlock):
 
     def invalidate(self) -> None:
         super().invalidate()
-        if self.changed is not None:
-            self.changed()
+        if self.on_change is not None:
+            self.on_change()
 
     def _set_title(self, title: str) -> None:
         self._kind = kind_of(self._tool, title)
         self.title = tidy(title_with_verb(self._tool, title))
 
-    def note(self, figures: str, activity: str, state: State) -> None:
+    def show_progress(self, figures: str, activity: str, state: State) -> None:
         """Show the figures of a running call in its first line. Add its activity to the output
         below, unless it is empty or the same as before. Does nothing after the call has ended.
         """
@@ -302,7 +145,7 @@ class ToolCard(TranscriptBlock):
         """
         inner_width = width - len(_BODY_MARGIN) - 1
         margin = (_BODY_MARGIN, palette.text)
-        files = _files_of(self._body)
+        files = diff_files(self._body)
         is_named = self._title_names_file(files)
         lines = self._lines_below_head(inner_width, palette, has_names=not is_named)
         figures = diff_figures(files[0], palette) if files and is_named else []
@@ -320,7 +163,7 @@ class ToolCard(TranscriptBlock):
         max_lines = MAX_LINES if self.is_open else preview_size(body, self.state == "failed")
         if max_lines == 0:
             return 1
-        return 1 + min(text_size(body), max_lines + 1)  # with the line that counts the others
+        return 1 + min(estimate_body(body), max_lines + 1)  # with the line that counts the others
 
     def as_markdown(self) -> str:
         """The title and the summary, and the body as a block of code, if there is one."""
@@ -413,7 +256,7 @@ class ToolCard(TranscriptBlock):
         if not self._output:
             return []
         max_lines = MAX_LINES if self.is_open else RUNNING_LINES
-        return self._tail(self._output, most=max_lines, width=width, palette=palette)
+        return self._end_lines(self._output, max_lines, width, palette)
 
     def _preview_lines(
         self, body: Body, width: int, palette: Palette, *, has_names: bool
@@ -424,12 +267,9 @@ class ToolCard(TranscriptBlock):
         """
         max_lines = preview_size(body, self.state == "failed")
         if isinstance(body, CommandOutput):
-            has_output = bool(body.output.strip())
-            return (
-                self._tail(body.output, most=max_lines, width=width, palette=palette)
-                if has_output
-                else []
-            )
+            if not body.output.strip():
+                return []
+            return self._end_lines(body.output, max_lines, width, palette)
         if max_lines == 0:
             return []
         lines = body_lines(body, width, palette, has_names=has_names)
@@ -440,14 +280,16 @@ class ToolCard(TranscriptBlock):
         )
         return [*lines[:max_lines], *omission]
 
-    def _tail(self, output: str, most: int, width: int, palette: Palette) -> list[StyledLine]:
+    def _end_lines(
+        self, output: str, max_lines: int, width: int, palette: Palette
+    ) -> list[StyledLine]:
         """The last lines of an output, after a line that says how many are left out before them. An
-        output that is only one line longer than `most` is shown whole, because that line would take
-        the same room.
+        output that is only one line longer than `max_lines` is shown whole, because that line would
+        take the same room.
         """
-        lines, rows_before = last_lines(output, most=most + 1, width=width, style=palette.muted)
+        lines, rows_before = last_lines(output, max_lines + 1, width, style=palette.muted)
         if rows_before:
-            lines, rows_before = last_lines(output, most, width, style=palette.muted)
+            lines, rows_before = last_lines(output, max_lines, width, style=palette.muted)
         return [
             *self._omission_lines(rows_before, where="before", width=width, palette=palette),
             *lines,
@@ -463,54 +305,3 @@ class ToolCard(TranscriptBlock):
             return []
         words = f"… {plural(count, 'line')} {where} · {self._key}"
         return [StyledLine([Segment(crop(words, width), palette.muted)], gutter=len(words))]
-
-
-class DisplayBlock(TranscriptBlock):
-    """The whole body of a display, without a card, for questions and commands.
-
-    `show` makes the lines of a changed file printable.
-    """
-
-    def __init__(self, display: Display, show: Callable[[str], str] = tidy) -> None:
-        super().__init__()
-        self._display = display
-        self._show = show
-
-    @cached_property
-    def _files(self) -> list[FileDiff] | None:
-        """The files of a diff, which are the same in each width."""
-        return _files_of(self._display.body, self._show)
-
-    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        """The whole body behind a margin; no lines if there is no body."""
-        body = self._display.body
-        if body is None:
-            return []
-        room = width - len(MARGIN) - 1
-        if self._files is None:
-            lines = body_lines(body, width=room, palette=palette, show=self._show)
-        else:  # `body_lines` would read the files again for each width
-            lines = draw_diff(self._files, room, palette)
-        return put_right_of((MARGIN, palette.text), lines)
-
-    def as_markdown(self) -> str:
-        """The body as a block of code; empty if there is no body."""
-        body = self._display.body
-        if body is None:
-            return ""
-        return f"```\n{body_text(body)}\n```"
-
-
-class GitDiffBlock(TranscriptBlock):
-    """A diff of git, which may be long."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self._text = tidy(text)
-
-    def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
-        lines = draw_git_diff(self._text, width - 2 * len(MARGIN), palette)
-        return put_right_of((MARGIN, palette.text), lines)
-
-    def as_markdown(self) -> str:
-        return f"```diff\n{self._text}\n```"

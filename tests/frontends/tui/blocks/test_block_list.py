@@ -82,7 +82,7 @@ def test_lines_that_were_asked_for_and_not_painted_are_in_the_next_frame():
     blocks = BlockList(Palette({}))
     answer = AnswerBlock("one")
     blocks.add(answer)
-    blocks.settle_end(10)
+    blocks.measure_end(10)
     answer.append(" two")
     blocks.draw_changes()
     answer.append(" three")

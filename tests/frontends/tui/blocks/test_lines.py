@@ -200,7 +200,7 @@ def test_the_places_of_blocks_agree_with_a_plain_sum(sizes, data):
         blocks.add(Rows(*size))
     heights = [estimated for estimated, _ in sizes]
     for place in data.draw(st.lists(st.integers(0, len(sizes) - 1), max_size=5)):
-        blocks.settle(blocks.top(blocks.blocks[place]), 1)
+        blocks.measure(blocks.top(blocks.blocks[place]), 1)
         heights = [block.drawn if block.is_measured else block.estimated for block in blocks.blocks]
         assert blocks.total == sum(heights)
         if data.draw(st.booleans()):
@@ -223,7 +223,7 @@ def test_a_frame_draws_only_what_has_changed_since_the_last_one():
         blocks.add(block)
     assert blocks.draw_changes() == 0
     assert blocks.draw_changes() is None
-    blocks.settle_end(6)
+    blocks.measure_end(6)
     for block in (third, second, second):
         block.invalidate()
     assert blocks._changed == [third, second]  # each once, and without looking at `first`
@@ -254,7 +254,7 @@ def test_a_change_above_counts_only_the_lines_that_are_asked_for():
     blocks = BlockList(Palette({}))
     for _ in range(100):
         blocks.add(Rows(1, 2))
-    blocks.settle(10, 5)
+    blocks.measure(10, 5)
     assert len(blocks._tops) < 20
     assert blocks.total == 103
 

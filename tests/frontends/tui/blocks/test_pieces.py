@@ -4,7 +4,8 @@ import pytest
 from properties import example, given, settings, st
 
 from ouro.frontends.tui.blocks.lines import indent, wrap
-from ouro.frontends.tui.blocks.markdown import MIN_PART, MarkdownPieces, markdown_lines
+from ouro.frontends.tui.blocks.markdown import markdown_lines
+from ouro.frontends.tui.blocks.markdown_pieces import MIN_PART, MarkdownPieces
 from ouro.frontends.tui.blocks.messages import MARGIN, AnswerBlock, ThinkingBlock
 from ouro.frontends.tui.blocks.palette import Palette
 
@@ -135,7 +136,7 @@ def test_a_long_paragraph_above_a_rule_is_not_half_a_heading():
 @given(documents)
 def test_pieces_add_up_to_the_text(text):
     pieces = MarkdownPieces()
-    tail = pieces.settle(text)
+    tail = pieces.update(text)
     joined = "".join(piece.source for piece in [*pieces.finished, *tail])
     assert text.startswith(joined)
     assert not text[len(joined) :].strip()
@@ -143,7 +144,7 @@ def test_pieces_add_up_to_the_text(text):
 
 def test_only_the_last_piece_stays_open():
     pieces = MarkdownPieces()
-    tail = pieces.settle("# Title\n\nwords\n\n- a\n- b\n\nmore\nand")
+    tail = pieces.update("# Title\n\nwords\n\n- a\n- b\n\nmore\nand")
     assert [piece.source for piece in pieces.finished] == [
         "# Title\n\n",
         "words\n\n",

@@ -3,8 +3,9 @@
 import pytest
 
 from ouro.display import CommandOutput, Diff, Display, FileChange, Plain, Todo, Todos
+from ouro.frontends.tui.blocks.display_body import MAX_LINES, body_lines
 from ouro.frontends.tui.blocks.palette import Palette
-from ouro.frontends.tui.blocks.tool_card import MAX_LINES, ToolCard, body_lines
+from ouro.frontends.tui.blocks.tool_card import ToolCard
 
 PALETTE = Palette({})
 LONG = "".join(f"{number}\n" for number in range(2 * MAX_LINES))
