@@ -213,7 +213,11 @@ def _play(project: Path, message: str, screen_settings: ScreenSettings, *, is_pl
         return asyncio.run(run_repl(_opener(project, message), OpenRequest(), message))
     return run_full_screen(
         replace_fields(
-            screen_settings, folder=tilde(project), shows_start=False, syncs=False, is_kept=False
+            screen_settings,
+            folder=tilde(project),
+            shows_start=False,
+            syncs=False,
+            is_resumable=False,
         ),
         get_opener=lambda: _opener(project, message),
         get_request=OpenRequest,

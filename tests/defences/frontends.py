@@ -73,7 +73,7 @@ DEFENCES = (
     Defence("X7", "ouro/frontends/tui/widgets/question_panel.py", "self._listens_from = time.monotonic() + self.GRACE",
             "self._listens_from = 0.0", "../frontends/tui/widgets/test_question_panel.py -k x7"),
     Defence("X7", "ouro/frontends/tui/widgets/question_panel.py",
-            "if not self._is_beside_draft or not may_be_text or is_second:", "if True:",
+            "return self._is_beside_draft and may_be_text and not is_second", "return False",
             "../frontends/tui/widgets/test_question_panel.py -k x7"),
     Defence("E3", "ouro/frontends/headless/headless.py", "prompt == options.prompt.strip()", "True",
             "../frontends/headless/test_commands.py -k pipe"),

@@ -96,7 +96,7 @@ class OuroApp(App[int], inherit_bindings=False):
         self.painter = ScreenPainter(os.environ.get("TERM", ""))
         self._collector = IdleCollector(self.set_timer, lambda: self.pressed_at)
         self._start = start
-        self._is_kept = settings.is_kept
+        self._is_resumable = settings.is_resumable
         keymap = Keymap(settings.keys)
         # With PICK the session picker has the focus first.
         self.conversation = self._make_conversation(
@@ -133,7 +133,7 @@ class OuroApp(App[int], inherit_bindings=False):
         saved.
         """
         session = self.turns.session
-        if session is None or not (self._is_kept and session.status().is_saved):
+        if session is None or not (self._is_resumable and session.status().is_saved):
             return ""
         if self.hosting is not None:
             return f"It continues in the background: ouro attach {session.id[:8]}"

@@ -84,14 +84,14 @@ class ScreenRow:
     def copy(self) -> ScreenRow:
         return ScreenRow(self.texts.copy(), self.looks.copy())
 
-    def put_strip(self, x: int, strip: Strip, looks: Callable[[Style | None], CellLook]) -> None:
-        """Set the cells from `x` on to a strip, which is a piece of a row in Textual. `looks` returns
+    def put_strip(self, x: int, strip: Strip, look_of: Callable[[Style | None], CellLook]) -> None:
+        """Set the cells from `x` on to a strip, which is a piece of a row in Textual. `look_of` returns
         the look of a style.
         """
         for text, style, control in strip:
             if control or not text:
                 continue
-            look = looks(style)
+            look = look_of(style)
             words = text.rstrip(" ")
             if words:
                 x = self.put(x, words, look)
@@ -149,28 +149,28 @@ class ScreenPainter:
         """What to write to a terminal of this width and height, so that it shows an update of Textual.
         None: the kind of the update is unknown.
         """
-        pieces = _pieces_of(update)
-        if pieces is None:
+        placed_strips = _strips_of(update)
+        if placed_strips is None:
             return None
         width, height = size
         if size != self._size:
             self._rows = [ScreenRow.unknown(width) for _ in range(height)]
             self._size = size
-        looks = _make_look_of(console._color_system)
-        changed: dict[int, ScreenRow] = {}
-        for y, x, strip in pieces:
+        look_of = _make_look_of(console._color_system)
+        updated_rows: dict[int, ScreenRow] = {}
+        for y, x, strip in placed_strips:
             if not 0 <= y < height:
                 continue
-            if y not in changed:
-                changed[y] = self._rows[y].copy()
-            changed[y].put_strip(x, strip, looks)
-        return self._write(changed)
+            if y not in updated_rows:
+                updated_rows[y] = self._rows[y].copy()
+            updated_rows[y].put_strip(x, strip, look_of)
+        return self._write(updated_rows)
 
-    def _write(self, changed: dict[int, ScreenRow]) -> str:
-        """What to write so that the terminal shows these rows, by their numbers. If many rows have only
-        moved, the terminal scrolls them first.
+    def _write(self, updated_rows: Mapping[int, ScreenRow]) -> str:
+        """What to write so that the terminal shows these rows, by their numbers; `_rows` then has them.
+        If many rows have only moved, the terminal scrolls them first.
         """
-        changed = {y: row for y, row in changed.items() if not row.shows(self._rows[y])}
+        changed = {y: row for y, row in updated_rows.items() if not row.shows(self._rows[y])}
         writer = _Writer(self._erases_with_color)
         if len(changed) >= _MIN_SCROLLED:
             self._scroll(changed, writer)
@@ -381,13 +381,16 @@ def _end_of_run(are_same: Sequence[bool], new: ScreenRow, start: int) -> int:
     """Where the run of changed cells that begins at `start` ends: the cell after its last changed
     cell. A gap of at most _MAX_GAP unchanged cells does not end the run, but an unknown cell does.
     """
-    width, gap, end = len(are_same), 0, start + 1
-    x = start
-    while x < width and gap <= _MAX_GAP and new.texts[x] is not None:
-        gap = gap + 1 if are_same[x] else 0
-        x += 1
-        if gap == 0:
-            end = x
+    end = start + 1
+    gap = 0
+    for x in range(start, len(are_same)):
+        if gap > _MAX_GAP or new.texts[x] is None:
+            break
+        if are_same[x]:
+            gap += 1
+        else:
+            gap = 0
+            end = x + 1
     return end
 
 
@@ -411,29 +414,35 @@ def _text_of(row: ScreenRow) -> str:
     return "".join(filter(None, row.texts[:-1]))
 
 
-def _pieces_of(update: CompositorUpdate) -> Iterator[tuple[int, int, Strip]] | None:
-    """The strips of an update, each with its row and its first cell. None if this kind of update is
-    not known.
-    """
+class _PlacedStrip(NamedTuple):
+    """A strip, and the row and the column of its first cell."""
+
+    y: int
+    x: int
+    strip: Strip
+
+
+def _strips_of(update: CompositorUpdate) -> Iterator[_PlacedStrip] | None:
+    """The strips of an update. None if this kind of update is not known."""
     if isinstance(update, LayoutUpdate):
-        return _pieces_of_lines(update)
+        return _strips_of_lines(update)
     if isinstance(update, ChopsUpdate):
-        return _pieces_of_chops(update)
+        return _strips_of_chops(update)
     return None
 
 
-def _pieces_of_lines(update: LayoutUpdate) -> Iterator[tuple[int, int, Strip]]:
-    """Yield the strips of an update of whole rows; see `_pieces_of`."""
+def _strips_of_lines(update: LayoutUpdate) -> Iterator[_PlacedStrip]:
+    """Yield the strips of an update of whole rows."""
     for y, line in enumerate(update.strips, update.region.y):
         x = update.region.x
         for strip in line:
-            yield y, x, strip
+            yield _PlacedStrip(y, x, strip)
             x += strip.cell_length
 
 
-def _pieces_of_chops(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
-    """Yield the strips of an update of parts of rows, as `_pieces_of` does. A strip that goes
-    beyond the changed span is cut at its end.
+def _strips_of_chops(update: ChopsUpdate) -> Iterator[_PlacedStrip]:
+    """Yield the strips of an update of parts of rows. A strip that goes beyond the changed span is
+    cut at its end.
     """
     # Textual keeps the strips of each row by the column where they begin (`chops`), and apart from
     # them the columns where they end. A span is the columns of a row that have changed.
@@ -442,13 +451,14 @@ def _pieces_of_chops(update: ChopsUpdate) -> Iterator[tuple[int, int, Strip]]:
             if strip is None or x > end or chop_end <= begin:
                 continue
             is_whole = begin <= x < end and chop_end <= end
-            yield y, x, strip if is_whole else strip.crop(0, min(chop_end, end) - x)
+            visible_strip = strip if is_whole else strip.crop(0, min(chop_end, end) - x)
+            yield _PlacedStrip(y, x, visible_strip)
 
 
 @lru_cache(8)
 def _make_look_of(colors: ColorSystem | None) -> Callable[[Style | None], CellLook]:
-    """Returns a function that returns the look of a style for a terminal with these colors. None:
-    without colors, all looks are plain.
+    """A function that returns the look of a style for a terminal with these colors. If `colors` is
+    None, the terminal has no colors, and all looks are plain.
     """
 
     @lru_cache(4096)
@@ -521,24 +531,24 @@ def _change_of_look(old: CellLook | None, new: CellLook) -> str:
     """What to write to change the look of the terminal from `old` to `new`. `old` is None if the look
     of the terminal is not known; no link is open then.
     """
-    link = ""
+    link_code = ""
     if new.link != (old.link if old else ""):
-        link = f"\x1b]8;;{new.link}\x1b\\"
+        link_code = f"\x1b]8;;{new.link}\x1b\\"
     if new == _PLAIN:
-        return f"{link}\x1b[m"
+        return f"{link_code}\x1b[m"
     codes = []
     if old is None:
         codes, old = ["0"], _PLAIN
     if old.attributes != new.attributes:
-        ended = [_END_OF_ATTRIBUTE.get(code) for code in old.attributes.split(";") if code]
-        if None in ended:  # it only ends with all else
+        end_codes = [_END_OF_ATTRIBUTE.get(code) for code in old.attributes.split(";") if code]
+        if None in end_codes:  # an attribute without a code that ends it: `0` ends all
             codes, old = ["0"], _PLAIN
         else:
-            codes += dict.fromkeys(filter(None, ended))
+            codes += dict.fromkeys(filter(None, end_codes))
         codes.append(new.attributes)
     if old.color != new.color:
         codes.append(new.color or "39")
     if old.background != new.background:
         codes.append(new.background or "49")
     codes = list(filter(None, codes))
-    return f"{link}\x1b[{';'.join(codes)}m" if codes else link
+    return f"{link_code}\x1b[{';'.join(codes)}m" if codes else link_code

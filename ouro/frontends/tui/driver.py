@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from threading import Event
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
 from textual._time import get_time
@@ -61,7 +61,7 @@ class TerminalDriver(LinuxDriver):
         self._loop = asyncio.get_running_loop()
         self._frame = frame
         self._held_output: list[str] | None = []
-        """Output that waits until `take_over`; None from then on."""
+        """Output that waits until `replace_first_frame`; None from then on."""
         self.is_lent = False
         """Whether another program has the terminal."""
         self._is_continued = False
@@ -86,8 +86,9 @@ class TerminalDriver(LinuxDriver):
         elif data != _ALTERNATE_SCREEN:  # the first frame uses it already
             self._held_output.append(data)
 
-    def take_over(self) -> None:
-        """Write the held output over the first frame. From now on output is written at once.
+    def replace_first_frame(self) -> None:
+        """Write the held output over the first frame. From now on output is written at once. Does
+        nothing the second time.
 
         The held output includes the codes that set the terminal modes of Textual. Until now the
         terminal has sent keys in a form that the first frame can read.
@@ -148,7 +149,7 @@ class TerminalDriver(LinuxDriver):
         if self._held_output is not None:
             # The program ended before there was a prompt. This also ends the thread of the frame.
             self._frame.take_keys()
-        self.take_over()
+        self.replace_first_frame()
         self.write(_PLAIN_KEYS)
         super().stop_application_mode()
 
@@ -190,7 +191,7 @@ class TerminalDriver(LinuxDriver):
     def _take_keys_of_frame(self, keys: KeyReader) -> None:
         """Pass to the app the keys that the first frame has read, and the theme that fits the
         terminal. The bytes of an incomplete character go into `keys`, which reads the rest of it.
-        After the keys were handled, the driver calls `take_over`.
+        After the keys were handled, the driver calls `replace_first_frame`.
         """
         typed, incomplete_character = self._frame.take_keys()
         # The terminal may have answered after the app was created.
@@ -199,7 +200,7 @@ class TerminalDriver(LinuxDriver):
         for pressed_at, text in typed:
             self._process(keys.feed(text), pressed_at)
         self._process(keys.read(incomplete_character))
-        self._loop.call_soon_threadsafe(self._app.call_later, self._take_over_after_keys)
+        self._loop.call_soon_threadsafe(self._app.call_later, self._replace_frame_after_keys)
 
     def _process(self, messages: Iterable[Message], time: float | None = None) -> None:
         """Pass events to the app. If `time` is given, the events get it: their keys were pressed at
@@ -218,12 +219,13 @@ class TerminalDriver(LinuxDriver):
         self._loop.call_soon_threadsafe(setattr, self._app, "theme", theme)
         return ""
 
-    def _take_over_after_keys(self) -> None:
-        """Call `take_over` after the widget with the focus has handled the keys that the first frame
-        has read, and the screen has drawn them.
+    def _replace_frame_after_keys(self) -> None:
+        """Call `replace_first_frame` after the widget with the focus has handled the keys that the
+        first frame has read, and the screen has drawn them.
         """
         screen = self._app.screen
-        (self._app.focused or screen).call_later(screen.call_after_refresh, self.take_over)
+        receiver = self._app.focused or screen
+        receiver.call_later(screen.call_after_refresh, self.replace_first_frame)
 
 
 class ExitEvent(Event):
@@ -289,18 +291,19 @@ class KeyReader:
     def release(self) -> list[Message]:
         """The events of the held input, if nothing has followed it in time: it is keys then."""
         held_text = self._splitter.release()
-        return self._events([(False, held_text)] if held_text else [])
+        return self._events([InputPiece(False, held_text)] if held_text else [])
 
-    def _events(self, pieces: list[tuple[bool, str]]) -> list[Message]:
-        """The events of Textual for pieces of input. Each piece is a pair: whether it is a paste,
-        and its text. Answers of the terminal are removed from pieces that are no paste.
+    def _events(self, pieces: list[InputPiece]) -> list[Message]:
+        """The events of Textual for pieces of input. Answers of the terminal are removed from pieces
+        that are no paste.
         """
         events: list[Message] = []
-        for is_paste, text in pieces:
-            if is_paste:
-                events.append(Paste(text.replace("\x00", "")))
+        for piece in pieces:
+            if piece.is_paste:
+                events.append(Paste(piece.text.replace("\x00", "")))
                 continue
-            typed = _OTHER_ANSWER.sub("", _BACKGROUND_ANSWER.sub(self._on_background, text))
+            without_background = _BACKGROUND_ANSWER.sub(self._on_background, piece.text)
+            typed = _OTHER_ANSWER.sub("", without_background)
             if typed:  # for the parser, an empty text means the end
                 events += self._parser.feed(typed)
         return [*events, *self._parser.tick()]
@@ -404,6 +407,13 @@ def _partial_mark(text: str, mark: str) -> str:
     return ""
 
 
+class InputPiece(NamedTuple):
+    """A piece of what the terminal has sent: keys, or a whole paste."""
+
+    is_paste: bool
+    text: str
+
+
 class PasteSplitter:
     """Splits input that arrives in pieces into keys and whole pastes.
 
@@ -421,31 +431,30 @@ class PasteSplitter:
         """Whether the held input may be the Esc key as well as the beginning of a paste."""
         return bool(self._held) and self._paste_parts is None
 
-    def feed(self, text: str) -> list[tuple[bool, str]]:
-        """Read a further text. Returns what is complete now, as pairs: whether it is a paste, and the
-        text. A paste is kept until its end has come. The end of the text is kept if it may be the
-        first part of a mark.
+    def feed(self, text: str) -> list[InputPiece]:
+        """Read a further text. Returns the pieces that are complete now. A paste is kept until its end
+        has come. The end of the text is kept if it may be the first part of a mark.
         """
-        pieces: list[tuple[bool, str]] = []
+        pieces: list[InputPiece] = []
         rest, self._held = self._held + text, ""
         while rest:
             mark = _PASTE_BEGIN if self._paste_parts is None else _PASTE_END
-            before, found, after = rest.partition(mark)
-            if not found:
+            before, found_mark, after = rest.partition(mark)
+            if not found_mark:
                 self._held = _partial_mark(rest, mark)
                 before = rest.removesuffix(self._held)
             if self._paste_parts is not None:
                 self._paste_parts.append(before)
             elif before:
-                pieces.append((False, before))
-            if found and self._paste_parts is not None:
-                pieces.append((True, "".join(self._paste_parts)))
-            if found:
+                pieces.append(InputPiece(False, before))
+            if found_mark and self._paste_parts is not None:
+                pieces.append(InputPiece(True, "".join(self._paste_parts)))
+            if found_mark:
                 self._paste_parts = [] if self._paste_parts is None else None
             rest = after
         return pieces
 
     def release(self) -> str:
-        """Take the held input: nothing followed it, so it is keys."""
-        held, self._held = self._held, ""
-        return held
+        """Remove the held input, because nothing followed it, and return it: it is keys."""
+        held_text, self._held = self._held, ""
+        return held_text

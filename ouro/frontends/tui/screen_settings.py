@@ -40,7 +40,7 @@ class ScreenSettings:
     """
     welcomes: bool = False
     """Whether to greet the user, because it is the first start."""
-    is_kept: bool = True
+    is_resumable: bool = True
     """Whether the session can be resumed after the end. That of the demo cannot."""
     shows_start: bool = False
     """Whether a new session begins with its folder, model, memory, and the last sessions."""

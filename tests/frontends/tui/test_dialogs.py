@@ -225,7 +225,7 @@ async def test_letters_move_where_nothing_is_searched():
         places = []
         for key in ("j", "j", "k", "G", "g", "end", "home", "pagedown"):
             await pilot.press(key)
-            places.append(dialog._list.place)
+            places.append(dialog._list.marked_index)
         assert places == [1, 2, 1, 2, 0, 2, 0, 2]
 
 
@@ -235,7 +235,7 @@ async def test_a_short_list_moves_by_letters_and_gives_a_message_to_the_prompt(m
         dialog = await open_dialog(pilot, "Few")
         dialog._reads_from = 0.0
         await pilot.press("j", "j", "k")
-        assert dialog._list.place == 1
+        assert dialog._list.marked_index == 1
         await pilot.press("e")
         await until(pilot, lambda: pilot.app.conversation.prompt.text == "jjke")
 

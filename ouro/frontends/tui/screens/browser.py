@@ -319,7 +319,7 @@ class Browser(Sheet[OpenRequest | None]):
             await self._open()
         elif event.key in ("tab", "shift+tab") or begins_search:
             (self._list if is_in_search else self._search).focus()
-        elif is_in_search and self._list.take_key(event.key):
+        elif is_in_search and self._list.move_by_key(event.key):
             pass
         elif not action or (is_in_search and self._edits_search(event)):
             return False

@@ -66,6 +66,8 @@ NOTIFICATION_SECONDS = 86_400.0
 """Seconds of a notice that is removed together with its cause: long enough for any cause."""
 MIN_KEPT_TURNS = 3
 """So many of the last turns stay when blocks are dropped."""
+_TERMINAL_HINT_DELAY = 1.0
+"""Seconds that a program runs in a terminal before the key that types into it is named."""
 
 
 def _loaded_user_messages(session: Session) -> list[str]:
@@ -74,10 +76,6 @@ def _loaded_user_messages(session: Session) -> list[str]:
         return []
     shown_events = session.scrollback.shown_events()
     return [event.text for event in shown_events if isinstance(event, events.Prompted)]
-
-
-_TERMINAL_HINT_DELAY = 1.0
-"""Seconds that a program runs in a terminal before the key that types into it is named."""
 
 
 class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False):
@@ -130,12 +128,11 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         """Whether the terminal reports if it has the focus."""
         self.prompt_history = PromptHistory(get_history_path())
         self.header = Header(settings)
-        key = keymap.key_text
         self.transcript = TranscriptView(
             id="transcript",
-            outputs_key=key("outputs"),
-            receipt_key=key("receipt"),
-            send_key=key("send_offered"),
+            outputs_key=keymap.key_text("outputs"),
+            receipt_key=keymap.key_text("receipt"),
+            send_key=keymap.key_text("send_offered"),
         )
         self.transcript.can_focus = False
         self.writer = TranscriptWriter(self.transcript)
@@ -292,7 +289,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
             self.show(events.Notice(str(error), "error"))
             return
         self.show_again()
-        self.transcript.go_to(position.prompts)
+        self.transcript.go_to_prompt(position.prompts)
         if position.is_left:
             self.show(events.Notice(LEFT_BRANCH, "warning"))
 
@@ -489,8 +486,8 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         if self.session is not None:
             self.session.answer(message.question_id, message.answer)
 
-    @on(QuestionPanel.Stray)
-    def _pass_to_prompt(self, message: QuestionPanel.Stray) -> None:
+    @on(QuestionPanel.KeyForPrompt)
+    def _pass_to_prompt(self, message: QuestionPanel.KeyForPrompt) -> None:
         self.prompt.post_message(message.key)
 
     def on_plan_question_wanted(self, message: PlanQuestion.Wanted) -> None:
@@ -539,8 +536,8 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         if self.prompt.text and QUIT_HINT in self.status.message:
             self.status.message = ""  # the next Ctrl+C clears the text
         if self.prompt.vim_mode in ("", "INSERT"):
-            self.completion.look_at(self.prompt.before_cursor)
-        self.attachments.look_at(self.prompt.text)
+            self.completion.show_suggestions(self.prompt.before_cursor)
+        self.attachments.show_attachments_of(self.prompt.text)
         self.draft.change()
         if self.prompt.text and self.session is not None and self.session.memory.recall:
             self.session.memory.recall.prepare()

@@ -48,7 +48,7 @@ def _title(shown: ShownDiff) -> str:
     return "Changes of one turn" if is_of_one_turn else f"Changes since {shown.since}"
 
 
-def _counts_text(files: Sequence[ParsedFile]) -> str:
+def _count_changes(files: Sequence[ParsedFile]) -> str:
     """The numbers of files, added and removed lines: `2 files +3 −1`. It is only `2 files` if no
     line was added or removed. A long diff takes a moment, because each line is counted.
     """
@@ -93,25 +93,26 @@ class DiffViewer(CommentSheet[DiffPlace]):
         self._keymap = keymap
         self._actions = keymap.actions_of("diff")
         self._files: Sequence[ParsedFile] = ()
-        self._files_of: ShownDiff | None = None
-        """The changes that `_files` were read from."""
-        self._opens_at = DiffPlace(file=0)
+        self._parsed: ShownDiff | None = None
+        """The changes that `_files` were parsed from."""
+        self._first_place = DiffPlace(file=0)
+        """Where the mark is when the changes are first shown."""
         self._layout_now: DiffLayout | None = None
         """The lines that are shown; None until the first ones are laid out."""
-        self._is_held = True
+        self._waits_for_lines = True
         """Whether the screen is not painted yet, because its lines are not there."""
-        self._head = ("", "")
-        """The title, and what is beside it."""
-        self._counts = ""
-        """The files and changed lines, of the files that are shown."""
+        self._shown_head = ("", "")
+        """The title, and what is beside it, as they are shown."""
+        self._counts_text = ""
+        """The numbers of files and changed lines, as `_count_changes` writes them."""
         self._wants_two_columns: bool | None = None
         """What the user has chosen; None: the width decides."""
-        self._agreed: Callable[[], Awaitable[None]] | None = None
-        """What `y` does, while a question is in the last line."""
+        self._action_to_confirm: Callable[[], Awaitable[None]] | None = None
+        """What `y` does, while a question is in the last line; None without a question."""
         comments: dict[DiffPlace, str] = {}
         self._lines = DiffLines(comments)
         self._list = DiffFileList(id="diff-files")
-        self._count = Static(id="diff-count", markup=False)
+        self._beside_title = Static(id="diff-count", markup=False)
         field = CommentField()
         body = Horizontal(self._list, self._lines, id="diff-body")
         frame = make_frame(
@@ -120,7 +121,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
             field,
             keys=[("Esc", "closes")],
             id="diff",
-            beside=self._count,
+            beside=self._beside_title,
             is_full=True,
         )
         super().__init__(frame, self._lines, field, comments)
@@ -143,14 +144,14 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """Paint the screen for the first time, without waiting for Textual's next frame. Does nothing
         if it was painted already.
         """
-        if self._is_held:
-            self._is_held = False
+        if self._waits_for_lines:
+            self._waits_for_lines = False
             self.refresh()
             self._on_timer_update()
 
     def _compositor_refresh(self) -> None:
         """Paint, but not before `_show_now`: Textual would paint at each step of the opening."""
-        if not self._is_held:
+        if not self._waits_for_lines:
             super()._compositor_refresh()
 
     # What is shown
@@ -159,7 +160,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """Show other changes, with the mark at `place`, or at the nearest place if the changes do
         not have it. Without a place the mark is at the first file.
         """
-        self._shown, self._opens_at = shown, place or DiffPlace(file=0)
+        self._shown, self._first_place = shown, place or DiffPlace(file=0)
         self._lay_out_later()
 
     @work(group="layout", exclusive=True)
@@ -174,15 +175,15 @@ class DiffViewer(CommentSheet[DiffPlace]):
         mark where `show_diff` wanted it. Otherwise the mark stays where it is.
         """
         shown = self._shown
-        if self._files_of is shown:
+        if self._parsed is shown:
             await self._lay_out(self._lines.marked or DiffPlace(file=0))
             return
         # Long diffs take a moment; a thread lets keys and frames go between.
         self._files = await asyncio.to_thread(lambda: list(map(parse_file, shown.files)))
-        self._files_of = shown
-        self._counts = _counts_text(self._files)
+        self._parsed = shown
+        self._counts_text = _count_changes(self._files)
         self._list.show(self._files)
-        await self._lay_out(self._opens_at)
+        await self._lay_out(self._first_place)
 
     async def _lay_out(self, place: DiffPlace) -> None:
         """Lay the files out for the present width in one or two columns, and show them with the mark at
@@ -211,19 +212,19 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """
         title = _title(self._shown)
         room = self.size.width - cell_len(title) - _AROUND_TITLE
-        count = self._count_text(room)
-        if (title, count) != self._head:  # an update needs a layout
-            self._head = (title, count)
+        beside_title = self._text_beside_title(room)
+        if (title, beside_title) != self._shown_head:  # an update needs a layout
+            self._shown_head = (title, beside_title)
             self._frame.title.update(title)
-            self._count.update(count)
+            self._beside_title.update(beside_title)
         if not self.key_line.has_message:
             self.key_line.show_keys(self._keys())
 
-    def _count_text(self, room: int) -> str:
+    def _text_beside_title(self, room: int) -> str:
         """The place of the mark, and the counts of files and lines. If there is not enough room,
         only the counts, or nothing.
         """
-        if self._files_of is not self._shown:
+        if self._parsed is not self._shown:
             return "reading …"
         place = self._lines.marked
         place_text = ""
@@ -232,7 +233,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
             if place.hunk >= 0:
                 hunk_count = len(self._files[place.file].file.hunks)
                 place_text += f" · hunk {place.hunk + 1}/{hunk_count}"
-        for text in (" · ".join(filter(None, (place_text, self._counts))), self._counts):
+        with_place = " · ".join(filter(None, (place_text, self._counts_text)))
+        for text in (with_place, self._counts_text):
             if cell_len(text) <= room:
                 return text
         return ""
@@ -280,8 +282,8 @@ class DiffViewer(CommentSheet[DiffPlace]):
     def _follow_mark(self) -> None:
         """Mark the file of the marked line in the list."""
         place = self._lines.marked
-        if place is not None and self._list.place != place.file:
-            self._list.action_move(place.file - self._list.place)
+        if place is not None and self._list.marked_index != place.file:
+            self._list.action_move(place.file - self._list.marked_index)
         self._show_frame()
 
     @on(DiffLines.Picked)
@@ -290,19 +292,19 @@ class DiffViewer(CommentSheet[DiffPlace]):
 
     @on(RowList.Picked)
     async def _go_to_listed_file(self) -> None:
-        await self._go_to_file(self._list.place)
+        await self._go_to_file(self._list.marked_index)
 
     async def _take_key(self, event: events.Key) -> bool:
         """Act on a key. Returns whether it was a key of this screen. While a question is asked,
         every key answers it, and only `y` agrees. While a comment is written, keys are text for the
         field.
         """
-        agreed, self._agreed = self._agreed, None
+        action_to_confirm, self._action_to_confirm = self._action_to_confirm, None
         if self.key_line.has_message:
             self.key_line.show_keys()
-        if agreed is not None:
+        if action_to_confirm is not None:
             if event.key == "y":
-                await self._attempt(agreed())
+                await self._attempt(action_to_confirm())
             return True
         if self._field.display:
             return False
@@ -334,11 +336,12 @@ class DiffViewer(CommentSheet[DiffPlace]):
         hunks: list[tuple[int, int]] = []
         for file_number, parsed in enumerate(self._files):
             hunks += [(file_number, hunk) for hunk in range(max(1, len(parsed.file.hunks)))]
-        here = hunks.index((place.file, max(0, place.hunk)))
+        index = hunks.index((place.file, max(0, place.hunk)))
         is_above_first_hunk = place.hunk < 0 and bool(self._files[place.file].file.hunks)
         if by > 0 and is_above_first_hunk:
-            here -= 1  # the first hunk of this file is the next
-        file_number, hunk = hunks[max(0, min(len(hunks) - 1, here + by))]
+            index -= 1  # the first hunk of this file is the next
+        next_index = max(0, min(len(hunks) - 1, index + by))
+        file_number, hunk = hunks[next_index]
         if not self._files[file_number].file.hunks:
             hunk = NO_HUNK
         await self._lines.go_to(self._layout_now.line_of(file_number, hunk))
@@ -450,7 +453,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
             self._show_message(" ".join([*messages, f"{redo} changes it again."]))
 
         if await self._diff.is_changed_by_others(self._shown, file):
-            self._agreed = undo
+            self._action_to_confirm = undo
             what = "this hunk" if hunk else "all of it"
             self._show_message(
                 f"{file.path} has changes that no turn of this session made. Undo {what}?"

@@ -106,7 +106,7 @@ class ListSheet(Sheet[R]):
         either.
         """
         if event.key not in self._actions:
-            return self._list.take_key(event.key, is_alone=self.focused is None)
+            return self._list.move_by_key(event.key, is_alone=self.focused is None)
         await self.run_action(self._actions[event.key])
         return True
 
@@ -279,18 +279,18 @@ class RewindSheet(ListSheet[RewindChoice | None]):
         """Mark the last row. If the files are to be undone, too, mark the message that began the
         last turn: the last row may be a message that steered this turn later.
         """
-        self._list.place = max(0, len(self._list.rows) - 1)
+        self._list.marked_index = max(0, len(self._list.rows) - 1)
         turn_starts = [point for point in self._rewind.points() if not point.is_steered]
         if self._with_files and turn_starts:
             last_turn = f"m{turn_starts[-1].number}"  # as `_read` names it
             row_values = [row.value for row in self._list.rows]
             if last_turn in row_values:  # the search may have left it out
-                self._list.place = row_values.index(last_turn)
+                self._list.marked_index = row_values.index(last_turn)
         self._show_marked()
 
     async def _take_key(self, event: events.Key) -> bool:
         """Handle a key. A key that moves up from the first row first loads earlier messages."""
-        if event.key in _UP_KEYS and self._list.place == 0 and self._rewind.has_earlier:
+        if event.key in _UP_KEYS and self._list.marked_index == 0 and self._rewind.has_earlier:
             await self._rewind.load_earlier()
             self._fill()
         return await super()._take_key(event)

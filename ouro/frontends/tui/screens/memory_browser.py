@@ -178,18 +178,20 @@ class MemoryBrowser(Browser):
             await self._show_page()
 
     def _search_for(self, text: str) -> None:  # noqa: ARG002 (read from the field: other filters change, too)
-        self._show(keep=False)
+        self._show(keep_mark=False)
 
-    def _show(self, *, keep: bool = True) -> None:
+    def _show(self, *, keep_mark: bool = True) -> None:
         """Show the rows of the tab that fit the filters and the search, and their number. With
-        `keep` the same row stays marked. Does nothing until the rows are read.
+        `keep_mark` the same row stays marked. Does nothing until the rows are read.
         """
         if not self._rows:
             return
         words = self._search.value.lower().split()
         rows = self._rows[self._tab]
         matching_rows = [row for row in rows if self._matches(row, words)]
-        self._list.show(matching_rows, "No matches." if rows else EMPTY_TABS[self._tab], keep=keep)
+        self._list.show(
+            matching_rows, "No matches." if rows else EMPTY_TABS[self._tab], keep_mark=keep_mark
+        )
         count = f"{len(rows):,}"
         if len(matching_rows) != len(rows):
             count = f"{len(matching_rows):,} of {count}"
@@ -200,7 +202,7 @@ class MemoryBrowser(Browser):
         """Whether a row fits both filters and has all searched words."""
         has_scope = self._scope in ("all", row.scope)
         has_category = self._category in ("", row.category)
-        return has_scope and has_category and all(word in row.searched for word in words)
+        return has_scope and has_category and all(word in row.search_text for word in words)
 
     # Keys
 
@@ -270,12 +272,12 @@ class MemoryBrowser(Browser):
         self.remove_class("-looking")
         if self._page_view.has_focus:
             self._list.focus()
-        self._show(keep=False)
+        self._show(keep_mark=False)
         self._show_page_later()
 
     async def _change_memory(self) -> None:
         self._scope = SCOPES[(SCOPES.index(self._scope) + 1) % len(SCOPES)]
-        self._show(keep=False)
+        self._show(keep_mark=False)
 
     async def _change_category(self) -> None:
         """Show only the rows of the next category of this tab; after the last one, show all."""
@@ -283,9 +285,9 @@ class MemoryBrowser(Browser):
         in_tab = {row.category for row in self._rows.get(self._tab, ())} - {all_rows}
         categories = [all_rows, *sorted(in_tab)]
         is_known = self._category in categories  # its last row may have been removed
-        next_place = categories.index(self._category) + 1 if is_known else 0
-        self._category = categories[next_place % len(categories)]
-        self._show(keep=False)
+        next_index = categories.index(self._category) + 1 if is_known else 0
+        self._category = categories[next_index % len(categories)]
+        self._show(keep_mark=False)
 
     # The page
 
@@ -385,11 +387,11 @@ class MemoryBrowser(Browser):
             has_count = tab == "proposals" and proposal_count > 0
             name = f"{tab} {proposal_count}" if has_count else tab
             names.append(f"[{name}]" if tab == self._tab else f" {name} ")
-        open_place, width = TABS.index(self._tab), self.size.width - 2
+        open_tab, width = TABS.index(self._tab), self.size.width - 2
         width_before_arrow = max(0, width - 1)  # the last column may be taken by the arrow `›`
         first = 0
-        while first < open_place:
-            names_to_open_tab = " ".join(names[first : open_place + 1])
+        while first < open_tab:
+            names_to_open_tab = " ".join(names[first : open_tab + 1])
             if len(names_to_open_tab) <= width_before_arrow:
                 break
             first += 1
@@ -439,5 +441,5 @@ class MemoryBrowser(Browser):
         ]
 
     def _filters(self, key_text: Callable[[str], str]) -> Keys:
-        """The keys of the two filters, written by this function."""
+        """The keys of the two filters. `key_text` returns the text of the key of an action."""
         return [(key_text("change_memory"), "scope"), (key_text("change_category"), "category")]

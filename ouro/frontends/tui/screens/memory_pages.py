@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -59,18 +59,18 @@ class MemoryRow:
     """A short note in the row."""
     about: str = ""
     """Details, shown if there is room."""
-    searched: str = ""
-    """In the constructor: more text that a search matches. Afterwards: all text that it matches, in
-    lower case.
-    """
+    also_searched: InitVar[str] = ""
+    """Text that a search matches, but that the row does not show."""
+    search_text: str = field(init=False)
+    """All text that a search matches, in lower case."""
     warns: bool = True
     """Whether the flag is a warning."""
     item: MemoryEntry | Proposal | RecalledNote | ReceiptLine | str | None = None
     """The object, or the text, that its page is about. None: the page of its link is enough."""
 
-    def __post_init__(self) -> None:
-        shown = f"{self.text} {self.category} {self.scope} {self.flag} {self.about}"
-        self.searched = f"{shown} {self.searched}".lower()
+    def __post_init__(self, also_searched: str) -> None:
+        shown_text = f"{self.text} {self.category} {self.scope} {self.flag} {self.about}"
+        self.search_text = f"{shown_text} {also_searched}".lower()
 
 
 def note_rows(entries: Iterable[MemoryEntry]) -> dict[Tab, list[MemoryRow]]:
@@ -119,7 +119,7 @@ def _entry_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
     if entry.versions > 1:
         flags.append(f"changed {entry.versions - 1}×")
     flag = " · ".join(flags)
-    searched = f"{entry.id} {entry.file}"
+    also_searched = f"{entry.id} {entry.file}"
     if tab != "core":
         return MemoryRow(
             PageLink("note", entry.id),
@@ -128,7 +128,7 @@ def _entry_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
             category=entry.category,
             flag=flag,
             about=entry.category,
-            searched=searched,
+            also_searched=also_searched,
         )
     writer_of_line = describe_writer(entry.source)
     return MemoryRow(
@@ -138,7 +138,7 @@ def _entry_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
         category=entry.category,
         flag=flag,
         about=" · ".join(filter(None, (entry.category, writer_of_line))),
-        searched=searched,
+        also_searched=also_searched,
         item=entry,
     )
 
@@ -157,7 +157,7 @@ def log_rows(entries: Iterable[TimelineEntry]) -> list[MemoryRow]:
             category=author,
             flag=local_time(commit.at),
             about=author,
-            searched=f"{commit.id} {' '.join(commit.paths)} {commit.at}",
+            also_searched=f"{commit.id} {' '.join(commit.paths)} {commit.at}",
             warns=False,
         )
         rows.append(row)
@@ -192,7 +192,7 @@ def _recalled_row(note: RecalledNote) -> MemoryRow:
         text=f"{SIGNS[note.state]} {label}",
         category="recalled",
         about=f"{note.state}: {note.reason}",
-        searched=note.id,
+        also_searched=note.id,
         item=note,
     )
 
@@ -208,7 +208,7 @@ def _core_line_row(line: ReceiptLine) -> MemoryRow:
         text=f"{SIGNS[line.state]} {label}",
         category="in each prompt",
         about=f"{line.state}: {line.reason}" if line.reason else line.file,
-        searched=f"{line.file} {line.state}",
+        also_searched=f"{line.file} {line.state}",
         item=line,
     )
 
@@ -247,7 +247,7 @@ def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
             text="; ".join(_summarize(edit) for edit in proposal.edits),
             category=proposal.origin,
             flag="pending",
-            searched=f"{names} {proposal.reason} {proposal.id}",
+            also_searched=f"{names} {proposal.reason} {proposal.id}",
             item=proposal,
         )
         rows.append(row)
@@ -258,12 +258,12 @@ def _summarize(edit: FileEdit) -> str:
     """An edit in one line: the lines that it adds. If it adds none, the lines that it removes. If
     no line changes, the name of the file.
     """
-    changed = _changed_lines(edit.before or "", edit.after or "")
+    changed = _visible_changes(edit.before or "", edit.after or "")
     added = [line for line in changed if line[0] == "+"]
     return " ".join(map(_without_bullet, added or changed)) or edit.name
 
 
-def _changed_lines(before: str, after: str) -> list[str]:
+def _visible_changes(before: str, after: str) -> list[str]:
     """The changed lines of a file, without blank ones, each behind `- ` or `+ `. If the text of a
     note has changed, the lines of its front matter are left out.
     """
@@ -501,7 +501,7 @@ def _add_changes(page: Page, before: str, after: str) -> None:
     """Add the changed lines of a file. If the file is a note and its front matter has changed, also
     add the new front matter.
     """
-    for line in _changed_lines(before, after):
+    for line in _visible_changes(before, after):
         page.add(line, "added" if line[0] == "+" else "removed")
     front_matter = _front_matter_lines(after)
     if front_matter and front_matter != _front_matter_lines(before):

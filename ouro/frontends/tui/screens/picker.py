@@ -232,7 +232,7 @@ class Picker(Sheet[str | None]):
             if self.has_class("-low"):  # one line: only the longer part, which is cut
                 text = max(marked.label, marked.detail, key=len)
             if self._hides_rows:
-                text = f"{self._list.place + 1}/{len(self._choices)} ↑↓ {text if is_cut else ''}"
+                text = f"{self._list.marked_index + 1}/{len(self._choices)} ↑↓ {text if is_cut else ''}"
             self._whole_choice.update(code_content(clean(text)))
         self.call_after_refresh(self._make_room)
 
@@ -258,7 +258,7 @@ class Picker(Sheet[str | None]):
         elif event.key in PAGES and self.is_short:
             action = "page_up" if PAGES[event.key] < 0 else "page_down"
             await self.run_action(f"app.press('{action}')")
-        elif self._list.take_key(event.key):
+        elif self._list.move_by_key(event.key):
             self._end_grace(event)
         elif self.is_short and event.key == "enter":
             self._choose_marked()
@@ -322,7 +322,7 @@ class Picker(Sheet[str | None]):
         if place is None:
             return False
         self._typed_keys.append(event)
-        self._list.place = place
+        self._list.marked_index = place
         return True
 
     def _move_by_letter(self, event: events.Key) -> bool:
@@ -372,7 +372,7 @@ class Picker(Sheet[str | None]):
         self._typed_keys = []
         self._accepts_from = max(self._accepts_from, time.monotonic() + STRAY_GRACE)
         for key in keys:
-            stray = QuestionPanel.Stray(events.Key(key.key, key.character))
+            stray = QuestionPanel.KeyForPrompt(events.Key(key.key, key.character))
             self.app.screen_stack[-2].post_message(stray)
         self._shows_prompt = True
         self._make_room()

@@ -67,7 +67,7 @@ class QueueSheet(Sheet[None]):
             (place, text, place < steering_count) for place, text in enumerate(self._queue.waiting)
         ]
         if rows != self._rows.rows:
-            self._rows.show(rows, "No message waits.", keep=False)
+            self._rows.show(rows, "No message waits.", keep_mark=False)
             self._rows.styles.height = max(1, len(rows))
 
     async def _take_key(self, event: events.Key) -> bool:
@@ -110,4 +110,4 @@ class QueueSheet(Sheet[None]):
     def _show_place(self, place: int) -> None:
         """Show the queue again, with the mark at this place."""
         self._fill()
-        self._rows.action_move(place - self._rows.place)
+        self._rows.action_move(place - self._rows.marked_index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from textual import events, work
@@ -55,6 +55,17 @@ _MIN_FIRST_PAGE = 40
 _CHARACTERS_BEFORE_MATCH = 8
 
 
+class _RowLayout(NamedTuple):
+    """What a row of the list has room for."""
+
+    columns: list[tuple[str, int]]
+    """The names and widths of the figures."""
+    title_width: int
+    """The columns of the title, which gets what is left."""
+    has_project: bool
+    """Whether the project is shown at the end."""
+
+
 class SessionList(RowList[SessionMatch]):
     """A list of sessions: each with its title and figures, or the match in its messages."""
 
@@ -77,10 +88,9 @@ class SessionList(RowList[SessionMatch]):
         project = "  project" if has_project else ""
         return set_cell_size("  title", title_width + _MARK_WIDTH) + figures + project
 
-    def _layout(self) -> tuple[list[tuple[str, int]], int, bool]:
-        """The layout of a row for the present width: the names and widths of the figures, the width
-        of the title, which gets what is left, and whether the project is shown at the end. On a
-        narrow screen the project is shown rather than the figures; the age is always shown.
+    def _layout(self) -> _RowLayout:
+        """The layout of a row for the present width. On a narrow screen the project is shown rather
+        than the figures; the age is always shown.
         """
         width = self.scrollable_content_region.width
         columns = [("age", _AGE_WIDTH)]
@@ -92,7 +102,7 @@ class SessionList(RowList[SessionMatch]):
         used_width = sum(width for _name, width in columns) + _MARK_WIDTH
         if has_project:
             used_width += _PROJECT_WIDTH
-        return columns, max(0, width - used_width), has_project
+        return _RowLayout(columns, max(0, width - used_width), has_project)
 
     def cells(self, row: SessionMatch, is_marked: bool, width: int) -> Iterable[Cell]:  # noqa: ARG002 (see _layout)
         """The title of a session, its figures, and its project if there is room. If a message
@@ -125,8 +135,8 @@ class SessionList(RowList[SessionMatch]):
         snippet if it has none of the words.
         """
         lower_snippet = snippet.lower()
-        places = [lower_snippet.find(word) for word in self.words if word in lower_snippet]
-        start = max(0, min(places, default=0) - _CHARACTERS_BEFORE_MATCH)
+        match_starts = [lower_snippet.find(word) for word in self.words if word in lower_snippet]
+        start = max(0, min(match_starts, default=0) - _CHARACTERS_BEFORE_MATCH)
         return f"{'…' if start else ''}{clean(snippet[start:])}"
 
     def _name_cells(self, name: str, labels: str, room: int, is_marked: bool) -> Iterable[Cell]:
@@ -192,7 +202,7 @@ class SessionPicker(Browser):
         """Whether the list was read, so that there are matches."""
         self._session_to_delete: SessionInfo | None = None
         """The session that the open question is about; None without a question."""
-        self._asked_in_search = False
+        self._was_in_search = False
         """Whether the search field had the focus when the question was asked."""
         self._deleted: list[SessionInfo] = []
         """The sessions that were deleted here and not restored, the last one at the end."""
@@ -239,7 +249,7 @@ class SessionPicker(Browser):
         if not self._is_loaded:
             return
         changed = self._matches.set_search(text)
-        self._show(keep=not changed)
+        self._show(keep_mark=not changed)
         if changed and self._matches.query:
             self._search_messages(MESSAGE_SEARCH_DELAY)
         elif changed:  # the search is empty: end the one of the messages that may still run
@@ -268,13 +278,13 @@ class SessionPicker(Browser):
             await hits.aclose()
         self._show()
 
-    def _show(self, activity: str = "", *, keep: bool = True) -> None:
+    def _show(self, activity: str = "", *, keep_mark: bool = True) -> None:
         """Show the matches and their number. Behind it stands `activity`, which says what still
-        runs; it is empty if nothing does. With `keep` the same row stays marked.
+        runs; it is empty if nothing does. With `keep_mark` the same row stays marked.
         """
         self._list.words = self._matches.query.split()
         self._list.with_project = self._matches.scope == ALL
-        self._list.show(self._matches.matches(), keep=keep)
+        self._list.show(self._matches.matches(), keep_mark=keep_mark)
         self._show_frame()
         self._show_count(activity, len(self._list.rows))
 
@@ -375,7 +385,7 @@ class SessionPicker(Browser):
         if not self._is_loaded:
             return
         self._matches.next_scope()
-        self._show(keep=False)
+        self._show(keep_mark=False)
         if self._matches.query:
             self._search_messages()
 
@@ -441,7 +451,7 @@ class SessionPicker(Browser):
         """Ask whether the marked session shall go to the trash; `_take_key` gets the answer."""
         if self._list.marked is None:
             return
-        self._asked_in_search = self._search.has_focus
+        self._was_in_search = self._search.has_focus
         self._list.focus()  # in the search field the key of the answer would be text
         self._session_to_delete = self._list.marked.info
         title = session_title(self._session_to_delete)
@@ -452,7 +462,7 @@ class SessionPicker(Browser):
         info, self._session_to_delete = self._session_to_delete, None
         self.key_line.show_keys()
         assert info is not None
-        if self._asked_in_search:
+        if self._was_in_search:
             self._search.focus()
         self._show_frame()
         return info

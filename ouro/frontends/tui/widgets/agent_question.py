@@ -54,7 +54,7 @@ class AgentQuestion(QuestionPanel):
         if not self._question.choices:
             return partial(self._begin_answer, character)
         if key == "space" and self._question.several:
-            return partial(self.choose, self.options.place)
+            return partial(self.choose, self.options.marked_index)
         return super().answer_of(key, action, character)
 
     def _begin_answer(self, text: str) -> None:
@@ -73,7 +73,7 @@ class AgentQuestion(QuestionPanel):
         elif not self._question.several:
             self._answer((choices[number],))
         elif number < len(choices):
-            self.options.tick(number)
+            self.options.toggle_tick(number)
         else:
             answers = (*self._ticked(), written) if written else self._ticked()
             self._answer(answers)

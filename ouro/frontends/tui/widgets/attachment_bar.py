@@ -38,7 +38,7 @@ class AttachmentBar(Widget):
         self._find = find
         self._text = ""
 
-    def look_at(self, text: str) -> None:
+    def show_attachments_of(self, text: str) -> None:
         """Show the attachments of a text when the user has not typed for _LOOK_DELAY. A text
         without `@` has no attachments.
         """

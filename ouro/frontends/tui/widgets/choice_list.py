@@ -21,7 +21,7 @@ class ChoiceList(Widget):
     """The numbered choices of a question. Its panel has the focus and handles the keys."""
 
     COMPONENT_CLASSES = {"options--marked", "options--detail"}  # noqa: RUF012 (Textual's own form)
-    place: reactive[int] = reactive(0)
+    marked_index: reactive[int] = reactive(0)
     ticked: reactive[frozenset[int]] = reactive(frozenset())
     comment: reactive[str] = reactive("", layout=True)
     """What the marked choice tells the agent."""
@@ -36,17 +36,19 @@ class ChoiceList(Widget):
         self._several = several
 
     def move(self, by: int) -> None:
-        self.place = (self.place + by) % max(1, len(self.lines))
+        """Mark the next choice (`by` is 1) or the previous one (-1); the first follows the last."""
+        self.marked_index = (self.marked_index + by) % max(1, len(self.lines))
 
-    def watch_place(self) -> None:
+    def watch_marked_index(self) -> None:
         """Move the cursor of the terminal to the marked choice: screen readers follow it."""
         if not self.is_mounted:
             return
         counts = [len(lines) for lines in self._render_choices(self.size.width)]
-        row = sum(counts[: self.place]) - self._first_line()
+        row = sum(counts[: self.marked_index]) - self._first_line()
         self.app.cursor_position = self.content_region.offset + Offset(0, row)
 
-    def tick(self, number: int) -> None:
+    def toggle_tick(self, number: int) -> None:
+        """Tick the box of the choice with this index, or remove its tick."""
         self.ticked = self.ticked ^ {number}
 
     def render(self) -> Text:
@@ -74,7 +76,7 @@ class ChoiceList(Widget):
         an earlier one if the lines after it would not fill the widget.
         """
         counts = [len(lines) for lines in self._render_choices(self.size.width)]
-        first_of_marked = sum(counts[: self.place])
+        first_of_marked = sum(counts[: self.marked_index])
         first_of_last_page = sum(counts) - self.size.height
         return max(0, min(first_of_marked, first_of_last_page))
 
@@ -103,7 +105,7 @@ class ChoiceList(Widget):
         """The label of a choice, wrapped, behind its mark, number and box. If the choice is marked,
         the comment for the agent follows the label.
         """
-        is_marked = number == self.place
+        is_marked = number == self.marked_index
         box = ""
         if self._several:
             box = "[x] " if number in self.ticked else "[ ] "
@@ -122,15 +124,15 @@ class ChoiceList(Widget):
 
     def on_click(self, event: events.Click) -> None:
         """Mark and choose the choice that was clicked."""
-        at = event.get_content_offset(self)
-        if at is None:
+        offset = event.get_content_offset(self)
+        if offset is None:  # on the border
             return
-        line = self._first_line() + at.y
+        line = self._first_line() + offset.y
         end = 0
         for number, choice_lines in enumerate(self._render_choices(self.size.width)):
             end += len(choice_lines)
             if line < end:
-                self.place = number
+                self.marked_index = number
                 self.post_message(self.Picked())
                 return
 

@@ -62,7 +62,7 @@ class Completion(PickList):
         folder = self.marked.value.rstrip(' "') if self.marked is not None else ""
         return folder.endswith("/") and folder == self.word and len(self.rows) > 1
 
-    def look_at(self, before: str) -> None:
+    def show_suggestions(self, before: str) -> None:
         """Show suggestions for the word at the end of `before`, the text before the cursor. The popup
         closes if there are none, and stays closed for a word for which the user has closed it.
         """
@@ -73,12 +73,12 @@ class Completion(PickList):
         suggestions = self._suggest(word) if word else []
         if word != self.word or suggestions != self.rows:
             self.word = word
-            self.change(suggestions, keep=False)
+            self.change(suggestions, keep_mark=False)
         self.display = bool(suggestions) and not self.is_complete
 
     def move(self, by: int) -> None:
         """Mark another suggestion; the first follows the last."""
-        self.place = (self.place + by) % len(self.rows)
+        self.marked_index = (self.marked_index + by) % len(self.rows)
 
     def close(self, before: str = "") -> None:
         """Close the popup. It stays closed for the word at the end of `before`, the text before the

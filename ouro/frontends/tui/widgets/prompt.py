@@ -65,13 +65,13 @@ class PromptArea(TextArea, inherit_bindings=False):
         history: PromptHistory,
         completion: Completion,
         withdraw: Callable[[], Draft | None],
-        move_beside: Callable[[int], bool],
+        move_panel_mark: Callable[[int], bool],
     ) -> None:
         """Make the input.
 
         Args:
             withdraw: removes the newest message from the queue and returns it; None: there is none.
-            move_beside: moves the mark in the panel above the prompt, up for -1; returns False if
+            move_panel_mark: moves the mark in the panel above the prompt, up for -1; returns False if
                 it cannot.
         """
         super().__init__(id="prompt", soft_wrap=True, show_line_numbers=False, tab_behavior="focus")
@@ -84,9 +84,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._history = history
         self.completion = completion
         self._withdraw = withdraw
-        self._move_beside = move_beside
-        self._walk: HistoryWalk | None = None
-        """The way through the history that Up and Down continue."""
+        self._move_panel_mark = move_panel_mark
+        self._history_walk: HistoryWalk | None = None
+        """The position in the history from which Up and Down continue; None before the first one."""
         self._stashed: list[str] = []
         """The stashed texts, the last one at the end."""
         self.undone_text = ""
@@ -94,7 +94,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._chord = ""
         """The keys of a chord that has begun; empty if none has."""
         self._chord_until = float("inf")
-        """Until when the next key belongs to the chord."""
+        """Until when the next key belongs to the chord, as a time of `time.monotonic`."""
         self._pasted_at = float("-inf")
         """When the last key or text of a paste came."""
         self._typed_at = float("-inf")
@@ -134,10 +134,12 @@ class PromptArea(TextArea, inherit_bindings=False):
         return self.get_text_range((0, 0), self.cursor_location)
 
     def fill(self, text: str) -> None:
+        """Replace the whole text, and move the cursor to its end."""
         self.replace(text, (0, 0), self.document.end)
         self.move_cursor(self.document.end)
 
     def put(self, text: str) -> None:
+        """Insert a text at the cursor; it replaces what is selected."""
         self.replace(text, *self.selection)
 
     def _draw_at_once(self) -> None:
@@ -268,13 +270,13 @@ class PromptArea(TextArea, inherit_bindings=False):
         return True
 
     def _resolve_chord(self, event: events.Key) -> str:
-        """Return all keys of the chord that this key continues. It is this key alone if no chord has
-        begun, if it came too late, or if no chord begins with these keys. No chord is open afterwards.
+        """End the open chord. Returns its keys with this key; or this key alone if no chord has begun,
+        if the key came too late, or if no chord begins with these keys.
         """
-        begun, self._chord = self._chord, ""
-        if not begun or event.time > self._chord_until:
+        keys_before, self._chord = self._chord, ""
+        if not keys_before or event.time > self._chord_until:
             return event.key
-        chord = f"{begun} {event.key}"
+        chord = f"{keys_before} {event.key}"
         # With the blank, `escape e` is not the beginning of `escape enter`.
         is_known = any(f"{key} ".startswith(f"{chord} ") for key in self._actions)
         return chord if is_known else event.key
@@ -320,7 +322,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         if key != "escape" and action not in ("previous", "next", "send", "queue"):
             return False
         completion = self.completion
-        completion.look_at(self.before_cursor)
+        completion.show_suggestions(self.before_cursor)
         if not completion.is_open or (completion.is_complete and action != "queue"):
             return False
         if action in ("previous", "next"):
@@ -336,8 +338,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         self.focus()
 
     def _accept(self, send: bool) -> bool:
-        """Insert the marked suggestion. `send` tells that the key is the one that sends. Returns False if
-        the key must still send: the suggestion is a command without arguments, or is typed already.
+        """Insert the marked suggestion. `send`: whether the pressed key is the one that sends. Returns
+        False if the key must still send: the suggestion is a command without arguments, or is typed
+        already.
 
         With any other key, a folder is inserted without its end (a quote, a blank), so that what is in
         it is suggested next; if it is typed already, the first of what is in it is inserted.
@@ -381,7 +384,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             await self.run_action(f"app.press('{action}')")
             return
         self._history.add(draft.text)
-        self._walk = None
+        self._history_walk = None
         self.completion.close()
         self.fill(self._stashed.pop() if self._stashed else "")
         self.history.clear()
@@ -401,7 +404,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         message.
         """
         if not self.text:
-            if self._move_beside(-1):
+            if self._move_panel_mark(-1):
                 return
             draft = self._withdraw()
             if draft is not None:
@@ -416,7 +419,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         """Go down in the text. In its last line, go to the next message in the history. On empty
         input, first move the mark of the panel above.
         """
-        if not self.text and self._move_beside(1):
+        if not self.text and self._move_panel_mark(1):
             return
         if self.navigator.is_last_wrapped_line(self.cursor_location):
             self._recall(1)
@@ -428,9 +431,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         negative. Beyond the ends of the history, nothing happens. If the text in the prompt is not
         from the history, a new walk begins at the newest message.
         """
-        if self._walk is None or not self._walk.shows(self.text):
-            self._walk = HistoryWalk(self._history.entries(), self.text)
-        entry = self._walk.move(by)
+        if self._history_walk is None or not self._history_walk.shows(self.text):
+            self._history_walk = HistoryWalk(self._history.entries(), self.text)
+        entry = self._history_walk.move(by)
         if entry is not None:
             self.fill(entry)
             self.completion.close(self.before_cursor)
@@ -452,7 +455,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         return "is back"
 
     @property
-    def stashed(self) -> int:
+    def stash_count(self) -> int:
         """How many texts are stashed."""
         return len(self._stashed)
 
@@ -477,10 +480,10 @@ class PromptArea(TextArea, inherit_bindings=False):
             return
         before = [name for name in names if name in self.before_cursor]
         name = max(before, key=self.before_cursor.rfind) if before else names[0]
-        place = self.text.index(name)
-        row = self.text.count("\n", 0, place)
-        start_of_row = self.text.rfind("\n", 0, place) + 1
-        column = place - start_of_row
+        offset = self.text.index(name)
+        row = self.text.count("\n", 0, offset)
+        start_of_row = self.text.rfind("\n", 0, offset) + 1
+        column = offset - start_of_row
         text = self.attachments.expand_text(name)
         self.replace(text, (row, column), (row, column + len(name)))
 

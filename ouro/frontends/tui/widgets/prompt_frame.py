@@ -50,8 +50,9 @@ class PromptFrame(Horizontal):
         # Textual scrolls before the text has grown.
         self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
         self.set_class(self._prompt.text.startswith("!"), "-shell")
-        stashed = f"{self._prompt.stashed} stashed" if self._prompt.stashed else ""
-        self.border_subtitle = " · ".join(filter(None, [stashed, self._prompt.vim_mode]))
+        stash_count = self._prompt.stash_count
+        stash_text = f"{stash_count} stashed" if stash_count else ""
+        self.border_subtitle = " · ".join(filter(None, [stash_text, self._prompt.vim_mode]))
 
     def show_mode(self, mode: str) -> None:
         """Give the frame the colour of the mode of permissions; `ask` has none."""

@@ -26,9 +26,9 @@ from ouro.events import (
 )
 from ouro.frontends.event_lines import PERMIT_LABELS
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
+from ouro.frontends.tui.blocks.display_body import DisplayBlock
 from ouro.frontends.tui.blocks.lines import code_content, join_fitting, tidy
 from ouro.frontends.tui.blocks.paged_lines import plain_lines
-from ouro.frontends.tui.blocks.tool_card import DisplayBlock
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screen_constants import (
     ALL_AROUND_FROM_HEIGHT,
@@ -79,8 +79,8 @@ class QuestionPanel(Vertical, can_focus=True):
         answer: UserAnswer
 
     @dataclass
-    class Stray(Message):
-        """A key or a paste that belongs to the prompt."""
+    class KeyForPrompt(Message):
+        """A key or a paste that the panel received, and that belongs to the prompt."""
 
         key: events.Key | events.Paste
 
@@ -115,8 +115,8 @@ class QuestionPanel(Vertical, can_focus=True):
         }
         self._page_down = keymap.key_text("page_down")
         self._page_keys = f"{keymap.key_text('page_up')} {self._page_down}"
-        self._amount = ""
-        """The size of what is asked about, which is beside the title."""
+        self._size_text = ""
+        """The size of what is asked about, in words; it is shown beside the title."""
         self._was_drawn = False
         """Whether the question was drawn once."""
         self._listens_from = float("inf")
@@ -130,7 +130,7 @@ class QuestionPanel(Vertical, can_focus=True):
         self._is_beside_draft = False
         """Whether the prompt had text when the question appeared, and no arrow was pressed since."""
         self._pressed_once = ""
-        """The last key that did not answer because the prompt had text."""
+        """The last key that did not answer because the prompt had text; empty if there was none."""
 
     def on_mount(self) -> None:
         self.call_after_refresh(self._start_listening)
@@ -172,7 +172,7 @@ class QuestionPanel(Vertical, can_focus=True):
             return
         if self._editing[event.key] == "delete_to_start_of_line":
             self._is_writing = False  # the message is empty again
-        self.post_message(self.Stray(events.Key(event.key, event.character)))
+        self.post_message(self.KeyForPrompt(events.Key(event.key, event.character)))
 
     def _on_paste(self, event: events.Paste) -> None:
         """Pass a paste to the prompt. It is the beginning of a message, never an answer."""
@@ -183,14 +183,14 @@ class QuestionPanel(Vertical, can_focus=True):
         self._typed_at = event.time
         paste = events.Paste(event.text)
         paste.stop()  # a paste that bubbles up from the prompt comes to the panel again
-        self.post_message(self.Stray(paste))
+        self.post_message(self.KeyForPrompt(paste))
 
     def _handle_answer(self, event: events.Key) -> None:
         """Pass the key to the prompt if it belongs to a message; otherwise answer with it. A key
         that comes too soon after the question appeared does not answer.
         """
         answer = self.answer_of(event.key, self._actions.get(event.key, ""), event.character or "")
-        is_message = self._follow_writing(event, is_answer=answer is not None)
+        is_message = self._track_message(event, is_answer=answer is not None)
         # The key before, if it came too early to answer and may be the first letter of a message.
         early_key, self._early_key = self._early_key, None
         if is_message or event.time - self._typed_at < self.GRACE:
@@ -200,33 +200,33 @@ class QuestionPanel(Vertical, can_focus=True):
         elif event.time < self._listens_from and event.key not in ("up", "down"):
             self._take_early_key(event, early_key)
         elif self._needs_second_press(event):
+            self._pressed_once = event.key
             self._notice = BESIDE_A_DRAFT
             self._listens_from = event.time + self.GRACE
             self._take_early_key(event, early_key=None)
         elif answer is not None:
             answer()
 
-    def text_was_typed(self, at: float) -> None:
-        """Take the time of the last key in the prompt, minus infinity if it is empty. Soon after it, a
-        key is more of its text; later, a key must be pressed twice to answer.
+    def note_typed_text(self, at: float) -> None:
+        """Note when the last key was typed in the prompt; minus infinity if the prompt is empty. Soon
+        after that, a key is more of its text; later, a key must be pressed twice to answer.
         """
         self._typed_at = at
         self._is_beside_draft = self.options.display and at > float("-inf")
 
     def _needs_second_press(self, event: events.Key) -> bool:
-        """Whether this key does not answer yet, because it may continue the text in the prompt."""
+        """Whether this key does not answer yet, because it may continue the text in the prompt. It
+        answers if it is pressed a second time.
+        """
         may_be_text = event.is_printable or event.key == "enter"
         is_second = event.key == self._pressed_once
-        if not self._is_beside_draft or not may_be_text or is_second:
-            return False
-        self._pressed_once = event.key
-        return True
+        return self._is_beside_draft and may_be_text and not is_second
 
     def _pass_to_prompt(self, key: events.Key) -> None:
         """Pass a key to the prompt. For a moment after it, no key answers the question."""
         self._typed_at = key.time
         self._listens_from = max(self._listens_from, key.time + self.GRACE)
-        self.post_message(self.Stray(events.Key(key.key, key.character)))
+        self.post_message(self.KeyForPrompt(events.Key(key.key, key.character)))
 
     def _take_early_key(self, event: events.Key, early_key: events.Key | None) -> None:
         """Remember a character that came too early to answer, and show that it did not. If the
@@ -253,13 +253,15 @@ class QuestionPanel(Vertical, can_focus=True):
             return self.open_field
         if character.isdigit() and 0 < int(character) <= len(self.options.lines):
             return partial(self._mark_and_choose, int(character) - 1)
-        return partial(self.choose, self.options.place) if key == "enter" else None
+        return partial(self.choose, self.options.marked_index) if key == "enter" else None
 
-    def _follow_writing(self, event: events.Key, *, is_answer: bool) -> bool:
-        """Returns whether this key belongs to a message that the user is writing, and so goes to the
-        prompt. A character that is not an answer begins a message. Enter is its last key. An arrow
-        ends it, too, but goes to the choices. After an arrow, a key answers at its first press,
-        also if the prompt has text.
+    def _track_message(self, event: events.Key, *, is_answer: bool) -> bool:
+        """Note whether this key begins or ends a message that the user is writing. Returns whether the
+        key belongs to the message, and so goes to the prompt.
+
+        A character that is not an answer begins a message. Enter is its last key. An arrow ends it,
+        too, but goes to the choices. After an arrow, a key answers at its first press, also if the
+        prompt has text.
         """
         if event.key in ("up", "down"):
             self._is_writing = self._is_beside_draft = False
@@ -271,7 +273,7 @@ class QuestionPanel(Vertical, can_focus=True):
         return self._is_writing
 
     def _mark_and_choose(self, number: int) -> None:
-        self.options.place = number
+        self.options.marked_index = number
         self.choose(number)
 
     def _key_in_field(self, event: events.Key) -> None:
@@ -284,7 +286,7 @@ class QuestionPanel(Vertical, can_focus=True):
         event.stop()
         event.prevent_default()
         if event.key == "enter":
-            self.choose(self.options.place)
+            self.choose(self.options.marked_index)
         elif event.key in ("up", "down"):
             self.options.move(-1 if event.key == "up" else 1)
         else:
@@ -354,14 +356,14 @@ class QuestionPanel(Vertical, can_focus=True):
                 keys = self.FIELD_KEYS
             key_line.update(join_fitting([*hints, *keys.split(" · ")], key_line.size.width, 1))
         for size in self.query(".question--size").results(Static):
-            shown = self._amount
+            text_beside_title = self._size_text
             if is_low and self._notice:
-                shown = _LOW_NOTICES[self._notice]
+                text_beside_title = _LOW_NOTICES[self._notice]
             elif is_low and hint:
-                shown = f"{self._page_down}: {hint}"
+                text_beside_title = f"{self._page_down}: {hint}"
             title_width = cell_len(str(self.query_one(".question--title", Static).content))
-            has_room = title_width + 2 + len(shown) <= self.content_size.width
-            size.update(shown if has_room else "")
+            has_room = title_width + 2 + len(text_beside_title) <= self.content_size.width
+            size.update(text_beside_title if has_room else "")
 
     @property
     def scrolls(self) -> bool:
@@ -383,21 +385,22 @@ class QuestionPanel(Vertical, can_focus=True):
         return False
 
     def on_choice_list_picked(self) -> None:
-        self.choose(self.options.place)
+        self.choose(self.options.marked_index)
 
 
 class _BlockBody(TranscriptView):
     """A block that is asked about."""
 
-    def go_to_line(self, wanted: Pattern[str]) -> None:
-        """Scroll to the first line that matches `wanted` at its beginning; it is then at the top.
-        If there is none, nothing is scrolled. The view has one block.
+    def go_to_line(self, pattern: Pattern[str]) -> None:
+        """Scroll to the first line whose beginning matches the pattern; it is then at the top. If
+        there is none, nothing is scrolled. The view has one block.
         """
         for block in self._blocks.blocks:
             lines = plain_lines(block.lines(self.size.width, self._palette))
-            found = [number for number, line in enumerate(lines) if wanted.match(line.text)]
-            if found:
-                self._go_to(block, found[0])
+            for number, line in enumerate(lines):
+                if pattern.match(line.text):
+                    self._go_to(block, number)
+                    return
 
 
 def block_body(block: TranscriptBlock) -> TranscriptView:
@@ -415,7 +418,7 @@ def text_body(text: str | Content, kind: str = "question--text") -> VerticalScro
 
 
 _BLANKS = re.compile(" {24,}")
-_KEYS: Mapping[PermitChoice, str] = {
+_ACTION_OF_CHOICE: Mapping[PermitChoice, str] = {
     "yes": "yes",
     "session": "session",
     "edits": "session",
@@ -423,8 +426,8 @@ _KEYS: Mapping[PermitChoice, str] = {
     "stop": "no",
     "no": "decline",
 }
-"""The actions of the keymap that choose them."""
-_CHANGED = late_pattern(r"\s*\d+ [-+](\s|$)")
+"""The action of the keymap that makes a choice."""
+_CHANGED_LINE = late_pattern(r"\s*\d+ [-+](\s|$)")
 """A changed line of a diff, with its number."""
 
 
@@ -434,13 +437,14 @@ class PermissionPanel(QuestionPanel):
     def __init__(self, asked: PermissionAsked, keymap: Keymap) -> None:
         labels_and_details: list[tuple[str, str]] = []
         for choice in asked.choices:
-            label = f"{PERMIT_LABELS[choice]} ({keymap.key_text(_KEYS[choice]).lower()})"
+            key = keymap.key_text(_ACTION_OF_CHOICE[choice]).lower()
+            label = f"{PERMIT_LABELS[choice]} ({key})"
             detail = f"rule {escape_invisible(asked.rule)}" if choice == "always" else ""
             labels_and_details.append((label, detail))
-        amount, body = _body(asked.display)
+        size_text, body = _size_and_body(asked.display)
         title_text = f"Allow?  {escape_invisible(asked.call.name)}"
         title = Static(title_text, classes="question--title", markup=False)
-        size = Static(amount, classes="question--size", markup=False)
+        size = Static(size_text, classes="question--size", markup=False)
         reason_text = code_content(escape_invisible(asked.reason))
         reason = Static(reason_text, classes="question--why", markup=False)
         super().__init__(
@@ -453,12 +457,12 @@ class PermissionPanel(QuestionPanel):
             hint="comment for the agent",
             keys=f"↑↓ Enter · {keymap.key_text('comment')} adds a comment · Esc interrupts",
         )
-        self._amount = amount
+        self._size_text = size_text
         self._asked = asked
-        self._shows_change = False
-        """Whether a low terminal has shown the first change."""
+        self._has_shown_change = False
+        """Whether the text was scrolled to its first change, as on a low terminal."""
         self._refusal: PermitChoice = "stop" if "stop" in asked.choices else "no"
-        """What the key that refuses chooses."""
+        """The choice of the key that refuses."""
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
         """The function to call for a key; None if the key is not an answer. If a key stands for a
@@ -467,11 +471,11 @@ class PermissionPanel(QuestionPanel):
         """
         for number, choice in enumerate(self._asked.choices):
             is_refusal = action == "no" and choice == self._refusal
-            if action == _KEYS[choice] or is_refusal:
+            if action == _ACTION_OF_CHOICE[choice] or is_refusal:
                 return partial(self.choose, number)
         answer = super().answer_of(key, action, character)
         is_not_offered = answer is None and bool(action)
-        return (lambda: None) if is_not_offered else answer
+        return _do_nothing if is_not_offered else answer
 
     def _fit(self) -> None:
         """Show the text of the open field as the comment of the marked choice, and divide the rows. The
@@ -481,16 +485,17 @@ class PermissionPanel(QuestionPanel):
         if self.field.display:
             self.options.comment = one_line(self.field.value, 60) or "…"
         super()._fit()
-        if not self._shows_change and self.scrolls and self.app.size.height < HEADER_FROM_HEIGHT:
-            self._shows_change = True
-            self.call_after_refresh(self._show_change)
+        is_low = self.app.size.height < HEADER_FROM_HEIGHT
+        if is_low and self.scrolls and not self._has_shown_change:
+            self._has_shown_change = True
+            self.call_after_refresh(self._scroll_to_change)
 
-    def _show_change(self) -> None:
+    def _scroll_to_change(self) -> None:
         """Scroll to the first changed line: a low terminal has no room for lines above it."""
         if not self.query_one(".question--why").size.height:
             return  # the reason, which names the file, has no row: then the text must name it
         for body in self.query(_BlockBody):
-            body.go_to_line(_CHANGED)
+            body.go_to_line(_CHANGED_LINE)
 
     def on_input_changed(self) -> None:
         self._fit()
@@ -503,13 +508,18 @@ class PermissionPanel(QuestionPanel):
         self.post_message(self.Answered(self.question_id, Permit(choice, comment)))
 
 
-def _body(display: Display) -> tuple[str, Widget]:
-    """What is asked for, as a pair: its size in words (files, or characters and lines), and a
-    widget that shows all of it, also characters that a terminal does not show.
+def _do_nothing() -> None:
+    pass
+
+
+def _size_and_body(display: Display) -> tuple[str, Widget]:
+    """The size of what is asked for in words (files, or characters and lines), and a widget that shows
+    all of it, also characters that a terminal does not show.
     """
     match display.body:
         case Diff(changes=changes):
-            return plural(len(changes), "file"), block_body(DisplayBlock(display, _show_controls))
+            block = DisplayBlock(display, _write_out_controls)
+            return plural(len(changes), "file"), block_body(block)
         case CommandOutput(command=text) | Plain(text=text):
             pass
         case _:
@@ -517,15 +527,17 @@ def _body(display: Display) -> tuple[str, Widget]:
     length = f"{len(text):,} characters"
     if "\n" in text:
         length += f", {plural(text.count(chr(10)) + 1, 'line')}"
-    return length, text_body(_show_hidden(text))
+    return length, text_body(_write_out_hidden(text))
 
 
-def _show_controls(line: str) -> str:
+def _write_out_controls(line: str) -> str:
     """A line of a file with control characters written out."""
     return tidy(escape_invisible(line))
 
 
-def _show_hidden(text: str) -> str:
-    """Write out control characters, tabs, line ends and long runs of blanks: nothing is hidden."""
+def _write_out_hidden(text: str) -> str:
+    """A text with control characters, tabs, line ends and long runs of blanks written out: nothing is
+    hidden.
+    """
     text = escape_invisible(text).replace("\t", "⇥\t").replace("\n", "⏎\n")
     return _BLANKS.sub(lambda run: f"⟨{len(run[0]):,} blanks⟩", text)

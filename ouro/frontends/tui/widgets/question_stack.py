@@ -62,7 +62,7 @@ class QuestionStack(Vertical):
             self.panel = None
         if first is not None and self.panel is None:
             self.panel = make_panel(first, self._keymap)
-            self.panel.text_was_typed(self._typed_at())
+            self.panel.note_typed_text(self._typed_at())
             self.mount(self.panel)
             self.panel.focus()
         if self.panel is not None:

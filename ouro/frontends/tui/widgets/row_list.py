@@ -180,7 +180,7 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         Binding("home,g", "move(-1000000)", show=False),
         Binding("end,G", "move(1000000)", show=False),
     ]
-    place: reactive[int] = reactive(0, repaint=False)
+    marked_index: reactive[int] = reactive(0, repaint=False)
     LEADS_CURSOR = True
     """Whether the cursor of the terminal is on the marked row, where screen readers look."""
 
@@ -198,7 +198,7 @@ class RowList(LineScroll, Generic[T], can_focus=True):
     @property
     def marked(self) -> T | None:
         """The marked row; None if there are no rows."""
-        return self.rows[self.place] if self.rows else None
+        return self.rows[self.marked_index] if self.rows else None
 
     def key_of(self, row: T) -> object:
         """The key that identifies a row when the rows change."""
@@ -208,47 +208,47 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         """The cells of a row, in `width` columns."""
         raise NotImplementedError
 
-    def show(self, rows: Sequence[T], nothing: str = "", *, keep: bool = True) -> None:
+    def show(self, rows: Sequence[T], nothing: str = "", *, keep_mark: bool = True) -> None:
         """Show these rows, or the text `nothing` if there are none.
 
-        With `keep` the marked row stays marked. If it is gone, the row at its place is marked.
-        Without `keep` the first row is marked.
+        With `keep_mark` the marked row stays marked. If it is gone, the row at its index is marked.
+        Without `keep_mark` the first row is marked.
         """
         old_row = self.marked
-        new_place = 0
-        if keep:
-            new_place = min(self.place, max(0, len(rows) - 1))
+        new_index = 0
+        if keep_mark:
+            new_index = min(self.marked_index, max(0, len(rows) - 1))
             if old_row is not None:
-                new_place = self._place_of(old_row, rows, default=new_place)
+                new_index = self._index_of(old_row, rows, default=new_index)
         self.rows, self._nothing = rows, nothing
-        self._make_room()
-        self.place = new_place
-        self._show_place()
+        self._update_height()
+        self.marked_index = new_index
+        self._show_marked_row()
         self.refresh()
         if old_row != self.marked:
             self.post_message(self.Marked())
 
-    def _place_of(self, row: T, rows: Sequence[T], *, default: int) -> int:
-        """The place of the row with the same key in other rows; `default` if it is not there."""
+    def _index_of(self, row: T, rows: Sequence[T], *, default: int) -> int:
+        """The index of the row with the same key in other rows; `default` if it is not there."""
         key = self.key_of(row)
-        for place, other in enumerate(rows):
+        for index, other in enumerate(rows):
             if self.key_of(other) == key:
-                return place
+                return index
         return default
 
     def action_move(self, by: int) -> None:
         """Move the mark down by `by` rows, or up if `by` is negative. It stops at the first and the
         last row.
         """
-        place = max(0, min(len(self.rows) - 1, self.place + by))
-        if place != self.place:
-            self.place = place
+        index = max(0, min(len(self.rows) - 1, self.marked_index + by))
+        if index != self.marked_index:
+            self.marked_index = index
             self.post_message(self.Marked())
 
     def action_page(self, by: int) -> None:
         self.action_move(by * max(1, self.size.height - 1))
 
-    def take_key(self, key: str, *, is_alone: bool = False) -> bool:
+    def move_by_key(self, key: str, *, is_alone: bool = False) -> bool:
         """Move the mark for a key; returns False if the key does not move it. Letters move it only
         with `is_alone`, which means that no search field takes them as text.
         """
@@ -259,38 +259,39 @@ class RowList(LineScroll, Generic[T], can_focus=True):
             self.action_page(PAGES[key])
         return key in steps or key in PAGES
 
-    def watch_place(self, old: int, new: int) -> None:
-        self._show_place()
+    def watch_marked_index(self, old: int, new: int) -> None:
+        self._show_marked_row()
         if self.is_mounted and self.LEADS_CURSOR:
             row = Offset(0, new - self.scroll_offset.y)
             self.app.cursor_position = self.content_region.offset + row
-        for place in (old, new):
-            self.refresh(Region(0, place - self.scroll_offset.y, self.size.width, 1))
+        for index in (old, new):
+            self.refresh(Region(0, index - self.scroll_offset.y, self.size.width, 1))
 
     def on_resize(self) -> None:
-        self._make_room()
-        self._show_place()
+        self._update_height()
+        self._show_marked_row()
 
     def on_click(self, event: events.Click) -> None:
         """Mark and pick the row that was clicked."""
-        at = event.get_content_offset(self)
-        if at is None:
+        offset = event.get_content_offset(self)
+        if offset is None:  # on the border
             return
-        place = at.y + self.scroll_offset.y
-        if 0 <= place < len(self.rows):
-            self.action_move(place - self.place)
+        index = offset.y + self.scroll_offset.y
+        if 0 <= index < len(self.rows):
+            self.action_move(index - self.marked_index)
             self.post_message(self.Picked())
 
     def render_line(self, y: int) -> Strip:
         """The line `y` of the widget: the cells of the row that is scrolled there, or a line of the
         text for an empty list. Below the last row it is blank.
         """
-        place, width = y + self.scroll_offset.y, self.scrollable_content_region.width
+        index = y + self.scroll_offset.y
+        width = self.scrollable_content_region.width
         cells: list[Cell] = []
-        if 0 <= place < len(self.rows):
-            is_marked = place == self.place
+        if 0 <= index < len(self.rows):
+            is_marked = index == self.marked_index
             cells = [("❯ ", "marked") if is_marked else ("  ", "")]
-            cells += self.cells(self.rows[place], is_marked, max(0, width - 2))
+            cells += self.cells(self.rows[index], is_marked, max(0, width - 2))
         elif not self.rows:
             lines = wrap(self._nothing, max(1, width - 4))  # a margin of two cells on each side
             text = lines[y] if y < len(lines) else ""
@@ -299,16 +300,18 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         return Strip(segments).crop_extend(0, width, self.rich_style)
 
     def _style(self, name: str) -> Style:
-        base = self.rich_style
-        return base + self.get_component_rich_style(f"rows--{name}", partial=True) if name else base
+        """The style of a cell, by its name; empty: the style of the list."""
+        if not name:
+            return self.rich_style
+        return self.rich_style + self.get_component_rich_style(f"rows--{name}", partial=True)
 
-    def _make_room(self) -> None:
+    def _update_height(self) -> None:
         self.virtual_size = Size(self.size.width, len(self.rows))
 
-    def _show_place(self) -> None:
+    def _show_marked_row(self) -> None:
         """Scroll as little as needed to show the marked row."""
         top, height = self.scroll_offset.y, max(1, self.size.height)
-        new_top = min(max(top, self.place - height + 1), self.place)
+        new_top = min(max(top, self.marked_index - height + 1), self.marked_index)
         if new_top != top:
             self.scroll_to(y=new_top, animate=False, force=True)
 
@@ -330,10 +333,10 @@ class PickList(RowList["Choice"], can_focus=False):
         self._current = current
         self._words: list[str] = []
         """The words that a choice must contain to be shown."""
-        self.place = next(
-            (place for place, choice in enumerate(choices) if current and choice.value == current),
-            0,
-        )
+        for index, choice in enumerate(choices):
+            if current and choice.value == current:
+                self.marked_index = index
+                break
 
     def key_of(self, row: Choice) -> object:
         return row.value
@@ -350,27 +353,27 @@ class PickList(RowList["Choice"], can_focus=False):
         words = text.lower().split()
         if words != self._words:
             self._words = words
-            self.change(self._all, keep=False)
+            self.change(self._all, keep_mark=False)
 
-    def change(self, choices: Sequence[Choice], *, keep: bool = True) -> None:
-        """Replace the choices, and show those that contain the searched words. With `keep` the same
-        choice stays marked.
+    def change(self, choices: Sequence[Choice], *, keep_mark: bool = True) -> None:
+        """Replace the choices, and show those that contain the searched words. With `keep_mark` the
+        same choice stays marked; without it, the best match of the search.
         """
         self._all = choices
         matching = choices if not self._words else list(filter(self._matches, choices))
-        self.show(matching, self._nothing, keep=keep)
-        if not keep:
-            self.action_move(self._place_of_best())
+        self.show(matching, self._nothing, keep_mark=keep_mark)
+        if not keep_mark:
+            self.action_move(self._index_of_best())
         self.refresh(layout=True)
 
-    def _place_of_best(self) -> int:
-        """The place of the first choice whose label begins with the search; 0 if there is none. So
-        `llama` marks llama.cpp below Ollama.
+    def _index_of_best(self) -> int:
+        """The index of the best match: the first choice whose label begins with the search; 0 if there
+        is none. So `llama` marks llama.cpp below Ollama.
         """
         search = " ".join(self._words)
-        for place, choice in enumerate(self.rows):
+        for index, choice in enumerate(self.rows):
             if choice.label.lower().startswith(search):
-                return place
+                return index
         return 0
 
     def _matches(self, choice: Choice) -> bool:

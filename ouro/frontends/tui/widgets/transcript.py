@@ -17,7 +17,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.timer import Timer
 
-from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
+from ouro.frontends.tui.blocks.block_list import BlockLine, BlockList, TranscriptBlock
 from ouro.frontends.tui.blocks.lines import StyledLine, crop, mark_span, selected_text, text_to_copy
 from ouro.frontends.tui.blocks.messages import MARGIN, UserMessage, queued_lines
 from ouro.frontends.tui.blocks.paged_lines import plain_lines
@@ -84,15 +84,15 @@ class TranscriptView(LineScroll):
         self._footer: list[StyledLine] = []
         """The lines below the blocks: the starting message, and `_queue_rows`."""
         self._last_seen: tuple[TranscriptBlock, int] | None = None
-        """The last block when the user left the end, and how many of its lines were there."""
+        """The last block when the user left the end, and how many lines it had then."""
         self._is_arranging = False
         """Whether it changes its own height or position, which is no scroll by the user."""
         self._card: TranscriptBlock | None = None
         """The card that is marked by keys."""
         self._search_text = ""
         """The searched text, in lower case."""
-        self._match: tuple[TranscriptBlock, int] | None = None
-        """The last match: a block and the number of its line."""
+        self._match: BlockLine | None = None
+        """The last match of the search."""
 
     def add(self, block: TranscriptBlock, *, start: TranscriptBlock | None = None) -> None:
         """Add a block at the end. `start` is the first block of what is added together: if all from
@@ -110,9 +110,9 @@ class TranscriptView(LineScroll):
 
     def prepend(self, blocks: Sequence[TranscriptBlock]) -> None:
         """Put blocks before all others, without moving what is visible."""
-        place = self._blocks.block_at(self.scroll_offset.y)
+        line_on_top = self._blocks.block_at(self.scroll_offset.y)
         self._blocks.prepend(blocks)
-        self._return_to(place)
+        self._return_to(line_on_top)
 
     @property
     def blocks(self) -> Sequence[TranscriptBlock]:
@@ -177,14 +177,14 @@ class TranscriptView(LineScroll):
         card the mark ends, and the view follows the end of the transcript.
         """
         cards = [block for block in self._blocks.blocks if block.foldable]
-        place = len(cards) if by > 0 else len(cards) - 1
+        index = len(cards) if by > 0 else len(cards) - 1
         if self._card in cards:
-            place = max(0, cards.index(self._card) + by)
-        self._card = cards[place] if 0 <= place < len(cards) else None
+            index = max(0, cards.index(self._card) + by)
+        self._card = cards[index] if 0 <= index < len(cards) else None
         if self._card is None:
             self.follow()
         elif not self._is_visible(self._card):
-            self._go_to(self._card, line=0, above=self.size.height // 3)
+            self._go_to(self._card, line=0, lines_above=self.size.height // 3)
         self.refresh()
         return self._card is not None
 
@@ -217,17 +217,18 @@ class TranscriptView(LineScroll):
         return open_before
 
     def follow(self) -> None:
+        """Scroll to the end, and stay there when lines are added."""
         self.following = True
         self._arrange()
 
-    def go_to(self, prompts: int) -> None:
-        """Scroll to the message of the user with the number `prompts`, counted from the end: 1 is the
-        last one. Does nothing if there are fewer messages.
+    def go_to_prompt(self, number_from_end: int) -> None:
+        """Scroll to a message of the user: 1 is the last one, 2 the one before it. Does nothing if there
+        are fewer messages.
         """
         self._draw()  # new blocks do not have a height yet
         messages = self._prompts()
-        if 0 < prompts <= len(messages):
-            self._go_to(messages[-prompts], line=0)
+        if 0 < number_from_end <= len(messages):
+            self._go_to(messages[-number_from_end], line=0)
 
     def _prompts(self) -> list[UserMessage]:
         return [block for block in self._blocks.blocks if isinstance(block, UserMessage)]
@@ -269,9 +270,9 @@ class TranscriptView(LineScroll):
         last_visible = self._blocks.block_at(self.scroll_offset.y + self.size.height)
         start_block, start_line = self._match or last_visible or (None, 0)
         # Without a start, and if its block was removed, the search begins at the end.
-        place = blocks.index(start_block) if start_block in blocks else len(blocks)
-        searched = blocks[place:] if by >= 0 else list(reversed(blocks[: place + 1]))
-        for block in searched:
+        start = blocks.index(start_block) if start_block in blocks else len(blocks)
+        blocks_to_search = blocks[start:] if by >= 0 else list(reversed(blocks[: start + 1]))
+        for block in blocks_to_search:
             matches = self._matches(block)
             if block is start_block:  # only lines after the start; before it if `by` is -1
                 matches = [line for line in matches if (line - start_line) * by > 0]
@@ -282,8 +283,8 @@ class TranscriptView(LineScroll):
         return False
 
     def _show_match(self, block: TranscriptBlock, line: int) -> None:
-        self._match = (block, line)
-        self._go_to(block, line, above=self.size.height // 3)
+        self._match = BlockLine(block, line)
+        self._go_to(block, line, lines_above=self.size.height // 3)
 
     def _matches(self, block: TranscriptBlock) -> list[int]:
         """The numbers of the lines of a block that contain the searched text. If a wrapped line has
@@ -301,11 +302,13 @@ class TranscriptView(LineScroll):
         is_in_wrapped_line = self._search_text in text_to_copy(lines).lower()
         return [0] if is_in_wrapped_line else []
 
-    def _go_to(self, block: TranscriptBlock, line: int, above: int = 0) -> None:
-        """Leave the end, and scroll to a line of a block, which has `above` lines over it then."""
+    def _go_to(self, block: TranscriptBlock, line: int, lines_above: int = 0) -> None:
+        """Leave the end, and scroll to a line of a block, so that `lines_above` lines are visible
+        above it.
+        """
         self._remember_end()
         self.following = False
-        self._return_to((block, line), above)
+        self._return_to(BlockLine(block, line), lines_above)
 
     def action_scroll_end(self) -> None:
         self.follow()
@@ -315,7 +318,7 @@ class TranscriptView(LineScroll):
 
     def tail(self, lines: int) -> str:
         """The last lines of the transcript as plain text, to print when ouro ends."""
-        self._blocks.settle_end(lines)
+        self._blocks.measure_end(lines)
         total = self._blocks.total
         return "\n".join(line.text.rstrip() for _, line in self._blocks.lines(total - lines, total))
 
@@ -361,10 +364,9 @@ class TranscriptView(LineScroll):
         if rows_below < hint_rows + len(self._queued_in_sight()):
             self.post_message(self.QueueClicked())
             return
-        place = self._blocks.block_at(event.y + self.scroll_offset.y)
-        if place is not None and place[0].foldable:
-            block = place[0]
-            self._fold([block], not block.is_open, keep=block)
+        clicked = self._blocks.block_at(event.y + self.scroll_offset.y)
+        if clicked is not None and clicked.block.foldable:
+            self._fold([clicked.block], not clicked.block.is_open, keep=clicked.block)
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
         """The selected text without decoration; if all is selected, the transcript as Markdown. Both
@@ -377,7 +379,7 @@ class TranscriptView(LineScroll):
         return selected_text(self._blocks.lines(start, end), selection), "\n"
 
     def _rows(self, visible: Region) -> list[Strip]:
-        """The visible rows, without the places that `render_line` adds for a selection."""
+        """The visible rows, without the offsets that `render_line` adds for a selection."""
         # Read once: Textual computes each of them.
         size, top, selection = self.size, self.scroll_offset.y, self.text_selection
         return [self._strip(y, y + top, size, selection)[0] for y in visible.line_range]
@@ -478,25 +480,27 @@ class TranscriptView(LineScroll):
             block.invalidate()
             self.draw_soon()
 
-    def _arrange(self, changed: int | None = None) -> None:
+    def _arrange(self, first_changed_line: int | None = None) -> None:
         """Update the footer, the height of what is scrolled, and the position, which is the end or
-        else stays at the same line. Draw again from the line `changed` on, or all for None.
+        else stays at the same line. Draw again from the first changed line on, or all for None.
         """
         height = self.size.height
         top = self.scroll_offset.y
         self._queue_rows = queued_lines(*self._queued, self.size.width, self._palette)
         self._footer = [*self._starting_lines(), *self._queue_rows]
         if self.following:
-            self._blocks.settle_end(height)
+            self._blocks.measure_end(height)
             self._remember_end()
             top = max(0, self._blocks.total + len(self._footer) - height)
         else:
-            top += self._blocks.settle(top, height)  # the blocks above may have grown
+            top += self._blocks.measure(top, height)  # the blocks above may have grown
         self._resize_content()
         if top != self.scroll_offset.y:
             self._jump(top)
         else:
-            first_row = 0 if changed is None else min(height, max(0, changed - top))
+            first_row = 0
+            if first_changed_line is not None:
+                first_row = min(height, max(0, first_changed_line - top))
             self.refresh(Region(0, first_row, self.size.width, height - first_row))
 
     def _starting_lines(self) -> Sequence[StyledLine]:
@@ -532,30 +536,30 @@ class TranscriptView(LineScroll):
         answer has more lines in a narrow window. If there were no new lines to hint at, there are
         none afterwards. The block on top and the last one are drawn at once to know their heights.
         """
-        place = self._blocks.block_at(self.scroll_offset.y)
+        line_on_top = self._blocks.block_at(self.scroll_offset.y)
         was_all_seen = not self._hint()
-        old_height = place[0].height if place is not None else 0
+        old_height = line_on_top.block.height if line_on_top is not None else 0
         # Before the first layout the widget has no width; the width of the screen is close enough.
         self._blocks.restyle(self.size.width or self.app.size.width, self._palette)
-        if place is not None:
-            block, line = place
-            self._blocks.settle(self._blocks.top(block), 1)
-            place = block, line * block.height // old_height
-        self._return_to(place)
+        if line_on_top is not None:
+            block, old_number = line_on_top
+            self._blocks.measure(self._blocks.top(block), 1)
+            line_on_top = BlockLine(block, old_number * block.height // old_height)
+        self._return_to(line_on_top)
         if was_all_seen:
-            self._blocks.settle_end(1)
+            self._blocks.measure_end(1)
             self._remember_end()
 
-    def _return_to(self, place: tuple[TranscriptBlock, int] | None, above: int = 0) -> None:
-        """Scroll to a place (a block, and the number of its line), so that `above` lines are over it.
-        Without a place, or while the end is followed, only arrange the lines again.
+    def _return_to(self, block_line: BlockLine | None, lines_above: int = 0) -> None:
+        """Scroll to a line of a block, so that `lines_above` lines are visible above it. For None, or
+        while the end is followed, only arrange the lines again.
         """
-        if place is not None and not self.following:
-            block, line = place
+        if block_line is not None and not self.following:
+            block, number = block_line
             # The blocks that will be visible are drawn first: only then their heights are known.
-            self._blocks.settle(self._blocks.top(block), self.size.height)
+            self._blocks.measure(self._blocks.top(block), self.size.height)
             self._resize_content()
-            top = self._blocks.top(block) + min(line, block.height - 1) - above
+            top = self._blocks.top(block) + min(number, block.height - 1) - lines_above
             self._jump(max(0, min(top, self.max_scroll_y)))
         self._arrange()
 
@@ -569,14 +573,14 @@ class TranscriptView(LineScroll):
         followed; without it, the line on top does. At the end, new lines are followed.
         """
         top = self.scroll_offset.y
-        place = self._blocks.block_at(top)
+        line_on_top = self._blocks.block_at(top)
         if keep is not None:
-            place = keep, top - self._blocks.top(keep)
+            line_on_top = BlockLine(keep, top - self._blocks.top(keep))
         self._blocks.fold(blocks, is_open)
         if keep is not None:
             self._remember_end()
             self.following = False
-        self._return_to(place)
+        self._return_to(line_on_top)
         is_at_end = self.scroll_offset.y >= self.max_scroll_y
         self.following = self.following or is_at_end
 
@@ -591,8 +595,8 @@ class TranscriptView(LineScroll):
         """
         if self.following or self._last_seen is None:
             return ""
-        block, seen_of_block = self._last_seen
-        seen_at_end = self._blocks.top(block) + seen_of_block
+        last_block, lines_seen = self._last_seen
+        seen_at_end = self._blocks.top(last_block) + lines_seen
         seen_here = self.scroll_offset.y + self.size.height - 1  # the hint covers the last row
         new_lines = self._blocks.total - max(seen_at_end, seen_here)
         if new_lines <= 0:

@@ -368,7 +368,7 @@ async def test_ctrl_n_and_ctrl_p_move_in_the_suggestions():
         completion = pilot.app.conversation.completion
         await until(pilot, lambda: completion.word == "/re")
         await pilot.press("ctrl+n", "ctrl+n", "ctrl+p")
-        assert (prompt(pilot).text, completion.place) == ("/re", 1)
+        assert (prompt(pilot).text, completion.marked_index) == ("/re", 1)
 
 
 async def test_fast_typing_accepts_the_suggestion_for_the_last_letter():
