@@ -33,12 +33,16 @@ from ouro.utils import git
 SECRET = "canary-5c1f0b"
 STUBS = """
     mark sh bash dash zsh ksh python python3 perl ruby node php less more pager man vi vim ed editor curl wget nc ssh
-    scp gpg sudo make gcc cc pip npm docker tar systemctl kill pkill xdg-open
+    scp gpg sudo make gcc cc pip uv npm docker tar systemctl kill pkill xdg-open
 """.split()
 _IN_OPEN, _IN_ACCESS, _IN_NONBLOCK = 0x20, 0x01, 0x800
 _SHRINK_TRIES = 400
 _BASH = shutil.which("bash") or "/bin/bash"
 _RUN = 'ulimit -f 4000; ulimit -t 2; for line; do "$0" -c -- "$line"; done'
+_RUN_IN_KEEPER = _RUN + "; while set -- /proc/[0-9]*; [ $# -gt 2 ]; do sleep 0.01; done"
+"""Waits for what a line left in the background: with the last process of the keeper it would be killed
+before it had an effect. Two processes are left: bubblewrap and this shell.
+"""
 _LINE_TIMEOUT = 2.0
 _BATCH = 16
 _KEEPER = [
@@ -176,7 +180,7 @@ class Judge:
             done = subprocess.run(
                 [
                     *("timeout", "-s", "KILL", str(_LINE_TIMEOUT * len(lines))), *self.keeper,
-                    *("/bin/sh", "-c", _RUN, _BASH, *lines),
+                    *("/bin/sh", "-c", _RUN_IN_KEEPER if self.keeper else _RUN, _BASH, *lines),
                 ],
                 cwd=self.root, env=self._environment, stdin=subprocess.DEVNULL, stdout=file, stderr=file, check=False,
             )  # fmt: skip
