@@ -377,7 +377,7 @@ MEMORY_ACTIONS: tuple[Action, ...] = (
                 "--scope",
                 choices=("user", "repo"),
                 default=None,
-                help="the scope to synchronize (user)",
+                help="the scope to synchronize (user; repo if only it has a remote)",
             ),
         ),
         (

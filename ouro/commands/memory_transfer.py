@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ouro.commands.action import ActionContext, Answer, confirm, undo_hint
+from ouro.commands.action import ActionContext, Answer, MemoryAccess, confirm, undo_hint
 from ouro.commands.render import CodeSpan, CommandText, Title, View, line, print_document, table
 from ouro.errors import UsageError
 from ouro.memory import long_term
@@ -192,7 +192,8 @@ async def sync(
 
     Args:
         words: the scope and the address, each of which may be missing.
-        scope: the scope as a flag; None for that of the words, else the user's.
+        scope: the scope as a flag; None for that of the words. If both name none, it is the user's,
+            or that of the repository if only it has a remote.
         remote: the address as a flag; empty for that of the words, else the saved one.
     """
     match words:
@@ -207,11 +208,19 @@ async def sync(
             f"`{' '.join(words)}` is not a scope and an address.", commands=["memory sync repo URL"]
         )
     address = remote_address(addresses[0] if addresses else remote, context.cwd)
+    if scope is None and not address:
+        scope = await context.memory(_scope_with_remote)
     report = await context.sync_memory(scope or "user", address)
     if report is None:
         return None
     summary = map(line, long_term.sync_summary(report))
     return Answer(report, [*summary, *disputed_view(report)])
+
+
+def _scope_with_remote(memory: MemoryAccess) -> Scope:
+    """The repository's if only its memory has a remote, otherwise the user's."""
+    scopes = [scope.name for scope in memory.editor.scopes if long_term.saved_remote(scope.store)]
+    return "repo" if scopes == ["repo"] else "user"
 
 
 def disputed_view(report: long_term.SyncReport) -> View:

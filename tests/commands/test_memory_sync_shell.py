@@ -72,6 +72,21 @@ def test_sync_without_a_remote_reports_how_to_set_one(homes, capsys, monkeypatch
     assert "The user memory has no remote yet." in capsys.readouterr().err
 
 
+def test_sync_without_a_scope_takes_the_only_one_with_a_remote(homes, capsys, monkeypatch):
+    home = homes(0)
+    remote = home.parents[1] / "remote.git"
+    monkeypatch.delenv("OURO_MEMORY_REMOTE")
+    subprocess.run(["git", "init", "-q"], check=True)
+    main(["memory", "remember", "--scope", "repo", "The cluster is called birch"])
+    assert main(["memory", "sync", "repo", str(remote)]) == 0
+    main(["memory", "remember", "--scope", "repo", "Deploys run at noon"])
+    capsys.readouterr()
+
+    assert main(["memory", "sync"]) == 0
+
+    assert "1 commit sent" in capsys.readouterr().out
+
+
 def test_forget_everywhere_reads_the_secret_from_stdin(homes, capsys, monkeypatch, tmp_path):
     home = homes(0)
     main(["memory", "remember", "--scope", "user", "The code word is Blackbird-77"])

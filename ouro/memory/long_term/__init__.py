@@ -127,6 +127,7 @@ if TYPE_CHECKING:
         SyncReport,
         remote_of,
         repo_remote,
+        saved_remote,
         sync_in_session,
         sync_scope,
         sync_summary,

@@ -69,13 +69,18 @@ def remote_of(store: GitMemoryStore, given: str = "") -> str:
     """The address of the remote: the given one, else that of the settings, else the one of the last
     sync. Raises UsageError if there is none.
     """
-    if remote := given or store.remote or store.repository.read_record(_REMOTE_RECORD):
+    if remote := given or saved_remote(store):
         return remote
     setting = ", or set `memory.remote`" if store.scope == "user" else ""
     raise UsageError(
         f"The {store.scope} memory has no remote yet.",
         f"Name your own git repository, by its URL or folder{setting}.",
     )
+
+
+def saved_remote(store: GitMemoryStore) -> str:
+    """The address of the remote in the settings, else of the last sync; empty if there is none."""
+    return store.remote or store.repository.read_record(_REMOTE_RECORD)
 
 
 def sync_summary(report: SyncReport) -> list[str]:
