@@ -134,14 +134,15 @@ class Outputs(msgspec.Struct, frozen=True):
         """The result of a server as the result of a tool. If its text is long, the text is
         shortened, and saved as a file without secrets. Images that cannot be read are left out.
         """
-        from ouro.tools.truncate import MAX_SHOWN, OutputCapture
+        from ouro.tools.output_capture import OutputCapture
+        from ouro.tools.truncate import MAX_SHOWN
 
         text = clean(result.text)
         if len(text) > MAX_SHOWN:
             capture = OutputCapture(self.folder, self.mask)
             capture.add(text.encode())
             capture.close()
-            await asyncio.to_thread(capture.settle, SPOOL_SECONDS)
+            await asyncio.to_thread(capture.wait_for_file, SPOOL_SECONDS)
             text = capture.text()
         images = await asyncio.to_thread(_readable_images, result.images)
         if left_out := len(result.images) - len(images):

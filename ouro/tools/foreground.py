@@ -19,14 +19,14 @@ class Foreground:
     def __init__(self, report: Callable[[str], None], *, can_move: bool) -> None:
         self._report = report
         self._can_move = can_move
-        self._asked = asyncio.Event()
+        self._move_requested = asyncio.Event()
         """Set when the user wants to move the command."""
         self.is_moved = False
         """Whether the user has moved the command to the background."""
         self.changed = asyncio.Event()
         """Set by each output after the move."""
 
-    def take(self, data: bytes) -> None:
+    def receive_output(self, data: bytes) -> None:
         """Called with each piece of output. It is reported to the tool call. After the move to the
         background only `changed` is set.
         """
@@ -45,7 +45,7 @@ class Foreground:
             return False
         if process.exit_code is not None:
             return False
-        self._asked.set()
+        self._move_requested.set()
         return True
 
     async def wait(self, process: RunningCommand, seconds: float | None) -> bool:
@@ -53,11 +53,11 @@ class Foreground:
         `is_moved`. Returns False if neither happens within `seconds` (None: no limit).
         """
         ended = asyncio.create_task(process.wait(seconds))
-        asked = asyncio.create_task(self._asked.wait())
+        requested = asyncio.create_task(self._move_requested.wait())
         try:
-            await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({ended, requested}, return_when=asyncio.FIRST_COMPLETED)
             self.is_moved = not ended.done()
             return self.is_moved or ended.result()
         finally:
             ended.cancel()
-            asked.cancel()
+            requested.cancel()

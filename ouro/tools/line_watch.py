@@ -13,14 +13,16 @@ from ouro.tools.truncate import readable
 _MAX_UNREAD = 8 * 1024 * 1024
 """Bytes that wait for ripgrep; more of the output is not searched."""
 _MAX_LINE = 500
+"""Characters of a matching line that are kept."""
 _MAX_LINES = 20
 """Matching lines that are kept until they are taken; later ones are only counted."""
 _END_TIMEOUT = 2.0
+"""Seconds to search the rest of the output after the job has ended."""
 _OPTIONS = ("--no-config", "--color=never", "--line-buffered", "--no-line-number", "--text")
 
 
 class LineWatch:
-    """Searches with a ripgrep process, because its expressions take linear time: one of Python
+    """Searches with a ripgrep process, because its expressions take_lines linear time: one of Python
     could block ouro for ever.
     """
 
@@ -30,7 +32,7 @@ class LineWatch:
         self._input = process.stdin
         self._on_match = on_match
         self._lines: list[str] = []
-        """The lines that match, and that `take` has not returned yet."""
+        """The lines that match, and that `take_lines` has not returned yet."""
         self._lines_not_kept = 0
         """How many lines matched besides these."""
         self._reader = asyncio.create_task(self._collect_matches(), name="watch")
@@ -40,7 +42,7 @@ class LineWatch:
         """Whether there are matching lines that were not taken."""
         return bool(self._lines)
 
-    def take(self) -> str:
+    def take_lines(self) -> str:
         """Take the matching lines since the last call, as one text; empty if there are none. If
         there were more than _MAX_LINES, the text says how many were not kept.
         """

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.errors import ToolError
+from ouro.tools.output_capture import OutputCapture
 from ouro.tools.pty_screen import COLUMNS, ROWS, PtyScreen
 from ouro.tools.shell_process import ShellProcess, command_inside, start_process
-from ouro.tools.truncate import OutputCapture
 from ouro.utils.pseudo_terminal import in_own_terminal, set_size
 
 if TYPE_CHECKING:
     from ouro.safety import CommandInside
 
 _DRAWN_BYTES = 4 * 1024
+"""Bytes of output that are drawn at once: about 10 ms."""
 _DRAW_INTERVAL = 0.05
 """Seconds between two pieces of the output that are drawn: a program that floods must not keep the
 event loop busy.
@@ -32,7 +33,9 @@ _QUIET_SECONDS = 0.3
 _SILENT_SECONDS = 2.0
 """The same for a program that has printed nothing yet, as while it starts."""
 _MAX_WRITE = 1_024
+"""Bytes that are typed at once."""
 _WRITE_SECONDS = 3.0
+"""Seconds in which a program must read what is typed."""
 _TERMINAL_VARIABLES = {"TERM": "xterm-256color", "COLORTERM": "", "GIT_TERMINAL_PROMPT": "1"}
 """What is different for a program with a terminal; pagers stay off: their keys cost a call each."""
 
@@ -57,6 +60,7 @@ KEYS = {
 }
 """What a terminal sends for a key, by its name."""
 _ARROWS = {"up", "down", "right", "left", "home", "end"}
+"""Keys that have other codes while the program asks for those of applications (DECCKM)."""
 
 
 class PtyProcess(ShellProcess):
@@ -134,7 +138,7 @@ class PtyProcess(ShellProcess):
         self.screen.resize(columns, rows)
         set_size(self._terminal, *self.screen.size)
 
-    async def settle(self, seconds: float) -> None:
+    async def wait_for_quiet(self, seconds: float) -> None:
         """Wait at most `seconds`, until the program has ended or seems to wait for input: it has
         printed nothing for a moment. When this returns early, all of its output is drawn.
         """

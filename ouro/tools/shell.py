@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 _MAX_SECONDS = 600
 _MAX_TITLE = 100
 _SPOOL_TIMEOUT = 1.0
+"""Seconds that a result waits for the file with its whole output to be written."""
 _SETUP_LINES = 5
+"""Last lines of a failed postCreateCommand that the user sees."""
 _TIMED_OUT = (
     "Ended after {:g} s, its time limit; above is what it had printed."
     f" If it only needs longer, set timeout_seconds (at most {_MAX_SECONDS}); if it is"
@@ -51,6 +53,7 @@ _TIMED_OUT = (
 )
 _MAX_FILES_NAMED = 5
 """Files that the sandbox moved out of the workspace; the others are counted."""
+# The answers to the question about them.
 _LEAVE_OUT, _RESTORE = "Leave it out", "Restore it"
 
 
@@ -174,7 +177,7 @@ class Shell(Tool[ShellArgs]):
             cwd,
             self._environment,
             self._make_wrap(ctx.limits, ctx.call_id, cwd),
-            partial(self._move_out_acting_files, ctx),
+            partial(self._move_out_obeyed_files, ctx),
             args.watch,
             in_container=self.confinement.in_container,
         )
@@ -199,7 +202,7 @@ class Shell(Tool[ShellArgs]):
                 args.command,
                 ctx.report,
                 foreground,
-                partial(self._move_out_acting_files, ctx),
+                partial(self._move_out_obeyed_files, ctx),
                 cwd=cwd,
                 timeout_seconds=seconds,
                 limits=ctx.limits,
@@ -208,7 +211,7 @@ class Shell(Tool[ShellArgs]):
         finally:
             # If it was moved to the background, its job does this at its end.
             if not foreground.is_moved:
-                reverted = await self._move_out_acting_files(ctx)
+                reverted = await self._move_out_obeyed_files(ctx)
         if not reverted:
             return result
         note = await self._ask_to_restore(reverted, ctx)
@@ -223,11 +226,11 @@ class Shell(Tool[ShellArgs]):
             cwd,
             self._environment,
             self._make_wrap(ctx.limits, ctx.call_id, cwd, pty=True),
-            partial(self._move_out_acting_files, ctx),
+            partial(self._move_out_obeyed_files, ctx),
             is_confined=ctx.limits != "off",
             in_container=self.confinement.in_container,
         )
-        await job.pty.settle(args.timeout_seconds or PTY_SETTLE_SECONDS)
+        await job.pty.wait_for_quiet(args.timeout_seconds or PTY_SETTLE_SECONDS)
         result = job.report()
         if not job.running:
             return msgspec.structs.replace(result, failed=job.process.exit_code != 0)
@@ -284,7 +287,7 @@ class Shell(Tool[ShellArgs]):
         # Complete its output, and count what it left running.
         if process.capture.file:
             # The file is complete when it is read next, unless the output is very long.
-            await asyncio.to_thread(process.capture.settle, _SPOOL_TIMEOUT)
+            await asyncio.to_thread(process.capture.wait_for_file, _SPOOL_TIMEOUT)
         is_confined = bool(call_id) and (limits != "off" or process.inside is not None)
         if is_confined and not left_running:
             # Some sandboxes end what is left running themselves.
@@ -405,7 +408,7 @@ class Shell(Tool[ShellArgs]):
                 del self._running[process]
         return in_time, left_running
 
-    async def _move_out_acting_files(self, ctx: ToolContext) -> Sequence[RevertedFile]:
+    async def _move_out_obeyed_files(self, ctx: ToolContext) -> Sequence[RevertedFile]:
         """Move files out of the workspace that the command has made and that other programs obey,
         and warn the user. Returns these files; none if the command ran without limits.
         """
@@ -462,7 +465,7 @@ class Shell(Tool[ShellArgs]):
                 report("")  # the front end shows the terminal now
                 inside = command_inside(argv)
                 return TerminalCommand(self._terminals, terminal_id, tag, capture, inside)
-        return await start_shell(argv, tag, cwd, environment, capture, report=front.take)
+        return await start_shell(argv, tag, cwd, environment, capture, report=front.receive_output)
 
     def _make_wrap(self, limits: Limits, call_id: str, cwd: Path, *, pty: bool = False) -> Wrap:
         """Returns a function that confines a command: it takes the words of the command, and

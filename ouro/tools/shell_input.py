@@ -68,5 +68,5 @@ class ShellInput(Tool[ShellInputArgs]):
         if unknown:
             raise ToolError(f"There is no key {unknown[0]!r}. The keys: {', '.join(pty.keys)}.")
         await pty.type(args.text + "".join(codes))
-        await pty.settle(args.wait_seconds or PTY_SETTLE_SECONDS)
+        await pty.wait_for_quiet(args.wait_seconds or PTY_SETTLE_SECONDS)
         return job.report()

@@ -18,11 +18,12 @@ from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
     from ouro.tools.line_watch import LineWatch
+    from ouro.tools.output_capture import OutputCapture
     from ouro.tools.pty_job import PtyJob
     from ouro.tools.pty_process import PtyProcess
-    from ouro.tools.truncate import OutputCapture
 
 _TAIL_LENGTH = 2000
+"""Bytes of output that are shown when a job has ended."""
 _MAX_RUNNING = 20
 _MAX_JOBS_KEPT = 100
 
@@ -81,13 +82,13 @@ class Job:
     def tail(self) -> str:
         """The end of the output."""
         capture = self.process.capture
-        return capture.since(max(0, capture.total - _TAIL_LENGTH)).rstrip("\n")
+        return capture.text_since(max(0, capture.total - _TAIL_LENGTH)).rstrip("\n")
 
     def report(self) -> ToolResult:
         """The result with the output since the last report, and the state of the job. If the job
         has ended, the model knows that from now on, and it is not in `news` any more.
         """
-        new_output = self.process.capture.since(self._reported_bytes).rstrip("\n")
+        new_output = self.process.capture.text_since(self._reported_bytes).rstrip("\n")
         self._reported_bytes = self.process.capture.total
         exit_code, status = self.process.exit_code, self.status
         if exit_code is not None:
@@ -114,7 +115,7 @@ class Job:
         afterwards.
         """
         title, seconds = self.news, self.process.seconds
-        matching_lines = self._watch_lines.take() if self._watch_lines is not None else ""
+        matching_lines = self._watch_lines.take_lines() if self._watch_lines is not None else ""
         if self.watcher.done():
             self._is_end_known = True
         matches = f"Lines that match its `watch`:\n{matching_lines}\n" if matching_lines else ""
@@ -284,11 +285,11 @@ class ShellJobs:
         changed = asyncio.Event()
         capture = self.new_capture()
 
-        def take(data: bytes) -> None:
+        def receive_output(data: bytes) -> None:
             report(readable(data))
             changed.set()
 
-        process = await start_in_pty(argv, tag, cwd, environment, capture, report=take)
+        process = await start_in_pty(argv, tag, cwd, environment, capture, report=receive_output)
         job = PtyJob(
             self._next_id(),
             command=line,
@@ -346,7 +347,7 @@ class ShellJobs:
         Args:
             on_data: is called with each piece of the output.
         """
-        from ouro.tools.truncate import OutputCapture
+        from ouro.tools.output_capture import OutputCapture
 
         return OutputCapture(self._spool_dir, self._mask, on_data)
 

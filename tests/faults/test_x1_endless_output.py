@@ -3,7 +3,8 @@
 import asyncio
 import tracemalloc
 
-from ouro.tools.truncate import MAX_SHOWN, MAX_SPOOLED
+from ouro.tools.output_capture import MAX_SPOOLED
+from ouro.tools.truncate import MAX_SHOWN
 
 
 async def test_x1_endless_output_is_bounded_in_memory_on_disk_and_for_the_model(bench):

@@ -8,17 +8,9 @@ import threading
 import pytest
 from fakes.waiting import until
 
-from ouro.tools import truncate
-from ouro.tools.truncate import (
-    MAX_IN_MEMORY,
-    MAX_SHOWN,
-    MAX_SPOOLED,
-    OutputCapture,
-    Pump,
-    fold_progress,
-    readable,
-    shorten,
-)
+from ouro.tools import output_capture
+from ouro.tools.output_capture import MAX_IN_MEMORY, MAX_SPOOLED, OutputCapture, Pump
+from ouro.tools.truncate import MAX_SHOWN, fold_progress, readable, shorten
 
 
 def test_short_output_creates_no_file(tmp_path):
@@ -26,7 +18,7 @@ def test_short_output_creates_no_file(tmp_path):
     capture.add(b"one\n")
     capture.add(b"two\n")
     capture.close()
-    capture.settle(10)
+    capture.wait_for_file(10)
     assert (capture.text(), capture.file, list(tmp_path.iterdir())) == ("one\ntwo\n", None, [])
 
 
@@ -36,7 +28,7 @@ def test_long_output_shows_head_tail_size_and_file(tmp_path):
     for start in range(0, len(lines), 5000):
         capture.add(lines[start : start + 5000].encode())
     capture.close()
-    capture.settle(10)
+    capture.wait_for_file(10)
     text = capture.text()
     assert text.startswith("line 0\n")
     assert text.endswith("line 99999\n")
@@ -61,7 +53,7 @@ def test_memory_and_file_are_bounded_however_much_is_printed(tmp_path):
     for _ in range(MAX_SPOOLED // len(piece) + 5):
         capture.add(piece)
     capture.close()
-    capture.settle(10)
+    capture.wait_for_file(10)
     assert len(capture._head) + len(capture._tail) <= MAX_IN_MEMORY * 1.5
     assert capture.file.stat().st_size == MAX_SPOOLED
     assert "its first 4 MB are in" in capture.text()
@@ -81,7 +73,7 @@ def test_lines_are_not_counted_in_more_than_the_file_holds(tmp_path):
     assert sum(counted) == 4_000_000
     assert capture.describe_lines("x\nx") == "5.0 MB"
     capture.close()
-    capture.settle(10)
+    capture.wait_for_file(10)
 
 
 def test_secrets_are_masked_in_the_file_across_chunks(tmp_path):
@@ -90,7 +82,7 @@ def test_secrets_are_masked_in_the_file_across_chunks(tmp_path):
     capture.add(b"key=hunter2")
     capture.add(b"hunter2\n")
     capture.close()
-    capture.settle(10)
+    capture.wait_for_file(10)
     assert b"hunter2" not in capture.file.read_bytes()
     assert capture.file.read_text().endswith("key=[secret]\n")
 
@@ -100,17 +92,17 @@ def test_full_disk_is_reported_and_output_continues(tmp_path):
     capture = OutputCapture(tmp_path / "outputs")
     capture.add(b"x\n" * MAX_SHOWN)
     capture.close()
-    capture.settle(10)
+    capture.wait_for_file(10)
     assert "the rest could not be saved" in capture.text()
 
 
 def test_since_returns_new_output_once_and_reports_gaps(tmp_path):
     capture = OutputCapture(tmp_path)
     capture.add(b"one\n")
-    assert (capture.since(0), capture.since(4)) == ("one\n", "")
+    assert (capture.text_since(0), capture.text_since(4)) == ("one\n", "")
     capture.add(b"y\n" * MAX_IN_MEMORY)
-    assert capture.since(4).startswith("[")
-    assert "bytes left out" in capture.since(4)
+    assert capture.text_since(4).startswith("[")
+    assert "bytes left out" in capture.text_since(4)
 
 
 def test_binary_output_is_reported_and_not_shown(tmp_path):
@@ -148,7 +140,7 @@ def test_slow_mask_does_not_block_the_output(tmp_path):
     capture.close()
     assert capture.text().startswith("line\n")
     gate.set()
-    capture.settle(10)
+    capture.wait_for_file(10)
     assert capture.file.read_bytes() == b"line\n" * MAX_SHOWN
 
 
@@ -160,11 +152,11 @@ def test_one_large_chunk_equals_many_small_ones(tmp_path):
         pieces.add(data[at : at + 1000])
     for capture in (whole, pieces):
         capture.close()
-        capture.settle(10)
+        capture.wait_for_file(10)
     assert whole.text().replace(str(whole.file), "FILE") == pieces.text().replace(
         str(pieces.file), "FILE"
     )
-    assert whole.since(len(data) - 50) == pieces.since(len(data) - 50)
+    assert whole.text_since(len(data) - 50) == pieces.text_since(len(data) - 50)
     assert whole.file.read_bytes() == pieces.file.read_bytes() == data
 
 
@@ -183,7 +175,7 @@ async def write_and_wait(descriptor, capture, data):
 
 async def test_a_long_output_is_read_in_large_pieces_and_its_end_is_kept(tmp_path, monkeypatch):
     pauses, reports = [], []
-    monkeypatch.setattr(truncate.time, "sleep", pauses.append)
+    monkeypatch.setattr(output_capture.time, "sleep", pauses.append)
     capture = OutputCapture(tmp_path)
     reading, writing = os.pipe()
     pump = Pump(reading, capture, reports.append)
