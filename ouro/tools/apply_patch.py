@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from itertools import chain
+from itertools import chain, groupby
 from typing import Annotated, Literal, cast
 
 import msgspec
@@ -44,6 +44,9 @@ _UNIFIED_HEADER = late_pattern(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@.*")
 _HEREDOC_OR_FENCE = late_pattern(r"(?:.*<<-?\s*['\"]?\w+['\"]?|```\w*)\s*")
 """A line that models write before a patch: `apply_patch <<'EOF'`, or a Markdown fence."""
 _COMPARISONS: dict[str, Callable[[str], str]] = {"": str, **TOLERANCES}
+"""The tolerances in words, each with the function that makes lines comparable; first, with an empty
+text, lines that are equal.
+"""
 
 
 FileVerb = Literal["Add", "Delete", "Update"]
@@ -56,7 +59,9 @@ class Hunk(msgspec.Struct):
     """The line of the patch where it begins."""
     headers: tuple[str, ...] = ()
     lines: list[tuple[str, str]] = msgspec.field(default_factory=list)
+    """The mark and the text of each line."""
     at_end: bool = False
+    """Whether the patch says that it is at the end of the file."""
 
     @property
     def old(self) -> list[str]:
@@ -360,22 +365,25 @@ def _changed_spans(lines: list[str], hunk: Hunk, first: int, size: int) -> list[
     reindent = reindent_between(hunk.old[:size], lines[first : first + size]) if size else None
     indent = reindent or str  # as the file is indented; `str` leaves a line as it is
     spans: list[Span] = []
-    at = first
-    start, old, new = at, list[str](), list[str]()  # of the change that is being read
-    end_of_hunk = (" ", "")
-    for mark, line in [*hunk.lines, end_of_hunk]:
-        if mark == " ":
-            if new or start < at:  # the lines before are a change
-                new_lines = keep_characters(old, lines[start:at], new)
-                spans.append(Span(start, at, "".join(f"{indent(line)}\n" for line in new_lines)))
-            start, old, new = at + 1, [], []
-        if mark == "+":
-            new.append(line)
-        else:
-            at += 1
-        if mark == "-":
-            old.append(line)
+    start = first  # the line of the file where the next lines of the hunk begin
+    for is_context, marked_lines in groupby(hunk.lines, key=_is_context):
+        group = list(marked_lines)
+        if is_context:
+            start += len(group)
+            continue
+        old = [text for mark, text in group if mark == "-"]
+        new = [text for mark, text in group if mark == "+"]
+        end = start + len(old)
+        new_lines = keep_characters(old, lines[start:end], new)
+        spans.append(Span(start, end, "".join(f"{indent(line)}\n" for line in new_lines)))
+        start = end
     return spans
+
+
+def _is_context(marked_line: tuple[str, str]) -> bool:
+    """Whether a line of a hunk stays as it is in the file."""
+    mark, _text = marked_line
+    return mark == " "
 
 
 class ApplyPatchArgs(msgspec.Struct, frozen=True):
@@ -504,15 +512,11 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
             stack: keeps the folders of the files open.
         """
         file_before = self._seen.find(patch.path, access, stack, creates=patch.kind == "Add")
-        goes_away = patch.kind == "Delete" or bool(patch.moved_to)
-        if goes_away or patch.kind == "Add":
-            self._seen.require_current(file_before, if_read=True)
         if patch.kind == "Add":
-            if file_before.file is not None:
-                notes.append(f"{file_before.shown} existed: its text was replaced.")
-            after = file_before.with_text("".join(f"{line}\n" for line in patch.content))
-            require_encodable(file_before.shown, after, file_before.file)
-            return _Step(patch, file_before, after)
+            return self._plan_addition(patch, file_before, notes)
+        goes_away = patch.kind == "Delete" or bool(patch.moved_to)
+        if goes_away:
+            self._seen.require_current(file_before, if_read=True)
         if file_before.file is None:
             raise ToolError(f"{file_before.shown} does not exist.")
         if goes_away and (self._workspace.root / patch.path).is_symlink():
@@ -520,18 +524,41 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
                 f"{path_text(patch.path)} is a link: use the shell to move or delete it."
             )
         if patch.kind == "Delete":
-            return _Step(patch, file_before, None)
+            return _Step(patch, file_before, after=None)
+        after = self._change_text(patch, file_before, file_before.file, notes)
+        target = self._plan_target(patch, access, stack, notes) if patch.moved_to else None
+        return _Step(patch, file_before, after, target)
+
+    def _plan_addition(self, patch: FilePatch, file_before: FileBefore, notes: list[str]) -> _Step:
+        """Plan a new file. If there is one, it will be replaced, which is added to `notes`. Raises
+        ToolError if it has changed since the model read it, or if its encoding lacks a character.
+        """
+        self._seen.require_current(file_before, if_read=True)
+        if file_before.file is not None:
+            notes.append(f"{file_before.shown} existed: its text was replaced.")
+        after = file_before.with_text("".join(f"{line}\n" for line in patch.content))
+        require_encodable(file_before.shown, after, file_before.file)
+        return _Step(patch, file_before, after)
+
+    def _change_text(
+        self, patch: FilePatch, file_before: FileBefore, file: TextFile, notes: list[str]
+    ) -> TextFile:
+        """The text of a file with the hunks of its patch applied. What the model must check is
+        added to `notes`. Raises ToolError if it cannot be done.
+
+        Args:
+            file: the text of `file_before`.
+        """
         hunk_notes: list[str] = []
         try:
-            after = apply_hunks(file_before.file, patch.hunks, hunk_notes)
+            after = apply_hunks(file, patch.hunks, hunk_notes)
         except ToolError as error:
             self._seen.require_current(file_before, if_read=True)  # reported first
             raise ToolError(f"{file_before.shown}: {error.message} No file was changed.") from None
         self._seen.check_match(file_before, notes, is_exact=not hunk_notes, if_read=True)
         require_encodable(file_before.shown, after, file_before.file)
         notes += [f"{file_before.shown}: {note}" for note in hunk_notes]
-        target = self._plan_target(patch, access, stack, notes) if patch.moved_to else None
-        return _Step(patch, file_before, after, target)
+        return after
 
     def _plan_target(
         self, patch: FilePatch, access: Access, stack: ExitStack, notes: list[str]
@@ -551,30 +578,39 @@ class ApplyPatch(ChangeTool[ApplyPatchArgs]):
         delete the old file. For each of the two, a call that restores the file is added to `undo`.
         Raises ToolError.
         """
-        file_before, seen = step.file_before, self._seen
         if step.after is not None:
-            target = step.target or file_before
-            # Of a file that was not read as it is now, only the lines around the change are known.
-            is_known = step.patch.kind == "Add" or seen.knows(file_before)
-            seen.store(target, step.after, is_known=is_known)
-            undo.callback(restore_file, target, encode(target.shown, step.after), seen)
-            if step.target is not None and file_before.stat is not None:
-                os.chmod(
-                    target.place.name,
-                    stat.S_IMODE(file_before.stat.st_mode),
-                    dir_fd=target.place.folder,
-                )
+            self._write_text(step, step.after, undo)
         if step.after is None or step.target is not None:
-            try:
-                with seen.recording(file_before.place.path, file_before.before, None):
-                    os.unlink(file_before.place.name, dir_fd=file_before.place.folder)
-            except OSError as error:
-                raise ToolError(
-                    f"{file_before.shown} cannot be deleted: {error.strerror}."
-                ) from error
-            seen.forget(file_before.place.path)
-            seen.note_change(file_before.place.path, file_before.text, None)
-            undo.callback(restore_file, file_before, None, seen)
+            self._delete_file(step.file_before, undo)
+
+    def _write_text(self, step: _Step, after: TextFile, undo: ExitStack) -> None:
+        """Write the new text of a file, at its new path if it moves; it keeps its mode. Raises
+        ToolError.
+        """
+        file_before, seen = step.file_before, self._seen
+        target = step.target or file_before
+        # Of a file that was not read as it is now, only the lines around the change are known.
+        is_known = step.patch.kind == "Add" or seen.knows(file_before)
+        seen.store(target, after, is_known=is_known)
+        undo.callback(restore_file, target, encode(target.shown, after), seen)
+        if step.target is not None and file_before.stat is not None:
+            os.chmod(
+                target.place.name,
+                stat.S_IMODE(file_before.stat.st_mode),
+                dir_fd=target.place.folder,
+            )
+
+    def _delete_file(self, file_before: FileBefore, undo: ExitStack) -> None:
+        """Delete a file, or the old file of one that has moved. Raises ToolError."""
+        place, seen = file_before.place, self._seen
+        try:
+            with seen.recording(place.path, file_before.content, None):
+                os.unlink(place.name, dir_fd=place.folder)
+        except OSError as error:
+            raise ToolError(f"{file_before.shown} cannot be deleted: {error.strerror}.") from error
+        seen.forget(place.path)
+        seen.note_change(place.path, file_before.text, None)
+        undo.callback(restore_file, file_before, None, seen)
 
 
 def _change_mark(change: FileChange) -> str:
@@ -592,7 +628,7 @@ def restore_file(file_before: FileBefore, written: bytes | None, seen: FilesSeen
         written: what the patch has written to the file; None if it has deleted it.
     """
     place = file_before.place
-    with suppress(OSError), seen.recording(place.path, written, file_before.before):
+    with suppress(OSError), seen.recording(place.path, written, file_before.content):
         if file_before.stat is None:
             os.unlink(place.name, dir_fd=place.folder)
         else:

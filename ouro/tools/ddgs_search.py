@@ -29,7 +29,7 @@ _DDGS = SearchBackend(
 
 
 class DdgsSearch(WebSearch):
-    __doc__ = WebSearch.__doc__
+    __doc__ = WebSearch.__doc__  # the description for the model
 
     def __init__(self) -> None:
         if find_spec("ddgs") is None:

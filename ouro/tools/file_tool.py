@@ -24,7 +24,9 @@ from ouro.utils.text import one_line, plural
 _MAX_SHOWN_ERROR = 100
 """Characters of the error that the user sees in the card of the change."""
 _MAX_WHOLE_IN_DISPLAY = 64_000
+"""Characters up to which the display of a change has the whole file."""
 _CONTEXT_LINES = 20
+"""Lines around the changed part of a longer file."""
 
 
 class FileTool(Tool[A]):

@@ -40,15 +40,17 @@ class FileBefore(msgspec.Struct, frozen=True):
 
     place: FilePlace
     shown: str
+    """Its name for the model and the user."""
     file: TextFile | None = None
     stat: os.stat_result | None = None
     data: bytes = b""
+    """The bytes of the file; of an unsaved text, those that saving it would write."""
     is_unsaved: bool = False
     """Whether the text comes from an editor, and is not on disk."""
 
     @property
-    def before(self) -> bytes | None:
-        """The bytes of the file; None if it does not exist yet."""
+    def content(self) -> bytes | None:
+        """The bytes of the file; None if it does not exist yet (then `data` is empty)."""
         return None if self.stat is None else self.data
 
     @property
@@ -121,7 +123,7 @@ class FilesSeen:
         """The encodings that calls have named for files."""
         self._locks: dict[Path, Lock] = {}
         """The locks of the files that `lock` was called for."""
-        self._guard = Lock()
+        self._locks_guard = Lock()
         """Held while a lock is added to `_locks`."""
 
     def note(self, path: Path, data: bytes) -> None:
@@ -278,7 +280,7 @@ class FilesSeen:
         """
         with ExitStack() as stack:
             for path in sorted(set(map(self.workspace.resolve, paths))):
-                with self._guard:
+                with self._locks_guard:
                     lock = self._locks.setdefault(path, Lock())
                 stack.enter_context(lock)
             yield stack
@@ -354,7 +356,7 @@ class FilesSeen:
             )
             raise ToolError(f"{file_before.shown} was not written: {reason}")
         try:
-            with self.recording(path, file_before.before, data):
+            with self.recording(path, file_before.content, data):
                 if not self._save_in_editor(file_before, after):
                     save(
                         file_before.place.folder,
@@ -388,14 +390,9 @@ class FilesSeen:
         """
         path = file_before.place.path
         # Unlike `save`, an editor follows links: it is not used while a command could create one.
-        if (
-            self._editor is not None
-            and self._can_editor_save(path)
-            and not self._has_commands()
-            and os.path.realpath(path) == str(path)
-            and not after.is_damaged
-            and self._editor.write(path, after.raw)
-        ):
+        leads_over_link = self._has_commands() or os.path.realpath(path) != str(path)
+        may_be_used = self._can_editor_save(path) and not leads_over_link and not after.is_damaged
+        if self._editor is not None and may_be_used and self._editor.write(path, after.raw):
             return True
         if file_before.is_unsaved:
             hint = (

@@ -136,10 +136,10 @@ def tool(
         UsageError: there is no docstring, or a parameter has no type hint or one that has no JSON schema.
     """
 
-    def make(function: Callable[..., Any]) -> FunctionTool:
+    def make_tool(function: Callable[..., Any]) -> FunctionTool:
         return FunctionTool(function, name, asks=asks, reads=reads, writes=writes)
 
-    return make if function is None else make(function)
+    return make_tool if function is None else make_tool(function)
 
 
 def _arguments_struct(name: str, function: Callable[..., Any]) -> type[msgspec.Struct]:
@@ -163,14 +163,7 @@ def _arguments_struct(name: str, function: Callable[..., Any]) -> type[msgspec.S
             raise UsageError(
                 f"The parameter `{parameter.name}` of the tool `{name}` has no type hint."
             )
-        hint = hints[parameter.name]
-        # `Annotated[str, "words"]` is a description in the schema.
-        if typing.get_origin(hint) is typing.Annotated:
-            kind, *notes = typing.get_args(hint)
-            metadata = [
-                msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes
-            ]
-            hint = typing.Annotated[(kind, *metadata)]
+        hint = _with_description(hints[parameter.name])
         if parameter.default is parameter.empty:
             fields.append((parameter.name, hint))
         else:
@@ -184,6 +177,17 @@ def _arguments_struct(name: str, function: Callable[..., Any]) -> type[msgspec.S
             f"The parameters of the tool `{name}` have no JSON schema: {problem}."
         ) from error
     return struct
+
+
+def _with_description(hint: Any) -> Any:
+    """The type hint of a parameter, in which `Annotated[str, "words"]` has become a description for
+    the schema. Any other hint stays as it is.
+    """
+    if typing.get_origin(hint) is not typing.Annotated:
+        return hint
+    kind, *notes = typing.get_args(hint)
+    metadata = [msgspec.Meta(description=note) if isinstance(note, str) else note for note in notes]
+    return typing.Annotated[(kind, *metadata)]
 
 
 def _value_as_result(value: Any) -> ToolResult:

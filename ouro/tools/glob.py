@@ -30,6 +30,7 @@ _OTHER_THAN_LETTERS = re.compile(r"[*?\[\]/]")
 _REPEATED_STARS = re.compile(r"(?<![^/])(?:\*\*/)+")
 _PLAIN_NAME = re.compile(r"(?:[\w.+*-]|\{[\w.+*-]+(?:,[\w.+*-]+)*\})+", re.ASCII)
 _MAX_FORMS = 256
+"""Patterns without braces that one pattern may stand for."""
 _MAX_BRACES = 100
 _TOO_MANY = "The pattern has too many {…}: give fewer."
 
@@ -257,10 +258,10 @@ class Glob(Tool[GlobArgs]):
         closed = tuple(
             f"{area.relative_to(folder)}/" for area in self._workspace.closed_below(folder)
         )
-        found = dict.fromkeys(find_names(pattern, texts))  # once: git lists a conflict thrice
-        names: Iterable[str] = found
+        matching = dict.fromkeys(find_names(pattern, texts))  # once: git lists a conflict thrice
+        names: Iterable[str] = matching
         if closed:
-            names = [name for name in found if not f"{name}/".startswith(closed)]
+            names = [name for name in matching if not f"{name}/".startswith(closed)]
 
         # Show the files that were changed last.
         dated = _with_times(folder, names)
@@ -300,10 +301,10 @@ def _with_times(folder: Path, names: Iterable[str]) -> list[tuple[float, str]]:
     try:
         for name in names:
             try:
-                found = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
             except OSError:
                 continue
-            dated.append((found.st_mtime, name))
+            dated.append((status.st_mtime, name))
     finally:
         os.close(descriptor)
     return dated

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ouro.display import Display, Plain
 from ouro.safety import Effect, Workspace
-from ouro.tools.grep_search import FileMatches, FoundLine, GrepArgs, GrepSearch, SearchedFiles
+from ouro.tools.grep_search import FileMatches, FoundLine, GrepArgs, GrepSearch, SearchScope
 from ouro.tools.lookalike_names import find_existing
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 
@@ -38,7 +38,7 @@ class Grep(Tool[GrepArgs]):
         """`keeps_back`: returns whether a file in a searched folder must be skipped."""
         self._workspace = workspace
         self._keeps_back = keeps_back
-        self._with_large_files: set[SearchedFiles] = set()
+        self._scopes_with_large_files: set[SearchScope] = set()
 
     def resolve(self, args: GrepArgs) -> tuple[AnyTool, Any]:
         existing_path = find_existing(self._workspace, args.path)
@@ -56,7 +56,7 @@ class Grep(Tool[GrepArgs]):
         """Search, and return the result. Its last lines say what was not searched. Blocks. Raises
         ToolError.
         """
-        search = GrepSearch(args, self._workspace, self._keeps_back, self._with_large_files)
+        search = GrepSearch(args, self._workspace, self._keeps_back, self._scopes_with_large_files)
         # While they are read, `search` collects its notes.
         hits = (
             FileMatches(self._workspace.shown(search.folder / hit.path), hit.lines)
@@ -123,17 +123,17 @@ def _show_lines(hit: FileMatches, max_matches: int, room: int) -> _ShownLines:
     shown: list[str] = []
     matches = 0
     before: FoundLine | None = None
-    has_context = not all(line.found for line in hit.lines)
+    has_context = not all(line.is_match for line in hit.lines)
     for line in hit.lines:
-        if (line.found and matches == max_matches) or room < 0:
+        if (line.is_match and matches == max_matches) or room < 0:
             return _ShownLines(shown, matches, is_cut=True)
         if before is not None and line.number > before.number + 1 and has_context:
             shown.append("--")
         text = line.text if len(line.text) <= _MAX_LINE else f"{line.text[:_MAX_LINE]} [cut]"
-        mark = ":" if line.found else "-"
+        mark = ":" if line.is_match else "-"
         shown.append(f"{line.number}{mark}{text}")
         room -= len(shown[-1])
-        matches += line.found
+        matches += line.is_match
         before = line
     return _ShownLines(shown, matches, is_cut=False)
 

@@ -29,6 +29,7 @@ from ouro.utils.text import plural
 MAX_BYTES = 50_000_000
 """Maximum bytes of a file; larger files in a folder are skipped."""
 _MAX_NAMES = 5
+"""Files over the limit that a note names."""
 
 
 class FoundLine(msgspec.Struct, frozen=True):
@@ -36,7 +37,8 @@ class FoundLine(msgspec.Struct, frozen=True):
 
     number: int
     text: str
-    found: bool
+    is_match: bool
+    """Whether the line matches; otherwise it is context."""
 
 
 class FileMatches(msgspec.Struct, frozen=True):
@@ -48,29 +50,7 @@ class FileMatches(msgspec.Struct, frozen=True):
     @property
     def count(self) -> int:
         """The number of lines that match."""
-        return sum(line.found for line in self.lines)
-
-
-@contextmanager
-def _run_with_limits(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
-    """In this context a program runs, with limits on time and memory. At the end it is killed if it
-    still runs.
-    """
-    process = subprocess.Popen(
-        [*_KILL_WITH_OURO, *_ULIMIT, *command], stdout=subprocess.PIPE, **options
-    )
-    timer = threading.Timer(_TIMEOUT, process.kill)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield process
-    finally:
-        timer.cancel()
-        with suppress(ProcessLookupError):
-            process.kill()
-        if process.stdout is not None:
-            process.stdout.close()
-        process.wait()
+        return sum(line.is_match for line in self.lines)
 
 
 _FILE_OPTIONS = (
@@ -86,7 +66,7 @@ _FILE_OPTIONS = (
 _LIST_OPTIONS = ("--files", "--null", "--threads=1", *_FILE_OPTIONS, "--no-messages")
 _SEARCH_OPTIONS = (*_FILE_OPTIONS, "--json", "--crlf", "--engine=auto", "--binary")
 _SIZE_LIMIT = f"--max-filesize={MAX_BYTES}"
-_LOOK_EVERY = 0.2
+_LOOK_INTERVAL = 0.2
 """Seconds between two looks at how much a search has read."""
 _MAX_UNSORTED = 8_000_000
 """Up to so many bytes of results ripgrep may search in any order, on all cores; with sorting it
@@ -95,7 +75,7 @@ uses only one.
 _REPOSITORY_FOLDERS = (".git", ".hg", ".svn", ".jj")
 _READ_COUNT = re.compile(r"rchar: (\d+)")
 _PLAIN_FOLDER = re.compile(r"[\w.-]+", re.ASCII)
-_MAX_LEADING = 100
+_MAX_LEADING_SIZE = 100
 """Characters of the folders that a glob begins with: two rules of ripgrep for each."""
 _TIMEOUT = 60.0
 _KILL_WITH_OURO = ("setpriv", "--pdeathsig=KILL", "--") if shutil.which("setpriv") else ()
@@ -121,17 +101,17 @@ def find_ripgrep() -> str | None:
     return shutil.which("rg", path=folders)
 
 
-SearchedFiles = tuple[Path, str, str]
-"""A folder, and the glob and the type of the files that are searched there."""
+SearchScope = tuple[Path, str, str]
+"""What a search covers: a folder, and the glob and the type of the files that are searched there."""
 
 
 class GrepSearch:
     """One search. After `files` has ended, `notes` says what was not searched.
 
     Args:
-        keeps_back: returns whether a file must be skipped.
-        with_large_files: where earlier searches of the tool have found files that are too large;
-            this search adds what it finds.
+        keeps_back: returns whether a file must be skipped, because of a rule of the user.
+        scopes_with_large_files: the scopes in which earlier searches of the tool have found files
+            that are too large; this search adds its own, or removes it.
 
     Raises:
         ToolError: there is no such file or folder, or no ripgrep; `files` raises it for a wrong regular expression.
@@ -142,7 +122,7 @@ class GrepSearch:
         args: GrepArgs,
         workspace: Workspace,
         keeps_back: Callable[[Path], bool],
-        with_large_files: set[SearchedFiles],
+        scopes_with_large_files: set[SearchScope],
     ) -> None:
         self._args = args
         self._workspace = workspace
@@ -159,23 +139,23 @@ class GrepSearch:
         self._program = program
         self._is_file = self._path.is_file()
         self.folder = self._path.parent if self._is_file else self._path
-        self._searched_files = (self.folder, args.glob, args.type)
-        self._with_large_files = with_large_files
+        self._scope = (self.folder, args.glob, args.type)
+        self._scopes_with_large_files = scopes_with_large_files
         patterns = _path_patterns(args)
-        self._tests = [name_pattern(pattern) for pattern in patterns]
-        self._names = next(filter(None, map(plain_name, patterns)), "")
+        self._path_tests = [name_pattern(pattern) for pattern in patterns]
+        self._name_glob = next(filter(None, map(plain_name, patterns)), "")
         """A glob that matches the name of every file to search; empty: none is known."""
-        self._leading = next(filter(None, map(_leading_folders, patterns)), ())
+        self._leading_parts = next(filter(None, map(_leading_folders, patterns)), ())
         """The folder of every file to search, as its parts."""
-        self._large: list[str] | None = None
+        self._large_files: list[str] | None = None
         """Files that are too large, by their paths in the folder. None: not looked for."""
         self._process: subprocess.Popen[bytes] | None = None
         """The search that runs."""
         self._bytes_read: float = 0
         """Bytes that the search has read, at the least of all its files."""
-        self._binary = 0
+        self._binary_count = 0
         """Binary files that match: their lines are not shown."""
-        self._unreadable = 0
+        self._unreadable_count = 0
         self._kept_back: set[str] = set()
         self._is_stopped = False
         """Whether the search took too long, so that some files were not reached."""
@@ -185,19 +165,19 @@ class GrepSearch:
         searched.
         """
         left_out: list[str] = []
-        if self._large:
-            names = ", ".join(self._large[:_MAX_NAMES])
-            if len(self._large) > _MAX_NAMES:
+        if self._large_files:
+            names = ", ".join(self._large_files[:_MAX_NAMES])
+            if len(self._large_files) > _MAX_NAMES:
                 names += ", …"
             size = f"{MAX_BYTES // 1_000_000} MB"
-            left_out.append(f"{plural(len(self._large), 'file')} over {size} ({names})")
-        if self._unreadable:
-            left_out.append(f"{plural(self._unreadable, 'file')} that cannot be read")
-        if self._binary:
-            left_out.append(f"the lines of {plural(self._binary, 'binary file')} that match")
+            left_out.append(f"{plural(len(self._large_files), 'file')} over {size} ({names})")
+        if self._unreadable_count:
+            left_out.append(f"{plural(self._unreadable_count, 'file')} that cannot be read")
+        if self._binary_count:
+            left_out.append(f"the lines of {plural(self._binary_count, 'binary file')} that match")
         lines: list[str] = []
         if left_out:
-            advice = " Name one in path to search it." if self._large else ""
+            advice = " Name one in path to search it." if self._large_files else ""
             lines.append(f"[Left out: {'; '.join(left_out)}.{advice}]")
         if self._is_stopped:
             lines.append(
@@ -220,9 +200,9 @@ class GrepSearch:
         try:
             hits = self._search_unsorted()
         except _TooManyResults:
-            self._binary = 0  # counted again
+            self._binary_count = 0  # counted again
             # `_SIZE_LIMIT` skips the large files without a word, and the notes have to name them.
-            if self._large is None:
+            if self._large_files is None:
                 self._find_large_files()
             yield from self._search("--sort=path", _SIZE_LIMIT)
             return
@@ -240,29 +220,31 @@ class GrepSearch:
         are searched first. If there were large ones among them, the search is made again without.
         """
         reads_whole_files = self._args.multiline  # so a file that is too large fills the memory
-        if reads_whole_files or self._searched_files in self._with_large_files:
+        if reads_whole_files or self._scope in self._scopes_with_large_files:
             self._find_large_files()
         else:
             hits = self._search_all_sizes()
-            if not self._large:
+            if not self._large_files:
                 return hits
-            self._binary = self._unreadable = 0  # counted again
+            self._binary_count = self._unreadable_count = 0  # counted again
         return list(self._search(_SIZE_LIMIT, max_bytes=_MAX_UNSORTED))
 
     def _search_all_sizes(self) -> list[FileMatches]:
         """The files with matches, whatever their size, in any order. If this has found large files
-        (`_large`), the search may have been ended before all other files were searched. Raises as
+        (`_large_files`), the search may have been ended before all other files were searched. Raises as
         `_search_unsorted`.
         """
         has_ended = threading.Event()
-        look = threading.Thread(target=self._end_if_files_are_large, args=(has_ended,), daemon=True)
-        look.start()
+        watcher = threading.Thread(
+            target=self._end_if_files_are_large, args=(has_ended,), daemon=True
+        )
+        watcher.start()
         try:
             hits = list(self._search(max_bytes=_MAX_UNSORTED))
         finally:
             has_ended.set()
-            look.join()
-        if self._large is None and self._bytes_read > MAX_BYTES:
+            watcher.join()
+        if self._large_files is None and self._bytes_read > MAX_BYTES:
             self._find_large_files()
         return hits
 
@@ -270,21 +252,21 @@ class GrepSearch:
         """Wait for the end of the running search. As soon as it has read more than the limit, look
         for files that are too large, and end it if there are some.
         """
-        while not has_ended.wait(_LOOK_EVERY):
+        while not has_ended.wait(_LOOK_INTERVAL):
             process = self._process
             if process is None or _bytes_read_by(process.pid) <= MAX_BYTES:
                 continue
             with suppress(OSError, ToolError):  # it is tried again after the search
                 self._find_large_files()
-            if self._large:
+            if self._large_files:
                 process.kill()
             return
 
-    def _admit(self, name: str) -> bool:
+    def _admit_file(self, name: str) -> bool:
         """Returns whether a file is to be searched: its path in the folder matches all globs, and
         no rule keeps it back. If a rule keeps it back, it is added to `_kept_back`, for `notes`.
         """
-        if not all(test(name) for test in self._tests):
+        if not all(test(name) for test in self._path_tests):
             return False
         if self._keeps_back(self.folder / name):
             self._kept_back.add(name)
@@ -338,20 +320,19 @@ class GrepSearch:
                 )
             assert isinstance(process.stdout, BufferedReader)
             self._process = process
+
             # ripgrep prints nothing at all if it does not understand the pattern.
             has_begun = bool(process.stdout.peek(1))
             yield from self._read_hits(process.stdout, max_bytes)
             self._bytes_read = _bytes_read_by(process.pid)
             self._is_stopped = process.wait() < 0  # ended by a signal: a limit
+
             errors.seek(0)
-            messages = errors.read().decode("utf-8", "replace").splitlines()
+            messages = errors.read().decode("utf-8", "replace").strip()
             if has_begun:
-                # In a folder, a message about a file begins with its path, which begins with `./`.
-                self._unreadable += sum(
-                    line.removeprefix("rg: ").startswith("./") for line in messages
-                )
-            elif (message := "\n".join(messages).strip()) and not self._is_stopped:
-                reason = message.removeprefix("rg: ")[:2000]
+                self._unreadable_count += _count_files_with_errors(messages)
+            elif messages and not self._is_stopped:
+                reason = messages.removeprefix("rg: ")[:2000]
                 raise ToolError(f"{self._args.pattern} is not a regular expression: {reason}")
 
     def _find_large_files(self) -> None:
@@ -361,13 +342,15 @@ class GrepSearch:
         with self._listing() as listing, self._listing(_SIZE_LIMIT) as listing_of_small:
             names, small_names = _output_of(listing), _output_of(listing_of_small)
         if len(names) == len(small_names):
-            self._large = []
-            self._with_large_files.discard(self._searched_files)
+            self._large_files = []
+            self._scopes_with_large_files.discard(self._scope)
             return
         small = set(small_names.split(b"\0"))
         large = [os.fsdecode(name) for name in names.split(b"\0") if name not in small]
-        self._large = sorted(filter(self._admit, (name.removeprefix("./") for name in large)))
-        self._with_large_files.add(self._searched_files)
+        self._large_files = sorted(
+            filter(self._admit_file, (name.removeprefix("./") for name in large))
+        )
+        self._scopes_with_large_files.add(self._scope)
 
     @contextmanager
     def _listing(self, *options: str) -> Iterator[subprocess.Popen[bytes]]:
@@ -387,9 +370,9 @@ class GrepSearch:
         if not os.path.lexists(find_root(folder) / ".git"):
             # In a repository, .gitignore files above it would count too.
             rules.append("--no-require-git")
-        if self._names:  # passed as a type, because a --glob would include ignored files
-            rules += [f"--type-add=ouro:{self._names}", "--type=ouro"]
-        rules += [f"--glob=!{other}" for other in _exclude_other_folders(self._leading)]
+        if self._name_glob:  # passed as a type, because a --glob would include ignored files
+            rules += [f"--type-add=ouro:{self._name_glob}", "--type=ouro"]
+        rules += [f"--glob=!{other}" for other in _exclude_other_folders(self._leading_parts)]
         rules += [f"--glob=!**/{name}/" for name in _REPOSITORY_FOLDERS]
         rules += [
             f"--glob=!/{area.relative_to(folder)}" for area in self._workspace.closed_below(folder)
@@ -418,7 +401,7 @@ class GrepSearch:
                     texts = _ripgrep_text(data["lines"]).removesuffix("\n").split("\n")
                     for number, text in enumerate(texts, data["line_number"]):
                         lines.append(FoundLine(number, text.removesuffix("\r"), kind == "match"))
-                case "end" if any(line.found for line in lines):
+                case "end" if any(line.is_match for line in lines):
                     path = self._searched_path(data)
                     if path is None:
                         continue
@@ -426,7 +409,7 @@ class GrepSearch:
                     if data["binary_offset"] is None:
                         yield FileMatches(path, tuple(lines))
                     else:
-                        self._binary += 1
+                        self._binary_count += 1
 
     def _searched_path(self, data: dict[str, Any]) -> str | None:
         """The path of the file that an event is about, relative to the folder; None if it is not to
@@ -435,7 +418,7 @@ class GrepSearch:
         if self._is_file:
             return self._path.name
         path = _ripgrep_path(data["path"]).removeprefix("./")
-        return path if self._admit(path) else None
+        return path if self._admit_file(path) else None
 
 
 class _TooManyResults(Exception):
@@ -452,7 +435,7 @@ def _leading_folders(pattern: str) -> tuple[str, ...]:
         return ()
     folders = pattern.removeprefix("/").split("/")[:-1]
     plain_folders = tuple(takewhile(_PLAIN_FOLDER.fullmatch, folders))
-    return plain_folders if sum(map(len, plain_folders)) <= _MAX_LEADING else ()
+    return plain_folders if sum(map(len, plain_folders)) <= _MAX_LEADING_SIZE else ()
 
 
 def _exclude_other_folders(folders: Sequence[str]) -> Iterator[str]:
@@ -473,10 +456,39 @@ def _exclude_other_folders(folders: Sequence[str]) -> Iterator[str]:
         parent += f"{name}/"
 
 
+@contextmanager
+def _run_with_limits(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """In this context a program runs, with limits on time and memory. At the end it is killed if it
+    still runs.
+    """
+    process = subprocess.Popen(
+        [*_KILL_WITH_OURO, *_ULIMIT, *command], stdout=subprocess.PIPE, **options
+    )
+    timer = threading.Timer(_TIMEOUT, process.kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield process
+    finally:
+        timer.cancel()
+        with suppress(ProcessLookupError):
+            process.kill()
+        if process.stdout is not None:
+            process.stdout.close()
+        process.wait()
+
+
 def _output_of(process: subprocess.Popen[bytes]) -> bytes:
     """All that a process prints."""
     assert process.stdout is not None
     return process.stdout.read()
+
+
+def _count_files_with_errors(messages: str) -> int:
+    """How many files of a folder the error messages of ripgrep are about. Such a message begins
+    with the path of the file, which begins with `./`.
+    """
+    return sum(line.removeprefix("rg: ").startswith("./") for line in messages.splitlines())
 
 
 def _bytes_read_by(pid: int) -> float:

@@ -48,7 +48,7 @@ class SchemaCache:
         made from. Specs of another state are not used.
         """
         folder = Path(__file__).parent
-        stats = [(folder / f"{name}.py").stat() for name in _MODULES]
+        stats = [(folder / f"{name}.py").stat() for name in _SOURCES]
         sizes = ",".join(f"{stat.st_size}:{stat.st_mtime_ns}" for stat in stats)
         return f"{__version__} {sizes}"
 
@@ -79,10 +79,11 @@ class _SavedSpecs(msgspec.Struct):
     specs: list[ToolSpec]
 
 
-_MODULES = (
+_SOURCES = (
     "apply_patch", "ask_user", "code_checks", "edit", "file_tool", "files_seen", "glob", "grep",
     "grep_search", "memory_search", "notebook", "notebook_edit", "read", "tool", "web_fetch",
 )  # fmt: skip
+"""The source files that the specs are made from; a change of one makes the cache invalid."""
 
 
 class LateTool(Tool[Any]):

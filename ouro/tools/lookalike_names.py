@@ -68,8 +68,8 @@ def _find_name(folder: Path, wanted: str) -> str:
         return ""
     if unescaped in names:
         return unescaped
-    likeness = _appearance(unescaped)
-    similar = sorted(name for name in names if _appearance(name) == likeness)
+    wanted_appearance = _appearance(unescaped)
+    similar = sorted(name for name in names if _appearance(name) == wanted_appearance)
     if len(similar) > 1:
         descriptions = "; ".join(map(_describe_name, similar[:_MAX_SHOWN]))
         raise ToolError(
@@ -85,7 +85,7 @@ def _unescape(name: str) -> str:
     """
     if "\\" not in name:
         return name
-    name = _CODE_POINT.sub(lambda found: chr(int(found[1], 16)), name)
+    name = _CODE_POINT.sub(lambda match: chr(int(match[1], 16)), name)
     try:
         return unescape_bytes(name)
     except UnicodeEncodeError:  # `\\ud83d` is half of a character
@@ -102,9 +102,11 @@ def _describe_name(name: str) -> str:
     """The name for an error message. A character that looks like an ordinary one is written as an
     escape, and explained behind the name.
     """
-    odd = [char for char in dict.fromkeys(name) if _is_odd(char)]
+    odd_chars = [char for char in dict.fromkeys(name) if _is_odd(char)]
     escaped = "".join(f"\\u{ord(char):04x}" if _is_odd(char) else char for char in name)
-    about = ", ".join(f"U+{ord(char):04X} {unicodedata.name(char, 'unknown')}" for char in odd)
+    about = ", ".join(
+        f"U+{ord(char):04X} {unicodedata.name(char, 'unknown')}" for char in odd_chars
+    )
     return f"`{path_text(escaped)}`" + (f" ({about})" if about else "")
 
 

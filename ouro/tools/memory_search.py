@@ -15,7 +15,9 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import one_line
 
 _MAX_QUOTED = 1_200
+"""Characters of a hit for the model."""
 _MAX_SHOWN = 300
+"""Characters of a hit for the user."""
 DAY = late_pattern(r"\d{4}-\d\d-\d\d(?:T[\d:.]+Z?)?")
 """The format of `since`."""
 

@@ -22,9 +22,8 @@ from ouro.tools.web_search import (
 _TIMEOUT = 60.0
 
 NoteCost = Callable[[str, Usage | None], None]
-
-
-_PAGES = SearchBackend(
+"""Records what a search has cost: the name of the model, and its usage (None: not known)."""
+_MODEL_BACKEND = SearchBackend(
     "model",
     url="",
     variables=(),
@@ -35,15 +34,14 @@ _PAGES = SearchBackend(
 
 
 class ModelSearch(WebSearch):
-    """Args:
-    find: returns the search of the model in use. Raises ModelError: it has none.
-    note_cost: records what a search has cost, by the name of the model.
-    """
-
-    __doc__ = WebSearch.__doc__
+    __doc__ = WebSearch.__doc__  # the description for the model
 
     def __init__(self, find: Callable[[], ProviderSearch], note_cost: NoteCost) -> None:
-        super().__init__(_PAGES, "", "")
+        """Args:
+        find: returns the search of the model in use. Raises ModelError: it has none.
+        note_cost: records what a search has cost, by the name of the model.
+        """
+        super().__init__(_MODEL_BACKEND, "", "")
         self._find = find
         self._note_cost = note_cost
 
@@ -66,7 +64,7 @@ class ModelSearch(WebSearch):
             {"url": page.url, "title": page.title, "date": page.date, "text": page.text}
             for page in pages
         ]
-        return read_results(_PAGES, results)
+        return read_results(_MODEL_BACKEND, results)
 
     def _find_search(self) -> ProviderSearch:
         """The search of the model in use. Raises ToolError: it has none."""

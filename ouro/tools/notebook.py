@@ -19,6 +19,7 @@ from ouro.utils.text import byte_size, clean, plural
 
 CellKind = Literal["code", "markdown", "raw"]
 _MAX_OUTPUT = 4000
+"""Characters of one output of a cell."""
 _MAX_PICTURES = 4
 _SUPPORTED_FORMAT = 4
 _FIRST_MINOR_WITH_IDS = 5
@@ -39,6 +40,17 @@ class Member(NamedTuple):
     """The offset of the value."""
     end: int
     """The offset behind the value."""
+
+
+class Element(NamedTuple):
+    """An element of a JSON list: where it is in the text, and its value."""
+
+    before: str
+    """The text between the element before and this one."""
+    start: int
+    end: int
+    """The offset behind the element."""
+    value: Any
 
 
 class Cell(NamedTuple):
@@ -101,15 +113,18 @@ class CellNotebook:
         self.data = _parse_notebook(text)
         self._top = _list_members(text, _skip_blanks(text, 0))
         """Where the members of the notebook are in the text, by their keys."""
-        self.start, self.end = self._top["cells"][1:]
+        cells = self._top["cells"]
+        self.start, self.end = cells.start, cells.end
+        """Where the list of cells is in the text."""
 
     @cached_property
     def cells(self) -> list[Cell]:
         """The cells, in their order."""
-        return [
-            Cell(before, self.text[start:end], data)
-            for before, start, end, data in _list_elements(self.text, self.start)
-        ]
+        cells: list[Cell] = []
+        for element in _list_elements(self.text, self.start):
+            text = self.text[element.start : element.end]
+            cells.append(Cell(element.before, text, element.value))
+        return cells
 
     @cached_property
     def style(self) -> Style:
@@ -135,7 +150,7 @@ class CellNotebook:
         return (self.data.get("nbformat_minor") or 0) >= _FIRST_MINOR_WITH_IDS
 
     @property
-    def double_ids(self) -> list[str]:
+    def duplicate_ids(self) -> list[str]:
         """Cell ids that more than one cell has."""
         counts = Counter(str(cell.data["id"]) for cell in self.cells if "id" in cell.data)
         return [name for name, count in counts.items() if count > 1]
@@ -349,14 +364,14 @@ def _list_members(text: str, at: int) -> dict[str, Member]:
     return members
 
 
-def _list_elements(text: str, at: int) -> Iterator[tuple[str, int, int, Any]]:
-    """Yields the elements of the JSON list that begins at the offset `at` of `text`. Of each: the
-    text between the previous element and this one, its start and its end as offsets, and its value.
+def _list_elements(text: str, at: int) -> Iterator[Element]:
+    """Yields the elements of the JSON list that begins at the offset `at` of `text`, which must be
+    valid JSON.
     """
     end_before, at = at + 1, _skip_blanks(text, at + 1)
     while text[at] != "]":
         value, end = _DECODER.raw_decode(text, at)
-        yield text[end_before:at], at, end, value
+        yield Element(text[end_before:at], at, end, value)
         end_before, at = end, _after_comma(text, end)
 
 

@@ -38,10 +38,12 @@ class NotebookEditArgs(msgspec.Struct, frozen=True):
 
 
 class ChangedCell(msgspec.Struct, frozen=True):
-    """A cell of the changed notebook; `number` is its number before, None if it is new."""
+    """A cell of the changed notebook."""
 
     number: int | None
+    """Its number before the call; None if it is new."""
     text: str
+    """Its JSON."""
 
 
 class NotebookEdit(ChangeTool[NotebookEditArgs]):
@@ -73,7 +75,7 @@ class NotebookEdit(ChangeTool[NotebookEditArgs]):
                 raise ToolError(
                     f"{file_before.shown} cannot be changed by cells: {error}."
                 ) from None
-            after = _with_rows(before, book, rows)
+            after = _replace_cells(before, book, rows)
             if after.raw == before.raw:
                 raise ToolError(f"These edits change nothing in {file_before.shown}.")
             require_encodable(file_before.shown, after, before)
@@ -181,7 +183,7 @@ def _convert_cell(book: CellNotebook, cell: Cell, kind: CellKind, source: str, n
         raise ToolError(f"Cell {number}: {error.message}") from None
 
 
-def _with_rows(before: TextFile, book: CellNotebook, rows: Sequence[ChangedCell]) -> TextFile:
+def _replace_cells(before: TextFile, book: CellNotebook, rows: Sequence[ChangedCell]) -> TextFile:
     """The file with these cells. The bytes before and after the changed part stay exactly as they
     are.
     """
@@ -220,13 +222,13 @@ def _notes_for_model(book: CellNotebook, rows: Sequence[ChangedCell]) -> list[st
     and ids that several cells have.
     """
     notes = []
-    new_cells = [now for now, row in enumerate(rows, 1) if row.number is None]
+    new_cells = [number_now for number_now, row in enumerate(rows, 1) if row.number is None]
     if new_cells:
         numbers = ", ".join(map(str, new_cells[:_MAX_LISTED]))
         notes.append(f"New cells, by their number now: {numbers}.")
-    if any(row.number not in (None, now) for now, row in enumerate(rows, 1)):
+    if any(row.number not in (None, number_now) for number_now, row in enumerate(rows, 1)):
         notes.append(f"Cells behind have other numbers now. There are {plural(len(rows), 'cell')}.")
-    if book.double_ids:
-        names = ", ".join(f"`{name[:40]}`" for name in book.double_ids[:_MAX_LISTED])
+    if book.duplicate_ids:
+        names = ", ".join(f"`{name[:40]}`" for name in book.duplicate_ids[:_MAX_LISTED])
         notes.append(f"More than one cell has the id {names}. It was left so.")
     return notes

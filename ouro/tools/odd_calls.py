@@ -110,13 +110,16 @@ VALUE_SYNONYMS: Mapping[str, str] = {
     "true": "done",
     "false": "pending",
 }
+"""Values that models write for the state of a todo, in lower case without separators."""
 REMARKS = frozenset(("description", "explanation", "reason", "reasoning", "thought", "intent"))
 """What models say about a call, in a field that the tool does not have."""
 WRAPPERS = frozenset(("arguments", "parameters", "params", "input", "args", "kwargs"))
+"""Keys under which models put all arguments of a call."""
 _NAMESPACE_PREFIX = late_pattern(
     r"\A(?:functions|default_api|tools?|multi_tool_use|ouro|api)[.:/_]+"
 )
 _NAME_TAIL = late_pattern(r"<\|.*|[^\w.-].*\Z|(?:_tool|Tool)\Z")
+"""What models write behind the name of a tool: a token of a chat template, arguments, `_tool`."""
 _NUMBER_TEXT = late_pattern(r"-?\d{1,15}(?:\.\d+)?")
 _HARMLESS_REST = late_pattern(r"[\s}\]]{0,20}(?:</?[\w|:]{1,40}>?\s*){0,5}`{0,3}\s*")
 """What models write behind whole arguments: a bracket too many, the tag of a chat template."""
@@ -171,7 +174,8 @@ def _read_call(call: ToolCall, tools: Mapping[str, AnyTool]) -> Iterator[ToolCal
         yield call
         return
     if len(names) == 1:
-        names *= len(objects)  # the same tool is called with each object
+        names = names * len(objects)  # the same tool is called with each object
+    # If there are more names than objects, or fewer, the call stays as it is (below).
     accepted = [
         _accepted_arguments(name, value, tools) for name, value in zip(names, objects, strict=False)
     ]

@@ -45,8 +45,8 @@ class PtyScreen:
         self.version = 0
         """Grows with each change."""
         self.gone = 0
-        """How many lines have left the screen so far."""
-        self._screen = _Screen(COLUMNS, rows=ROWS, take_line=self._keep_line, reply=reply)
+        """How many lines have left the screen at its top so far."""
+        self._screen = _Screen(COLUMNS, rows=ROWS, on_line_gone=self._keep_line, reply=reply)
         self._stream = pyte.Stream(self._screen)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._incomplete = ""
@@ -122,7 +122,7 @@ class _Screen(pyte.Screen):
     """A screen that passes on the lines that leave it at the top, and answers as a terminal does.
 
     Args:
-        take_line: gets each line that leaves the screen at the top.
+        on_line_gone: gets each line that leaves the screen at the top.
         reply: sends the program what the terminal itself answers.
     """
 
@@ -130,10 +130,10 @@ class _Screen(pyte.Screen):
         self,
         columns: int,
         rows: int,
-        take_line: Callable[[str], None],
+        on_line_gone: Callable[[str], None],
         reply: Callable[[str], None],
     ) -> None:
-        self._keep_line, self._reply = take_line, reply
+        self._keep_line, self._reply = on_line_gone, reply
         self._usual_screen: tuple[Any, Any] | None = None
         """Buffer and cursor of the usual screen while an editor or a pager draws on another one."""
         super().__init__(columns, rows)

@@ -76,13 +76,18 @@ def pdf_pages(name: str, data: bytes, first: int, count: int) -> tuple[list[str]
 
 
 MAX_CHARACTERS = 60_000
+"""Characters of one result."""
 _MAX_LINES = 2000
 _MAX_PAGES = 20
+"""Pages of a PDF in one result, if the call sets no limit."""
 _MAX_LINE = 2000
+"""Characters of a line; longer lines are cut."""
 _MAX_WHOLE_BYTES = 10_000_000
 """A file with more bytes is read only up to the requested lines."""
-_MAX_OFFSET_BYTES = 1_000_000_000
+_MAX_OFFSET = 1_000_000_000
+"""Characters that are read to find the requested lines of a large file."""
 _MAX_NAMES = 50
+"""Names of a folder that an error lists."""
 
 
 class ReadArgs(msgspec.Struct, frozen=True):
@@ -97,7 +102,7 @@ class ReadArgs(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> int:
-        """The offset; models sometimes write 0 for the beginning."""
+        """The number of the first line or page; models sometimes write 0 for the beginning."""
         return max(1, self.offset)
 
 
@@ -306,7 +311,7 @@ def _read_lines(
     lines: list[str] = []
     number, characters_read, begins_line = 1, 0, True
     # One line more than wanted shows whether the file ends behind them.
-    while len(lines) <= count and characters_read < _MAX_OFFSET_BYTES:
+    while len(lines) <= count and characters_read < _MAX_OFFSET:
         piece = reader.readline(_MAX_LINE + 1)  # a line, or a part of a longer one
         if not piece:
             total = number - 1 if begins_line else number

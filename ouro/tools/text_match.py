@@ -134,7 +134,9 @@ def _width(indent: str) -> int:
 _MIN_MATCH = 93.0
 """The minimum similarity, in percent, of a match."""
 _MIN_LINE_MATCH = 70.0
+"""The minimum similarity, in percent, of each line of a match."""
 _MIN_NEAR = 55.0
+"""The minimum similarity, in percent, of lines that an error message shows as the nearest ones."""
 _MIN_COMPARED = 20
 """The minimum characters of a text to compare: a shorter text is similar to too many others."""
 _MAX_TO_COMPARE = 20_000_000_000
@@ -217,19 +219,19 @@ def find_match(text: str, old: str, new: str, *, everywhere: bool) -> Match:
         ToolError: it is not found, or found more than once; the message shows the nearest lines.
     """
     lines = Lines(text)
-    if found := _match_exactly(text, old, new, everywhere=everywhere):
+    if match := _match_exactly(text, old, new, everywhere=everywhere):
         # The line in the file may begin with more blanks than `old`, which then matched only the
         # part behind them. `new` needs these blanks, too.
-        return _match_deeper_line(lines, old, new) or found
+        return _match_deeper_line(lines, old, new) or match
     if _has_line_numbers(old):
         old, new = _LINE_NUMBER.sub("", old), _LINE_NUMBER.sub("", new)
-        if found := _match_exactly(text, old, new, everywhere=everywhere):
-            return Match(found.spans, "line numbers were left out")
-    if found := _match_tolerantly(lines, old, new, everywhere=everywhere):
-        return found
+        if match := _match_exactly(text, old, new, everywhere=everywhere):
+            return Match(match.spans, "line numbers were left out")
+    if match := _match_tolerantly(lines, old, new, everywhere=everywhere):
+        return match
     wanted = old.removesuffix("\n").split("\n")
-    if not everywhere and (found := _find_similar(lines, wanted, old, new)):
-        return found
+    if not everywhere and (match := _find_similar(lines, wanted, old, new)):
+        return match
     raise ToolError(_not_found_message(lines, wanted, text, new))
 
 
@@ -373,7 +375,7 @@ def _score_places(
     # The costs of a comparison grow with the square of the length.
     max_starts = max(1, _MAX_TO_COMPARE // len(wanted_text or " ") ** 2)
     if len(starts) > max_starts:
-        starts = _best_starts(lines, goal=wanted_text.split("\n"), starts=starts, most=max_starts)
+        starts = _best_starts(lines, goal=wanted_text.split("\n"), starts=starts, count=max_starts)
     windows = {start: "\n".join(lines[start : start + size]) for start in starts}
     scored = process.extract(
         wanted_text, windows, scorer=fuzz.ratio, score_cutoff=min_score, limit=20
@@ -382,9 +384,9 @@ def _score_places(
 
 
 def _best_starts(
-    lines: Sequence[str], goal: Sequence[str], starts: Sequence[int], most: int
+    lines: Sequence[str], goal: Sequence[str], starts: Sequence[int], count: int
 ) -> list[int]:
-    """The `most` best of the `starts`: those behind which most lines of `goal` follow, in any
+    """The best `count` of the `starts`: those behind which most lines of `goal` follow, in any
     order. A line counts more if it is rare in the file.
     """
     line_counts, wanted = Counter(lines), set(goal)
@@ -395,7 +397,7 @@ def _best_starts(
         end = min(start + len(goal), len(lines))
         return sums_before[end] - sums_before[start]
 
-    return heapq.nlargest(most, starts, key=weight_behind)
+    return heapq.nlargest(count, starts, key=weight_behind)
 
 
 def _is_each_line_similar(wanted: Sequence[str], file_lines: Sequence[str]) -> bool:
@@ -427,9 +429,12 @@ def _replacement_span(
         first: the index of the first line of the place.
         wanted: the lines of `old`.
     """
+    # The place ends with the newline of its last line only if `old` does, and the file has it.
     last = first + len(wanted) - 1
-    whole_lines = old.endswith("\n")
-    end = lines.starts[last + 1] if whole_lines and last + 1 < len(lines.lines) else lines.end(last)
+    includes_newline = old.endswith("\n") and last + 1 < len(lines.lines)
+    end = lines.starts[last + 1] if includes_newline else lines.end(last)
+
+    # The new text: unchanged lines from the file, and changed ones re-indented.
     new_lines = new.removesuffix("\n").split("\n") if new else []
     file_lines = lines.lines[first : last + 1]
     result: list[str] = []
@@ -441,7 +446,6 @@ def _replacement_span(
         result += [*file_lines[copied_to:start], *map(reindent, changed)]
         copied_to = stop
     text = "\n".join([*result, *file_lines[copied_to:]])
-    includes_newline = end > lines.end(last)
     if includes_newline and new.endswith("\n"):
         text += "\n"
     return Span(lines.starts[first], end, text)
@@ -457,12 +461,11 @@ def keep_characters(
         wanted: the replaced lines as the model wrote them.
         file_lines: the same lines as the file has them.
     """
-    pairs = [
-        (wanted_line, file_line)
-        for wanted_line, file_line in zip(wanted, file_lines, strict=False)
-        if wanted_line.strip() != file_line.strip()
-        and _fold_punctuation(wanted_line) == _fold_punctuation(file_line)
-    ]
+    pairs: list[tuple[str, str]] = []
+    for wanted_line, file_line in zip(wanted, file_lines, strict=False):
+        is_equal = wanted_line.strip() == file_line.strip()
+        if not is_equal and _fold_punctuation(wanted_line) == _fold_punctuation(file_line):
+            pairs.append((wanted_line, file_line))
     return [_with_file_characters(line, pairs) for line in new_lines] if pairs else list(new_lines)
 
 

@@ -52,13 +52,18 @@ class TodoWrite(Tool[TodoArgs]):
         todos = tuple(Todo(item.text, item.state) for item in args.todos)
         self._plan.items = todos
         done = sum(todo.state == "done" for todo in todos)
-        now = next((todo.text for todo in todos if todo.state == "in_progress"), "")
-        text = f"Plan saved: {done} of {len(todos)} done." + (f" Now: {now}" if now else "")
-        is_open = done < len(todos)
-        summary = one_line(now or self._describe_next(todos), 60) if is_open else "all done"
+        current = _first_text(todos, "in_progress")
+        text = f"Plan saved: {done} of {len(todos)} done."
+        if current:
+            text += f" Now: {current}"
+        summary = "all done"
+        if done < len(todos):
+            pending = _first_text(todos, "pending")
+            following = f"next: {pending}" if pending else ""
+            summary = one_line(current or following, 60)
         return ToolResult(text, Display(summary, Todos(todos)))
 
-    @staticmethod
-    def _describe_next(todos: Sequence[Todo]) -> str:
-        """`next: ` and the first pending todo; empty if there is none."""
-        return next((f"next: {todo.text}" for todo in todos if todo.state == "pending"), "")
+
+def _first_text(todos: Sequence[Todo], state: TodoState) -> str:
+    """The text of the first todo in this state; empty if there is none."""
+    return next((todo.text for todo in todos if todo.state == state), "")

@@ -65,10 +65,10 @@ class HookOutcome(msgspec.Struct, frozen=True):
 
 
 A = TypeVar("A", bound=msgspec.Struct)
-_LIST_IN_QUOTES = late_pattern(
+_JSON_IN_QUOTES = late_pattern(
     r"Expected `(?:array|object)`, got `str` - at `\$\.(?P<argument>\w+)`"
 )
-"""Some models write a list as text: `"[{…}]"`."""
+"""The error about a list or an object that a model has written as a text: `"[{…}]"`."""
 
 
 class Tool(Protocol, Generic[A]):
@@ -109,7 +109,7 @@ class Tool(Protocol, Generic[A]):
         try:
             return from_plain(dict(arguments), self.Args, strict=False)
         except msgspec.ValidationError as error:
-            if match := _LIST_IN_QUOTES.match(str(error)):
+            if match := _JSON_IN_QUOTES.match(str(error)):
                 name = match["argument"]
                 with suppress(msgspec.DecodeError):
                     return self.parse({**arguments, name: msgspec.json.decode(arguments[name])})
@@ -147,7 +147,7 @@ AnyTool = Tool[Any]
 
 
 _MAX_FOLDERS = 200
-"""Maximum parts of one path: with 900 the checks of a path took minutes."""
+"""Maximum slashes in one path: with 900 the checks of a path took minutes."""
 
 
 def parse_arguments(tool: AnyTool, arguments: Mapping[str, Any]) -> Any:
@@ -181,14 +181,14 @@ def _schema_of(args: type[msgspec.Struct]) -> dict[str, Any]:
     every provider follows them. The docstring of `args` is left out: it is for readers of the code.
     """
     _, definitions = msgspec.json.schema_components([args], ref_template="{name}")
-    schema: dict[str, Any] = _inline(definitions[args.__name__], definitions)
+    schema: dict[str, Any] = _inline_references(definitions[args.__name__], definitions)
     schema.pop("title", None)
     schema.pop("description", None)
     schema.setdefault("required", [])
     return schema
 
 
-def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
+def _inline_references(node: Any, definitions: Mapping[str, Any]) -> Any:
     """Returns a node of a schema with each reference replaced by its definition. What a model does
     not need is left out, because each request contains the schema.
 
@@ -196,18 +196,20 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
         definitions: the schemas that references refer to, by name.
     """
     if isinstance(node, list):
-        return [_inline(item, definitions) for item in node]
+        return [_inline_references(item, definitions) for item in node]
     if not isinstance(node, dict):
         return node
     if "$ref" in node:
-        return _inline(_without(definitions[node["$ref"]], "title", "description"), definitions)
-    kinds = [kind for kind in node.get("anyOf", ()) if kind != {"type": "null"}]
-    if len(kinds) == 1:  # None is the default: the argument is left out
-        node = {**kinds[0], **_without(node, "anyOf")}
+        return _inline_references(
+            _without(definitions[node["$ref"]], "title", "description"), definitions
+        )
+    alternatives = [kind for kind in node.get("anyOf", ()) if kind != {"type": "null"}]
+    if len(alternatives) == 1:  # None is the default: the argument is left out
+        node = {**alternatives[0], **_without(node, "anyOf")}
     schema = {}
     for key, value in node.items():
         if not _is_obvious(key, value):
-            schema[key] = _inline(value, definitions)
+            schema[key] = _inline_references(value, definitions)
     return schema
 
 

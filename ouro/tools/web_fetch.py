@@ -45,7 +45,9 @@ _CONNECT_TIMEOUT = 10.0
 _CACHE_SECONDS = 900.0
 _MAX_CACHED_PAGES = 8
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+"""Addresses of IPv6 whose last 32 bits are an address of IPv4."""
 _UNICAST = ipaddress.ip_network("2000::/3")
+"""The addresses of IPv6 that are on the internet."""
 _TEXT_TYPE = late_pattern(
     r"(?:text/.*|application/(?:[\w.+-]*(?:json|xml|yaml|javascript|toml|sql)|x-sh))\Z"
 )

@@ -26,6 +26,7 @@ MAX_QUERY = 400
 MAX_SNIPPET = 300
 """Characters: about two lines."""
 MAX_CACHED = 100
+"""Queries whose results are cached."""
 TIMEOUT = 20.0
 _SUCCESS = 200
 _HTML_TAG = late_pattern(r"</?[a-zA-Z][^<>]{0,200}>")
@@ -64,7 +65,7 @@ class SearchBackend(msgspec.Struct, frozen=True):
     results: Callable[[JsonObject], Any]
     """The list of results in an answer."""
     fields: tuple[str, str]
-    """The names of the text and of the date of a result."""
+    """The names of two fields of a result: its text and its date."""
 
 
 def no_request(_url: str, _key: str, _query: str) -> SearchRequest:

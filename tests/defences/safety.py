@@ -28,7 +28,7 @@ DEFENCES = (
     Defence("X10", "ouro/safety/permissions.py", "if time.time_ns() - status.st_ctime_ns > _CHANGE_TIME_MARGIN:", "if True:",
             "test_x10_denied_files.py -k only_folders_that_have"),
     Defence("X10", "ouro/safety/permissions.py", "status.st_ctime_ns, ", "", "test_x10_denied_files.py"),
-    Defence("X10", "ouro/safety/permissions.py", "if len(paths) > _MAX_UNREADABLE or number_of_names > _MAX_NAMES:", "if False:",
+    Defence("X10", "ouro/safety/permissions.py", "if len(paths) > _MAX_UNREADABLE or name_count > _MAX_NAMES:", "if False:",
             "test_x10_denied_files.py -k too_many"),
     Defence("X10", "ouro/safety/permissions.py", "*(self._parent._roots if self._parent else ())", "",
             "test_x10_denied_files.py -k subagent"),
