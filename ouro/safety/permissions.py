@@ -39,7 +39,9 @@ from ouro.utils.text import readable_bytes
 MAX_RULES = 3
 """The maximum number of rules that one answer may add."""
 _MAX_UNREADABLE = 500
+"""Files that rules deny to read and that a sandbox can hide."""
 _MAX_NAMES = 1_000_000
+"""Names that are looked at to find them."""
 _CHANGE_TIME_MARGIN = 2_000_000_000
 """Nanoseconds after which another change of a folder certainly gets a later time of change."""
 _ENCODED_DATA = late_pattern(r"[A-Za-z0-9+=%]{64,}")
@@ -67,7 +69,7 @@ def join_rules(rules: Sequence[str]) -> str:
     return ", ".join(unique) if all(unique) and len(unique) <= MAX_RULES else ""
 
 
-def _names_place(rule: Rule, area: Path | None) -> bool:
+def _allows_outside(rule: Rule, area: Path | None) -> bool:
     """Whether an allow rule may count for a path outside of the workspace: its pattern must begin
     with / or ~.
 
@@ -105,9 +107,9 @@ def _question_about_host(tool: str, host: str) -> Ask:
 
 
 class _FolderNames(NamedTuple):
-    """What a search for files that rules deny to read has seen in one folder."""
+    """What a search for files that rules deny to read has found in one folder."""
 
-    number: int
+    name_count: int
     """How many names are in the folder."""
     unreadable: Sequence[str]
     """The paths in it that rules deny to read."""
@@ -306,6 +308,9 @@ class Permissions:
                 self.workspace.grant(path, "write" if effect is Effect.WRITE else "read")
 
     def _note_fetched(self, lines: Sequence[str]) -> None:
+        """Note what these shell lines will fetch from the network, for the question about a line
+        that runs it.
+        """
         from ouro.safety.shell.fetched_files import note_fetched
         from ouro.safety.shell.parse import parse_line
         from ouro.safety.shell.paths import Places
@@ -425,7 +430,7 @@ class Permissions:
         folders = [_folder_above(start) for start in starts]
         visited: set[str] = set()
         paths: list[Path] = []
-        number_of_names = 0
+        name_count = 0
         while folders:
             folder = folders.pop()
             if folder in visited:
@@ -433,10 +438,10 @@ class Permissions:
             visited.add(folder)
             with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
                 names = self._names_in(folder, unreadable)
-                number_of_names += names.number
+                name_count += names.name_count
                 paths += map(Path, map(os.path.realpath, names.unreadable))
                 folders += [inner for inner in names.folders if _is_below(inner, starts)]
-            if len(paths) > _MAX_UNREADABLE or number_of_names > _MAX_NAMES:
+            if len(paths) > _MAX_UNREADABLE or name_count > _MAX_NAMES:
                 raise OSError("the files that rules deny to read are too many to hide, or to find")
         return [path for path in dict.fromkeys(paths) if path.exists()]
 
@@ -472,6 +477,7 @@ class Permissions:
         hidden = [
             entry.path for entry in entries if unreadable.fullmatch(readable_bytes(entry.path))
         ]
+        # `.git/objects` has many folders, and no file that a user names in a rule.
         inner = (entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
         searched = [
             path for path in inner if path not in hidden and not path.endswith("/.git/objects")
@@ -502,7 +508,7 @@ class Permissions:
             return True
 
         def allows(rule: Rule) -> bool:
-            is_about_place = inside or _names_place(rule, area)
+            is_about_place = inside or _allows_outside(rule, area)
             return is_about_place and rule.matches_path(path, workspace.root)
 
         if self.find_rule("allow", tool, effect, allows, workspace.shown(path)) is not None:

@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from ouro.safety.secret_prefilter import may_match, without_own_marks
@@ -37,6 +37,15 @@ _COMPILE_PROGRAM = (
     "import os, sys; os.nice(5); from kingfisher_sdk import Rules; Rules(cache_dir=sys.argv[1] or"
     " None)"
 )
+
+
+class SecretFinding(NamedTuple):
+    """A place in a text, as bytes, that looks like a secret."""
+
+    start: int
+    end: int
+    rule: str
+    """The name of the rule that found it."""
 
 
 class SecretScanner:
@@ -79,9 +88,8 @@ class SecretScanner:
 
     def find(
         self, data: bytes, until: float, on_wait: Callable[[], None] | None = None
-    ) -> list[tuple[int, int, str]]:
-        """Returns the secrets in `data`. Each is its start and its end in bytes, and the name of
-        the rule that found it.
+    ) -> list[SecretFinding]:
+        """Returns the secrets in `data`.
 
         Waits for the scanner until the time `until` (of `time.monotonic`); returns nothing if it is
         not ready by then. Calls `on_wait` if the rules are not compiled after `_SILENT_WAIT`.
@@ -95,15 +103,17 @@ class SecretScanner:
             self._building.join(max(0.0, until - time.monotonic()))
         if self._scanner is None:
             return []
-        spans: list[tuple[int, int, str]] = []
+        findings: list[SecretFinding] = []
         for finding in self._scanner.scan(data):
             if finding.visible:
                 fields = finding.to_dict()
                 location = fields["location"]
                 short_id = str(fields["rule_id"]).rpartition(".")[2].lower()
                 rule = re.sub(r"[^a-z0-9]+", "-", short_id)
-                spans.append((location["start_offset"], location["end_offset"], rule))
-        return spans
+                findings.append(
+                    SecretFinding(location["start_offset"], location["end_offset"], rule)
+                )
+        return findings
 
     def _build(self) -> None:
         """Copy or compile the rules if needed, and load the scanner as soon as `find` wants it.
@@ -233,6 +243,7 @@ _SECRET_NAME = late_pattern(
 )
 _LETTER, _DIGIT = re.compile(r"[A-Za-z]"), re.compile(r"\d", re.ASCII)
 _PLACEHOLDER = "[secret:"
+"""The beginning of the text that replaces a secret."""
 _MASK_TEXT = late_pattern(r"\[secret:([^:\]]+):")
 
 # Lookaheads have a limit: without it, 40 KB of `sk-sk-sk-` took 7 s.
@@ -434,14 +445,15 @@ class SecretMask:
         self._give_up_at = self._give_up_at or time.monotonic() + self._patience
         data = text.encode("utf-8", "replace")
         findings = self.scanner.find(data, self._give_up_at, self._announce_wait)
+        if not findings:
+            return text
         # The last one first, so that the offsets of the others stay valid.
-        spans = sorted(findings, reverse=True)
         start_of_masked = len(data)
-        for start, stop, rule in spans:
-            if stop <= start_of_masked and _PLACEHOLDER.encode() not in data[start:stop]:
-                data = data[:start] + _placeholder(rule, data[start:stop]).encode() + data[stop:]
+        for start, end, rule in sorted(findings, reverse=True):
+            if end <= start_of_masked and _PLACEHOLDER.encode() not in data[start:end]:
+                data = data[:start] + _placeholder(rule, data[start:end]).encode() + data[end:]
                 start_of_masked = start
-        return data.decode("utf-8", "replace") if spans else text
+        return data.decode("utf-8", "replace")
 
 
 def _lowercase(text: str) -> str:

@@ -66,6 +66,7 @@ _ACTING_IN_GIT_DIR = (
     "refs/replace",
     "objects/info/alternates",
 )
+"""Files of a git directory that let git run programs, or read other objects; ouro makes none."""
 _MEMORY_FILE_NAME = late_pattern(r"(?:archive/)?[^/.\x00-\x1f\x7f][^/\x00-\x1f\x7f]*\.md")
 _MAX_CONFIG_BYTES = 1 << 16
 
@@ -83,7 +84,7 @@ class GuardedMemory(msgspec.Struct, frozen=True):
         """Whether a real path is in the folder, or the folder itself."""
         return protected.is_under(path, self.path)
 
-    def keeps(self, path: Path) -> bool:
+    def is_memory_file(self, path: Path) -> bool:
         """Whether a real path is a memory file, or may become one: a Markdown file in the folder or
         in its archive. An existing one must be a regular file without further hard links.
         """
@@ -166,6 +167,7 @@ def _has_own_settings(config: Path) -> bool:
 
 
 _MAX_TRIES = 20
+"""How often a path is resolved while another program changes its links."""
 _KIND_NAMES = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
@@ -173,6 +175,7 @@ _KIND_NAMES = {
     stat.S_IFLNK: "a link",
 }
 _granted: ContextVar[frozenset[tuple[str, str]]] = ContextVar("granted", default=frozenset())
+"""What `Workspace.grant` has added in the running task: an access, and a path of `_comparable`."""
 Access = Literal["read", "write", "show"]
 """What a file is opened for. `show`: read it to show the user what a call would change; never for
 the model.
@@ -240,11 +243,13 @@ class Workspace:
     """The folders that ouro works in, and the paths elsewhere that the user has allowed.
 
     Args:
+        extra: further folders of the workspace.
         memory: the folders of long-term memory; the file tools read and write Markdown in them, at
             any location.
         confines: returns whether a sandbox confines commands to the workspace, or the user does not
             want one.
         hides: returns whether a sandbox hides from commands what rules deny to read.
+        in_container: whether commands run in a container.
         confines_allowed: whether the sandbox must confine also the commands that rules allow.
     """
 
@@ -310,7 +315,7 @@ class Workspace:
 
     def is_memory(self, path: Path) -> bool:
         """Whether a real path is a memory file, which the file tools may write without asking."""
-        return any(folder.keeps(path) for folder in self.memory)
+        return any(folder.is_memory_file(path) for folder in self.memory)
 
     def grant(self, path: Path, access: Access = "write") -> None:
         """Let the running task open `path` and everything below it, although the path is outside of
@@ -449,12 +454,10 @@ class Workspace:
         folder = self.memory_at(path)
         if folder is None or ".git" in path.parts[len(folder.path.parts) :]:
             return protected.protection(path)
-        is_memory_file = path in (folder.path, folder.path / "archive") or folder.keeps(path)
-        return (
-            ""
-            if is_memory_file
-            else "a memory file is Markdown, directly in the folder of the memory or in its archive"
-        )
+        is_folder_of_memory = path in (folder.path, folder.path / "archive")
+        if is_folder_of_memory or folder.is_memory_file(path):
+            return ""
+        return "a memory file is Markdown, directly in the folder of the memory or in its archive"
 
     def _covers(self, path: Path) -> bool:
         """Whether a real path is below a root, and not in a reserved area below that root."""
@@ -475,7 +478,7 @@ class Workspace:
         """Whether the running call was granted this access to the path, or to a folder above it. A
         grant to write includes reading.
         """
-        granted = {key for kind, key in _granted.get() if kind in (access, "write")}
+        granted = {place for kind, place in _granted.get() if kind in (access, "write")}
         if not granted:
             return False
         # A grant for a folder does not include places of keys below it: for a path in such a

@@ -424,7 +424,7 @@ def _is_in_memory(text: str, subcommand: str, folder: GuardedMemory) -> bool:
     if may_take_folder and text in (".", "archive", "archive/"):
         return True
     is_pattern = re.search(r"[:*?\[\\]", text)  # this includes git's pathspec magic
-    return not is_pattern and folder.keeps(Path(os.path.normpath(folder.path / text)))
+    return not is_pattern and folder.is_memory_file(Path(os.path.normpath(folder.path / text)))
 
 
 def memory_reason(line: ShellLine, text: str, places: Places) -> str:
