@@ -83,9 +83,9 @@ from ouro.settings_sources import build_settings, explain_settings, settings_by_
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.code_checks import describe_late_errors
 from ouro.tools.files_seen import FilesSeen
-from ouro.tools.orphans import clean_up_orphans
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import ShellJobs
+from ouro.tools.shell_process import clean_up_orphans
 from ouro.tools.subagent import Subagent
 from ouro.tools.todo import TodoPlan
 from ouro.utils.git import find_root

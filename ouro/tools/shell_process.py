@@ -1,5 +1,5 @@
-"""One shell command as processes: started without a terminal, watched, and ended with all child
-processes.
+"""Shell commands as processes: started without a terminal, watched, and ended with all child
+processes, also those that a killed ouro has left.
 """
 
 from __future__ import annotations
@@ -13,25 +13,30 @@ import signal
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from ouro.errors import ToolError
-from ouro.tools.process_tags import (
-    HAS_PROC,
-    TAG_BIT,
-    count_process_trees,
-    kill_by_tag,
-    list_tags,
-    owner_bits,
-)
+from ouro.utils.files import sweep_written_dirs
+from ouro.utils.ouro_paths import get_home, get_written_dirs
 from ouro.utils.processes import count_processes, send_signal
+from ouro.utils.text import plural
 
 if TYPE_CHECKING:
     from ouro.safety import CommandInside
     from ouro.tools.output_capture import OutputCapture
 
+_TAG_BIT = 1 << 52
+"""The bit that marks a soft limit of resident memory as the tag of a command. Linux does not
+enforce this limit, and processes inherit it even if they change their environment, session and
+descriptors. Its bits identify the ouro process that started the command, by start time (18 bits)
+and process id (22), and the command (12).
+"""
+_STATE_FIELD, _START_TIME_FIELD, _RESIDENT_LIMIT_FIELD = 0, 19, 22
+"""Positions of fields in `/proc/PID/stat`, counted after the name of the process."""
+_STAT_SIZE = 1024
+"""Bytes to read of `/proc/PID/stat`; it has about fifty numbers."""
 _SET_LIMITS = (
     'ulimit -S -m "$1"; { ulimit -S -u "$2" || ulimit -S -p "$2"; } 2>&-; shift 2; exec "$@"'
 )
@@ -46,7 +51,11 @@ _SHELL_INSIDE = (
 )
 """bash, if the image of a container has it."""
 _MORE_PROCESSES = 4096
+"""Processes that the user may have besides those that run when a command is started."""
+_HAS_PROC = Path("/proc/self/limits").exists()
+"""Whether there is a /proc: only Linux has one."""
 _POLL_INTERVAL = 0.01
+"""Seconds between two looks at whether the processes of a command have ended."""
 _EXIT_TIMEOUT = 0.3
 """Seconds that programs like `tee` have to finish after the shell has ended."""
 GRACE = 0.3
@@ -54,7 +63,7 @@ GRACE = 0.3
 
 
 Wrap = Callable[[Sequence[str]], Sequence[str]]
-"""Returns the command that runs a command confined."""
+"""Confines a command: takes its words, and returns the words that run it in the sandbox."""
 
 
 def command_inside(argv: Sequence[str]) -> CommandInside | None:
@@ -76,7 +85,7 @@ class RunningCommand(ABC):
         """Its processes in a container; None: it has none."""
         self._started = time.monotonic()
         self._ended: float | None = None
-        running.add(self)
+        running_commands.add(self)
 
     @property
     @abstractmethod
@@ -107,23 +116,23 @@ class RunningCommand(ABC):
                 if self.inside is not None:
                     self.inside.release()
                 self.capture.close()
-                running.discard(self)
+                running_commands.discard(self)
 
     @abstractmethod
     def _kill(self) -> None:
         """KILL the remaining processes, and stop reading. Called once."""
 
 
-running: set[RunningCommand] = set()
+running_commands: set[RunningCommand] = set()
 """The running commands of this process; a command adds and removes itself."""
-_numbers = itertools.count()
+_command_numbers = itertools.count()
 
 
 def is_any_running() -> bool:
     """Whether a command of the agent runs, of any session of this process, also of a subagent or in
     the background.
     """
-    return bool(running)
+    return bool(running_commands)
 
 
 class ShellProcess(RunningCommand):
@@ -215,8 +224,8 @@ class ShellProcess(RunningCommand):
 
     def _living_processes(self) -> set[int]:
         """The living processes of the command, with its shell; without /proc only the shell."""
-        if HAS_PROC:
-            return {pid for pid, tag in list_tags() if tag == self.tag}
+        if _HAS_PROC:
+            return {pid for pid, tag in _list_tags() if tag == self.tag}
         try:
             os.killpg(self._process.pid, 0)
         except (ProcessLookupError, PermissionError):
@@ -228,7 +237,7 @@ async def limit_command(
     line: str, cwd: Path, wrap: Wrap, *, in_container: bool = False
 ) -> tuple[Sequence[str], int]:
     """The command that runs a line with its limits, confined by `wrap`, and the tag that marks its
-    processes (`TAG_BIT`): the bits of this ouro process, and 12 bits that count its commands.
+    processes (`_TAG_BIT`): the bits of this ouro process, and 12 bits that count its commands.
 
     Args:
         in_container: `wrap` runs it in a container, with the bash that is there.
@@ -244,13 +253,13 @@ async def limit_command(
         raise ToolError(
             f"{cwd} is not a folder that commands can be run in. Name another with `cwd`."
         )
-    used_tags = {process.tag for process in running}
-    tags = (owner_bits(os.getpid()) << 12 | number & 0xFFF for number in _numbers)
+    used_tags = {process.tag for process in running_commands}
+    tags = (_owner_bits(os.getpid()) << 12 | number & 0xFFF for number in _command_numbers)
     tag = next(tag for tag in tags if tag not in used_tags)
     if in_container:
-        tag |= TAG_BIT  # the bits of the process lack it where there is no /proc
+        tag |= _TAG_BIT  # the bits of the process lack it where there is no /proc
     limit_arguments = (str(tag) if in_container else "unlimited", "unlimited")
-    if HAS_PROC:
+    if _HAS_PROC:
         import resource  # imported late: an answer without a command needs none
 
         # A limit of the number of processes, so that a fork bomb fails before it stops the machine.
@@ -326,7 +335,127 @@ async def start_process(
         os.close(writing)
 
 
+def count_process_trees(pids: Collection[int]) -> int:
+    """How many processes a user would count: those that were not started by another one of them. A
+    server with four workers is one.
+    """
+    parents = {pid: parent_of(pid) for pid in pids}
+    return sum(parent not in parents for parent in parents.values()) or len(pids)
+
+
+def parent_of(pid: int) -> int:
+    """The process id of the process that has started this one; 0 if it is not known."""
+    try:
+        about = Path(f"/proc/{pid}/stat").read_text()
+        return int(about.rpartition(") ")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def kill_by_tag(tag: int) -> int:
+    """KILL all processes with this tag. Returns how many a user would count: a process with its
+    children is one. Blocks."""
+    pids = [pid for pid, found_tag in _list_tags() if found_tag == tag]
+    count = count_process_trees(pids)
+    for pid in pids:
+        send_signal(pid, signal.SIGKILL)
+    return count
+
+
+def end_orphans() -> int:
+    """End processes that commands of killed ouro processes left: those with the tag of an ouro
+    process that is gone. Returns their number. Linux only. Blocks.
+    """
+    ended = 0
+    for pid, tag in _list_tags():
+        owner = tag >> 12
+        owner_pid = owner & 0x3F_FFFF
+        # Process ids of a container have no meaning outside of it.
+        if _pid_namespace(pid) == _pid_namespace(os.getpid()) and owner != _owner_bits(owner_pid):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+                ended += 1
+    return ended
+
+
+async def clean_up_orphans(warn: Callable[[str], None], project: Path) -> None:
+    """Clean up after killed ouro processes: remove their temporary files and containers, end their
+    commands, and warn about containers and commands.
+    """
+    await asyncio.to_thread(sweep_written_dirs, get_written_dirs(project))
+    if removed := await asyncio.to_thread(_remove_old_containers):
+        warn(f"Removed {plural(removed, 'container')} that a killed ouro had left.")
+    if ended := await asyncio.to_thread(end_orphans):
+        processes = plural(ended, "process", "processes")
+        warn(f"Ended {processes} that commands of a killed ouro had left running.")
+    await asyncio.to_thread(_remove_old_temp_folders)
+
+
+def _remove_old_containers() -> int:
+    """Remove the containers of killed ouro processes; returns how many. Blocks."""
+    folder = get_home() / "sandbox"
+    if not any((folder / "containers").glob("ouro-*")):
+        return 0
+    from ouro.safety import remove_left_containers  # only after a container
+
+    return remove_left_containers(folder)
+
+
+def _remove_old_temp_folders() -> None:
+    """Remove the temporary folders of killed ouro processes. Blocks."""
+    folder = get_home() / "sandbox"
+    if not any((folder / "temp").glob("*")):
+        return
+    from ouro.safety import remove_left_temp_folders  # only after a kill, or beside another session
+
+    remove_left_temp_folders(folder)
+
+
+def _owner_bits(pid: int) -> int:
+    """The upper bits, without the number of the command, that the tags of all commands of an ouro
+    process have: its start time and process id. 0 if the process is gone.
+    """
+    try:
+        started = int(_read_stat(pid)[_START_TIME_FIELD])
+    except (OSError, IndexError):
+        return 0
+    return _TAG_BIT >> 12 | (started & 0x3_FFFF) << 22 | pid
+
+
+def _list_tags() -> Iterator[tuple[int, int]]:
+    """Yields the living processes of commands of any ouro process, with their tags; none if there
+    is no /proc.
+    """
+    for name in os.listdir("/proc") if _HAS_PROC else ():  # noqa: PTH208 - done for every call, over every process
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = _read_stat(name)
+                tag = int(fields[_RESIDENT_LIMIT_FIELD]) // 1024  # the shell uses KB
+                is_tag = tag >> 52 == 1  # without a limit all bits are set
+                is_dead = fields[_STATE_FIELD] in (b"Z", b"X")
+                if is_tag and not is_dead:
+                    yield int(name), tag
+
+
+def _read_stat(pid: int | str) -> list[bytes]:
+    """The fields of a process after its name: state, parent, …"""
+    # This takes a third of the time of a file object.
+    descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    try:
+        return os.read(descriptor, _STAT_SIZE).rpartition(b")")[2].split()
+    finally:
+        os.close(descriptor)
+
+
+def _pid_namespace(pid: int) -> int:
+    """The number of the namespace of process ids; 0 if it is not known."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/ns/pid").stat().st_ino
+    return 0
+
+
 _NO_INPUT = 'exec "$@" </dev/null'
+"""Runs a command without input, although the terminal has some."""
 
 
 class Terminals(Protocol):

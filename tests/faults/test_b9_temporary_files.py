@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from ouro.safety import Confinement, remove_left_temp_folders
-from ouro.tools.orphans import clean_up_orphans
+from ouro.tools.shell_process import clean_up_orphans
 from ouro.utils.ouro_paths import get_home
 
 _SESSION = """

@@ -17,7 +17,7 @@ from ouro.memory.long_term import GitMemoryStore, synchronize
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import user
-from ouro.tools.orphans import clean_up_orphans
+from ouro.tools.shell_process import clean_up_orphans
 
 _JOBS = """
 import asyncio, sys
@@ -35,7 +35,7 @@ _KILLED_AND_CLEANED = """
 import asyncio, os, subprocess, sys
 from fakes.tool_benches import living
 from fakes.waiting import until
-from ouro.tools.orphans import end_orphans
+from ouro.tools.shell_process import end_orphans
 jobs, folder = sys.argv[1:]
 numbers = os.environ["NUMBERS"].split()  # not in the command line, where `living` looks
 command = [sys.executable, "-c", jobs, folder, *numbers]

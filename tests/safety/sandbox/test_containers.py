@@ -87,8 +87,7 @@ class TestCommands:
 
     async def test_b8_a_killed_client_leaves_no_command_behind(self, bench, monkeypatch):
         # As where the container is in a virtual machine: its processes are not in this /proc.
-        monkeypatch.setattr("ouro.tools.shell_process.HAS_PROC", False)
-        monkeypatch.setattr("ouro.tools.process_tags.HAS_PROC", False)
+        monkeypatch.setattr("ouro.tools.shell_process._HAS_PROC", False)
         task = asyncio.create_task(bench.run_as("workspace", "echo on; sleep 987.6"))
         await until(lambda: "on" in "".join(bench.reported))
         bench.shell.kill_all()
