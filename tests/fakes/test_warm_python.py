@@ -9,6 +9,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from fakes.ouro_program import BackgroundSessions
 from fakes.warm_python import WARM
 
 COLD = {"TEST_COLD_STARTS": "1"}
@@ -101,3 +102,15 @@ def test_code_with_the_mark_is_started_warm(tmp_path):
     assert [(run.returncode, run.stdout, run.stderr) for run in done] == [
         (3, "__main__ -c a b\n", "")
     ] * 2
+
+
+@pytest.mark.parametrize("is_warm_start", [True, False])
+def test_host_of_a_background_session_starts_as_what_started_it(ouro, is_warm_start):
+    ouro.more = {} if is_warm_start else COLD
+    sessions = BackgroundSessions(ouro)
+    session = sessions.start("say: done")
+    host = sessions.until_state(session, "idle")["pid"]
+    assert (b"warm_python" in Path(f"/proc/{host}/cmdline").read_bytes()) == is_warm_start
+    assert os.getsid(host) == host
+    assert sessions.stop(session).code == 0
+    sessions.until_gone(host)

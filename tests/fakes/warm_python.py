@@ -16,6 +16,7 @@ import atexit
 import contextlib
 import ctypes
 import fcntl
+import functools
 import gc
 import importlib
 import io
@@ -24,6 +25,7 @@ import os
 import pkgutil
 import re
 import runpy
+import select
 import signal
 import socket
 import subprocess
@@ -66,6 +68,10 @@ IMPORTED_LATE = (
 )  # fmt: skip
 """Imported by ouro's modules at first use."""
 COLD = "TEST_COLD_STARTS"
+HOST_FLAG = "--background-host"
+"""The flag of a host of a background session, which may be started by a warm process, and then is
+warm, too.
+"""
 CLONE_PARENT = 0x8000
 CLONE = {"x86_64": 56, "aarch64": 220}.get(os.uname().machine) if sys.platform == "linux" else None
 """The number of the system call. Python's own fork cannot make a child of the parent, which the
@@ -108,18 +114,23 @@ class WarmPython:
 
     def start(self, command: _Command, fds: Sequence[int], is_session: bool) -> int:
         """Fork, with these as standard input, output and error; returns the number of the process."""
-        data = json.dumps([command, is_session]).encode()
-        rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
         with self._lock:
-            self._socket.sendmsg([len(data).to_bytes(4, "big")], [rights])
-            self._socket.sendall(data)
-            number = self._socket.recv(4, socket.MSG_WAITALL)
-        assert number, "the process that forks has ended"
-        return int.from_bytes(number, "big")
+            return _ask(self._socket, command, fds, is_session)
 
     def stop(self) -> None:
         self._socket.close()
         self._process.wait()
+
+
+def _ask(connection: socket.socket, command: _Command, fds: Sequence[int], is_session: bool) -> int:
+    """Ask the process that forks for a process; returns its number."""
+    data = json.dumps([command, is_session]).encode()
+    rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))
+    connection.sendmsg([len(data).to_bytes(4, "big")], [rights])
+    connection.sendall(data)
+    number = connection.recv(4, socket.MSG_WAITALL)
+    assert number, "the process that forks has ended"
+    return int.from_bytes(number, "big")
 
 
 @contextlib.contextmanager
@@ -128,22 +139,11 @@ def warm_starts() -> Iterator[None]:
     starts = _Starts()
     fork_exec, spawn = subprocess._fork_exec, PtyProcess.spawn
 
-    def in_pipes(args, executables, close_fds, keep, cwd, env, *more):
-        pipes, error_pipe, (is_session, *special) = (more[0], more[3], more[5]), more[7], more[9:]
-        is_plain = (
-            close_fds and keep == (error_pipe,) and special[:6] == [-1, None, None, None, -1, None]
-        )
-        command = starts.warm_command(args, cwd, env) if is_plain else None
-        if command is None:
-            return fork_exec(args, executables, close_fds, keep, cwd, env, *more)
-        fds = [number if fd == -1 else fd for number, fd in enumerate(pipes)]
-        return starts.process(command).start(command, fds, bool(is_session))
-
     def in_terminal(
         argv, cwd=None, env=None, echo=True, preexec_fn=None, dimensions=(24, 80), **more
     ):
-        command = starts.warm_command(argv, cwd, env) if echo and preexec_fn is None else None
-        if command is None:
+        command = _command(argv, cwd, env)
+        if not echo or preexec_fn is not None or not starts.is_warm(command):
             return spawn(argv, cwd, env, echo, preexec_fn, dimensions, **more)
         ours, theirs = os.openpty()
         termios.tcsetwinsize(theirs, dimensions)
@@ -151,7 +151,7 @@ def warm_starts() -> Iterator[None]:
         os.close(theirs)
         return process
 
-    subprocess._fork_exec, PtyProcess.spawn = in_pipes, in_terminal
+    subprocess._fork_exec, PtyProcess.spawn = _or_cold(starts.start_in_pipes), in_terminal
     try:
         yield
     finally:
@@ -159,10 +159,46 @@ def warm_starts() -> Iterator[None]:
         starts.stop()
 
 
+def _or_cold(
+    start_warm: Callable[[_Command, Sequence[int], bool], int | None],
+) -> Callable[..., int]:
+    """`subprocess._fork_exec` that starts warm what it can. Nothing else changes.
+
+    Args:
+        start_warm: starts a command with standard input, output and error, and returns the number
+            of the process; None if its start must be cold.
+    """
+    fork_exec = subprocess._fork_exec
+
+    def start(args, executables, close_fds, keep, cwd, env, *more):
+        pipes, error_pipe, (is_session, *special) = (more[0], more[3], more[5]), more[7], more[9:]
+        is_plain = (
+            close_fds and keep == (error_pipe,) and special[:6] == [-1, None, None, None, -1, None]
+        )
+        if is_plain:
+            fds = [number if fd == -1 else fd for number, fd in enumerate(pipes)]
+            process = start_warm(_command(args, cwd, env), fds, bool(is_session))
+            if process is not None:
+                return process
+        return fork_exec(args, executables, close_fds, keep, cwd, env, *more)
+
+    return start
+
+
+def _command(args: Sequence[str | bytes], cwd: object, env: object) -> _Command:
+    argv = [os.fsdecode(word) for word in args]
+    return _Command(argv, os.fsdecode(cwd or Path.cwd()), _environment(env))
+
+
 class _Starts:
     def __init__(self) -> None:
         self._processes: dict[str, WarmPython] = {}
         self._lock = threading.Lock()
+
+    def start_in_pipes(self, command: _Command, fds: Sequence[int], is_session: bool) -> int | None:
+        if not self.is_warm(command):
+            return None
+        return self.process(command).start(command, fds, is_session)
 
     def process(self, command: _Command) -> WarmPython:
         """The process that forks for a command."""
@@ -172,23 +208,18 @@ class _Starts:
                 self._processes[imported] = WarmPython(imported)
             return self._processes[imported]
 
-    def warm_command(
-        self, args: Sequence[str | bytes], cwd: object, env: object
-    ) -> _Command | None:
-        """The warm command for a command line; None if the start must be cold."""
-        argv = [os.fsdecode(word) for word in args]
-        command = _Command(argv, os.fsdecode(cwd or Path.cwd()), _environment(env))
+    def is_warm(self, command: _Command) -> bool:
+        """Whether a fork can imitate the start."""
         is_ours = (
             command.words[:1] == ["-m"]
             and command.words[1] in MODULES | LITELLM_MODULES | DASK_MODULES
         )
         is_code = command.words[:1] == ["-c"] and command.words[1].startswith(WARM)
-        if CLONE is None or argv[0] != sys.executable or not (is_ours or is_code):
-            return None
-        is_cold = _read_by_python(command.environment) or (
-            not command.is_safe and self._hides_modules(command)
-        )
-        return None if is_cold else command
+        if CLONE is None or command.argv[0] != sys.executable or not (is_ours or is_code):
+            return False
+        if _read_by_python(command.environment):
+            return False
+        return command.is_safe or not self._hides_modules(command)
 
     def _hides_modules(self, command: _Command) -> bool:
         """Whether a file in the folder has the name of an imported module."""
@@ -252,20 +283,59 @@ def _serve(connection: socket.socket, imported: str) -> NoReturn:
     connection.sendall(
         json.dumps(sorted({name.partition(".")[0] for name in sys.modules})).encode() + b"\n"
     )
-    while True:
-        size, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(3 * 4))
-        if not size:
-            os._exit(0)  # clearing the imported modules takes half a second
-        fds = array.array("i", ancillary[0][2])
-        command, is_session = json.loads(
-            connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
-        )
-        if not (number := _clone()):
-            connection.close()
-            os._exit(_run(_Command(*command), fds, is_session))
-        for fd in fds:
-            os.close(fd)
-        connection.sendall(number.to_bytes(4, "big"))
+    _fork_for(connection)
+
+
+def _fork_for(tests: socket.socket) -> NoReturn:
+    """Fork children of the tests, and hosts of sessions for what was forked before."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a host
+    with socket.socket(socket.AF_UNIX) as forks:
+        forks.bind("")  # the system chooses a name that is no path
+        forks.listen()
+        while True:
+            ready, _, _ = select.select([tests, forks], [], [])
+            if tests in ready:
+                _fork(tests, CLONE_PARENT, forks)
+            if forks in ready:
+                with forks.accept()[0] as fork:
+                    _fork(fork, 0, forks)
+
+
+def _fork(connection: socket.socket, flags: int, forks: socket.socket) -> None:
+    """Answer a request. The process ends when the tests close their connection.
+
+    Args:
+        flags: of `clone`: whose child the process is.
+        forks: where forks can ask for further processes.
+    """
+    size, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(3 * 4))
+    if not size:
+        os._exit(0)  # clearing the imported modules takes half a second
+    fds = array.array("i", ancillary[0][2])
+    data = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
+    command, is_session = json.loads(data)
+    if not (number := _clone(flags)):
+        subprocess._fork_exec = _or_cold(functools.partial(_start_host, forks.getsockname()))
+        for own in (connection, forks):
+            own.detach()  # `_run` closes all files
+        os._exit(_run(_Command(*command), fds, is_session))
+    for fd in fds:
+        os.close(fd)
+    connection.sendall(number.to_bytes(4, "big"))
+
+
+def _start_host(
+    address: bytes, command: _Command, fds: Sequence[int], is_session: bool
+) -> int | None:
+    """Start the host of a background session as a fork, without its vectors. It is no child of this
+    process, which does not wait for it. Everything else is started cold: returns None.
+    """
+    is_host = command.argv == [sys.executable, "-P", "-m", "ouro", HOST_FLAG]
+    if not is_host or _read_by_python(command.environment):
+        return None
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+        return _ask(connection, command, fds, is_session)
 
 
 def _import_litellm() -> None:
@@ -354,18 +424,19 @@ def _compile_patterns() -> None:
         pattern_of_group(row.group)
 
 
-def _clone() -> int:
-    """Fork, with the child as a sibling."""
+def _clone(flags: int) -> int:
+    """Fork; with CLONE_PARENT the child is a sibling."""
     python = ctypes.pythonapi
     call = ctypes.PyDLL(None).syscall
     python.PyOS_BeforeFork()
-    number = call(CLONE, CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+    number = call(CLONE, flags | signal.SIGCHLD, 0, 0, 0, 0)
     (python.PyOS_AfterFork_Parent if number else python.PyOS_AfterFork_Child)()
     return number
 
 
 def _run(command: _Command, fds: Sequence[int], is_session: bool) -> int:
     """The life of the forked process; returns its exit code."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if is_session:
         os.setsid()
     for number, fd in enumerate(fds):
