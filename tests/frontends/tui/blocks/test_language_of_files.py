@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from pygments.lexers import get_all_lexers, get_lexer_for_filename
+from pygments.lexers import find_lexer_class_for_filename, get_all_lexers
 from pygments.util import ClassNotFound
 
 from ouro.frontends.tui.blocks.code import language_of
@@ -19,21 +19,27 @@ def names_like(pattern):
 
 @cache
 def lexer_of(name):
-    """Pygments compares a name, without its folder, with all of its thousand patterns."""
-    return get_lexer_for_filename(name)
+    """The lexer class of a name without its folder, or None. Pygments compares the name with all of
+    its thousand patterns. Making the lexer, too, would compile its grammar.
+    """
+    return find_lexer_class_for_filename(name)
+
+
+def lexer_or_error(path):
+    """As `get_lexer_for_filename`."""
+    lexer = lexer_of(Path(path).name)
+    if lexer is None:
+        raise ClassNotFound(path)
+    return lexer
 
 
 def language_by_pygments(name):
-    try:
-        return lexer_of(name).aliases[0]
-    except (ClassNotFound, IndexError):
-        return ""
+    lexer = lexer_of(name)
+    return lexer.aliases[0] if lexer and lexer.aliases else ""
 
 
 def test_the_language_is_the_one_that_pygments_finds(monkeypatch):
-    monkeypatch.setattr(
-        "pygments.lexers.get_lexer_for_filename", lambda path: lexer_of(Path(path).name)
-    )
+    monkeypatch.setattr("pygments.lexers.get_lexer_for_filename", lexer_or_error)
     names = {
         name
         for _, _, patterns, _ in get_all_lexers(plugins=False)
