@@ -412,7 +412,7 @@ class AsyncAgent:
     async def _wake(self, session: Session) -> None:
         """Let the idle agent continue when something has happened in the background."""
         while True:
-            await session.wake.due()
+            await session.wake.wait_until_due()
             while session.running:  # noqa: ASYNC110 (asyncio gives no notice of the end)
                 await asyncio.sleep(_POLL_SECONDS)
             if self._was_interrupted or not await session.wake.ask_to_continue():

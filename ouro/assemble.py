@@ -162,7 +162,7 @@ async def open_session(
     _start(basis, session, start)
     if session.resumed is not None and request.part != "full":
         try:
-            await session.resumed.apply(request.part)
+            await session.resumed.continue_silently_with(request.part)
         except BaseException:
             await session.close()
             raise
@@ -466,7 +466,7 @@ def _build_turn(
         system_prompt=compactor.system_prompt,
         tools=tools,
         compactor=compactor,
-        steering=lambda: steering.take() or subagents.take_reports(),
+        steering=lambda: steering.take_next() or subagents.take_reports(),
         about_paths=about_paths,
         before_call=before_call,
         late_errors=partial(describe_late_errors, extensions.language_servers),

@@ -127,7 +127,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         changes = await self.environment.changes()
         recalled = await self.memory.before_turn(text)
         attached = await self._attach(text, is_command=is_command)
-        background_events = self.wake.take()
+        background_events = self.wake.take_news()
         context = [changes, recalled, *other_context, attached.text, *background_events]
         prompt = Prompt(text, tuple(images), "\n\n".join(filter(None, context)))
 
@@ -153,7 +153,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         if self.files is not None:
             self.files.begin_turn()
         try:
-            context = [await self.environment.changes(), *self.wake.take(), text]
+            context = [await self.environment.changes(), *self.wake.take_news(), text]
             prompt = Prompt(text="", context="\n\n".join(filter(None, context)))
             on_event = self._make_observer(notices=[], emit=emit, is_shown=False)
             finished = await self._run_prompt(prompt, on_event)

@@ -90,7 +90,7 @@ class Attachments:
     """Reads what a message names, within the permission rules.
 
     Args:
-        others: the functions that read notes and sessions, by the kind of the mention: `note`,
+        readers: the functions that read notes and sessions, by the kind of the mention: `note`,
             `session`.
         instructions_for: returns the project instructions for paths that are used for the first time.
         read_resources: returns the content of resources of MCP servers that a message names.
@@ -100,14 +100,14 @@ class Attachments:
         self,
         seen: FilesSeen,
         permissions: Permissions,
-        others: Mapping[str, ReadText],
+        readers: Mapping[str, ReadText],
         instructions_for: Callable[[Sequence[str]], str],
         read_resources: Callable[[str], Awaitable[str]],
     ) -> None:
         self._workspace = permissions.workspace
         self._permissions = permissions
         self._seen = seen
-        self._others = others
+        self._readers = readers
         self._instructions_for = instructions_for
         self.read_resources = read_resources
         self._previewed: dict[str, Attachment] = {}
@@ -150,12 +150,12 @@ class Attachments:
         """
         if "@" not in text:
             return []
-        found: list[Mention] = []
+        attachable: list[Mention] = []
         for mention in find_mentions(text, self._exists)[:_MAX_MENTIONS]:
-            is_file = mention.kind == "file"
-            if mention.kind in self._others or (is_file and self._is_new_text(mention, text)):
-                found.append(mention)
-        return found
+            is_text_file = mention.kind == "file" and self._is_new_text(mention, text)
+            if is_text_file or mention.kind in self._readers:
+                attachable.append(mention)
+        return attachable
 
     async def preview(self, text: str) -> tuple[Attachment, ...]:
         """What `read` would attach, and what it would refuse, in the order of the message. Only the
@@ -229,7 +229,8 @@ class Attachments:
 
     def _admit_file(self, mention: Mention, ignored: frozenset[str]) -> str:
         """Decide whether a file may be read. Returns why not, or an empty text if it may. A file
-        outside of the workspace is then granted to the tools: by naming it the user has allowed it.
+        outside of the workspace is then granted for the running task: by naming it the user has
+        allowed it.
         """
         path = self._path(mention)
         if _KEY_FILE.fullmatch(path.name):
@@ -283,13 +284,14 @@ class Attachments:
         try:
             if self._path(mention).is_dir():
                 return self._list_folder(mention)
-            count = mention.last - mention.first + 1 if mention.first else None
             from ouro.tools.read import Read, ReadArgs  # late: few messages name a file
 
-            result = Read(self._seen).read_now(ReadArgs(mention.name, mention.first or 1, count))
+            names_lines = bool(mention.first)  # otherwise the whole file is meant
+            line_count = mention.last - mention.first + 1 if names_lines else None
+            args = ReadArgs(mention.name, mention.first or 1, line_count)
+            result = Read(self._seen).read_now(args)
         except (OSError, OuroError) as error:
             return ReadMention(Attachment(mention.shown, problem=_short_reason(error)))
-        names_lines = bool(mention.first)
         cut_note = ", cut" if result.is_cut and not names_lines else ""
         item = Attachment(mention.shown, f"{result.display.summary}{cut_note}")
         return ReadMention(item, result.text)
@@ -314,7 +316,8 @@ class Attachments:
     async def _attach_memory(self, mention: Mention) -> ReadMention:
         """Read a note or the excerpt of a session."""
         try:
-            text = await self._others[mention.kind](mention.name.partition(":")[2])
+            read = self._readers[mention.kind]
+            text = await read(mention.name.partition(":")[2])
         except (OuroError, OSError) as error:
             return ReadMention(Attachment(mention.shown, problem=_short_reason(error)))
         return ReadMention(Attachment(mention.shown, f"{len(text):,} characters"), text)

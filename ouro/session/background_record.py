@@ -57,7 +57,7 @@ class BackgroundRecord(msgspec.Struct, frozen=True):
         return self.id[:8]
 
 
-def moment() -> str:
+def present_time() -> str:
     """The present time, in the form of records."""
     return timestamp()
 

@@ -122,7 +122,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
                 state=pursuit.state,
                 is_running=pursuit.is_active,
                 outlives_turn=True,
-                output=goal.found,
+                output=goal.last_finding,
             )
         for message in self.standing.repeated.list():
             yield BackgroundTask(

@@ -62,11 +62,13 @@ class Budget(msgspec.Struct, eq=False):
     session_catalog: SessionCatalog
     limits: LimitSettings
     model: Callable[[], ModelSpec]
+    """Returns the present model of the session."""
     _warned: set[str] = msgspec.field(default_factory=set)
     """The settings of the limits that the user was warned about, and `prices`."""
-    _checked: tuple[SpendingLimit, ...] = ()
+    _limits_at_check: tuple[SpendingLimit, ...] = ()
     """The limits, as `check` found them last."""
     _spent_at_check: float = 0.0
+    """What this session had cost at that time, in US dollars."""
 
     async def report(self) -> SpendingReport:
         """The usage by model in this session, today, this month and in total; and the limits."""
@@ -86,7 +88,7 @@ class Budget(msgspec.Struct, eq=False):
         periods: tuple[UsagePeriod, ...] = ()
         if _has_period_limit(self.limits):  # without limits the list is not needed
             periods = await _load_periods(self.session_catalog, self.memory.session_id)
-        self._checked = self._limits_with_spending(periods)
+        self._limits_at_check = self._limits_with_spending(periods)
         self._spent_at_check = self.memory.usage.cost or 0.0
         self.check_background_call()
         return " ".join(self._new_warnings(periods))
@@ -96,13 +98,15 @@ class Budget(msgspec.Struct, eq=False):
         by what this session has spent since. It reads no files.
         """
         spent_since = (self.memory.usage.cost or 0.0) - self._spent_at_check
-        _raise_if_spent(replace(limit, spent=limit.spent + spent_since) for limit in self._checked)
+        _raise_if_spent(
+            replace(limit, spent=limit.spent + spent_since) for limit in self._limits_at_check
+        )
 
     def _new_warnings(self, periods: Sequence[UsagePeriod]) -> Iterator[str]:
         """Yields warnings, each once in a session: about limits that are near, and about models
         whose cost is unknown.
         """
-        for limit in self._checked:
+        for limit in self._limits_at_check:
             if limit.spent >= WARN_AT * limit.limit and limit.setting not in self._warned:
                 self._warned.add(limit.setting)
                 yield (
@@ -121,9 +125,11 @@ class Budget(msgspec.Struct, eq=False):
         """The models whose calls count for no limit, because their cost is not known: those used
         today, and the present model of this session. Empty if no limit of cost is set.
         """
-        used_today = next((period.models for period in periods if period.name == "today"), ())
+        models_of_period = {period.name: period.models for period in periods}
+        used_today = models_of_period.get("today", ())
         names = [use.model for use in used_today if use.usage.cost is None]
         model = self.model()
+        # `check` loads the periods only if there is a limit for one of them.
         has_limit = bool(periods) or self.limits.max_cost is not None
         # A provider that reports its costs is known by the cost of the session.
         if has_limit and model.prices is None and self.memory.usage.cost is None:

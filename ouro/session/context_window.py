@@ -118,6 +118,8 @@ class SentContext(msgspec.Struct, frozen=True, eq=False):
 
 
 class ContextWindow(msgspec.Struct, frozen=True, eq=False):
+    """Reports what fills the window; compacts, pins, drops and restores messages in it."""
+
     compactor: Compactor
     """It has the transcript, the models and the constant part of the requests."""
     tasks: SessionTasks
@@ -254,8 +256,8 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             return before, before
 
         # Record the change.
-        size = sum(item.tokens for item in changed)
-        after = self._estimate_tokens(size if restore else -size)
+        changed_tokens = sum(item.tokens for item in changed)
+        after = self._estimate_tokens(changed_tokens if restore else -changed_tokens)
         record = DropRecord(
             memory.next_number,
             at=memory.now(),

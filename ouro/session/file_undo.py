@@ -65,7 +65,9 @@ class FileUndo(msgspec.Struct, eq=False):
     _last: asyncio.Task[bool] | None = None
     """The checkpoint that was started last; each waits for the one before it."""
     _is_off: bool = False
+    """Whether a checkpoint has failed: then this session takes no more of them."""
     _warnings_shown: set[str] = msgspec.field(default_factory=set)
+    """The warnings of this session, and the names of the files that it was warned about."""
 
     @property
     def checkpoints(self) -> Checkpoints:
@@ -97,8 +99,11 @@ class FileUndo(msgspec.Struct, eq=False):
         """In this context a tool may change files. If it names files, these are `targets`, and
         copies of them are kept. Otherwise it may change any file, and waits for the checkpoint.
         """
+        # A message that steers the turn may change `_number` before the tool has ended.
         number = self._number
-        paths = [] if effect in _EFFECTS_ON_ANY_FILE else [self.resolve(name) for name in targets]
+        paths: list[Path] = []
+        if effect not in _EFFECTS_ON_ANY_FILE:
+            paths = [self.resolve(name) for name in targets]
         is_command = not paths  # or another tool that may change any file
         self.begin_checkpoint()
         try:
@@ -248,7 +253,7 @@ class FileUndo(msgspec.Struct, eq=False):
             log.info("checkpoints: what the turn has changed is not known: %s", error)
             return {}
 
-    async def find(self, number: int) -> Undoable | None:
+    async def find_undoable(self, number: int) -> Undoable | None:
         """What can be undone of the turns from message `number` of the current branch on; None if
         they changed no files. If they did so while the session was in another folder, the user gets
         a line about these files: they are not restored from here.
@@ -266,7 +271,7 @@ class FileUndo(msgspec.Struct, eq=False):
         return safety.workspaces_changed_by(
             self.late.folder.parent,
             self.transcript.session_id,
-            {one for one in numbers if one >= number},
+            {turn_number for turn_number in numbers if turn_number >= number},
             other_than=self.late.folder,
         )
 
@@ -281,7 +286,7 @@ class FileUndo(msgspec.Struct, eq=False):
             f" `ouro --cd {folder} --resume {session}` and /undo there."
         )
 
-    async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
+    async def find_redoable(self, numbers: Collection[int]) -> Undoable | None:
         """What can be redone of the turns that began with these messages; None if nothing was
         undone.
         """
@@ -497,11 +502,19 @@ class FileUndo(msgspec.Struct, eq=False):
         except (OSError, OuroError) as error:
             self._turn_off(error)
             return False
-        if new_names := sorted(set(changes.lost) - self._warnings_shown):
-            self._warnings_shown.update(new_names)
-            for line in _lost_lines({name: changes.lost[name] for name in new_names}):
-                self.tasks.warn(line)
+        self._warn_about_lost(changes.lost)
         return True
+
+    def _warn_about_lost(self, lost: Mapping[str, str]) -> None:
+        """Warn about files that cannot be restored, each once in this session.
+
+        Args:
+            lost: the reason of each file, by its name.
+        """
+        new_names = sorted(set(lost) - self._warnings_shown)
+        self._warnings_shown.update(new_names)
+        for line in _lost_lines({name: lost[name] for name in new_names}):
+            self.tasks.warn(line)
 
     def _turn_off(self, error: OSError | OuroError) -> None:
         """Take no more checkpoints in this session, and warn. Does nothing if the session is

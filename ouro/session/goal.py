@@ -53,6 +53,7 @@ _MAX_EXCERPT, _MAX_RESULT = 16_000, 1_500
 _MAX_OUTPUT = 6_000
 """Characters of the output of the check that the agent is shown."""
 _HOW_TO_CONTINUE = "`/goal resume` continues it, `/goal clear` ends it."
+_HOW_TO_RESTART = "`/goal resume` continues it with the same caps again."
 
 
 class GoalCaps(msgspec.Struct, frozen=True):
@@ -72,7 +73,7 @@ class Goal(msgspec.Struct, eq=False):
     """What the agent works for, and how far it is."""
 
     condition: str
-    """In words; empty if the command says it all."""
+    """In words; may be empty if there is a command."""
     command: str = ""
     """The goal is reached when this shell command passes; empty: a model judges the condition."""
     caps: GoalCaps = GoalCaps()
@@ -81,10 +82,13 @@ class Goal(msgspec.Struct, eq=False):
     is_paused: bool = False
     turns: int = 0
     idle_turns: int = 0
+    """The last turns in a row without a tool call."""
     began: float = msgspec.field(default_factory=time.monotonic)
+    """When it began or was resumed, by the monotonic clock."""
     cost_before: float = 0.0
-    found: str = ""
-    """What the last check has found."""
+    """What the session had cost, in US dollars, when the goal began."""
+    last_finding: str = ""
+    """What the last check has found, for the user."""
 
     @property
     def title(self) -> str:
@@ -110,7 +114,7 @@ class GoalVerdict(msgspec.Struct, frozen=True):
     reason: str = ""
 
     @property
-    def found(self) -> str:
+    def text_for_agent(self) -> str:
         """What the agent reads about it."""
         return self.reason
 
@@ -121,7 +125,7 @@ class CommandVerdict(GoalVerdict, frozen=True):
     output: str = ""
 
     @property
-    def found(self) -> str:
+    def text_for_agent(self) -> str:
         return f"{self.reason} {_OUTPUT.format(output=self.output)}"
 
 
@@ -139,7 +143,7 @@ class GoalPursuit:
         self.goal: Goal | None = None
         self.caps = caps
         """The caps of the settings, for a goal without its own."""
-        self._for_agent = ""
+        self._finding_for_agent = ""
         """What the last check has found, with the output of a command."""
         self._transcript = transcript
         self._models = models
@@ -172,7 +176,7 @@ class GoalPursuit:
         if goal is None:
             return ""
         paused = "paused, " if goal.is_paused else ""
-        finding = f": {one_line(goal.found, 120)}" if goal.found else ""
+        finding = f": {one_line(goal.last_finding, 120)}" if goal.last_finding else ""
         turns = f"{goal.turns} of {plural(goal.caps.turns, 'turn')}"
         return f"{paused}{turns}, {self._describe_spending(goal)}{finding}"
 
@@ -194,8 +198,12 @@ class GoalPursuit:
 
     def check_caps(self) -> None:
         """Raises LimitReached before a model call if the cap of cost or time is reached."""
-        if self.goal is not None and self.is_active and (cap := self._find_reached_cap(self.goal)):
-            raise LimitReached(f"The goal is paused: it has reached its cap of {cap}.", _CONTINUE)
+        if self.goal is None or self.goal.is_paused:
+            return
+        if cap := self._find_reached_cap(self.goal):
+            raise LimitReached(
+                f"The goal is paused: it has reached its cap of {cap}.", _HOW_TO_RESTART
+            )
 
     def next_context(self) -> str:
         """The text for the agent at the start of the next turn: that the goal is not reached yet,
@@ -206,7 +214,7 @@ class GoalPursuit:
             return ""
         return NOT_YET.format(
             goal=goal.title,
-            found=self._for_agent or goal.found,
+            found=self._finding_for_agent or goal.last_finding,
             turn=goal.turns + 1,
             turns=goal.caps.turns,
         )
@@ -251,7 +259,9 @@ class GoalPursuit:
         except (ModelError, LimitReached, ToolError) as error:
             goal.is_paused = True
             outcome: Outcome = "limit" if isinstance(error, LimitReached) else "failed"
-            return TurnFinished(outcome, f"The goal could not be checked: {error} {_CONTINUE}")
+            return TurnFinished(
+                outcome, f"The goal could not be checked: {error} {_HOW_TO_RESTART}"
+            )
         if self.goal is not goal:  # the user has ended it meanwhile
             return finished
         if verdict.holds:
@@ -261,11 +271,11 @@ class GoalPursuit:
             turns = plural(goal.turns, "turn")
             emit(Notice(f"The goal is reached after {turns}{cost_note}: {verdict.reason}"))
             return finished
-        goal.found = verdict.reason  # for the user
-        self._for_agent = verdict.found  # for the next turn: also the output of a command
+        goal.last_finding = verdict.reason
+        self._finding_for_agent = verdict.text_for_agent  # also the output of a command
         if reason := self._pause_reason(goal):
             goal.is_paused = True
-            return TurnFinished("limit", f"The goal is paused: {reason}. {_CONTINUE}")
+            return TurnFinished("limit", f"The goal is paused: {reason}. {_HOW_TO_RESTART}")
         emit(Notice(f"The goal is not reached yet: {one_line(verdict.reason, 200)}"))
         return finished
 
@@ -364,12 +374,9 @@ class GoalPursuit:
     def _restart_count(self, goal: Goal) -> None:
         """Count turns, time and cost from zero, and forget what the last check has found."""
         goal.turns = goal.idle_turns = 0
-        self._for_agent = ""
+        self._finding_for_agent = ""
         goal.began = time.monotonic()
         goal.cost_before = self._transcript.usage.cost or 0.0
-
-
-_CONTINUE = "`/goal resume` continues it with the same caps again."
 
 
 def _command_verdict(line: str, result: ToolResult) -> GoalVerdict:

@@ -12,11 +12,11 @@ from ouro.session.attachments import Attachments
 from ouro.session.session import SessionExtensions
 from ouro.tools.files_seen import FilesSeen
 
-_HALF_LIFE_DAYS = 30.0  # for the confidence, which a mention does not show: any value will do
-"""An argument of `details_of`; the text of a note does not depend on it."""
-
 if TYPE_CHECKING:
     from ouro.memory.long_term import LongTermMemoryManager, MemoryEditor
+
+_HALF_LIFE_DAYS = 30.0
+"""For the confidence of a note, which a mention does not show: any value will do."""
 
 
 def make_attachments(
@@ -32,7 +32,7 @@ def make_attachments(
     return Attachments(
         seen,
         permissions,
-        others=readers,
+        readers=readers,
         instructions_for=extensions.instructions.for_paths,
         read_resources=resources,
     )

@@ -132,7 +132,7 @@ async def open_interactively(
     request: OpenRequest,
     dialog: OpenDialog | None,
     *,
-    keeps: bool = False,
+    has_open_session: bool = False,
 ) -> Session | None:
     """Open the session of a request, and return it. If something is missing, the user is asked:
     which session, whether they trust the folder, how to open a session that is in use, which model.
@@ -141,8 +141,8 @@ async def open_interactively(
     Args:
         dialog: asks the questions; None if no user can be asked, as in a script: then the error that
             would lead to a question is raised.
-        keeps: whether another session is open, which stays if the user declines; otherwise ouro
-            leaves, and asks once more before it does.
+        has_open_session: whether another session is open, which stays if the user declines;
+            otherwise declining ends ouro, and the user is asked once more before that.
 
     Raises:
         DemoRequested: the user asked for the demo.
@@ -152,7 +152,8 @@ async def open_interactively(
     while True:
         try:
             if request.resume == PICK:
-                # Lets the user pick one below; the text is for the case without a dialog.
+                # Handled below: with a dialog the user picks a session. The text is for the case
+                # without one.
                 raise SeveralSessions(
                     "stdin is not a terminal.", "Name a session: --resume latest", ids=()
                 )
@@ -162,7 +163,8 @@ async def open_interactively(
                 raise
             if isinstance(error, SessionRunning):
                 raise AttachRequested(error.session_id) from error
-            next_request = await _ask_how_to_open(_OpenQuestions(dialog, keeps), request, error)
+            questions = _OpenQuestions(dialog, has_open_session=has_open_session)
+            next_request = await _ask_how_to_open(questions, request, error)
         if next_request is None:
             return None
         request = next_request
@@ -200,12 +202,11 @@ class _OpenQuestions:
     """Asks the questions of one opening.
 
     Args:
-        keeps: whether another session is open, which stays if the user declines.
+        has_open_session: whether another session is open, which stays if the user declines.
     """
 
-    def __init__(self, dialog: OpenDialog, keeps: bool) -> None:
-        self._keeps = keeps
-        """Whether another session is open, which stays if the user declines."""
+    def __init__(self, dialog: OpenDialog, *, has_open_session: bool) -> None:
+        self._has_open_session = has_open_session
         self.dialog = dialog
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str:
@@ -215,7 +216,7 @@ class _OpenQuestions:
         may have been pressed once too often: it leads to the question whether to leave.
         """
         choose = self.dialog.choose_open
-        if self._keeps:
+        if self._has_open_session:
             return await choose(title, choices) or ""
         while (answer := await choose(title, choices, esc="asks to quit")) is None:
             # Both the choice `quit` and Ctrl+C are the empty text; Esc is None.

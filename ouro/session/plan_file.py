@@ -244,14 +244,16 @@ def tick_steps(plan: PlanFile, todos: Sequence[Todo]) -> PlanFile:
     lines, steps = plan.body.splitlines(), plan.steps
     states = dict(_match_todos(steps, todos))
     for step in steps:
-        state = states.get(step.line)
-        box = _STEP_WITH_BOX.fullmatch(lines[step.line])
-        if state is not None and box:
-            lines[step.line] = f"{box[1]}[{'x' if state == 'done' else ' '}] {box[3]}"
+        todo_state = states.get(step.line)
+        match = _STEP_WITH_BOX.fullmatch(lines[step.line])
+        if todo_state is not None and match:
+            before, _old_mark, text = match.groups()
+            mark = "x" if todo_state == "done" else " "
+            lines[step.line] = f"{before}[{mark}] {text}"
     body = "\n".join(lines)
     is_done = bool(steps) and all(step.is_done for step in find_steps(body))
-    state = "done" if is_done else "approved"
-    return replace(plan, body=body, state=cast("PlanState", state))
+    plan_state: PlanState = "done" if is_done else "approved"
+    return replace(plan, body=body, state=plan_state)
 
 
 def number_lines(body: str) -> str:

@@ -44,7 +44,7 @@ class RepeatedMessages:
     def __init__(self) -> None:
         self._messages: dict[str, RepeatedMessage] = {}
         self._changed = asyncio.Event()
-        """Set when a message was added or ended: `due` then looks again."""
+        """Set when a message was added or ended: `wait_for_due_message` then looks again."""
         self._count = 0
         """The number of messages that were added: it makes their ids unique."""
 
@@ -73,7 +73,7 @@ class RepeatedMessages:
             raise ToolError(f"There is no loop `{message_id}`.")
         self._changed.set()
 
-    async def due(self) -> RepeatedMessage:
+    async def wait_for_due_message(self) -> RepeatedMessage:
         """Wait until a message is due, and return it: the one that is due longest. It stays due
         until `count_as_sent`. Messages that are older than MAX_DAYS end. Without messages it waits
         until one is added.

@@ -39,10 +39,10 @@ TAIL_TURNS = 3
 """How many turns the choice "the last turns" has."""
 MAX_TAIL_SHARE = 0.9
 """The share of all tokens from which the last turns are not worth a choice."""
-TINY, SMALL = 2_000, 8_000
-"""With fewer tokens the user is not asked: the first number always, the second while the provider
-has a cache.
-"""
+MIN_ASKED_TOKENS = 2_000
+"""With fewer tokens the user is never asked how much of the session is sent."""
+MIN_ASKED_CACHED_TOKENS = 8_000
+"""The same limit while the provider has the session in its cache, so that sending it is cheap."""
 ANTHROPIC_CACHE_SECONDS = 300
 """How long Anthropic keeps a prompt in its cache."""
 _GIT_TIMEOUT = 1.5
@@ -139,15 +139,14 @@ class Resumed(msgspec.Struct, eq=False):
         spec = self.models.main.spec
         cache = _cache_state(spec.name, info)
         size, tokens = estimate_messages(messages), memory.tokens
-        # From this size on the user is asked how much of the session is sent. It is smaller if the
-        # provider's cache is cold: then all messages are paid in full.
-        min_size = SMALL if "warm" in cache else TINY
+        is_cached = "warm" in cache  # or probably
+        min_size = MIN_ASKED_CACHED_TOKENS if is_cached else MIN_ASKED_TOKENS
         return ResumeCard(
             # The permission mode that is in force now, not the one that was saved.
             info=replace(info, mode=self.permissions.mode if info.mode else ""),
             tokens=tokens,
             cache=cache,
-            price=_price_of_call(spec, tokens, cached="warm" in cache),
+            price=_price_of_call(spec, tokens, cached=is_cached),
             price_cold=_price_of_call(spec, tokens, cached=False),
             repository=repository,
             memory=MemorySince(changes, self.memory.is_held),
@@ -158,7 +157,7 @@ class Resumed(msgspec.Struct, eq=False):
             is_long=size >= min_size and not self.is_part_chosen,
         )
 
-    def take(self, part: Part) -> AsyncGenerator[Event, None]:
+    def continue_with(self, part: Part) -> AsyncGenerator[Event, None]:
         """Continue with the part of the session that the user chose: from now on only it is sent.
         For `summary` the session is compacted. Yields events as a turn does. Raises UsageError if a
         turn runs.
@@ -180,13 +179,13 @@ class Resumed(msgspec.Struct, eq=False):
 
         return self.window.tasks.run(continue_with_part)
 
-    async def apply(self, part: Part) -> None:
+    async def continue_silently_with(self, part: Part) -> None:
         """Continue with the part of the session that the user chose by `--part`, such as its last
         turns, before anything is shown: the events are dropped. Raises SessionError with the text
         of the first notice of an error.
         """
         self.is_part_chosen = True
-        async with aclosing(self.take(part)) as events:
+        async with aclosing(self.continue_with(part)) as events:
             async for event in events:
                 if isinstance(event, Notice) and event.level == "error":
                     raise SessionError(

@@ -63,12 +63,12 @@ class Rewound(msgspec.Struct, frozen=True):
 class Undoer(Protocol):
     """Finds what can be undone and redone in one scope: files, long-term memory."""
 
-    async def find(self, number: int) -> Undoable | None:
+    async def find_undoable(self, number: int) -> Undoable | None:
         """What can be undone of the turns from message `number` of the current branch on; None if
         they changed nothing in this scope.
         """
 
-    async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
+    async def find_redoable(self, numbers: Collection[int]) -> Undoable | None:
         """What can be redone of the turns that began with these messages; None if nothing was
         undone.
         """
@@ -155,18 +155,20 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         turn_starts = [point for point in points if not point.is_steered]
         # The user may have only steered turns that ouro began itself: take the first message.
         turn_starts = turn_starts or list(points[:1])
-        last = None
-        # Binary search: what is undone from an earlier message on includes that of a later one.
+        last_change = None
+        # Binary search for the last turn from which on something can be undone: what is undone from
+        # an earlier message on includes that of a later one.
         low, high = 0, len(turn_starts)
         while low < high:
             middle = (low + high) // 2
             undoable = await self._find_undoable(scopes, turn_starts[middle].number)
             if undoable:
                 what = ", ".join(change.what for change in undoable.values())
-                last, low = (turn_starts[middle], what), middle + 1
+                last_change = (turn_starts[middle], what)
+                low = middle + 1
             else:
                 high = middle
-        return last
+        return last_change
 
     def branches(self) -> tuple[Branch, ...]:
         """The branches that rewinds have left, in the order of their beginning."""
@@ -401,13 +403,13 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         transcript = self.memory.transcript
         restored = () if end is None else transcript.entries_to(end)
         numbers = {entry.number for entry in (*transcript.entries, *restored)}
-        return await self._find_changes(scopes, lambda undoer: undoer.find_undone(numbers))
+        return await self._find_changes(scopes, lambda undoer: undoer.find_redoable(numbers))
 
     async def _find_undoable(
         self, scopes: Collection[RewindScope], number: int
     ) -> dict[RewindScope, Undoable]:
         """What can be undone in each of the scopes, of the turns from message `number` on."""
-        return await self._find_changes(scopes, lambda undoer: undoer.find(number))
+        return await self._find_changes(scopes, lambda undoer: undoer.find_undoable(number))
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
         """Copy the session, or its part before the user's message `number`. Returns the id of the
@@ -472,11 +474,15 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         undoable_of: dict[RewindScope, Undoable] = {}
         await self.wait_for_changes()
         for scope, undoer in self.undoers.items():
+            if scope not in scopes:
+                continue
             try:
-                if scope in scopes and (undoable := await find(undoer)) is not None:
-                    undoable_of[scope] = undoable
+                undoable = await find(undoer)
             except OuroError as error:
                 log.warning("what could be undone in %s: %s", scope, error)
+                continue
+            if undoable is not None:
+                undoable_of[scope] = undoable
         return undoable_of
 
     def _require_idle(self) -> None:

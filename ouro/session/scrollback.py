@@ -67,7 +67,7 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         """The events of the messages that are shown now."""
         return _events_of_items(self.memory.pager.shown(), self.title)
 
-    async def more(self, count: int = PAGE) -> list[Event]:
+    async def show_more(self, count: int = PAGE) -> list[Event]:
         """The events before the shown ones, which then count as shown. Raises SessionError if they
         cannot be read.
         """
@@ -81,7 +81,7 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
         return [(entry.number, entry.message.text) for entry in entries[-count:]]
 
     def hide_before(self, number: int) -> bool:
-        """Mark the messages before message `number` as not shown, so that `more` reads them again.
+        """Mark the messages before message `number` as not shown, so that `show_more` reads them again.
         Returns False, and marks nothing, if that is not possible: then a screen must keep them.
         """
         return self.memory.pager.hide_before(number)
@@ -181,26 +181,28 @@ def _events_of_items(
                 yield Notice(
                     f"{plural(len(dropped), 'item')} {done}: {before:,} → {after:,} tokens."
                 )
-            case RecalledRecord(items=notes, way=way):
-                # The record holds the ids of notes, not their texts.
-                yield NotesRecalled(
-                    tuple(
-                        RecalledNote(
-                            note.id,
-                            text="",
-                            state=note.state,
-                            reason=note.reason,
-                            score=note.score,
-                            tokens=note.tokens,
-                        )
-                        for note in notes
-                    ),
-                    way,
-                )
+            case RecalledRecord():
+                yield _recall_event(item)
             case ModelRecord(model):
                 yield Notice(f"Model: {model}")
             case RewindRecord():
                 yield Notice("Rewound to here. What followed is kept: /rewind lists it.")
+
+
+def _recall_event(record: RecalledRecord) -> NotesRecalled:
+    """The event of notes that were recalled, without their texts: the record has only their ids."""
+    notes = [
+        RecalledNote(
+            note.id,
+            text="",
+            state=note.state,
+            reason=note.reason,
+            score=note.score,
+            tokens=note.tokens,
+        )
+        for note in record.items
+    ]
+    return NotesRecalled(tuple(notes), record.way)
 
 
 def _shell_line_events(item: MessageRecord) -> Iterator[Event]:

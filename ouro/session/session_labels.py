@@ -66,8 +66,8 @@ class SessionLabels:
         """Add tags and remove others; each tag is there once, in the order in which they were
         added.
         """
-        kept = [tag for tag in self.tags if tag not in removed]
-        tags = tuple(dict.fromkeys([*kept, *added]))
+        remaining_tags = [tag for tag in self.tags if tag not in removed]
+        tags = tuple(dict.fromkeys([*remaining_tags, *added]))
         self._record_labels(replace(self._labels, tags=tags))
 
     def pin(self, *, pinned: bool) -> None:

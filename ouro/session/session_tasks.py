@@ -204,7 +204,7 @@ class Steering(msgspec.Struct, eq=False):
     outputs: list[Prompt] = msgspec.field(default_factory=list)
     """The outputs of the user's shell lines. These are never moved back to the input."""
 
-    def take(self) -> list[Prompt]:
+    def take_next(self) -> list[Prompt]:
         """Take the next prompt that waits: an output if there is one, otherwise a message, to which
         the images that it names are added. Returns a list of one prompt; empty if none waits.
         """

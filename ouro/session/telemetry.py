@@ -103,7 +103,7 @@ class Telemetry:
         self._mask = mask
         self._is_open = False
         """Whether a turn has begun and not ended."""
-        self._since = 0
+        self._model_asked_at = 0
         """When the model was asked last, in nanoseconds: the time of the prompt or of the result of
         a tool after which it answers. It is the start of the span of its answer.
         """
@@ -119,7 +119,7 @@ class Telemetry:
             self._begin_turn(now)
         match event:
             case events.Prompted(text):
-                self._since = now
+                self._model_asked_at = now
                 self._send(
                     "note", now, self._message_attributes("gen_ai.input.messages", "user", text)
                 )
@@ -134,7 +134,7 @@ class Telemetry:
             case events.ToolFinished():
                 self._end_tool(event, now)
             case events.Compacted():
-                self._since = now
+                self._model_asked_at = now
             case events.TurnFinished(outcome):
                 self._end_turn(outcome, now)
             case _:
@@ -145,7 +145,7 @@ class Telemetry:
 
     def _begin_turn(self, now: int) -> None:
         """Send the beginning of a turn; `now` is in nanoseconds, as in all records."""
-        self._is_open, self._since = True, now
+        self._is_open, self._model_asked_at = True, now
         self._tools.clear()
         attributes = {
             "gen_ai.operation.name": "invoke_agent",
@@ -173,8 +173,10 @@ class Telemetry:
         }
         attributes |= _usage_attributes(message.usage)
         attributes |= self._message_attributes("gen_ai.output.messages", "assistant", message.text)
-        self._send("span", now, attributes, name=f"chat {model}", start=self._since, client=True)
-        self._since = now
+        self._send(
+            "span", now, attributes, name=f"chat {model}", start=self._model_asked_at, client=True
+        )
+        self._model_asked_at = now
 
     def _end_tool(self, event: events.ToolFinished, now: int) -> None:
         """Send the span of a tool call. One whose start was not seen begins and ends now."""
@@ -184,7 +186,7 @@ class Telemetry:
         if event.failed:
             attributes["error.type"] = "tool_error"
         self._send("span", now, attributes, name=f"execute_tool {event.name}", start=start)
-        self._since = now
+        self._model_asked_at = now
 
     def _message_attributes(self, name: str, role: str, text: str) -> Attributes:
         """The attribute with a message, as OpenTelemetry's conventions for models write it; empty

@@ -64,9 +64,10 @@ class TurnQueue:
     """Sends messages to a session, one turn after another. Messages wait while there is no session.
 
     Args:
-        deliver: handles the next message instead of `deliver`, for a front end in which `/`, `#` and `!` have no
-        meaning.
-        holds_after_interrupt: after an interrupt the next message waits until the user sends another one.
+        deliver: handles the next message instead of the method `deliver`, for a front end in which
+            `/`, `#` and `!` have no meaning.
+        holds_after_interrupt: after an interrupt the next message waits until the user sends
+            another one.
         lines_in_terminal: shell lines get a terminal, into which the user can type.
     """
 
@@ -222,14 +223,15 @@ class TurnQueue:
             self._observer.queue_changed()
         return draft
 
-    def remove(self, place: int) -> str:
+    def remove(self, index: int) -> str:
         """Remove the message at that index of `waiting`; returns its text, empty if it is gone."""
         steering_count = len(self.steering)
-        if place < steering_count and self.session is not None:
-            text = self.session.turn.steering.messages.pop(place).text
-        elif place - steering_count < len(self._drafts):
-            draft = self._drafts[place - steering_count]
-            del self._drafts[place - steering_count]
+        draft_index = index - steering_count
+        if index < steering_count and self.session is not None:
+            text = self.session.turn.steering.messages.pop(index).text
+        elif draft_index < len(self._drafts):
+            draft = self._drafts[draft_index]
+            del self._drafts[draft_index]
             self._unmark_draft(draft)
             text = draft.text
         else:
@@ -237,37 +239,37 @@ class TurnQueue:
         self._observer.queue_changed()
         return text
 
-    def change(self, place: int, text: str) -> None:
+    def change(self, index: int, text: str) -> None:
         """Replace the text of the message at that index of `waiting`; its images stay. Nothing
         happens if the message is gone.
         """
         steering_count = len(self.steering)
-        index = place - steering_count  # among those of later turns
-        if place < steering_count and self.session is not None:
+        draft_index = index - steering_count
+        if index < steering_count and self.session is not None:
             messages = self.session.turn.steering.messages
-            messages[place] = replace(messages[place], text=text)
-        elif index < len(self._drafts):
-            self._drafts[index] = replace(self._drafts[index], text=text)
+            messages[index] = replace(messages[index], text=text)
+        elif draft_index < len(self._drafts):
+            self._drafts[draft_index] = replace(self._drafts[draft_index], text=text)
         self._observer.queue_changed()
 
-    def move(self, place: int, by: int) -> int:
-        """Move the message at the index `place` of `waiting` by so many places; returns its new
-        index. It stays among those that steer, or among those of later turns: a move that would
-        leave them does nothing.
+    def move(self, index: int, by: int) -> int:
+        """Move the message at that index of `waiting` by so many places; returns its new index. It
+        stays among those that steer, or among those of later turns: a move that would leave them
+        does nothing.
         """
         steering_count = len(self.steering)
-        is_steering = place < steering_count
+        is_steering = index < steering_count
         first, end = (0, steering_count) if is_steering else (steering_count, len(self.waiting))
-        allowed_places = range(first, end)
-        target = place + by
-        if place not in allowed_places or target not in allowed_places or self.session is None:
-            return place
+        allowed_indexes = range(first, end)
+        target = index + by
+        if index not in allowed_indexes or target not in allowed_indexes or self.session is None:
+            return index
         if is_steering:
             messages = self.session.turn.steering.messages
-            messages.insert(target, messages.pop(place))
+            messages.insert(target, messages.pop(index))
         else:
-            draft = self._drafts[place - steering_count]
-            del self._drafts[place - steering_count]
+            draft = self._drafts[index - steering_count]
+            del self._drafts[index - steering_count]
             self._drafts.insert(target - steering_count, draft)
         self._observer.queue_changed()
         return target
@@ -422,7 +424,7 @@ class TurnQueue:
         continue, since the user has stopped it: it is informed with the next message.
         """
         while not self._is_stopped:
-            await session.wake.due()
+            await session.wake.wait_until_due()
             await self._wait_until_quiet()
             if self._was_interrupted or not await session.wake.ask_to_continue():
                 continue
@@ -437,7 +439,7 @@ class TurnQueue:
         """
         repeated = session.background.standing.repeated
         while not self._is_stopped:
-            message = await repeated.due()
+            message = await repeated.wait_for_due_message()
             await self._wait_until_quiet()
             if repeated.count_as_sent(message) and not self._is_held:
                 self.queue(Draft(message.text))

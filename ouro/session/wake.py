@@ -60,7 +60,7 @@ class Wake:
         news_of_jobs = [job.news for job in self._jobs.list() if job.news]
         return (*news_of_jobs, *self._subagents.waiting)
 
-    def take(self) -> list[str]:
+    def take_news(self) -> list[str]:
         """Take what has happened, as texts for the model: the output of background jobs, then the
         reports of subagents. `reasons` is empty afterwards.
         """
@@ -80,7 +80,7 @@ class Wake:
         """Count a turn without a message of the user."""
         self._in_a_row += 1
 
-    async def due(self) -> None:
+    async def wait_until_due(self) -> None:
         """Wait until something has happened that may wake the agent."""
         while True:
             await self._news.wait()

@@ -66,7 +66,7 @@ class FakeResumed:
         await self.ready.wait()
         return self._card
 
-    async def take(self, part):
+    async def continue_with(self, part):
         self.taken.append(part)
         yield Notice(f"took the {part}")
         yield TurnFinished("answered")

@@ -151,7 +151,7 @@ class FakeScrollback:
     def has_more(self) -> bool:
         return bool(self.pages)
 
-    async def more(self, _count: int = 100) -> list[Event]:
+    async def show_more(self, _count: int = 100) -> list[Event]:
         return list(self.pages.pop(0))
 
     def last_prompts(self, _count: int) -> list[tuple[int, str]]:
@@ -292,7 +292,7 @@ class FakeBackground:
         self.kills = 0
         self.standing = SimpleNamespace(
             goal=SimpleNamespace(is_active=False),
-            repeated=SimpleNamespace(due=asyncio.Event().wait),
+            repeated=SimpleNamespace(wait_for_due_message=asyncio.Event().wait),
         )
 
     def list(self) -> tuple:
@@ -360,7 +360,7 @@ class FakeSession:
             OutputStyles(()),
         )
         self.background = FakeBackground()
-        self.wake = SimpleNamespace(due=asyncio.Event().wait)
+        self.wake = SimpleNamespace(wait_until_due=asyncio.Event().wait)
         """Nothing happens in the background."""
         hooks = SimpleNamespace(runner=SimpleNamespace(checks=SimpleNamespace(here=list)))
         commands = SimpleNamespace(tools=SimpleNamespace(judge=None))

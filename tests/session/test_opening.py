@@ -107,14 +107,17 @@ async def test_escape_at_the_question_whether_to_leave_goes_back():
 async def test_escape_keeps_a_session_that_is_open(error):
     dialog = Dialog(None)
     with suppress(SessionInUse):
-        assert await open_interactively(opens_after(error), START, dialog, keeps=True) is None
+        assert (
+            await open_interactively(opens_after(error), START, dialog, has_open_session=True)
+            is None
+        )
     assert (len(dialog.asked), dialog.esc) == (1, ["closes"])
 
 
 async def test_the_first_choice_for_the_session_that_is_open_here_is_to_stay_in_it():
     dialog = Dialog("")
     opens = opens_after(SessionOpenHere())
-    assert await open_interactively(opens, START, dialog, keeps=True) is None
+    assert await open_interactively(opens, START, dialog, has_open_session=True) is None
     [(title, choices)] = dialog.asked
     assert (title, choices[0]) == ("This session is already open in this ouro.", "")
 

@@ -381,12 +381,12 @@ class Files:
     def __init__(self, what="2 files", failing=""):
         self.what, self.failing, self.taken = what, failing, []
 
-    async def find(self, number):
+    async def find_undoable(self, number):
         if self.failing == "find":
             raise ToolError("git is gone")
         return Undoable(self.what, partial(self.undo, number)) if self.what else None
 
-    async def find_undone(self, numbers):
+    async def find_redoable(self, numbers):
         return None
 
     async def undo(self, number):

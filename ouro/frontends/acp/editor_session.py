@@ -124,7 +124,7 @@ class EditorSession(TurnObserver):
         scrollback = self.session.scrollback
         shown_events = list(scrollback.shown_events())
         while scrollback.has_more:
-            shown_events = [*await scrollback.more(), *shown_events]
+            shown_events = [*await scrollback.show_more(), *shown_events]
         for event in shown_events:
             self.send(self._updates.replay(event))
         if self.session.todos:

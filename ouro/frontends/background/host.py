@@ -19,7 +19,13 @@ from ouro.frontends.background.command_front_end import HostFrontEnd
 from ouro.frontends.background.event_codec import encode
 from ouro.frontends.background.state import Activity, SessionState, TurnState
 from ouro.session import Session, TurnObserver, TurnQueue
-from ouro.session.background_record import BackgroundRecord, Claim, EndReason, forget_record, moment
+from ouro.session.background_record import (
+    BackgroundRecord,
+    Claim,
+    EndReason,
+    forget_record,
+    present_time,
+)
 from ouro.session.unsaved_events import Asked
 from ouro.utils.log import log
 from ouro.utils.path_escapes import path_text
@@ -67,7 +73,7 @@ class SessionHost(TurnObserver):
         """The viewers that are attached, and so get events."""
         self._claim = claim
         self._idle_seconds = idle_minutes * 60
-        self._started_at = moment()
+        self._started_at = present_time()
         self._ending = asyncio.Event()
         """Set when the session is to end."""
         self._end_reason: EndReason = ""
@@ -177,7 +183,7 @@ class SessionHost(TurnObserver):
             title=self.session.title,
             model=self.session.status().model,
             ended=self._end_reason,
-            ended_at=moment() if self._end_reason else "",
+            ended_at=present_time() if self._end_reason else "",
             last_line=self.turns.live.last_line,
         )
         try:

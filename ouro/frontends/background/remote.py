@@ -39,7 +39,7 @@ class RemoteScrollback:
     def shown_events(self) -> Iterator[Event]:
         return iter(self.events)
 
-    async def more(self, _count: int = 0) -> list[Event]:
+    async def show_more(self, _count: int = 0) -> list[Event]:
         return []
 
     def last_prompts(self, _count: int) -> list[tuple[int, str]]:

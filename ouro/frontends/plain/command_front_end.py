@@ -210,7 +210,10 @@ class ReplFrontEnd(FrontEnd):
         """
         who_is_asked = self if sys.stdin.isatty() else None
         session = await open_interactively(
-            self._open_session, request, who_is_asked, keeps=self._turns.session is not None
+            self._open_session,
+            request,
+            who_is_asked,
+            has_open_session=self._turns.session is not None,
         )
         if session is None:
             return None

@@ -499,7 +499,7 @@ class Repl(TurnObserver):
         parts = [part for part, _ in choices]
         part, message = await self._questions.ask("> ", lambda line: parse_part(line, parts))
         if part != "full":
-            self.turns.start(resumed.take(part))
+            self.turns.start(resumed.continue_with(part))
         elif message:
             self._take_line(message)
 

@@ -266,7 +266,7 @@ class OuroApp(App[int], inherit_bindings=False):
     def _use_resume_choice(self, message: ResumePanel.Chosen) -> None:
         resumed = self.front_end.session.resumed
         if resumed is not None and message.part != "full":
-            self.run_worker(self.front_end.run(resumed.take(message.part)))
+            self.run_worker(self.front_end.run(resumed.continue_with(message.part)))
 
     @on(StartPanel.Chosen)
     def _open_chosen_session(self, message: StartPanel.Chosen) -> None:

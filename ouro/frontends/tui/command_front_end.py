@@ -392,7 +392,7 @@ class ScreenFrontEnd:
         previous = self._turns.session
         try:
             session = await open_interactively(
-                self._start.open, request, self, keeps=previous is not None
+                self._start.open, request, self, has_open_session=previous is not None
             )
         except OuroError as error:
             if previous is None or isinstance(error, AttachRequested):

@@ -353,7 +353,7 @@ class MemoryRewind:
         self._memory = memory
         self._manager = manager
 
-    async def find(self, number: int) -> Undoable | None:
+    async def find_undoable(self, number: int) -> Undoable | None:
         """What a rewind can undo of memory: the changes that were made on the current branch in the
         message `number` and after it. None if there are none.
         """
@@ -374,7 +374,7 @@ class MemoryRewind:
             lambda: self._undo_each(commits, "undone", rewind=number),
         )
 
-    async def find_undone(self, numbers: Collection[int]) -> Undoable | None:
+    async def find_redoable(self, numbers: Collection[int]) -> Undoable | None:
         """What of memory can be done again after rewinds: the changes in these messages that the
         rewinds undid. None if there are none, or all are done again already.
         """

@@ -311,7 +311,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
             return False
         self._is_loading_earlier = True
         try:
-            earlier = await session.scrollback.more()
+            earlier = await session.scrollback.show_more()
         except OuroError as error:
             self.show(events.Notice(str(error), "error"))
             return False
