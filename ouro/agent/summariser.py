@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ouro.errors import ContextTooLong, ModelError
 from ouro.events import Compacting, Emit, Retrying
 from ouro.llm import Chunk, Model, ModelCall, TextChunk, ToolSpec
-from ouro.memory.compaction import (
+from ouro.memory.summary_request import (
     ask_for_part,
     ask_for_summary,
     cut_summary,
@@ -94,29 +94,35 @@ class Summariser:
                 return
 
         for _ in range(HALVINGS):
-            self.text = ""
-            longest = min(self._longest, window // 8)
             parts = split_messages(sent, part_limit(window))
+            max_words = word_limit(min(self._longest, window // 8))
             try:
-                for number, part in enumerate(parts, 1):
-                    messages = ask_for_part(
-                        part,
-                        number,
-                        count=len(parts),
-                        summary=self.text,
-                        focus=self._focus,
-                        words=word_limit(longest),
-                    )
-                    await self._request_summary(
-                        messages,
-                        tools=(),
-                        progress=Compacting(written=0, part=number, parts=len(parts)),
-                    )
+                await self._summarise_parts(parts, max_words)
             except ContextTooLong:
                 window //= 2
             else:
                 return
         raise ContextTooLong("The model does not accept even a part of the session.")
+
+    async def _summarise_parts(self, parts: Sequence[str], max_words: int) -> None:
+        """Summarize the session part by part: each request continues the summary `text` of the parts
+        before it. Raises ModelError; ContextTooLong if a part is refused as too long.
+        """
+        self.text = ""
+        for number, part in enumerate(parts, 1):
+            messages = ask_for_part(
+                part,
+                number,
+                count=len(parts),
+                summary=self.text,
+                focus=self._focus,
+                words=max_words,
+            )
+            await self._request_summary(
+                messages,
+                tools=(),
+                progress=Compacting(written=0, part=number, parts=len(parts)),
+            )
 
     async def _request_summary(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec], progress: Compacting

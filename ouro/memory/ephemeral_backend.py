@@ -187,9 +187,9 @@ def _require_closed(session: _StoredSession) -> None:
 def _info(session: _StoredSession) -> SessionInfo:
     """Returns the list entry of a session. It has no folder and no size, because there is no file."""
     tally = SessionTally(folder="")
-    tally.take_header(session.header)
+    tally.add_header(session.header)
     for record in session.records:
-        tally.take(record)
+        tally.add_record(record)
     return tally.info(size=0)
 
 

@@ -214,7 +214,7 @@ class MemoryManager:
         """Returns the messages to send to the model, in a form that every provider accepts. A
         summary replaces compacted messages.
         """
-        return self._sendable(self.transcript.sent())
+        return self._sendable.convert(self.transcript.sent())
 
     async def add(self, message: Message, *, steered: bool = False) -> None:
         """Append a message. It is on disk when this returns. If the caller is cancelled, it is
@@ -227,7 +227,7 @@ class MemoryManager:
             SaveFailed: it is not on disk. It stays in memory, and is saved with the next message.
         """
         await self.pager.finish_loading()
-        self._take_record(
+        self._add_record(
             MessageRecord(
                 self.next_number,
                 at=self.now(),
@@ -237,7 +237,7 @@ class MemoryManager:
             )
         )
         if not self.title and message.role == "user" and (title := make_title(message.text)):
-            self._take_record(TitleRecord(title, self.now()))
+            self._add_record(TitleRecord(title, self.now()))
         await self._save()
 
     async def record(self, change: ChangeRecord) -> None:
@@ -253,10 +253,10 @@ class MemoryManager:
         if isinstance(change, RewindRecord):
             await self._rewind(change)
             return
-        self._take_record(change)
+        self._add_record(change)
         await self._save()
         if isinstance(change, CompactionRecord) and change.summary:
-            self.pager.release()
+            self.pager.unload_old_messages()
 
     async def _rewind(self, change: RewindRecord) -> None:
         """Save a rewind, and only then change the transcript. If the message that it names, or what
@@ -272,7 +272,7 @@ class MemoryManager:
                 if change in self._unsaved:  # otherwise only a later record could not be saved
                     self._unsaved.remove(change)
                     raise
-            self.transcript.take(change)
+            self.transcript.add_record(change)
 
         is_known = self.transcript.is_loaded(change.to)
         await asyncio.shield(self._start_save(save_and_take))
@@ -283,11 +283,11 @@ class MemoryManager:
             )
             await self.pager.finish_loading()
 
-    def note(self, change: ChangeRecord) -> None:
+    def record_later(self, change: ChangeRecord) -> None:
         """Append a record that is not a message, without waiting. It is saved in the background, at
         the latest with the next message.
         """
-        self._take_record(change)
+        self._add_record(change)
         if self.pager.is_loading:
             return  # it stays in the queue, and is saved with the next message
         if self._has_messages():
@@ -301,14 +301,14 @@ class MemoryManager:
         known.
         """
         if usage is not None:
-            self.note(CostRecord(purpose, at=self.now(), model=model, usage=usage))
+            self.record_later(CostRecord(purpose, at=self.now(), model=model, usage=usage))
 
     def set_title(self, title: str) -> None:
-        self.note(TitleRecord(make_title(title), self.now()))
+        self.record_later(TitleRecord(make_title(title), self.now()))
 
     def set_model(self, model: str) -> None:
         if model != self.model:
-            self.note(ModelRecord(model, self.now()))
+            self.record_later(ModelRecord(model, self.now()))
 
     @property
     def mode(self) -> str:
@@ -316,7 +316,7 @@ class MemoryManager:
 
     def set_mode(self, mode: str) -> None:
         if mode != self.mode:
-            self.note(ModeRecord(mode, self.now()))
+            self.record_later(ModeRecord(mode, self.now()))
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
         """Copy the session up to the message `number` (None: the last one of the current branch).
@@ -373,9 +373,9 @@ class MemoryManager:
         records += _state_records(transcript, time)
         self._notify(f"{lost.message} {await self._store.write_again(self._header, records)}")
 
-    def _take_record(self, record: Record) -> None:
+    def _add_record(self, record: Record) -> None:
         """Add a record to the transcript, and to the queue of what is saved next."""
-        self.transcript.take(record)
+        self.transcript.add_record(record)
         self._queue_record(record)
 
     def _queue_record(self, record: Record) -> None:
@@ -474,7 +474,7 @@ class MemoryManager:
         for notice in (*loaded.notices, *self.transcript.notices):
             self._notify(notice)
         for record in self._added_read_only or self._unsaved:
-            self.transcript.take(record)
+            self.transcript.add_record(record)
         if not self.transcript.is_whole or loaded.is_gapped:
             self.transcript.usage = before.usage
             self.transcript.title, self.transcript.model = before.title, before.model

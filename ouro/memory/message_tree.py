@@ -241,7 +241,7 @@ class MessageTree:
             self._positions[item.number] = len(self.items)
             self.items.append(item)
 
-    def nearest(self, number: int) -> int:
+    def find_rewind_target(self, number: int) -> int:
         """Returns the number that a rewind to `number` goes to: itself if there is such an item;
         otherwise the next lower number, or 0, the start.
 

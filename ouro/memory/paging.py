@@ -63,16 +63,14 @@ class TranscriptPager(msgspec.Struct, eq=False):
 
     def shown(self) -> tuple[ShownItem, ...]:
         """Returns the items that a new screen shows: the end of the transcript, and what
-        `show_more` added as far as it is in memory.
+        `show_more` added as far as it is in memory. If the message at which the screen began is not
+        in memory any more, the screen begins with the first of these items from now on.
         """
         transcript = self.transcript()
         items = transcript.shown_items()
         shown_items = items[self._index_of_first_shown(items) :]
-        first_message = next(
-            (item for item in shown_items if isinstance(item, MessageRecord)), None
-        )
+        first_message = _first_message(shown_items)
         if first_message is not None and not transcript.is_whole:
-            # The message at which the screen began may have been removed from memory.
             self._shown_from = first_message.number
         return tuple(shown_items)
 
@@ -87,13 +85,12 @@ class TranscriptPager(msgspec.Struct, eq=False):
         items = await self._load_hidden(count)
         # Go back from the shown items over `count` messages. The page begins with no tool result.
         begin = end = self._index_of_first_shown(items)
-        while begin and (count > 0 or _is_tool(items[begin])):
+        missing_count = count
+        while begin and (missing_count > 0 or _is_tool(items[begin])):
             begin -= 1
             if isinstance(items[begin], MessageRecord):
-                count -= 1
-        first_message = next(
-            (item for item in items[begin:end] if isinstance(item, MessageRecord)), None
-        )
+                missing_count -= 1
+        first_message = _first_message(items[begin:end])
         if begin == 0 and not self.has_earlier:
             # All is shown now, also if only a change of the model precedes the first message.
             self._shown_from = 0
@@ -129,7 +126,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
                 return self.transcript().prepend(records, is_whole=begin == 0)
         return ()
 
-    def release(self) -> None:
+    def unload_old_messages(self) -> None:
         """Remove messages from memory that are neither sent nor near the end. `show_more` reads
         them again.
         """
@@ -171,11 +168,13 @@ class TranscriptPager(msgspec.Struct, eq=False):
         others = (entry for entry in transcript.entries if entry.message.role != "tool")
         self._shown_from = next(others, transcript.entries[0]).number
 
-    def load_context(self, take: Callable[[LoadedSession], None], reach: Reach = "context") -> None:
-        """Start to read the session as far as `reach` says, in the background; `take` is called
-        with the result.
+    def load_context(
+        self, on_loaded: Callable[[LoadedSession], None], reach: Reach = "context"
+    ) -> None:
+        """Start to read the session as far as `reach` says, in the background; `on_loaded` is
+        called with the result.
         """
-        self._loading = asyncio.create_task(self._load(take, reach))
+        self._loading = asyncio.create_task(self._load(on_loaded, reach))
 
     async def finish_loading(self) -> None:
         """Wait until everything that is sent is in memory. A screen needs less, so a resume does
@@ -195,9 +194,9 @@ class TranscriptPager(msgspec.Struct, eq=False):
                 return index
         return 0
 
-    async def _load(self, take: Callable[[LoadedSession], None], reach: Reach) -> str:
-        """Read the session again, and call `take` with the result. Returns a notice if it cannot be
-        read; otherwise empty.
+    async def _load(self, on_loaded: Callable[[LoadedSession], None], reach: Reach) -> str:
+        """Read the session again, and call `on_loaded` with the result. Returns a notice if it
+        cannot be read; otherwise empty.
         """
         try:
             loaded = await self.store.load_session(self.session_id, read_only=True, reach=reach)
@@ -205,8 +204,13 @@ class TranscriptPager(msgspec.Struct, eq=False):
             log.warning("load the context: %s", error)
             return f"Earlier messages could not be read: {error.message}"
         self.set_offset(loaded)
-        take(loaded)
+        on_loaded(loaded)
         return ""
+
+
+def _first_message(items: Sequence[ShownItem]) -> MessageRecord | None:
+    """Returns the first message among the items; None if there is none."""
+    return next((item for item in items if isinstance(item, MessageRecord)), None)
 
 
 def _is_tool(item: ShownItem) -> bool:

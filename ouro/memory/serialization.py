@@ -52,11 +52,11 @@ MAX_INLINE = 16 << 10
 folder.
 """
 Mask = Callable[[str], str]
-Keep = Callable[[str, bytes], object]
+StoreFile = Callable[[str, bytes], object]
 """Stores the bytes of an image or of a long text under a name, the path relative to the session's
 folder.
 """
-Fetch = Callable[[str], bytes]
+FetchFile = Callable[[str], bytes]
 """Returns the bytes of an image or output in the outputs folder; raises OSError."""
 
 _PARTS_IN_ORDER = (Context, Thinking, Text, Image, ToolCall, ToolReply)
@@ -107,22 +107,24 @@ def header_from(data: Any) -> SessionHeader:
     return header
 
 
-def record_data(record: Record, mask: Mask, keep: Keep, *, inline: bool = False) -> dict[str, Any]:
+def record_data(
+    record: Record, mask: Mask, store_file: StoreFile, *, inline: bool = False
+) -> dict[str, Any]:
     """Returns a record as plain data, as in a session file: secrets are masked by `mask`, images
-    and long outputs are stored by `keep`. With `inline` long outputs stay in the record.
+    and long outputs are stored by `store_file`. With `inline` long outputs stay in the record.
     """
     if isinstance(record, MessageRecord):
-        return _Writer(mask, keep, inline).message(record)
+        return _Writer(mask, store_file, inline).message(record)
     data: dict[str, Any] = _mask_all(msgspec.to_builtins(record), mask)
     return data
 
 
-def record_from(data: Any, fetch: Fetch) -> ReadRecord:
+def record_from(data: Any, fetch_file: FetchFile) -> ReadRecord:
     """Returns the record from its plain data, with the names of unknown fields, and of fields whose
     values were corrected.
 
     Args:
-        fetch: returns the bytes of a saved image or output.
+        fetch_file: returns the bytes of a saved image or output.
 
     Raises:
         UnknownRecordError: the record has an unknown kind.
@@ -138,7 +140,7 @@ def record_from(data: Any, fetch: Fetch) -> ReadRecord:
         known_fields = {*kind.__struct_encode_fields__, BYTES_BACK}
         return ReadRecord(change, tuple(data.keys() - known_fields), repaired)
     if "message" in data or "role" in data:
-        return _read_message(data, fetch)
+        return _read_message(data, fetch_file)
     if "session" in data:
         raise BadRecordError("a second header")
     raise UnknownRecordError(first_key)
@@ -195,12 +197,12 @@ def record_from_export(data: Any) -> Record:
             with suppress(ValueError):  # the message then shows that the image is missing
                 images[name] = base64.b64decode(encoded, validate=True)
 
-    def fetch(name: str) -> bytes:
+    def fetch_file(name: str) -> bytes:
         if name not in images:
             raise FileNotFoundError(name)
         return images[name]
 
-    return record_from(data, fetch).record
+    return record_from(data, fetch_file).record
 
 
 def _find_mappings(value: Any) -> Iterator[dict[str, Any]]:
@@ -212,25 +214,14 @@ def _find_mappings(value: Any) -> Iterator[dict[str, Any]]:
         yield from _find_mappings(item)
 
 
-def _read_message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
+def _read_message(data: dict[str, Any], fetch_file: FetchFile) -> ReadRecord:
     """Returns a message record from its plain data. What cannot be read is left out. Raises
     BadRecordError if nothing of the message can be read.
     """
     fields, repaired = read_fields(data, MessageFields, ("message", "usage"))
-    message_parts = list(_read_parts(fields, fetch))
-    for part in fields.parts:  # each is a mapping of its kind to its value
-        # Read as a message with this part only. All fields but `text` are lists.
-        fields_of_part = {
-            _FIELDS.get(kind, kind): value if kind == "text" else [value]
-            for kind, value in part.items()
-        }
-        try:
-            part_fields, _repaired = read_fields(
-                {"role": fields.role, **fields_of_part}, MessageFields, numbers=()
-            )
-            parts = list(_read_parts(part_fields, fetch))
-        except BadRecordError:
-            parts = []
+    message_parts = list(_read_parts(fields, fetch_file))
+    for part in fields.parts:
+        parts = _read_single_part(part, fields.role, fetch_file)
         message_parts += parts
         if not parts:
             repaired += ("parts",)
@@ -249,7 +240,25 @@ def _read_message(data: dict[str, Any], fetch: Fetch) -> ReadRecord:
     return ReadRecord(record, tuple(unknown), repaired)
 
 
-def _read_parts(data: MessageFields, fetch: Fetch) -> Iterable[Part]:
+def _read_single_part(part: Mapping[str, Any], role: str, fetch_file: FetchFile) -> list[Part]:
+    """Returns a part that is written by itself, as a mapping of its kind to its value, in a list;
+    empty if it cannot be read. `role` is that of its message.
+    """
+    # Read as a message with this part only. All fields but `text` are lists.
+    fields_of_part = {
+        _FIELDS.get(kind, kind): value if kind == "text" else [value]
+        for kind, value in part.items()
+    }
+    try:
+        part_fields, _repaired = read_fields(
+            {"role": role, **fields_of_part}, MessageFields, numbers=()
+        )
+    except BadRecordError:
+        return []
+    return list(_read_parts(part_fields, fetch_file))
+
+
+def _read_parts(data: MessageFields, fetch_file: FetchFile) -> Iterable[Part]:
     """Yield the parts of a message from its fields, in the order of `_PARTS_IN_ORDER`. Parts that
     are written one by one (`parts`) are not among them.
     """
@@ -257,15 +266,15 @@ def _read_parts(data: MessageFields, fetch: Fetch) -> Iterable[Part]:
     yield from data.thinking
     if data.text is not None:
         yield Text(data.text)
-    yield from (_read_image(image, fetch) for image in data.images)
+    yield from (_read_image(image, fetch_file) for image in data.images)
     yield from map(_read_call, data.tool_calls)
-    yield from (_read_reply(reply, fetch) for reply in data.replies)
+    yield from (_read_reply(reply, fetch_file) for reply in data.replies)
 
 
-def _read_image(data: ImageFields, fetch: Fetch) -> Image | Text:
+def _read_image(data: ImageFields, fetch_file: FetchFile) -> Image | Text:
     """Returns an image; if its file is missing, a text that says so."""
     try:
-        return Image(data.media_type, fetch(data.file), data.name)
+        return Image(data.media_type, fetch_file(data.file), data.name)
     except OSError:
         return Text(f"[the picture {data.name or data.file} is no longer there]")
 
@@ -284,16 +293,16 @@ def _read_call(data: CallFields) -> ToolCall:
     return ToolCall(data.id, data.name, arguments=arguments or {}, malformed=malformed)
 
 
-def _read_reply(data: ReplyFields, fetch: Fetch) -> ToolReply:
+def _read_reply(data: ReplyFields, fetch_file: FetchFile) -> ToolReply:
     """Returns a tool result, with its images and what the user sees of it. Notes about missing
     images are added to its text.
     """
-    images_or_notes = [_read_image(image, fetch) for image in data.images]
+    images_or_notes = [_read_image(image, fetch_file) for image in data.images]
     notes = [item.text for item in images_or_notes if isinstance(item, Text)]
     notes_about_missing = "".join(f"\n{note}" for note in notes)
     images = tuple(item for item in images_or_notes if isinstance(item, Image))
-    text = _read_text(data.text or "", data.file, fetch)
-    body = None if data.body is None else _read_body(data.body, text, fetch)
+    text = _read_text(data.text or "", data.file, fetch_file)
+    body = None if data.body is None else _read_body(data.body, text, fetch_file)
     display = None if data.summary is None else Display(data.summary, body)
     return ToolReply(
         data.id,
@@ -305,24 +314,24 @@ def _read_reply(data: ReplyFields, fetch: Fetch) -> ToolReply:
     )
 
 
-def _read_text(text: str, file: str, fetch: Fetch) -> str:
+def _read_text(text: str, file: str, fetch_file: FetchFile) -> str:
     """Returns the content of `file`, or `text` if `file` is empty. If the file cannot be read, the
     result is a text that says so.
     """
     if not file:
         return text
     try:
-        return fetch(file).decode("utf-8", "replace")
+        return fetch_file(file).decode("utf-8", "replace")
     except OSError:
         return f"[the output {file} is no longer there]"
 
 
-def _read_body(body: BodyFields, output: str, fetch: Fetch) -> DisplayBody:
+def _read_body(body: BodyFields, output: str, fetch_file: FetchFile) -> DisplayBody:
     """Returns what the user sees below the summary of a tool result. Without a text of its own it
     is the text of the result (`output`), or the first `lines` of it.
     """
     if body.file or body.text is not None:
-        text = _read_text(body.text or "", body.file, fetch)
+        text = _read_text(body.text or "", body.file, fetch_file)
     else:
         text = "\n".join(output.split("\n")[: body.lines])
     match body.kind:
@@ -337,10 +346,10 @@ def _read_body(body: BodyFields, output: str, fetch: Fetch) -> DisplayBody:
 
 
 class _Writer(msgspec.Struct, frozen=True):
-    """Makes plain data of messages; `keep` stores images, and long outputs unless `inline`."""
+    """Makes plain data of messages; `store_file` stores images, and long outputs unless `inline`."""
 
     mask: Mask
-    keep: Keep
+    store_file: StoreFile
     inline: bool
 
     def message(self, record: MessageRecord) -> dict[str, Any]:
@@ -403,7 +412,7 @@ class _Writer(msgspec.Struct, frozen=True):
                 return "reply", self._reply(part)
 
     def _image(self, image: Image) -> ImageFields:
-        """Store the bytes of an image with `keep`; returns the fields that name them."""
+        """Store the bytes of an image with `store_file`; returns the fields that name them."""
         subtype = image.media_type.rpartition("/")[2].lower()  # `png` of `image/png`
         ending = re.sub(r"[^a-z0-9]", "", subtype)[:8] or "bin"
         name = self._store_output(image.data, ending)
@@ -488,11 +497,11 @@ class _Writer(msgspec.Struct, frozen=True):
         return {"file": self._store_output(replace_surrogates(text).encode(), "txt"), "bytes": size}
 
     def _store_output(self, data: bytes, ending: str) -> str:
-        """Store bytes with `keep`, under a name that is made from their hash. Returns the name: a
+        """Store bytes with `store_file`, under a name that is made from their hash. Returns the name: a
         path below the folder of the session.
         """
         name = f"{OUTPUTS}/{hashlib.sha256(data).hexdigest()[:32]}.{ending}"
-        self.keep(name, data)
+        self.store_file(name, data)
         return name
 
 

@@ -33,7 +33,9 @@ from ouro.utils.log import log
 
 BRANCH = "refs/heads/ouro-sessions"
 FORMAT = 1
-_FORMAT_FILE, _CHECK = "format", b"ouro sessions"
+_FORMAT_FILE = "format"
+_KNOWN_TEXT = b"ouro sessions"
+"""The text that the file `format` has, sealed with the key: it shows whether a key is the right one."""
 _REMOTE_RECORD = "remote"
 _NEWEST_RECORD = "newest"
 """The record of the newest state that was seen, sealed where the remote is sealed."""
@@ -67,7 +69,7 @@ _FORGED = (
     "The remote does not match its sealed state: an older ouro wrote to it, or another program"
     " changed it."
 )
-_KEY, _NONCE = 32, 12
+_KEY_BYTES, _NONCE_BYTES = 32, 12
 _MAX_READ_BYTES = 1 << 30
 """Maximum bytes of the records, or the outputs, of a session."""
 _MAX_BLOB_BYTES = 256 << 20
@@ -126,8 +128,9 @@ class SessionRemote:
         self._files: dict[str, str] = {}
         """Path -> blob of the branch at `tip`."""
         self._state = _BranchState()
-        self._unsent = (self._files, self._state)
-        """Files and state of the last commit, until it is pushed."""
+        self._committed_files, self._committed_state = self._files, self._state
+        """Files and state of the last commit, which count as those of the branch when it is pushed.
+        """
         self.notices: tuple[str, ...] = ()
         """What the last fetch found wrong with the remote as a whole."""
 
@@ -179,14 +182,14 @@ class SessionRemote:
         self._key = b""
         if must_seal:
             if not self._key_file.exists():
-                key = base64.urlsafe_b64encode(os.urandom(_KEY)).decode()
+                key = base64.urlsafe_b64encode(os.urandom(_KEY_BYTES)).decode()
                 write_private(self._key_file, f"{key}\n")
             self._key = self._read_key()
         self._files, self._state = {}, _BranchState()
         had_branch = bool(self._load_newest().tip)  # at the last synchronization
         self.notices = (_EMPTIED,) if had_branch else ()
 
-    def remember(self) -> None:
+    def record_newest_state(self) -> None:
         """Record the state of the branch as the newest one. Call it after a whole synchronization:
         if one is killed, the next one still notices that the remote went back.
         """
@@ -300,7 +303,7 @@ class SessionRemote:
         """
         # Add the format to the first commit of the branch.
         if not self.tip:
-            about = _Format(sealed=bool(self._key), check=self.seal(_FORMAT_FILE, _CHECK))
+            about = _Format(sealed=bool(self._key), check=self.seal(_FORMAT_FILE, _KNOWN_TEXT))
             changes = {**changes, _FORMAT_FILE: msgspec.json.encode(about)}
 
         # The files after it. If the branch is sealed, their digest is one of them: `fetch` then
@@ -315,7 +318,7 @@ class SessionRemote:
             sealed = self.seal(_STATE_FILE, msgspec.json.encode(state))
             changes = {**changes, _STATE_FILE: sealed}
             files[_STATE_FILE] = blob_id(sealed)
-        self._unsent = (files, state or _BranchState())
+        self._committed_files, self._committed_state = files, state or _BranchState()
 
         # Commit, on a reference that is only needed for the import.
         ref = f"refs/heads/sending-{uuid.uuid4().hex}"
@@ -351,7 +354,7 @@ class SessionRemote:
             self.repository.write_record(_SEALED_RECORD, self._address)
         self.repository.write_record(_REMOTE_RECORD, self._address)
         self.tip = commit
-        self._files, self._state = self._unsent
+        self._files, self._state = self._committed_files, self._committed_state
         return None
 
     def seal(self, path: str, data: bytes) -> bytes:
@@ -363,7 +366,7 @@ class SessionRemote:
             return data
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # needed only with a key
 
-        nonce = os.urandom(_NONCE)
+        nonce = os.urandom(_NONCE_BYTES)
         return nonce + AESGCM(self._key).encrypt(nonce, zlib.compress(data), _bound_path(path))
 
     def unseal(self, path: str, data: bytes) -> bytes:
@@ -376,7 +379,8 @@ class SessionRemote:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         try:
-            packed = AESGCM(self._key).decrypt(data[:_NONCE], data[_NONCE:], _bound_path(path))
+            nonce, sealed = data[:_NONCE_BYTES], data[_NONCE_BYTES:]
+            packed = AESGCM(self._key).decrypt(nonce, sealed, _bound_path(path))
         except (InvalidTag, ValueError) as error:
             hint = (
                 f"It is another key, or the remote was changed. Copy {self._key_file.name} from the"
@@ -391,8 +395,8 @@ class SessionRemote:
             raise UsageError(f"{path} of the remote has over {_MAX_BLOB_BYTES >> 20} MB.")
         return content
 
-    def _choose_key(self, found: Mapping[str, str], *, must_seal: bool) -> None:
-        """Read the format of the branch, and use the key of this machine if it is sealed. `found`
+    def _choose_key(self, files: Mapping[str, str], *, must_seal: bool) -> None:
+        """Read the format of the branch, and use the key of this machine if it is sealed. `files`
         are its blobs by path.
 
         Raises:
@@ -400,7 +404,7 @@ class SessionRemote:
                 or its format is not known.
         """
         self._key = b""  # the format itself is not sealed
-        format_file = {path: blob for path, blob in found.items() if path == _FORMAT_FILE}
+        format_file = {path: blob for path, blob in files.items() if path == _FORMAT_FILE}
         try:
             about = decode_json(self.read(format_file).get(_FORMAT_FILE, b"{}"), _Format)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -436,7 +440,7 @@ class SessionRemote:
             key = base64.urlsafe_b64decode(self._key_file.read_text().strip())
         except ValueError:
             key = b""
-        if len(key) != _KEY:
+        if len(key) != _KEY_BYTES:
             raise UsageError(
                 f"{self._key_file} is not a key.", "Copy it again from the other machine."
             )

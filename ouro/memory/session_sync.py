@@ -108,7 +108,7 @@ class _LocalSession(msgspec.Struct, frozen=True):
     id: str
     folder: Path
     mark: tuple[int, int]
-    """Size and time of its file when it was looked at."""
+    """Size and time of its file when it was looked at, as `_read_mark` returns them."""
     begin: int
     """The offset of its first record after the header."""
     parent: str = ""
@@ -216,7 +216,7 @@ class SessionSync:
                 lost = self._send(self._merge_all(theirs))
                 if lost is None:
                     self._remote.repository.save_state(_STATE_NAME, self._state)
-                    self._remote.remember()
+                    self._remote.record_newest_state()
                     return self._report()
                 last_lost = lost
         raise SessionError(f"Not all sessions are sent: {last_lost.reason}.", last_lost.hint)
@@ -261,10 +261,10 @@ class SessionSync:
         subagents_last = sorted(new, key=lambda session: bool(session.parent))
         for other in subagents_last:
             if not other.parent:
-                self._try(other, partial(self._create, other, self._root))
+                self._receive(other, partial(self._create, other, self._root))
             elif other.parent in here:
                 root = here[other.parent].folder / SUBAGENTS
-                self._try(other, partial(self._create, other, root))
+                self._receive(other, partial(self._create, other, root))
 
     def _merge_session(self, local: _LocalSession, other: _RemoteSession) -> Iterator[_Outgoing]:
         """Yield what is to be sent of a session, also what the remote has lost; or take what was
@@ -308,9 +308,9 @@ class SessionSync:
         elif step is SyncStep.SEND_ALL:
             yield self._make_outgoing(local, other, here)
         elif step is SyncStep.TAKE:
-            self._try(local, partial(self._take, local, other, there.body))
+            self._receive(local, partial(self._replace_records, local, other, there.body))
         elif step is SyncStep.FORK:
-            self._try(local, partial(self._fork, local, other, here, there.body))
+            self._receive(local, partial(self._fork, local, other, here, there.body))
         else:
             self._damaged[local.id] = local.parent or local.id
 
@@ -337,6 +337,7 @@ class SessionSync:
             changes[f"{prefix}/header"] = self._remote.seal(f"{prefix}/header", header)
         for begin in range(sent or 0, len(body), CHUNK):
             number = len(names)  # of the new chunk, from 0
+            # Sealed for its path without the hash, which is that of the sealed bytes.
             data = self._remote.seal(f"{prefix}/chunks/{number:06d}-", body[begin : begin + CHUNK])
             names.append(chunk_name(number, data))
             changes[f"{prefix}/chunks/{names[-1]}"] = data
@@ -382,12 +383,12 @@ class SessionSync:
         self._remote.repository.save_state(_STATE_NAME, self._state)
         return None
 
-    def _try(self, session: _LocalSession | _RemoteSession, take: Callable[[], None]) -> None:
-        """Change a session here by calling `take`, and save that it was received. If it is open, or
-        cannot be read or written, it is skipped and reported.
+    def _receive(self, session: _LocalSession | _RemoteSession, change: Callable[[], None]) -> None:
+        """Change a session here by calling `change`, and save that it was received. If it is open,
+        or cannot be read or written, it is skipped and reported.
         """
         try:
-            take()
+            change()
         except (SessionError, BadRecordError, OSError, ValueError, RecursionError) as error:
             self._skip(session, error)
         else:
@@ -410,7 +411,7 @@ class SessionSync:
         folder = self._write_new(root, header, records.body, self._remote.read(other.outputs))
         self._record_as_synced(other, folder, other.parent)
 
-    def _take(self, local: _LocalSession, other: _RemoteSession, body: bytes) -> None:
+    def _replace_records(self, local: _LocalSession, other: _RemoteSession, body: bytes) -> None:
         """Replace the records of a session here by `body`, those of the remote. The local ones must
         be among them, or be copied into a fork. Raises SessionInUse if the session is open or has
         just changed.
@@ -429,30 +430,28 @@ class SessionSync:
             rewrite_file(local.folder, FILE_NAME, header + body)
         self._record_as_synced(other, local.folder, local.parent)
 
-    def _fork(
-        self, local: _LocalSession, other: _RemoteSession, body: bytes, theirs: bytes
-    ) -> None:
-        """Copy the local session, whose records are `body`, under a new id; then replace the
-        records of the session itself by `theirs`, those of the remote.
+    def _fork(self, local: _LocalSession, other: _RemoteSession, here: bytes, there: bytes) -> None:
+        """Copy the local session, whose records are `here`, under a new id; then replace the
+        records of the session itself by `there`, those of the remote.
         """
         if _read_mark(local.folder) != local.mark:
             raise SessionInUse(f"Session {local.id[:8]} has just changed.")
         SessionLock(local.folder).close()  # if it raises SessionInUse, no copy is made
         header = replace(read_header(local.folder), id=str(uuid.uuid4()), created_at=timestamp())
-        last = max(map(number_of, records_in(body)), default=0)
+        last = max(map(number_of, records_in(here)), default=0)
         fork = encode_record(msgspec.to_builtins(ForkRecord(local.id, last, timestamp())))
         outputs = {file.name: file.read_bytes() for file in (local.folder / OUTPUTS).glob("*")}
-        copy = self._write_new(local.folder.parent, header, body + fork, outputs)
+        copy = self._write_new(local.folder.parent, header, here + fork, outputs)
         self._here[header.id] = _read_session_here(copy, local.parent)
         if not local.parent:
             self._forks.append(header.id)
-        self._take(local, other, theirs)
+        self._replace_records(local, other, there)
 
     def _write_new(
         self, root: Path, header: SessionHeader, body: bytes, outputs: Mapping[str, bytes]
     ) -> Path:
         """Write a new session below `root`, with the records `body`; returns its folder."""
-        with SessionFolders(root).making(header) as (folder, final):
+        with SessionFolders(root).filling_new_folder(header) as (folder, final):
             rewrite_file(folder, FILE_NAME, encode_record(header_data(header)) + body)
             _write_outputs(folder, outputs)
         return final

@@ -116,10 +116,10 @@ class SendableMessages:
         """
         self._sent: list[Message] = []
         """The converted messages before that answer."""
-        self._used: set[str] = set()
+        self._used_ids: set[str] = set()
         """The ids of the calls in these."""
 
-    def __call__(self, messages: Sequence[Message]) -> list[Message]:
+    def convert(self, messages: Sequence[Message]) -> list[Message]:
         """Returns the same as `make_sendable`. Only the messages from the last known answer on are
         converted: those before it were converted by earlier calls.
         """
@@ -127,7 +127,7 @@ class SendableMessages:
         begin = max(0, len(self._known) - 1)
         has_other_messages = any(map(is_not, self._known, messages))
         if len(messages) <= begin or has_other_messages:
-            begin, self._sent, self._used = 0, [], set()  # all are converted again
+            begin, self._sent, self._used_ids = 0, [], set()  # all are converted again
 
         # Convert the messages before the last answer: they stay so. A cut answer does not count,
         # because it is left out if it is retried.
@@ -139,13 +139,13 @@ class SendableMessages:
             self._known = []
         else:
             new_messages = messages[begin:last_answer]
-            _append_sendable(self._sent, self._used, new_messages, followed_by_reply=True)
+            _append_sendable(self._sent, self._used_ids, new_messages, followed_by_reply=True)
             begin = last_answer
             self._known = list(messages[: begin + 1])
 
         # Convert the rest, for this call only.
         sent = list(self._sent)
-        _append_sendable(sent, set(self._used), messages[begin:])
+        _append_sendable(sent, set(self._used_ids), messages[begin:])
         return sent
 
 

@@ -78,7 +78,7 @@ class _Mark(msgspec.Struct, frozen=True):
     """A change of the model, or a rewind, that is shown between messages."""
 
     record: ModelRecord | RewindRecord
-    left: int = 0
+    number_left: int = 0
     """The last number before a rewind; 0 for a change of the model. While that number is on the
     branch again, the rewind is not shown.
     """
@@ -94,12 +94,13 @@ class _SentHead(NamedTuple):
     """Both as messages."""
 
 
-class _Shortened(NamedTuple):
-    """The messages without the items that the user dropped."""
+class _Shortener(NamedTuple):
+    """Removes from messages the items that the user dropped."""
 
     dropped: frozenset[str]
-    messages: PerMessage[Message]
-    """Removes these items from messages."""
+    """The items."""
+    shorten_all: PerMessage[Message]
+    """Returns messages without these items."""
 
 
 class Transcript(MessageTree):
@@ -159,9 +160,9 @@ class Transcript(MessageTree):
         """The number of the item before -> the marks."""
         self._head = _SentHead(compaction=None, kept=[], messages=[])
         self._without_reasoning = PerMessage(end_reasoning)
-        # The shortened messages, as long as the same items are dropped.
-        self._shortened = _Shortened(
-            dropped=frozenset(), messages=PerMessage(lambda message: message)
+        # It knows the shortened messages, and is used as long as the same items are dropped.
+        self._shortener = _Shortener(
+            dropped=frozenset(), shorten_all=PerMessage(lambda message: message)
         )
         self._kept = {item.number: item for item in kept}
 
@@ -177,7 +178,7 @@ class Transcript(MessageTree):
         transcript.lacks_branches |= loaded.is_gapped
         transcript.last_at = loaded.header.created_at
         for record in loaded.records:
-            transcript.take(record)
+            transcript.add_record(record)
         transcript.answer_open_calls()
         return transcript
 
@@ -237,8 +238,8 @@ class Transcript(MessageTree):
         dropped = self.dropped_items
         messages = self._sent_head([entry for entry in kept if str(entry.number) not in dropped])
         tail = self._tail(following, self.compaction)
-        if dropped != self._shortened.dropped:
-            self._shortened = _Shortened(dropped, PerMessage(self._shortener(following)))
+        if dropped != self._shortener.dropped:
+            self._shortener = _Shortener(dropped, PerMessage(self._make_shorten(following)))
         if not dropped:
             return messages + tail
         for entry, message in zip(following, tail, strict=True):
@@ -247,7 +248,7 @@ class Transcript(MessageTree):
             elif entry.message.role == "user" and messages[-1:] != [DROPPED_MESSAGE]:
                 # A request must begin with a user message, and have one between two answers.
                 messages.append(DROPPED_MESSAGE)
-        return self._shortened.messages(messages)
+        return self._shortener.shorten_all(messages)
 
     def _sent_head(self, kept: list[MessageRecord]) -> list[Message]:
         """Returns the `kept` messages and the summary as messages: the same objects as at the last
@@ -362,7 +363,7 @@ class Transcript(MessageTree):
         }
         self._marks = {number: marks for number, marks in self._marks.items() if number in self}
 
-    def take(self, record: Record) -> None:
+    def add_record(self, record: Record) -> None:
         """Add the next record of the session, and change the state as its kind demands."""
         self.last_at = max(self.last_at, record.at)
         match record:
@@ -425,7 +426,7 @@ class Transcript(MessageTree):
                     items.append(self._with_unused_number(record, numbers))
                     numbers.add(items[-1].number)
                 # A mark before the first item is only shown at the start of the session. The branch
-                # that an older rewind left is not loaded, so its mark has no `left`.
+                # that an older rewind left is not loaded, so its mark has no `number_left`.
                 case ModelRecord() | RewindRecord() if items or is_whole:
                     self._marks.setdefault(items[-1].number if items else 0, []).append(
                         _Mark(record)
@@ -466,7 +467,7 @@ class Transcript(MessageTree):
                 f"A rewind to message {record.to}, which does not exist, is skipped."
             )
             return
-        number_before, target = self.last_number, self.nearest(record.to)
+        number_before, target = self.last_number, self.find_rewind_target(record.to)
         if self.undone and self.undone[-1] == target:
             self.undone.pop()
         elif number_before not in (0, target):
@@ -507,7 +508,7 @@ class Transcript(MessageTree):
         )
         return [item for item in kept_entries if item is not None], following
 
-    def _shortener(self, following: Sequence[MessageRecord]) -> Callable[[Message], Message]:
+    def _make_shorten(self, following: Sequence[MessageRecord]) -> Callable[[Message], Message]:
         """Returns a function that removes from a message what the user dropped: outputs of tool
         calls, and notes that were sent with it. A dropped note is named by the number of its
         message and its id, such as `12:mem_…`.
@@ -533,18 +534,15 @@ class Transcript(MessageTree):
 
     def _marks_after(self, number: int) -> Iterable[ModelRecord | RewindRecord]:
         """Returns what is shown after the item with this number: the changes of the model, and the
-        last rewind to it. A rewind is not shown if the item that it left (`left`, the last one
-        before the rewind) is on the branch again. A change of the model has 0 as `left`.
+        last rewind to it. A rewind is not shown if the item that it left (the last one before the
+        rewind) is on the branch again.
         """
         marks = self._marks.get(number, ())
-        rewinds = [mark for mark in marks if mark.left and mark.left not in self._positions]
-        shown_marks: list[_Mark] = []
+        last_rewind = None
         for mark in marks:
-            is_model_change = not mark.left
-            is_last_rewind = bool(rewinds) and mark is rewinds[-1]
-            if is_model_change or is_last_rewind:
-                shown_marks.append(mark)
-        return [mark.record for mark in shown_marks]
+            if mark.number_left and mark.number_left not in self._positions:
+                last_rewind = mark
+        return [mark.record for mark in marks if mark is last_rewind or not mark.number_left]
 
     def _message_entry(self, number: int) -> MessageRecord | None:
         """Returns the message with this number, on any branch or kept by the compaction; None if it

@@ -33,7 +33,7 @@ from ouro.memory.backend import (
     WholeSession,
     timestamp,
 )
-from ouro.memory.serialization import BYTES_BACK, OUTPUTS, Keep, Mask, header_data, record_data
+from ouro.memory.serialization import BYTES_BACK, OUTPUTS, Mask, StoreFile, header_data, record_data
 from ouro.memory.sessions.session_file import (
     FILE_NAME,
     OpenFile,
@@ -246,9 +246,9 @@ class YamlFileMemoryStore(MemoryStore):
         self, is_wanted: Callable[[str], bool], count: int
     ) -> list[SessionInfo]:
         # Imported late: only a picker needs it.
-        from ouro.memory.sessions.newest_sessions import newest_infos
+        from ouro.memory.sessions.newest_sessions import quick_first_page
 
-        return await asyncio.to_thread(newest_infos, self._root, is_wanted, count)
+        return await asyncio.to_thread(quick_first_page, self._root, is_wanted, count)
 
     async def complete_first_page(
         self, is_wanted: Callable[[str], bool], count: int
@@ -257,9 +257,9 @@ class YamlFileMemoryStore(MemoryStore):
         Otherwise all sessions are listed, which takes longer.
         """
         # Imported late: only a list of one page needs it.
-        from ouro.memory.sessions.newest_sessions import first_infos
+        from ouro.memory.sessions.newest_sessions import exact_first_page
 
-        infos = await asyncio.to_thread(first_infos, self._root, is_wanted, count)
+        infos = await asyncio.to_thread(exact_first_page, self._root, is_wanted, count)
         if infos is not None:
             return infos
         # The index is not enough: all sessions must be listed.
@@ -316,6 +316,7 @@ class YamlFileMemoryStore(MemoryStore):
         exist yet, the nearest folder above it decides.
         """
         folders = (self._root, *self._root.parents)
+        # Some folder above exists: the last of them is the root of the disk.
         folder = next(folder for folder in folders if os.access(folder, os.F_OK))
         if not folder.is_dir():
             return f"{folder} is not a folder"
@@ -387,16 +388,16 @@ class YamlFileMemoryStore(MemoryStore):
         """
         open_file = self._open_file(session_id)
 
-        def keep(name: str, data: bytes) -> None:
+        def store_file(name: str, data: bytes) -> None:
             """Write an output of the record."""
-            open_file.check(open_file.fileno())  # its folder may be gone
+            open_file.require_unchanged(open_file.fileno())  # its folder may be gone
             write_output(open_file.folder, name, data)
 
         def encode() -> Iterator[bytes]:
             """Yield the bytes of the record. After they were written, stores the offset of a
             message.
             """
-            data = self._encode(record, keep, open_file.offsets, offset=open_file.end)
+            data = self._encode(record, store_file, open_file.offsets, offset=open_file.end)
             yield data
             if isinstance(record, MessageRecord):
                 open_file.offsets[record.number] = open_file.end - len(data)
@@ -421,10 +422,12 @@ class YamlFileMemoryStore(MemoryStore):
         if not lost_file.folder.is_dir():  # the file of the lock is gone too
             lost_file.folder.mkdir(mode=0o700)
             lock = SessionLock(lost_file.folder)
-        keep = partial(write_output, lost_file.folder)
+        store_file = partial(write_output, lost_file.folder)
         header_bytes = encode_record(header_data(header))
         saved_path = lost_file.write_again(
-            records, lambda record: self._encode(record, keep, offsets={}, offset=0), header_bytes
+            records,
+            lambda record: self._encode(record, store_file, offsets={}, offset=0),
+            header_bytes,
         )
         sync_folder(self._root)
         file_records = records_in(read_file(lost_file.folder))
@@ -439,15 +442,17 @@ class YamlFileMemoryStore(MemoryStore):
             lost_file.lock.close()
         return saved_path
 
-    def _encode(self, record: Record, keep: Keep, offsets: Mapping[int, int], offset: int) -> bytes:
+    def _encode(
+        self, record: Record, store_file: StoreFile, offsets: Mapping[int, int], offset: int
+    ) -> bytes:
         """Returns the bytes of a record that is written at an offset. A compaction also gets the
         distance to each message that it keeps, if all are known.
 
         Args:
-            keep: stores long outputs and images of the record.
+            store_file: stores long outputs and images of the record.
             offsets: where messages of the file begin, by their numbers.
         """
-        data = record_data(record, self._mask, keep)
+        data = record_data(record, self._mask, store_file)
         if isinstance(record, CompactionRecord) and record.kept:
             are_known = offsets.keys() >= set(record.kept)
             if are_known:
@@ -468,10 +473,10 @@ class YamlFileMemoryStore(MemoryStore):
             copied: the bytes of records of another session.
             source: the folder of that session, whose outputs are linked; None: no outputs.
         """
-        with self._folders.making(header) as (folder, _):
+        with self._folders.filling_new_folder(header) as (folder, _):
             if source is not None:
                 link_outputs(source, folder)
-            keep, offsets = partial(write_output, folder), dict[int, int]()
+            store_file, offsets = partial(write_output, folder), dict[int, int]()
             with (
                 open_private(folder, FILE_NAME, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor,
                 open(descriptor, "wb", closefd=False) as file,
@@ -480,7 +485,7 @@ class YamlFileMemoryStore(MemoryStore):
                 for record in records:
                     if isinstance(record, MessageRecord):
                         offsets[record.number] = offset
-                    offset += file.write(self._encode(record, keep, offsets, offset))
+                    offset += file.write(self._encode(record, store_file, offsets, offset))
                 file.flush()
                 os.fsync(descriptor)
 

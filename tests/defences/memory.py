@@ -26,7 +26,7 @@ DEFENCES = (
             "test_s13_s14_s15_s16_places.py -k invalid_id_is_refused"),
     Defence("S17", f"{SESSIONS}/session_file.py", "os.fsync(descriptor)\n                self._remember_end(desc",
             "self._remember_end(desc", "test_s17_order_on_disk.py"),
-    Defence("S19", f"{SESSIONS}/session_file.py", "self.check(descriptor)", "pass", "test_s19_lost_files.py"),
+    Defence("S19", f"{SESSIONS}/session_file.py", "self.require_unchanged(descriptor)", "pass", "test_s19_lost_files.py"),
     Defence("S19", f"{SESSIONS}/session_file.py", 'save_beside(self.folder, "found", other_data)', "None",
             "test_s19_lost_files.py"),
     Defence("S20", f"{SESSIONS}/session_reader.py", "if match and (not match[1].isdigit() or int(match[1]) > FORMAT):",

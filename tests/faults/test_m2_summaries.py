@@ -4,8 +4,8 @@ sent.
 
 import json
 
-from ouro.memory.compaction import ask_for_part, split_messages
 from ouro.memory.short_term import replace_by_summary
+from ouro.memory.summary_request import ask_for_part, split_messages
 from ouro.messages import ToolReply, tool, user
 
 

@@ -19,7 +19,11 @@ from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, as
 from ouro.settings import CompactionSettings
 
 AT = "2026-11-21T20:14:03.120Z"
-ROOMY = {"words": 20_000, "tail": 0, "last": 20_000}
+ROOMY = {
+    "max_verbatim_tokens": 20_000,
+    "max_tail_tokens": 0,
+    "max_last_round_tokens": 20_000,
+}
 
 
 def entries(*messages):
@@ -67,14 +71,14 @@ def test_tail_keeps_whole_rounds_that_fit():
         for n in range(9)
         for each in (assistant("", call(str(n))), tool(reply(str(n), "x" * 350)))
     ]
-    found = plan(entries(user("go"), *rounds), tail=320)
+    found = plan(entries(user("go"), *rounds), max_tail_tokens=320)
     assert numbers(found.tail) == [14, 15, 16, 17, 18, 19]
 
 
 def test_last_round_that_fills_the_window_is_summarized():
     sent = entries(user("go"), assistant("", call("1")), tool(reply("1", "x" * 99_000)))
-    assert numbers(plan(sent, last=20_000).tail) == []
-    assert plan(sent, last=30_000).covers == (1, 1)
+    assert numbers(plan(sent, max_last_round_tokens=20_000).tail) == []
+    assert plan(sent, max_last_round_tokens=30_000).covers == (1, 1)
 
 
 def test_calls_that_wait_for_their_answer_are_never_covered():
@@ -85,9 +89,9 @@ def test_calls_that_wait_for_their_answer_are_never_covered():
         assistant("", call("1"), call("2")),
         tool(reply("1")),
     )
-    assert numbers(plan(sent, last=0).tail) == [4, 5]
+    assert numbers(plan(sent, max_last_round_tokens=0).tail) == [4, 5]
     steered = [*sent, MessageRecord(6, AT, user("stop"))]
-    assert numbers(plan(steered, last=0).tail) == [4, 5, 6]
+    assert numbers(plan(steered, max_last_round_tokens=0).tail) == [4, 5, 6]
 
 
 def test_no_plan_if_only_the_last_round_is_left():
@@ -105,15 +109,16 @@ def test_first_message_pins_and_newest_messages_are_kept_in_order():
         user("f" * 350),
         assistant("end"),
     )
-    assert plan(sent, pins={6}, words=420).kept == (1, 5, 6, 7)
-    assert plan(sent, pins={6}, words=210).kept == (1, 6)
-    assert plan(sent, words=0).kept == ()
+    assert plan(sent, pins={6}, max_verbatim_tokens=420).kept == (1, 5, 6, 7)
+    assert plan(sent, pins={6}, max_verbatim_tokens=210).kept == (1, 6)
+    assert plan(sent, max_verbatim_tokens=0).kept == ()
 
 
 def test_oversized_message_is_quoted_shortened_and_others_kept():
     log = "START " + "x" * 90_000 + " END"
     found = plan(
-        entries(user("Never push."), user(log), user("Use tabs."), assistant("end")), words=2_000
+        entries(user("Never push."), user(log), user("Use tabs."), assistant("end")),
+        max_verbatim_tokens=2_000,
     )
     assert (found.kept, numbers(found.quoted)) == ((1, 3), [2])
     quoted = quote_messages(found.quoted)
@@ -229,16 +234,16 @@ def check_compactions_of_any_transcript(seed):
         for record in any_records(rng):
             if isinstance(record, MessageRecord):
                 record = MessageRecord(transcript.next_number, AT, record.message)
-            transcript.take(record)
+            transcript.add_record(record)
             records.append(record)
         sent = transcript.sent_entries()
         found = plan_compaction(
             sent,
             transcript.compaction,
             transcript.pins,
-            words=rng.randint(0, 3_000),
-            tail=rng.randint(0, 900),
-            last=700,
+            max_verbatim_tokens=rng.randint(0, 3_000),
+            max_tail_tokens=rng.randint(0, 900),
+            max_last_round_tokens=700,
         )
         if found is None:
             continue
@@ -246,7 +251,7 @@ def check_compactions_of_any_transcript(seed):
         made = CompactionRecord(
             transcript.next_number, AT, found.covers, found.kept, f"Summary {done}."
         )
-        transcript.take(made)
+        transcript.add_record(made)
         records.append(made)
         messages = make_sendable(transcript.sent())
         assert messages == found.will_be_sent(made.summary, frozenset())
@@ -260,7 +265,7 @@ def check_compactions_of_any_transcript(seed):
         }
         again = Transcript()
         for record in records:
-            again.take(record)
+            again.add_record(record)
         assert make_sendable(again.sent()) == messages
 
 

@@ -192,7 +192,7 @@ async def test_unsaved_messages_are_not_released(store, monkeypatch):
 async def test_scrolling_shows_marks_and_receipts_between_messages(store):
     memory = MemoryManager.start(store, project="/p", model="m")
     await talk(memory, 2)
-    memory.note(RecalledRecord(5, memory.now(), ()))
+    memory.record_later(RecalledRecord(5, memory.now(), ()))
     memory.set_model("other")
     await talk(memory, 1)
     await memory.record(RewindRecord(8, memory.now()))

@@ -64,7 +64,7 @@ async def test_nothing_is_written_before_the_first_message(home):
 async def test_cost_before_the_first_message_is_counted_once_outside(home):
     store = YamlFileMemoryStore(home / ".ouro" / "sessions")
     memory = start_manager(store)
-    memory.note(CostRecord("crystallization", memory.now(), "c/d", Usage(9, cost=0.5)))
+    memory.record_later(CostRecord("crystallization", memory.now(), "c/d", Usage(9, cost=0.5)))
     await memory.close()
     assert [(each.model, each.usage) for each in await store.load_costs()] == [
         ("c/d", Usage(9, cost=0.5))
@@ -73,7 +73,7 @@ async def test_cost_before_the_first_message_is_counted_once_outside(home):
 
     memory = start_manager(store)
     await memory.add(user("one"))
-    memory.note(CostRecord("title", memory.now(), "c/d", Usage(9, cost=0.5)))
+    memory.record_later(CostRecord("title", memory.now(), "c/d", Usage(9, cost=0.5)))
     await memory.close()
     assert [each.calls for each in await store.load_costs()] == [1]
 

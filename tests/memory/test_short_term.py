@@ -216,19 +216,19 @@ def test_incremental_result_equals_the_whole(kinds, rng):
             case _:
                 messages.append(user(f"text {place}"))
         if rng.random() < 0.7:
-            assert growing(messages) == make_sendable(messages)
+            assert growing.convert(messages) == make_sendable(messages)
 
 
 def test_unchanged_messages_are_the_same_objects():
     growing = SendableMessages()
     messages = [user("a"), assistant("", call("1")), tool(reply("1")), assistant("b"), user("c")]
-    first = growing(messages)
-    again = growing([*messages, assistant("d")])
+    first = growing.convert(messages)
+    again = growing.convert([*messages, assistant("d")])
     assert all(one is two for one, two in zip(first[:3], again, strict=False))
 
 
 def test_messages_removed_by_a_rewind_are_not_sent():
     growing = SendableMessages()
-    growing([user("a"), assistant("b"), user("c"), assistant("d"), user("e")])
+    growing.convert([user("a"), assistant("b"), user("c"), assistant("d"), user("e")])
     messages = [user("a"), assistant("b"), user("x"), assistant("y"), user("z")]
-    assert growing(messages) == messages
+    assert growing.convert(messages) == messages

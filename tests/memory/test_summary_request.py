@@ -2,7 +2,7 @@
 
 import json
 
-from ouro.memory.compaction import (
+from ouro.memory.summary_request import (
     MAX_STEPS,
     ask_for_summary,
     cut_summary,

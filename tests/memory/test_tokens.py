@@ -7,7 +7,7 @@ from ouro.messages import Image, Message, Text, ToolCall, Usage, assistant, user
 def count(messages):
     transcript = Transcript()
     for number, message in enumerate(messages, 1):
-        transcript.take(MessageRecord(number, "", message))
+        transcript.add_record(MessageRecord(number, "", message))
     return transcript.count_tokens(0)
 
 

@@ -73,8 +73,8 @@ def test_rewind_makes_later_messages_a_branch():
         TranscriptBranch(1, (MessageRecord(2, "", user("m2")), MessageRecord(3, "", user("m3")))),
     )
 
-    transcript.take(RewindRecord(3, ""))
-    transcript.take(prompt(5))
+    transcript.add_record(RewindRecord(3, ""))
+    transcript.add_record(prompt(5))
 
     assert texts(transcript.entries) == ["m1", "m2", "m3", "m5"]
     assert [(each.since, texts(each.entries)) for each in transcript.branches] == [(1, ["m4"])]
@@ -91,12 +91,12 @@ def test_rewound_positions_are_kept_until_a_new_message():
     transcript = fold(prompt(1), prompt(2), prompt(3), RewindRecord(2, ""), RewindRecord(1, ""))
     assert transcript.undone == [3, 2]
 
-    transcript.take(RewindRecord(2, ""))
+    transcript.add_record(RewindRecord(2, ""))
     assert (transcript.undone, texts(transcript.entries)) == ([3], ["m1", "m2"])
-    transcript.take(RewindRecord(3, ""))
+    transcript.add_record(RewindRecord(3, ""))
     assert (transcript.undone, texts(transcript.entries)) == ([], ["m1", "m2", "m3"])
-    transcript.take(RewindRecord(1, ""))
-    transcript.take(prompt(4))
+    transcript.add_record(RewindRecord(1, ""))
+    transcript.add_record(prompt(4))
     assert transcript.undone == []
 
 
@@ -106,7 +106,7 @@ def test_repeated_rewinds_to_one_place_are_shown_once():
     )
     shown = [item for item in transcript.shown_items() if isinstance(item, RewindRecord)]
     assert shown == [RewindRecord(1, "")]
-    transcript.take(RewindRecord(2, ""))
+    transcript.add_record(RewindRecord(2, ""))
     assert [item for item in transcript.shown_items() if isinstance(item, RewindRecord)] == []
 
 
@@ -150,11 +150,11 @@ def test_last_compaction_applies_until_it_is_rewound():
     assert transcript.compaction == compaction(3, (1, 1))
     assert texts(transcript.sent_entries()) == ["m2", "m4"]
 
-    transcript.take(RewindRecord(1, ""))
+    transcript.add_record(RewindRecord(1, ""))
     assert transcript.compaction is None
     assert transcript.sent() == [user("m1")]
 
-    transcript.take(RewindRecord(6, ""))
+    transcript.add_record(RewindRecord(6, ""))
     assert transcript.compaction == compaction(5, (1, 3))
 
 
@@ -195,9 +195,9 @@ def test_usage_includes_branches_and_background_calls():
     )
     assert transcript.usage == Usage(30, 0, 0, 3, 0.875)
 
-    transcript.take(ForkRecord("other", 3, ""))
+    transcript.add_record(ForkRecord("other", 3, ""))
     assert transcript.usage == Usage()
-    transcript.take(replace(answer, number=4))
+    transcript.add_record(replace(answer, number=4))
     assert transcript.usage == cost(0.5)
 
 
@@ -264,30 +264,30 @@ def test_older_records_are_prepended_and_can_be_rewound_to():
         2,
         0,
     )
-    transcript.take(RewindRecord(2, ""))
+    transcript.add_record(RewindRecord(2, ""))
     assert texts(transcript.entries) == ["m1", "m2"]
-    transcript.take(RewindRecord(6, ""))
+    transcript.add_record(RewindRecord(6, ""))
     assert texts(transcript.entries) == ["m1", "m2", "m3", "m4", "m6"]
 
 
 def test_rewind_to_a_missing_message_below_prepended_ones_goes_to_the_start():
     transcript = fold(prompt(5), prompt(6), is_whole=False)
     transcript.prepend((prompt(3), prompt(4)), is_whole=True)
-    transcript.take(RewindRecord(2, ""))  # a user has removed message 2 from the file
+    transcript.add_record(RewindRecord(2, ""))  # a user has removed message 2 from the file
 
     assert (transcript.entries, transcript.is_whole, transcript.notices) == ((), True, [])
-    transcript.take(RewindRecord(6, ""))
+    transcript.add_record(RewindRecord(6, ""))
     assert texts(transcript.entries) == ["m3", "m4", "m5", "m6"]
 
 
 def test_older_records_are_not_sent_after_a_rewind_to_the_start():
     transcript = fold(prompt(5), prompt(6), is_whole=False)
-    transcript.take(RewindRecord(0, ""))
-    transcript.take(prompt(7))
+    transcript.add_record(RewindRecord(0, ""))
+    transcript.add_record(prompt(7))
     transcript.prepend((prompt(4),), is_whole=True)
 
     assert (texts(transcript.entries), transcript.is_whole) == (["m7"], True)
-    transcript.take(RewindRecord(6, ""))
+    transcript.add_record(RewindRecord(6, ""))
     assert texts(transcript.entries) == ["m4", "m5", "m6"]
 
 
@@ -313,7 +313,7 @@ def test_number_of_an_unloaded_message_is_used_once():
         (6, "m2"),
         (4, "m4"),
     ]
-    transcript.take(RewindRecord(5, ""))
+    transcript.add_record(RewindRecord(5, ""))
     assert [[entry.number for entry in each.entries] for each in transcript.branches] == [[6, 4]]
 
     transcript.prepend([prompt(1), prompt(2)], is_whole=True)
@@ -338,7 +338,7 @@ def test_open_call_gets_a_result_for_readers():
 
     answer = Message("tool", (ToolReply("c", "shell", INTERRUPTED, failed=True),))
     assert [each.message for each in transcript.entries] == [asked.message, answer, user("m2")]
-    transcript.take(prompt(4))
+    transcript.add_record(prompt(4))
     assert (transcript.last_number, transcript.number_before(2)) == (4, 1)
 
 
@@ -383,5 +383,5 @@ def test_any_records_fold_into_a_sendable_transcript(records, is_whole):
     assert len(set(numbers)) == len(numbers)
     assert all(0 < number < transcript.next_number for number in numbers)
     for branch in transcript.branches:
-        transcript.take(RewindRecord(branch.entries[-1].number, ""))
+        transcript.add_record(RewindRecord(branch.entries[-1].number, ""))
         assert transcript.entries[-1].number == branch.entries[-1].number

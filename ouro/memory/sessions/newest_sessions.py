@@ -48,12 +48,12 @@ _PROJECT_FIELD = late_pattern(rb'"project":("(?:[^"\\]|\\.)*")')
 """The project in a line of the index, as JSON."""
 
 
-def newest_infos(root: Path, is_wanted: Callable[[str], bool], count: int) -> list[SessionInfo]:
+def quick_first_page(root: Path, is_wanted: Callable[[str], bool], count: int) -> list[SessionInfo]:
     """Returns the first `count` sessions whose project is wanted, pinned ones first, as far as the
     index and the notes beside it know them. Empty if the index cannot be used. Blocks.
     """
     try:
-        entries = _newest_by_index(root, is_wanted, count)
+        entries = _quick_entries(root, is_wanted, count)
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
         return []  # missing, broken or of another version
     # A copy made by hand has the id of another session. Only the whole list can show which one is
@@ -62,7 +62,7 @@ def newest_infos(root: Path, is_wanted: Callable[[str], bool], count: int) -> li
     return sorted(originals, key=rank, reverse=True)[:count]
 
 
-def first_infos(
+def exact_first_page(
     root: Path, is_wanted: Callable[[str], bool], count: int
 ) -> list[SessionInfo] | None:
     """Returns the first `count` sessions of the whole list whose project is wanted, pinned ones
@@ -72,7 +72,7 @@ def first_infos(
     be known from the index: then the whole list must be made. Blocks.
     """
     try:
-        entries = _first_by_index(root, is_wanted, count)
+        entries = _exact_entries(root, is_wanted, count)
     except (OSError, SessionError, msgspec.MsgspecError, UnicodeDecodeError):
         return None  # missing, broken or of another version
     if entries is None:
@@ -84,7 +84,7 @@ def first_infos(
     return sorted(infos, key=rank, reverse=True)[:count]
 
 
-def _first_by_index(
+def _exact_entries(
     root: Path, is_wanted: Callable[[str], bool], count: int
 ) -> list[SessionSurvey] | None:
     """Returns the current entries of the first `count` wanted sessions in the index whose files
@@ -150,9 +150,7 @@ def _infos_in_lists(entries: Iterable[SessionSurvey]) -> list[SessionInfo]:
     return [entry.info for entry in entries if entry.info.messages or entry.info.title]
 
 
-def _newest_by_index(
-    root: Path, is_wanted: Callable[[str], bool], count: int
-) -> list[SessionSurvey]:
+def _quick_entries(root: Path, is_wanted: Callable[[str], bool], count: int) -> list[SessionSurvey]:
     """Returns the current entries of the first `count` wanted sessions in the index, and of the
     wanted ones that were opened since. Empty if the index is in another order.
     """

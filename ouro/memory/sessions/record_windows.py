@@ -31,6 +31,8 @@ _FIRST_WINDOW = 1 << 17
 """Bytes of the first read when reading backwards; it is usually enough."""
 _WINDOW = 1 << 19
 """Bytes of each further read."""
+_MAX_WINDOW = 1 << 30
+"""A record of more bytes is not looked for."""
 
 
 @asynccontextmanager
@@ -54,20 +56,20 @@ async def read_backward(file: AsyncFileIO, begin: int, end: int) -> AsyncIterato
     at `begin`, and one must end at `end`. The file is read backward in windows: a window is read
     only when the records of the one before are used up.
     """
-    reach = _FIRST_WINDOW  # the size of the next window in bytes
+    window_size = _FIRST_WINDOW  # of the next window, in bytes
     rest = b""  # bytes that were read, but not yielded: the end of an incomplete record
     while end > begin:
-        start = max(begin, end - reach)
+        start = max(begin, end - window_size)
         data = await read_at(file, start, end) + rest
         # The position in `data` where the first whole record begins; None: it has none.
         first_record = 0 if start == begin else _end_of_first_mark(data)
         if first_record is None:
-            reach *= 2
+            window_size *= 2
             rest = data
         else:
             for record in reversed(records_in(data[first_record:], start + first_record)):
                 yield record
-            reach = _WINDOW
+            window_size = _WINDOW
             rest = data[:first_record]
         end = start
 
@@ -89,15 +91,18 @@ async def read_record_at(file: AsyncFileIO, offset: int) -> RawRecord | None:
     """
     if offset > 0 and await read_at(file, offset - 1, offset) != b"\n":
         return None
-    reach = 1 << 16
+    window_size = 1 << 16
     while True:
-        data = await read_at(file, offset, offset + reach)
+        data = await read_at(file, offset, offset + window_size)
         if not START_MARK.match(data):
             return None
         records = records_in(data, offset)
-        if records or len(data) < reach:
-            return records[0] if records else None
-        reach *= 8
+        if records:
+            return records[0]
+        is_file_end = len(data) < window_size
+        if is_file_end:
+            return None
+        window_size *= 8
 
 
 async def read_at(file: AsyncFileIO, start: int, end: int) -> bytes:
@@ -116,14 +121,15 @@ def read_records(
     """Yield the records between two offsets, first one first. Reads `window` bytes at a time, and
     more for a longer record. Ends where no end mark follows any more. Blocks.
     """
-    reach = window
+    window_size = window
     while start < end:
-        data = read_range(descriptor, start, min(end, start + reach))
+        data = read_range(descriptor, start, min(end, start + window_size))
         records = records_in(data, start)
         yield from records
         if records:
-            start, reach = records[-1].offset + records[-1].size, window
-        elif start + reach < end and reach < 1 << 30:  # a record of a gigabyte is not looked for
-            reach *= 8  # one record is longer than the window
+            start = records[-1].offset + records[-1].size
+            window_size = window
+        elif start + window_size < end and window_size < _MAX_WINDOW:
+            window_size *= 8  # one record is longer than the window
         else:
             return

@@ -106,11 +106,7 @@ def _save_originals(
         return []
     saved_path = save_beside(folder, "torn", b"".join(changed_records) + tail)
     corrected_count = len(changed_records) - unreadable_count
-    return list(
-        _lines_about(
-            unreadable_count, repaired=corrected_count, tail=len(tail), saved=str(saved_path)
-        )
-    )
+    return list(_describe_repair(unreadable_count, corrected_count, len(tail), saved_path))
 
 
 def _read_header_bytes(records: Sequence[RawRecord]) -> bytes | None:
@@ -138,20 +134,21 @@ def _make_header(folder: Path) -> bytes:
     )
 
 
-def _lines_about(moved: int, repaired: int, tail: int, saved: str) -> Iterator[str]:
+def _describe_repair(
+    unreadable_count: int, corrected_count: int, tail_size: int, saved_path: Path
+) -> Iterator[str]:
     """Yield what was done with damaged data, as lines for the user.
 
     Args:
-        moved: the number of unreadable records.
-        repaired: the number of corrected records.
-        tail: the number of bytes after the last record.
-        saved: the path of the `.torn` file.
+        tail_size: the number of bytes after the last record.
+        saved_path: that of the `.torn` file.
     """
-    if moved or tail:
-        yield f"Moved {plural(moved, 'record')} and {tail} bytes at the end to {saved}."
-    if repaired:
-        records = plural(repaired, "record")
-        yield f"Corrected values in {records}. As they were, they are in {saved}."
+    if unreadable_count or tail_size:
+        records = plural(unreadable_count, "record")
+        yield f"Moved {records} and {tail_size} bytes at the end to {saved_path}."
+    if corrected_count:
+        records = plural(corrected_count, "record")
+        yield f"Corrected values in {records}. As they were, they are in {saved_path}."
 
 
 def _repair_record(record: RawRecord, folder: Path, mask: Mask) -> bytes | None:

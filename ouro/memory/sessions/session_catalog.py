@@ -157,7 +157,7 @@ class SessionCatalog:
         """
         return await self.store.newest_sessions(self.is_here, count)
 
-    async def first(self, count: int, *, every: bool) -> list[SessionInfo]:
+    async def first_sessions(self, count: int, *, every: bool) -> list[SessionInfo]:
         """Returns the first `count` sessions, pinned ones first. Unlike `first_page`, this may take
         long, and none is missing.
 
@@ -167,7 +167,7 @@ class SessionCatalog:
         is_wanted = (lambda _project: True) if every else self.is_here
         return await self.store.complete_first_page(is_wanted, count)
 
-    async def here(self) -> list[SessionInfo]:
+    async def sessions_here(self) -> list[SessionInfo]:
         """Returns the sessions of this project, last used first."""
         return [info for info in await self.sessions() if self.is_here(info.project)]
 
@@ -221,7 +221,7 @@ class SessionCatalog:
             notices=loaded.notices,
         )
 
-    async def turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
+    async def find_turn(self, session_id: str, turn: int = 0, message: int = 0) -> TurnEvidence:
         """Returns one turn of a session, which is read but not opened.
 
         Args:

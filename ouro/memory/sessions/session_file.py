@@ -382,7 +382,7 @@ class OpenFile(FileIO):
         """Append one record, which is on disk when this returns; returns its number of bytes.
 
         What follows the last end mark is moved to a `.torn` file first. A record that cannot be
-        written whole is removed again. Raises SessionLost as `check`.
+        written whole is removed again. Raises SessionLost as `require_unchanged`.
         """
         data = bytes(record)
         # A copy: `close` does not wait for a save whose caller was cancelled.
@@ -391,7 +391,7 @@ class OpenFile(FileIO):
             # Some network disks have no locks; there O_APPEND keeps records apart.
             with suppress(OSError):
                 lock_descriptor(descriptor)
-            self.check(descriptor)
+            self.require_unchanged(descriptor)
             set_tail_aside(self.folder, descriptor)
             size = os.fstat(descriptor).st_size
             ends_line = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
@@ -411,7 +411,7 @@ class OpenFile(FileIO):
         self._size = os.fstat(descriptor).st_size
         self._tail = os.pread(descriptor, _TAIL_BYTES, max(0, self._size - _TAIL_BYTES))
 
-    def check(self, descriptor: int) -> None:
+    def require_unchanged(self, descriptor: int) -> None:
         """Raise SessionLost if another program deleted, replaced, cut or rewrote this file.
 
         Args:

@@ -109,14 +109,14 @@ class SessionFolders:
         return folder
 
     @contextmanager
-    def making(self, header: SessionHeader) -> Iterator[tuple[Path, Path]]:
+    def filling_new_folder(self, header: SessionHeader) -> Iterator[tuple[Path, Path]]:
         """Make a hidden folder to write a whole session into, so that nobody sees half of it.
         Yields that folder, and the one to which it is renamed at the end of the block. It is
         removed if the block fails.
         """
         self._create()
         final = self._free_folder(header)
-        unfinished = self._unfinished_folder(final.name)
+        unfinished = self._hidden_path(final.name)
         unfinished.mkdir(mode=0o700)
         try:
             yield unfinished, final
@@ -186,20 +186,18 @@ class SessionFolders:
                 return  # another process may be making it
         # Read without the lock first: to lock writes to the disk, which takes 1 ms for each short
         # session at each start.
-        if FILE_NAME in names and len(records_in(read_file(folder))) > 1:
+        elif len(records_in(read_file(folder))) > 1:
             return
-        with closing(SessionLock(folder)), suppress(BadYamlError, BadRecordError):
-            records, tail = split_records(read_file(folder)) if FILE_NAME in names else ([], b"")
-            if len(records) <= 1 and not tail:
-                for record in records:
-                    header_from(load(record.data))  # a damaged session may have had messages
-                doomed = self._unfinished_folder(folder.name)
-                folder.rename(doomed)
-                import shutil  # imported late: few sessions need it
+        with closing(SessionLock(folder)):
+            if FILE_NAME in names and not _has_only_header(folder):
+                return
+            doomed = self._hidden_path(folder.name)
+            folder.rename(doomed)
+            import shutil  # imported late: few sessions need it
 
-                shutil.rmtree(doomed)
+            shutil.rmtree(doomed)
 
-    def _unfinished_folder(self, name: str) -> Path:
+    def _hidden_path(self, name: str) -> Path:
         """Returns a new hidden path for a folder that is being made or removed; it has the id of
         this process.
         """
@@ -224,6 +222,21 @@ class SessionFolders:
             if _id_of(folder) == header.id:
                 break
         raise SaveFailed(f"Session {header.id} exists already.")
+
+
+def _has_only_header(folder: Path) -> bool:
+    """Whether the session file in `folder` has nothing but a header that can be read, or is empty.
+    A damaged session may have had messages.
+    """
+    records, tail = split_records(read_file(folder))
+    if len(records) > 1 or tail:
+        return False
+    try:
+        for record in records:
+            header_from(load(record.data))
+    except (BadYamlError, BadRecordError):
+        return False
+    return True
 
 
 def is_named_after(folder: str, session_id: str) -> bool:

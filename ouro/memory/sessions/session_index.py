@@ -131,12 +131,12 @@ class SessionTally:
         """Returns the list entry so far, with the `size` of the file."""
         return SessionInfo(**self._fields | {"size": size, "spent": self._spending.spent()})
 
-    def take_header(self, header: SessionHeader) -> None:
+    def add_header(self, header: SessionHeader) -> None:
         """Count the header."""
         self._fields |= {"id": header.id, "project": header.project, "model": header.model}
         self._fields |= {"created_at": header.created_at, "updated_at": header.created_at}
 
-    def take_message(self, at: str, usage: Usage | None, model: str) -> None:
+    def add_message(self, at: str, usage: Usage | None, model: str) -> None:
         """Count a message.
 
         Args:
@@ -155,11 +155,11 @@ class SessionTally:
         """Count so many messages in all up to here, although they were not read."""
         self._fields["messages"] = max(self._fields["messages"], messages)
 
-    def take(self, record: Record) -> None:
+    def add_record(self, record: Record) -> None:
         """Update the entry by the next record of the session, which may be of any kind."""
         match record:
             case MessageRecord(_, at, message):
-                self.take_message(at, message.usage, message.model)
+                self.add_message(at, message.usage, message.model)
             case TitleRecord(title):
                 self._fields["title"] = one_line(title, 200)
             case ModelRecord(model):
@@ -248,16 +248,16 @@ def _tally_record(tally: SessionTally, raw_record: RawRecord) -> None:
     """
     kind = kind_of(raw_record)
     if kind == "session" and not tally.has_header:
-        tally.take_header(header_from(load(raw_record.data)))
+        tally.add_header(header_from(load(raw_record.data)))
     elif kind in _PARSED_KINDS:
         record = parse_record(raw_record)
         if record is not None:
-            tally.take(record)
+            tally.add_record(record)
     elif is_message(raw_record):
         at = _AT_LINE.search(raw_record.data)
         usage = _USAGE_LINE.search(raw_record.data)
         model = _MODEL_LINE.search(raw_record.data)
-        tally.take_message(
+        tally.add_message(
             at[1].decode() if at else "",
             _parse_usage(usage[1]) if usage else None,
             model[1].decode("utf-8", "replace").strip() if model else "",

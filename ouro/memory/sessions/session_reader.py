@@ -33,7 +33,7 @@ from ouro.memory.backend import (
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.safe_yaml import BadYamlError, load
 from ouro.memory.serialization import (
-    Fetch,
+    FetchFile,
     ReadRecord,
     UnknownRecordError,
     bytes_back_in,
@@ -99,11 +99,12 @@ class _Findings(msgspec.Struct):
     """What could not be read as it is, for notices to the user."""
 
     damaged: list[str] = msgspec.field(default_factory=list)
-    kinds: Counter[str] = msgspec.field(default_factory=Counter)
-    fields: Counter[str] = msgspec.field(default_factory=Counter)
-    repaired: Counter[str] = msgspec.field(default_factory=Counter)
-    missing: Counter[str] = msgspec.field(default_factory=Counter)
-    """Images and long outputs."""
+    """A sentence about each record that cannot be read."""
+    unknown_kinds: Counter[str] = msgspec.field(default_factory=Counter)
+    unknown_fields: Counter[str] = msgspec.field(default_factory=Counter)
+    repaired_fields: Counter[str] = msgspec.field(default_factory=Counter)
+    missing_files: Counter[str] = msgspec.field(default_factory=Counter)
+    """The names of images and long outputs."""
 
     def notices(self, path: Path) -> list[str]:
         """The notices about a session file, for the user."""
@@ -116,19 +117,19 @@ class _Findings(msgspec.Struct):
                 f"{len(self.damaged) - _MAX_NOTICES} more records cannot be read; they stay in"
                 f" {path}."
             )
-        if self.missing:
-            names = join_names(self.missing, _MAX_NOTICES)
+        if self.missing_files:
+            names = join_names(self.missing_files, _MAX_NOTICES)
             lines.append(
                 f"Images or outputs of {path} are missing: {names}. The model gets a note instead."
             )
-        if self.kinds:
-            lines.append(f"Skipped records of a newer ouro: {_join_counts(self.kinds)}.")
-        if self.fields:
-            lines.append(f"Skipped unknown fields: {_join_counts(self.fields)}.")
-        if self.repaired:
+        if self.unknown_kinds:
+            lines.append(f"Skipped records of a newer ouro: {_join_counts(self.unknown_kinds)}.")
+        if self.unknown_fields:
+            lines.append(f"Skipped unknown fields: {_join_counts(self.unknown_fields)}.")
+        if self.repaired_fields:
             lines.append(
                 f"Values of a wrong type in {path} were converted or left out:"
-                f" {_join_counts(self.repaired)}. `ouro sessions repair` corrects the file."
+                f" {_join_counts(self.repaired_fields)}. `ouro sessions repair` corrects the file."
             )
         return lines
 
@@ -152,7 +153,7 @@ async def read_page(folder: Path, offset: int, count: int) -> tuple[tuple[Record
     them. Raises as `read_session`.
     """
     async with _open_reader(folder) as reader:
-        return await reader.page(offset, count)
+        return await reader.read_page(offset, count)
 
 
 @asynccontextmanager
@@ -195,12 +196,12 @@ def read_all_records(folder: Path) -> Iterator[Record]:
     """Yield every record of the session in `folder` after the header, oldest first. Records that
     cannot be read are skipped. Blocks.
     """
-    fetch = partial(fetch_output, folder)
+    fetch_file = partial(fetch_output, folder)
     with open_private(folder, FILE_NAME, os.O_RDONLY) as descriptor:
         raw_records = read_records(descriptor, 0, os.fstat(descriptor).st_size, window=4 << 20)
         next(raw_records, None)  # the header
         for raw_record in raw_records:
-            record = parse_record(raw_record, fetch)
+            record = parse_record(raw_record, fetch_file)
             if record is not None:
                 yield record
 
@@ -225,14 +226,14 @@ def read_record(record: RawRecord, folder: Path) -> ReadRecord:
     return record_from(load_record(record), partial(fetch_output, folder))
 
 
-def parse_record(record: RawRecord, fetch: Fetch = lambda _name: b"") -> Record | None:
+def parse_record(record: RawRecord, fetch_file: FetchFile = lambda _name: b"") -> Record | None:
     """Returns the parsed record; None if it cannot be read. Blocks.
 
     Args:
-        fetch: returns the bytes of an output or image of the session; by default they are empty.
+        fetch_file: returns the bytes of an output or image of the session; by default they are empty.
     """
     try:
-        return record_from(load_record(record), fetch).record
+        return record_from(load_record(record), fetch_file).record
     except (BadYamlError, BadRecordError, UnknownRecordError):
         return None
 
@@ -300,8 +301,8 @@ class _SessionReader(msgspec.Struct, eq=False):
         )
         return await self._make_session([step.record for step in context.steps], session)
 
-    async def page(self, offset: int, count: int) -> tuple[tuple[Record, ...], int]:
-        """Returns the same as `read_page`. Raises SessionDamaged if no record begins at the offset
+    async def read_page(self, offset: int, count: int) -> tuple[tuple[Record, ...], int]:
+        """Returns the same as the function `read_page`. Raises SessionDamaged if no record begins at the offset
         any more, because another program changed the file.
         """
         if offset == self.begin:
@@ -384,12 +385,12 @@ class _SessionReader(msgspec.Struct, eq=False):
 
     def _fetch(self, name: str) -> bytes:
         """Returns the bytes of an output of the session. If it cannot be read, adds its name to
-        `findings.missing` and raises OSError.
+        `findings.missing_files` and raises OSError.
         """
         try:
             return fetch_output(self.path.parent, name)
         except OSError:
-            self.findings.missing[name[:80]] += 1
+            self.findings.missing_files[name[:80]] += 1
             raise
 
     def _parse(self, sources: Iterable[RawRecord]) -> tuple[Record, ...]:
@@ -401,14 +402,14 @@ class _SessionReader(msgspec.Struct, eq=False):
             try:
                 read = record_from(load_record(source), self._fetch)
             except UnknownRecordError as error:
-                self.findings.kinds[str(error)] += 1
+                self.findings.unknown_kinds[str(error)] += 1
             except (BadYamlError, BadRecordError) as error:
                 self.findings.damaged.append(
                     f"The record at byte {source.offset} cannot be read: {error}."
                 )
             else:
-                self.findings.fields.update(read.unknown)
-                self.findings.repaired.update(read.repaired)
+                self.findings.unknown_fields.update(read.unknown)
+                self.findings.repaired_fields.update(read.repaired)
                 if isinstance(read.record, MessageRecord):
                     self.messages.append((source, read.record.number))
                 records.append(read.record)
@@ -481,7 +482,7 @@ class _Context(msgspec.Struct):
     reaches_covered: bool = False
     """Whether the steps reach the messages that the compaction covers."""
 
-    def take_compaction(self, step: _Step) -> None:
+    def update_compaction(self, step: _Step) -> None:
         """Take the next older step into account. The first step that is a compaction with a summary
         is the newest compaction, and is used. At each step after it, this records whether the
         summary covers that step: then all messages that it does not cover were read.
@@ -522,7 +523,7 @@ async def _find_context(records: AsyncIterator[RawRecord], max_bytes: int) -> _C
             message_count += 1
             message_bytes += record.size
         target = step.rewound_to
-        context.take_compaction(step)
+        context.update_compaction(step)
         has_all_sent = context.reaches_covered and message_count >= MIN_SHOWN
         is_enough = has_all_sent or message_bytes >= max_bytes
         # The context begins with a message, a compaction or a drop: these have a number.

@@ -47,7 +47,7 @@ def change(root, number, record):
 
 
 def first_page(root, is_wanted=lambda _project: True):
-    return [info.title for info in newest_sessions.newest_infos(root, is_wanted, PAGE)]
+    return [info.title for info in newest_sessions.quick_first_page(root, is_wanted, PAGE)]
 
 
 @pytest.fixture
@@ -162,7 +162,7 @@ def test_without_an_index_nothing_is_noted(tmp_path):
 
 def command_page(root, is_wanted=lambda _project: True, count=PAGE):
     """What a command prints, which may lack nothing; None: it makes the whole list."""
-    found = newest_sessions.first_infos(root, is_wanted, count)
+    found = newest_sessions.exact_first_page(root, is_wanted, count)
     return None if found is None else [info.title for info in found]
 
 

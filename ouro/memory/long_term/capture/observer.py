@@ -209,8 +209,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
             async with aclosing(results):
                 async for part, captured in results:
                     self._show_captured(captured)
-                    memory.note(CapturedRecord(part.upto, memory.now()))
-        memory.pager.release()
+                    memory.record_later(CapturedRecord(part.upto, memory.now()))
+        memory.pager.unload_old_messages()
 
     async def _catch_up(self) -> None:
         """Maintain old notes, then capture the backlog. It waits for the first answer of the

@@ -278,7 +278,7 @@ async def read_whole_branch(store: MemoryStore, session_id: str) -> Transcript |
         """The transcript of all records of `whole`; in a thread, because it reads the files."""
         transcript = Transcript()
         for record in whole.records():
-            transcript.take(drop_outputs(record))
+            transcript.add_record(drop_outputs(record))
         return transcript
 
     try:
@@ -327,7 +327,7 @@ async def find_backlog(
     since = (datetime.now(UTC) - timedelta(days=MAX_DAYS)).isoformat()
     count = 0
     with only_one(get_history_dir() / "capture.lock") as is_mine:
-        sessions = await catalog.here() if is_mine else []
+        sessions = await catalog.sessions_here() if is_mine else []
         others = [
             info for info in sessions if info.id != open_session and not info.is_copied_by_hand
         ]

@@ -112,7 +112,9 @@ class Crystallizer(msgspec.Struct, eq=False):
         before = _stamp(days=days)
         progress_by_id = self._state().sessions
         sessions = []
-        for info in sorted(await self.session_catalog.here(), key=lambda info: info.updated_at):
+        for info in sorted(
+            await self.session_catalog.sessions_here(), key=lambda info: info.updated_at
+        ):
             progress = progress_by_id.get(info.id, _Progress())
             is_other = info.id != self.memory.session_id and not info.is_copied_by_hand
             is_unread = progress.at < info.updated_at

@@ -81,7 +81,7 @@ class Summaries(msgspec.Struct, eq=False):
             return
         last_number = transcript.last_number  # the transcript grows while the model answers
         text = await self._summarize(transcript)
-        memory.note(SummaryRecord(text, memory.now(), last_number))
+        memory.record_later(SummaryRecord(text, memory.now(), last_number))
 
     async def catch_up(self, max_sessions: int = _MAX_EXAMINED) -> None:
         """Summarize the latest other sessions of this project that have no current summary: of the
@@ -147,7 +147,9 @@ class Summaries(msgspec.Struct, eq=False):
         """The other sessions of this project, last used first."""
         open_session = self.memory.session_id
         return [
-            session for session in await self.session_catalog.here() if session.id != open_session
+            session
+            for session in await self.session_catalog.sessions_here()
+            if session.id != open_session
         ]
 
     async def _summarize(self, transcript: Transcript) -> str:

@@ -475,7 +475,9 @@ class TurnRecall(msgspec.Struct, eq=False):
             RecalledItem(item.id, item.state, item.reason, item.score, item.tokens)
             for item in receipt.items
         ]
-        self.memory.note(RecalledRecord(number, self.memory.now(), tuple(items), receipt.way))
+        self.memory.record_later(
+            RecalledRecord(number, self.memory.now(), tuple(items), receipt.way)
+        )
         self._receipts[number] = receipt
 
     def _retrieval_way(self) -> Literal["local", "hyde", "off"]:
