@@ -22,16 +22,16 @@ from ouro.agent.subagents import Subagents
 from ouro.agent.system_prompt import prompt_message
 from ouro.agent.tool_runner import ToolRunner
 from ouro.assemble_extensions import (
+    build_turn_watcher,
+    decide_trust,
     extension_notices,
     find_extensions,
     find_own_tools,
-    is_trusted,
     lsp_tools,
     mcp_tools,
     skill_tools,
-    turn_watcher,
 )
-from ouro.assemble_memory import background_roles, begins_with, build_memory, open_memory
+from ouro.assemble_memory import background_roles, build_memory, memory_header_values, open_memory
 from ouro.assemble_subagents import build_subagents, check_by_subagent
 from ouro.assemble_tools import (
     AgentServices,
@@ -176,8 +176,8 @@ def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     root = find_root(options.cwd)
     answer = "yes" if options.trust else request.trust
     files = container_files(root, options)
-    trusted = is_trusted(trust_store, options.cwd, "no" if options.safe else answer, files)
-    trusted = trusted and not options.safe  # `is_trusted` is True if there are no such files
+    # With `safe` nothing of the project is obeyed, and nothing is asked.
+    trusted = not options.safe and decide_trust(trust_store, options.cwd, answer, files)
     settings_of_places = settings_by_place(root if trusted else None, options.settings)
     demand_rules(settings_of_places, [tool.name for tool in options.tools])
     settings = build_settings(explain_settings(settings_of_places))
@@ -215,8 +215,8 @@ async def _open_basis(
             open_memory, inputs.settings.memory, trusted_folder, mask.kind_in_memory
         )
         scopes = await asyncio.to_thread(open_scopes)
-    tasks = SessionTasks(turn_watcher(inputs, mask.mask, lambda: transcript.session_id))
-    versions = begins_with(scopes.opened if scopes else ())
+    tasks = SessionTasks(build_turn_watcher(inputs, mask.mask, lambda: transcript.session_id))
+    versions = memory_header_values(scopes.opened if scopes else ())
     transcript = await open_transcript(store, inputs, request, resumed, versions, tasks)
     root = find_root(options.cwd)
     return SessionBasis(inputs, root, mask, tasks, session_catalog, transcript, resumed, scopes)
@@ -470,7 +470,7 @@ def _build_turn(
         about_paths=about_paths,
         before_call=before_call,
         late_errors=partial(describe_late_errors, extensions.language_servers),
-        complete=attachments.attach_to,
+        add_attachments=attachments.attach_to,
         retry_seconds=basis.settings.llm.retry_seconds,
         bounds=TurnBounds(budget.limits, basis.root),
     )

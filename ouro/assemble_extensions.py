@@ -58,23 +58,24 @@ _SAFE_MODE_NOTICE = (
 _question_numbers = itertools.count(1)
 
 
-def is_trusted(
+def decide_trust(
     store: TrustStore,
     cwd: Path,
     answer: Literal["unknown", "yes", "no"],
-    of_container: Sequence[Path] = (),
+    container_files: Sequence[Path] = (),
 ) -> bool:
-    """Whether the files of the project that ouro would obey are trusted. True if there are none.
+    """Returns whether the files of the project that ouro would obey are trusted; True if there are
+    none. The answer `yes` is stored for these files as they are now.
 
     Args:
-        answer: the user's answer to the question of trust. `yes` is stored for these files.
-        of_container: the files of the devcontainer, if commands run in it.
+        answer: the user's answer to the question of trust.
+        container_files: the files of the devcontainer, if commands run in it.
 
     Raises:
         TrustNeeded: they are not trusted, and the user was not asked.
     """
     root = find_root(cwd)
-    files = tuple(dict.fromkeys((*acting_files(root, cwd), *of_container)))
+    files = tuple(dict.fromkeys((*acting_files(root, cwd), *container_files)))
     if not files or store.is_trusted(root, files):
         return True
     if answer == "yes":
@@ -109,7 +110,7 @@ def find_hooks(
     return extensions.load_hooks(settings.hooks, hooks_of_project, is_of_project)
 
 
-def turn_watcher(
+def build_turn_watcher(
     inputs: SessionInputs, mask: Callable[[str], str], session_id: Callable[[], str]
 ) -> TurnWatcher | None:
     """Build the telemetry of a session; None if it is off, or its package is missing."""
@@ -162,34 +163,41 @@ def find_extensions(
     if basis.settings.telemetry.enabled and _lacks_telemetry():
         problems.append(NO_TELEMETRY)
     environment = child_environment(os.environ, secrets=basis.inputs.catalog.key_values())
-    host = _mcp_host(basis, models, confinement, environment)
+
+    # Commands, of files, skills and MCP servers.
+    host = _build_mcp_host(basis, models, confinement, environment)
     command_files = _find_files(basis, "commands", problems)
     skills = _find_skills(basis, problems)
     servers, server_problems = _find_servers(basis, host)
-    commands = _commands_of(basis, command_files, skills, servers)
+    commands = _build_command_registry(basis, command_files, skills, servers)
     problems += [*server_problems, *commands.problems()]
+
+    # Output styles, hooks and kinds of subagents. A subagent can bring hooks of its own.
     styles = _find_styles(basis, problems)
     hook_list = _find_hooks(basis, problems)
     agent_files = _find_files(basis, "agents", problems)
     hook_list += [*chain.from_iterable(file.hooks for file in agent_files)]
-    hooks = _hooks_of(basis, models, confinement, environment, hook_list)
+    hooks = _build_hooks(basis, models, confinement, environment, hook_list)
     problems += _enforce_checks(basis, hooks)
     agents, agent_problems = extensions.load_agents(agent_files)
     problems += agent_problems
+
+    # Instructions, and the system prompt of them.
     instructions = instructions_in(basis, basis.cwd)
-    prompt = _system_prompt(basis, instructions, skills)
+    prompt = _make_system_prompt(basis, instructions, skills)
     problems += instructions.problems
+
     of_session = SessionExtensions(
         commands=commands,
         servers=servers,
-        language_servers=_language_servers(basis, confinement, environment),
+        language_servers=_build_language_servers(basis, confinement, environment),
         skills=skills,
         instructions=instructions,
         settings=SettingsSources(
             basis.root if basis.inputs.trusted else None, basis.options.settings
         ),
         styles=styles,
-        status_script=_status_script(basis, environment),
+        status_script=_build_status_script(basis, environment),
     )
     return FoundExtensions(of_session, hooks, agents, environment, prompt, tuple(problems))
 
@@ -235,7 +243,7 @@ def _find_skills(basis: SessionBasis, problems: list[str]) -> extensions.Skills:
     )
 
 
-def _commands_of(
+def _build_command_registry(
     basis: SessionBasis,
     files: Sequence[extensions.ExtensionFile],
     skills: extensions.Skills,
@@ -272,7 +280,7 @@ def _find_servers(basis: SessionBasis, host: mcp.Host) -> tuple[mcp.McpServers, 
     return mcp.McpServers(registry, host), [*problems, *registry.notices]
 
 
-def _language_servers(
+def _build_language_servers(
     basis: SessionBasis, confinement: Confinement, environment: Mapping[str, str]
 ) -> lsp.LanguageServers:
     """Build the language servers: the installed ones are found when one is first needed."""
@@ -328,7 +336,7 @@ def _find_hooks(basis: SessionBasis, problems: list[str]) -> list[extensions.Hoo
     return list(hooks)
 
 
-def _hooks_of(
+def _build_hooks(
     basis: SessionBasis,
     models: ModelSource,
     confinement: Confinement,
@@ -395,7 +403,7 @@ def _find_styles(basis: SessionBasis, problems: list[str]) -> extensions.OutputS
     return styles
 
 
-def _status_script(
+def _build_status_script(
     basis: SessionBasis, environment: Mapping[str, str]
 ) -> extensions.StatusScript | None:
     """Build the user's script of the status line; None without one, and with `--safe`."""
@@ -405,7 +413,7 @@ def _status_script(
     return extensions.StatusScript(command, basis.cwd, environment)
 
 
-def _system_prompt(
+def _make_system_prompt(
     basis: SessionBasis, instructions: ProjectInstructions, skills: extensions.Skills
 ) -> str:
     """The system prompt: instructions, skills, what the options add. `safe` omits the user's files."""
@@ -467,7 +475,7 @@ def find_own_tools(
     basis: SessionBasis,
     confinement: Confinement,
     environment: Mapping[str, str],
-    taken: Collection[str],
+    taken_names: Collection[str],
     problems: list[str],
 ) -> Sequence[extensions.OwnTool]:
     """Find the tools of the files in `tools/`, except those with the name of another tool. Adds to
@@ -490,13 +498,13 @@ def find_own_tools(
     tools, tool_problems = extensions.load_file_tools(files, host)
     problems += [*file_problems, *tool_problems]
     for tool in tools:
-        if tool.name in taken:
+        if tool.name in taken_names:
             where = tilde(tool.file.path)
             problems.append(f"{where}: there is another tool `{tool.name}`. Rename yours.")
-    return [tool for tool in tools if tool.name not in taken]
+    return [tool for tool in tools if tool.name not in taken_names]
 
 
-def _mcp_host(
+def _build_mcp_host(
     basis: SessionBasis,
     models: ModelSource,
     confinement: Confinement,
@@ -521,7 +529,7 @@ async def _answer_server(
     """Let the user answer a request of an MCP server, or the model if the user agrees."""
     try:
         if kind == "sample":
-            return await _sample(basis, models, server, request)
+            return await _answer_sampling(basis, models, server, request)
         return await mcp.answer_elicitation(server, request, partial(_ask_about_server, basis))
     except OuroError as error:
         return {"refused": str(error)} if kind == "sample" else {"action": "cancel"}
@@ -533,10 +541,12 @@ async def _ask_about_server(basis: SessionBasis, question: Question) -> tuple[st
     return answer.answers if isinstance(answer, Reply) else ()
 
 
-async def _sample(
+async def _answer_sampling(
     basis: SessionBasis, models: ModelSource, server: str, request: JsonObject
 ) -> JsonObject:
-    """Let a server ask the model, if the user agrees to its request."""
+    """Let a server ask the model, if the user agrees to its request. Returns the answer as `text` with
+    the `model`, or `refused`.
+    """
     conversation = "\n\n".join(f"{item['role']}: {item['text']}" for item in request["messages"])
     details = f"{request['system']}\n\n{conversation}".strip()
     question = Question(
@@ -555,6 +565,7 @@ async def _sample(
 
 
 def _reserved_names() -> Collection[str]:
+    """The names of ouro's own commands, which no custom command may have."""
     from ouro.commands.all_actions import COMMAND_NAMES  # late: an answer needs no commands
 
     return COMMAND_NAMES

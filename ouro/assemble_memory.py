@@ -82,14 +82,14 @@ def _build_lookup(basis: SessionBasis) -> memory_index.Lookup | None:
         return None
     inputs = basis.inputs
 
-    def embedder() -> memory_index.Embedder | None:
+    def make_embedder() -> memory_index.Embedder | None:
         """Build what makes vectors, when it is needed; None if there is no embedding model."""
         budget = VectorBudget(basis.session_catalog, inputs.settings.limits)
         return memory_index.choose_embedder(
             inputs.settings.memory.embedding_model, inputs.catalog, budget
         )
 
-    return long_term.make_lookup([scope.store for scope in basis.opened_scopes], embedder)
+    return long_term.make_lookup([scope.store for scope in basis.opened_scopes], make_embedder)
 
 
 def _build_manager(
@@ -105,7 +105,7 @@ def _build_manager(
         prices = models.main.spec.prices
         return prices.cost(Usage(input=tokens, cached=tokens)) if prices else None
 
-    def core_consolidator() -> long_term.LongTermMemoryConsolidator:
+    def make_core_consolidator() -> long_term.LongTermMemoryConsolidator:
         """Build what merges the core, when it is needed."""
         return long_term.LongTermMemoryConsolidator(
             ask_in_background(models, memory=transcript, role="compact", purpose="consolidation"),
@@ -121,7 +121,7 @@ def _build_manager(
         price=cached_price,
     )
     return long_term.LongTermMemoryManager(
-        scopes, prompt, basis.tasks, basis.cwd, core_consolidator, marks, settings.write
+        scopes, prompt, basis.tasks, basis.cwd, make_core_consolidator, marks, settings.write
     )
 
 
@@ -144,7 +144,8 @@ def _build_recall(
         recall_log=long_term.RecallLog(get_recall_log_path()),
         listings=manager.listings,
     )
-    repo = next((scope for scope in basis.opened_scopes if scope.name == "repo"), None)
+    scopes = {scope.name: scope for scope in basis.opened_scopes}
+    repo = scopes.get("repo")
     commands = dead_ends = None
     if repo is not None and settings.commands and not transcript.read_only:
         commands = long_term.ledger_of(repo, basis.mask.kind_in_memory, basis.cwd)
@@ -349,7 +350,7 @@ def _mark_of_session(transcript: MemoryManager) -> str:
     return long_term.mark_of(transcript.began_with.get(long_term.MARK) or transcript.session_id)
 
 
-def begins_with(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
+def memory_header_values(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:
     """The values for the header of a new session: the memory version of each scope, the source of
     the mark, and the day. Empty without scopes.
 

@@ -169,10 +169,10 @@ def _make_child(
         texts = (await environment.whole(), await shared.memory.for_subagent(task))
         return "\n\n".join(filter(None, texts))
 
-    async def end_turn(is_continued: bool) -> str:
+    async def why_not_done(is_continued: bool) -> str:
         return await shared.hooks.find_reason_to_continue(is_continued, child_id)
 
-    return ChildAgent(agent, context, why_not_done=end_turn, close=close)
+    return ChildAgent(agent, context, why_not_done, close)
 
 
 def _build_loop(

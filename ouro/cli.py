@@ -43,8 +43,9 @@ def run() -> int:
             stream.reconfigure(errors="replace")
     global _is_program
     _is_program = True
+    # Registered before `main`, because the handler that is registered first is called last.
     codes: list[int] = []
-    atexit.register(_end_at_once, codes)  # the handler that is registered first is called last
+    atexit.register(_end_at_once, codes)
     codes.append(main())
     return codes[0]
 
@@ -55,15 +56,15 @@ def _end_at_once(codes: Sequence[int]) -> None:
 
     Without an exit code, or if output cannot be written, Python ends it and prints the reason.
 
-    `codes`: the exit code; empty if `main` has raised an error.
+    `codes`: a list with the exit code; empty if `main` has raised an error.
     """
     from contextlib import suppress
 
     with suppress(OSError, ValueError):
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
-        for code in codes:
-            os._exit(code)
+        if codes:
+            os._exit(codes[0])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -71,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     is_action = bool(given) and given[0] in GROUPS
     try:
-        code = run_action(given[0], given[1:]) if is_action else _run(read_flags(given))
+        code = run_action(given[0], given[1:]) if is_action else _run_with_flags(read_flags(given))
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
@@ -137,6 +138,7 @@ def run_action(group: str, words: Sequence[str]) -> int:
 
 
 async def completion(_context: ShellContext, shell: str) -> None:
+    """Print the script that completes the command line in this shell: `bash`, `zsh` …"""
     import shtab
 
     sys.stdout.write(shtab.complete(whole_parser(), shell=shell))
@@ -176,7 +178,7 @@ def acp(_context: ShellContext, **flags: Any) -> int:
                 print(outcome, file=sys.stderr)  # noqa: T201
 
 
-def _run(args: SimpleNamespace) -> int:
+def _run_with_flags(args: SimpleNamespace) -> int:
     """Run ouro with these flags; returns the exit code. With `--bg` it runs in the background, with
     `--worktree` in a worktree, which the user is asked about at the end.
     """
@@ -188,7 +190,7 @@ def _run(args: SimpleNamespace) -> int:
     if args.bg:
         return _run_in_background(args)
     if not args.worktree:
-        return _start(args)
+        return _run_front_end(args)
     from ouro.own_worktree import describe_missing, enter_worktree, leave_worktree
     from ouro.utils.terminal_question import ask_on_terminal, wrap_text
 
@@ -196,7 +198,7 @@ def _run(args: SimpleNamespace) -> int:
     sys.stderr.write(describe_missing(own))
     args.cd = str(own.cwd)
     try:
-        code = _start(args)
+        code = _run_front_end(args)
     except BaseException:
         print(leave_worktree(own, None), file=sys.stderr)  # noqa: T201 (leaves without a question)
         raise
@@ -266,7 +268,7 @@ def _refuse_foreground_flags(args: SimpleNamespace) -> None:
         raise UsageError("--bg needs a task.", 'Usage: ouro --bg "fix the failing test"')
 
 
-def _host(args: SimpleNamespace) -> int:
+def _run_hosted_session(args: SimpleNamespace) -> int:
     """Run the session in the process that `--bg` has started; returns the exit code."""
     import asyncio
 
@@ -315,12 +317,12 @@ def _host_flags(folder: Path, message: str, resume: str) -> tuple[str, Mapping[s
     return HOST_FLAG, {**vars(read_flags()), **flags}
 
 
-def _start(args: SimpleNamespace) -> int:
+def _run_front_end(args: SimpleNamespace) -> int:
     """Run the front end that fits the flags and the terminal; returns the exit code."""
     from ouro.errors import UsageError
 
     if args.background_host:
-        return _host(args)
+        return _run_hosted_session(args)
 
     if args.prompt is not None or args.input == "stream-json":
         return _start_headless(args)
@@ -354,6 +356,7 @@ def _start_headless(args: SimpleNamespace) -> int:
 
 
 def _run_headless(args: SimpleNamespace) -> int:
+    """Answer the prompt of `-p`, or the messages on standard input; returns the exit code."""
     import asyncio
 
     from ouro.errors import UsageError

@@ -106,16 +106,18 @@ def _plain_flags(given: Sequence[str]) -> dict[str, Any]:
     flags: dict[str, Any] = {}
     words = iter(given)
     for word in words:
-        name, choices = _PLAIN_VALUES.get(word, ("", ()))
-        value: str | bool = True
-        if name:
+        value: str | bool
+        if word in _PLAIN_SWITCHES:
+            name, value = _PLAIN_SWITCHES[word], True
+        elif word in _PLAIN_VALUES:
+            name, choices = _PLAIN_VALUES[word]
             value = next(words, "")
             is_choice = not choices or value in choices
-            is_plain = is_choice and _is_plain(value)
+            if not is_choice or not _is_plain(value):
+                return {}
         else:
-            name = _PLAIN_SWITCHES.get(word, "")
-            is_plain = bool(name)
-        if not is_plain or name in flags:
+            return {}
+        if name in flags:  # given twice
             return {}
         flags[name] = value
     if "trust" in flags and "no_trust" in flags:
@@ -259,6 +261,7 @@ _DEFAULTS: Mapping[str, Any] = {
 
 
 def _readable(text: str) -> str:
+    """The argument, in which a byte that is not UTF-8 is written as `\\xff`."""
     from ouro.utils.text import readable_bytes  # not for `--help`
 
     return readable_bytes(text)

@@ -36,7 +36,7 @@ async def set_value(context: ActionContext, key: str, value: str, project: bool 
         value = _VALUE_OF_WORD.get(value.lower(), value)
     root = _project_root(context) if project else None
     parsed, file = write_setting(key, value, root)
-    when = _PROJECT if project else await _apply(context, key, parsed)
+    when = _PROJECT if project else await _use_now(context, key, parsed)
     return Answer({"key": key, "value": value}, [line(f"{key}: {value}, in {file}. {when}")])
 
 
@@ -44,7 +44,9 @@ async def unset_value(context: ActionContext, key: str, project: bool = False) -
     """Remove a setting from the user's file or the project's."""
     type_of(key)  # raises ConfigError if there is no such setting
     _, file = write_setting(key, text="", project=_project_root(context) if project else None)
-    return Answer({"key": key}, [line(f"{key} is no longer set in {file}. {_when(key)}")])
+    return Answer(
+        {"key": key}, [line(f"{key} is no longer set in {file}. {_when_it_takes_effect(key)}")]
+    )
 
 
 async def choose_setting(
@@ -123,11 +125,11 @@ def _project_root(context: ActionContext) -> Path:
     return root
 
 
-async def _apply(context: ActionContext, key: str, value: Any) -> str:
+async def _use_now(context: ActionContext, key: str, value: Any) -> str:
     """Use a new value at once if the session can; returns a sentence that says when it takes effect."""
     session, front_end = context.session, getattr(context, "front_end", None)
     if session is None or front_end is None:
-        return _when(key)
+        return _when_it_takes_effect(key)
     if key == "model":
         await session.set_model(value)
     elif key == "effort" and session.status().can_think:
@@ -137,7 +139,7 @@ async def _apply(context: ActionContext, key: str, value: Any) -> str:
     elif key == "tui.theme" and await _try_theme(front_end, value):
         return "It is in use."
     else:
-        return _when(key)
+        return _when_it_takes_effect(key)
     front_end.redraw()
     return "It is in use."
 
@@ -151,5 +153,6 @@ async def _try_theme(front_end: FrontEnd, name: str) -> bool:
     return True
 
 
-def _when(key: str) -> str:
+def _when_it_takes_effect(key: str) -> str:
+    """A sentence that says when a saved setting takes effect, if not at once."""
     return _NEXT_START if key.startswith("tui.") else _NEXT_SESSION

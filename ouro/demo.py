@@ -184,7 +184,7 @@ def demo(context: ShellContext, plain: bool, headless: bool) -> int:
             there is no terminal.
     """
     screen_settings = _users_screen_settings()
-    with _scratch() as project:
+    with _scratch_project() as project:
         start_log()
         has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
         if headless or context.as_json or not has_terminal:
@@ -196,7 +196,7 @@ def demo(context: ShellContext, plain: bool, headless: bool) -> int:
                 " with y.\n"
             )
         code = _play(project, FIRST_MESSAGE, screen_settings, is_plain=is_plain)
-        if code == 0 and _remembers(project):
+        if code == 0 and _has_remembered(project):
             sys.stdout.write(BETWEEN)
             code = _play(project, SECOND_MESSAGE, screen_settings, is_plain=is_plain)
     sys.stdout.write(
@@ -225,14 +225,14 @@ def _play(project: Path, message: str, screen_settings: ScreenSettings, *, is_pl
     )
 
 
-def _remembers(project: Path) -> bool:
-    """Whether the first act was played to its end."""
+def _has_remembered(project: Path) -> bool:
+    """Whether the wish is in memory: then the first act was played to its end."""
     file = project / MEMORY_FILE
     return file.exists() and WISH in file.read_text(encoding="utf-8")
 
 
 @contextmanager
-def _scratch() -> Iterator[Path]:
+def _scratch_project() -> Iterator[Path]:
     """Make a project to repair, and an ouro home of its own, so that no file of the user is read or
     written.
     """
@@ -286,7 +286,7 @@ def _headless(project: Path, *, as_json: bool) -> int:
     """
     sys.stderr.write("ouro: a demo with a recorded model: nothing leaves this machine.\n")
     code = _play_headless(project, FIRST_MESSAGE, as_json=as_json)
-    if code == 0 and not as_json and _remembers(project):
+    if code == 0 and not as_json and _has_remembered(project):
         sys.stderr.write(f"ouro: {BETWEEN}")
         code = _play_headless(project, SECOND_MESSAGE, as_json=False)
     return code

@@ -48,11 +48,11 @@ class FileChange(msgspec.Struct, frozen=True):
     def changed_lines(self) -> list[str]:
         """The lines that are gone or new, with `-` or `+` before them."""
         old, new = (self.before or "").splitlines(), (self.after or "").splitlines()
-        found: list[str] = []
+        marked_lines: list[str] = []
         for start, end, new_start, new_end in self.line_changes():
-            found += [f"-{line}" for line in old[start:end]]
-            found += [f"+{line}" for line in new[new_start:new_end]]
-        return found
+            marked_lines += [f"-{line}" for line in old[start:end]]
+            marked_lines += [f"+{line}" for line in new[new_start:new_end]]
+        return marked_lines
 
     def hunks(self) -> Iterator[tuple[LineChange, list[LineChange]]]:
         """The changed places of `texts` with the lines around them, and the changes there."""

@@ -43,12 +43,30 @@ class CheckFinding(NamedTuple):
     """What the user can do; empty if there is nothing."""
 
 
+class ExtensionCounts(NamedTuple):
+    """How many extensions a folder has."""
+
+    texts: list[str]
+    """A text for each kind, such as `2 hooks`."""
+    server_names: Container[str]
+    """The names of the MCP servers."""
+    problems: Iterable[str]
+    """A line for each problem, each once."""
+
+
+class _FileCounts(NamedTuple):
+    """How many files of commands, skills and agents there are."""
+
+    by_kind: dict[str, int]
+    hooks: int
+    """The hooks that these files define."""
+    problems: list[str]
+
+
 def count_extensions(
     folder: Path, root: Path, settings: Settings, *, is_trusted: bool
-) -> tuple[list[str], Container[str], Iterable[str]]:
-    """Count the extensions of a folder and of its project. Returns a text for each kind, such as `2
-    hooks`; the names of the MCP servers; and a line for each problem.
-    """
+) -> ExtensionCounts:
+    """Count the extensions of a folder and of its project."""
     from ouro.agent.project_instructions import ProjectInstructions
     from ouro.assemble_extensions import find_hooks
     from ouro.extensions import Checks, plugin_tables
@@ -61,14 +79,14 @@ def count_extensions(
 
     instructions = ProjectInstructions(folder, trusts)
     hooks, hook_problems = find_hooks(settings, root, trusts, trusted=is_trusted)
-    counts, hooks_of_files, problems = _extension_files(root, is_trusted)
+    counts, hooks_of_files, problems = _count_files(root, is_trusted)
     plugins, plugin_problems = plugin_tables("mcpServers")
-    tools, tool_problems = _tool_files(folder, root, trusts, settings)
+    tool_count, tool_problems = _count_tools(folder, root, trusts, settings)
     problems += [*plugin_problems, *tool_problems]
     servers = find_servers(settings.mcp.servers, root if is_trusted else None, plugins)
     counts["hook"] = len(hooks) + hooks_of_files
-    if tools:
-        counts["own tool"] = tools
+    if tool_count:
+        counts["own tool"] = tool_count
     if checks := len(Checks(root).here()):
         counts["check"] = checks
     counts["MCP server"] = len(servers.servers)
@@ -76,13 +94,11 @@ def count_extensions(
     texts = [plural(count, noun) for noun, count in counts.items()]
     texts.append(f"{plural(files, 'file')} of instructions")
     problems = [*instructions.problems, *problems, *hook_problems, *servers.notices]
-    return texts, servers.servers, dict.fromkeys(problems)  # each problem once
+    return ExtensionCounts(texts, servers.servers, dict.fromkeys(problems))
 
 
-def _extension_files(root: Path, is_trusted: bool) -> tuple[dict[str, int], int, list[str]]:
-    """Count the files of commands, skills and agents. Returns their number by kind, the number of hooks
-    that they define, and a line for each problem.
-    """
+def _count_files(root: Path, is_trusted: bool) -> _FileCounts:
+    """Count the files of commands, skills and agents, and the hooks in them."""
     from ouro.extensions import CommandRegistry, FileKind, command_of, find_files, load_agents
 
     counts: dict[str, int] = {}
@@ -101,10 +117,10 @@ def _extension_files(root: Path, is_trusted: bool) -> tuple[dict[str, int], int,
                 [partial(list, map(command_of, files))], lambda: COMMAND_NAMES
             )
             problems += registry.problems()
-    return counts, hooks, problems
+    return _FileCounts(counts, hooks, problems)
 
 
-def _tool_files(
+def _count_tools(
     folder: Path, root: Path, trusts: Callable[[Path], bool], settings: Settings
 ) -> tuple[int, list[str]]:
     """Returns how many tools the files in `tools/` define, and a line for each problem."""

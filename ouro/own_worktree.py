@@ -158,11 +158,11 @@ def _share_trust(cwd: Path, root: Path, own: OwnWorktree) -> None:
     if not files_of_worktree or store.find_untrusted(root, tuple(files_by_name.values())):
         return
     folder = own.tree.folder.resolve()
-    if all(
-        _is_same(path, files_by_name.get(str(path.relative_to(folder))))
-        for path in files_of_worktree
-    ):
-        store.trust(own.tree.folder, files_of_worktree)
+    for path in files_of_worktree:
+        trusted_file = files_by_name.get(str(path.relative_to(folder)))
+        if not _has_same_content(path, trusted_file):
+            return
+    store.trust(own.tree.folder, files_of_worktree)
 
 
 def _by_name(root: Path, files: tuple[Path, ...]) -> Mapping[str, Path]:
@@ -171,8 +171,8 @@ def _by_name(root: Path, files: tuple[Path, ...]) -> Mapping[str, Path]:
     return {str(path.relative_to(base)): path for path in files}
 
 
-def _is_same(path: Path, other: Path | None) -> bool:
-    """Whether both files have the same content."""
+def _has_same_content(path: Path, other: Path | None) -> bool:
+    """Whether both files have the same content; False without the other one."""
     return other is not None and path.read_bytes() == other.read_bytes()
 
 
@@ -187,12 +187,12 @@ def leave_worktree(own: OwnWorktree, ask: Ask | None) -> str:
         if not changes.files:
             own.tree.remove(with_branch=not changes.commits)
             return f"The worktree {own.name} had no changes: it is removed."
-        return _settle(own, changes, ask)
+        return _ask_and_leave(own, changes, ask)
     except (GitError, ConfigError, OSError) as error:
         return f"The worktree {own.name} stays in {tilde(own.tree.folder)}: {error}"
 
 
-def _settle(own: OwnWorktree, changes: WorktreeChanges, ask: Ask | None) -> str:
+def _ask_and_leave(own: OwnWorktree, changes: WorktreeChanges, ask: Ask | None) -> str:
     """Ask what becomes of a worktree with changes, and do it; returns what was done. Without `ask`
     it stays.
     """

@@ -16,7 +16,7 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.extensions import demand_tools
 from ouro.safety import Kind, parse_rules
-from ouro.settings_sources import save_setting, settings_by_place
+from ouro.settings_sources import SettingsByPlace, save_setting, settings_by_place
 from ouro.utils.ouro_paths import get_config_path, tilde
 from ouro.utils.text import local_time
 
@@ -53,19 +53,26 @@ def find_rules(session: Session) -> tuple[ListedRule, ...]:
     uses = saved.uses() if saved is not None else {}
     listed = []
     for kind, rule in session.permissions.rules:
-        name = f"permissions.{kind}"
-        rules_by_source = {"saved": saved.load(kind) if saved is not None else ()}
-        for place, given in settings.items():
-            if name in given:
-                rules_by_source[place] = given[name].value
-        # A rule that is in no file was added in this session.
-        sources = (place for place, rules in rules_by_source.items() if rule in rules)
-        listed_rule = ListedRule(kind, rule, next(sources, "session"))
+        saved_rules = saved.load(kind) if saved is not None else ()
+        listed_rule = ListedRule(kind, rule, _find_source(kind, rule, saved_rules, settings))
         use = uses.get(rule) if kind == "allow" else None
         if use is not None:
             listed_rule = msgspec.structs.replace(listed_rule, allowed=use.what, at=use.at)
         listed.append(listed_rule)
     return tuple(listed)
+
+
+def _find_source(
+    kind: Kind, rule: str, saved_rules: Sequence[str], settings: SettingsByPlace
+) -> str:
+    """The source of a rule, as in `ListedRule`. A rule that is in no file was added in this session."""
+    if rule in saved_rules:
+        return "saved"
+    name = f"permissions.{kind}"
+    for place, settings_of_place in settings.items():
+        if name in settings_of_place and rule in settings_of_place[name].value:
+            return place
+    return "session"
 
 
 async def permissions(context: SessionContext, mode: str) -> Answer | None:

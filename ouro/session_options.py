@@ -199,10 +199,9 @@ def _folder_notice(resumed: SessionInfo, cwd: Path, *, is_copy: bool) -> str:
     folder = text_path(resumed.project)
     if folder == cwd:
         return ""
-    worktrees = get_worktrees_dir().resolve()
-    if folder.is_relative_to(worktrees) and len(folder.relative_to(worktrees).parts) > 1:
-        name = folder.relative_to(worktrees).parts[1]
-        if cwd.is_relative_to(worktrees) and cwd.relative_to(worktrees).parts[1:2] == (name,):
+    name = _worktree_name(folder)
+    if name:
+        if _worktree_name(cwd) == name:
             return ""
         return (
             f"This session worked in the worktree {name}. It continues in {project}, without what was"
@@ -218,29 +217,40 @@ def _folder_notice(resumed: SessionInfo, cwd: Path, *, is_copy: bool) -> str:
     )
 
 
+def _worktree_name(folder: Path) -> str:
+    """The name of the worktree of `ouro --worktree` that a folder is in; empty if it is in none. A
+    worktree is in the folder `REPOSITORY-DIGEST/NAME` below that of all worktrees.
+    """
+    worktrees = get_worktrees_dir().resolve()
+    if not folder.is_relative_to(worktrees):
+        return ""
+    parts = folder.relative_to(worktrees).parts
+    return parts[1] if len(parts) > 1 else ""
+
+
 def build_judge(
     inputs: SessionInputs,
     models: ModelSource,
     transcript: MemoryManager,
     permissions: Permissions,
-    refuse: Callable[[], None],
+    check_budget: Callable[[], None],
 ) -> PermissionJudge | None:
     """Build the judge: the model that answers permission questions. None if the user has named no
     model, or if it cannot be used, about which a notice is added. The questions are then put to the
     user. Blocks.
 
-    `refuse`: raises LimitReached if the budget does not allow another call of the judge.
+    `check_budget`: raises LimitReached if the budget does not allow another call of the judge.
     """
     name = _name_of_judge(inputs, models)
     if not name:
         return None
     from ouro.session.model_judge import Judge  # imported late: it is off by default
 
-    def judges() -> Sequence[Model]:
-        refuse()
+    def judge_models() -> Sequence[Model]:
+        check_budget()
         return models.models_by_name(name)
 
-    return Judge(name, models=judges, transcript=transcript, permissions=permissions)
+    return Judge(name, models=judge_models, transcript=transcript, permissions=permissions)
 
 
 def _name_of_judge(inputs: SessionInputs, models: ModelSource) -> str:
@@ -280,7 +290,7 @@ def make_mask(catalog: Catalog, inform: Callable[[str], None]) -> SecretMask:
 
 
 def build_models(
-    inputs: SessionInputs, used_before: str, mask: SecretMask, afford: Callable[[], None]
+    inputs: SessionInputs, used_before: str, mask: SecretMask, check_budget: Callable[[], None]
 ) -> ModelSource:
     """Build the source of models. It begins with the model that the command line, the session or the
     settings name.
@@ -288,7 +298,7 @@ def build_models(
     Args:
         used_before: the model of a resumed session; empty for a new session.
         mask: learns the keys of models.
-        afford: raises LimitReached if the budget allows no background call.
+        check_budget: raises LimitReached if the budget allows no background call.
     """
     name = inputs.model_name(used_before)
     if ready := inputs.options.ready_model:
@@ -323,7 +333,7 @@ def build_models(
         make=make_models,
         choices=lambda: asyncio.to_thread(list_choices),
         roles=inputs.roles,
-        afford=afford,
+        afford=check_budget,
         favorites=favorites,
     )
 

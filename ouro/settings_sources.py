@@ -257,7 +257,7 @@ def write_setting(path: str, text: str, project: Path | None = None) -> tuple[An
     new_values = {key: setting.value for key, setting in _from_file(file).items()}
     value, yaml_text = None, ""
     if text:
-        node = _node(text, kind, path)
+        node = _parse_text(text, kind, path)
         value = _check_value(path, convert(node, to=kind, name=path, path=path), path)
         yaml_text = _as_yaml(node, text)
         new_values[path] = value
@@ -286,7 +286,7 @@ def shared_settings() -> dict[str, str]:
 def check_setting(path: str, text: str) -> None:
     """Raise ConfigError if `write_setting` would refuse this value."""
     kind = type_of(path)
-    _check_value(path, convert(_node(text, kind, path), to=kind, name=path, path=path), path)
+    _check_value(path, convert(_parse_text(text, kind, path), to=kind, name=path, path=path), path)
 
 
 def _as_yaml(node: Node, text: str) -> str:
@@ -483,7 +483,7 @@ def _from_environment() -> dict[str, SourcedValue]:
     for variable, path in _variables().items():
         if text := os.environ.get(variable, "").strip():
             kind = _type_of(path)
-            value = convert(_node(text, kind, variable), to=kind, name=variable, path=path)
+            value = convert(_parse_text(text, kind, variable), to=kind, name=variable, path=path)
             settings[path] = SourcedValue(_check_value(path, value, variable), variable)
     return settings
 
@@ -515,10 +515,10 @@ def _variables() -> dict[str, str]:
     }
 
 
-def _node(text: str, to: Any, variable: str) -> Node:
-    """The text of a variable as a node for the type `to`. A type with keys and a list in brackets are
-    read as YAML; another list is split at the commas outside of parentheses; any other text is one
-    value.
+def _parse_text(text: str, to: Any, variable: str) -> Node:
+    """The text of a variable, or of `config set`, as a node of YAML for the type `to`. A type with keys
+    and a list in brackets are read as YAML; another list is split at the commas outside of
+    parentheses; any other text is one value.
     """
     # Settings have few types: the name is enough to recognize `tuple[…]` and `Mapping[…]`.
     is_list = str(to).startswith("tuple")

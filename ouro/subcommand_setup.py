@@ -66,8 +66,9 @@ async def unsaved_session() -> AsyncIterator[Session]:
 
 
 def trust_of(folder: Path) -> tuple[Path, bool, list[str]]:
-    """The root of a folder's repository, whether it is trusted, and a list with the problem of the trust
-    file, if it has one. A repository without files that ouro would obey is trusted.
+    """Three things about the repository of a folder: its root; whether it is trusted, as one without
+    files that ouro would obey always is; and a list with the problem of the trust file, empty if it
+    has none.
     """
     root = find_root(folder)
     files = acting_files(root, folder)

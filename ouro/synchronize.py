@@ -88,7 +88,7 @@ async def sync(
     repo_remote = await _repo_remote(context)
     if context.session is None:
         return await _in_shell(context, remote, repo_remote, asks=not later)
-    done: list[SyncedAll] = []
+    done: list[SyncedAll] = []  # gets the result, if it succeeds
     steps = _in_session(context.session, context.catalog.store, remote, repo_remote, done)
     async with context.session.memory.receiving():
         if quiet:

@@ -9,7 +9,7 @@ from fakes.fake_front_end import FakeFrontEnd
 from fakes.local_servers import local_server, models
 from msgspec.structs import replace
 
-from ouro import config_and_doctor
+from ouro import doctor
 from ouro.cli import main
 from ouro.commands.slash import dispatch
 from ouro.safety import TrustStore, acting_files
@@ -254,7 +254,7 @@ class TestDoctor:
             ensure_private_dir(get_home())
             return []
 
-        monkeypatch.setattr(config_and_doctor, "CHECKS", (_log, config_and_doctor._folders))
+        monkeypatch.setattr(doctor, "CHECKS", (_log, doctor._folders))
         assert self.findings(capsys)["folders"][0] == ("bad", "~/.ouro is open to others.")
 
     def test_embedding_model_without_vectors_is_reported(self, capsys, home):

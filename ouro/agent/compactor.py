@@ -132,9 +132,9 @@ class Compactor(msgspec.Struct, eq=False):
             transcript.sent_entries(),
             transcript.compaction,
             transcript.pins,
-            words=min(self.settings.keep, window // 4),
-            tail=0 if trigger == "manual" else min(MAX_TAIL, window // 8),
-            last=window // 3,
+            max_verbatim_tokens=min(self.settings.keep, window // 4),
+            max_tail_tokens=0 if trigger == "manual" else min(MAX_TAIL, window // 8),
+            max_last_round_tokens=window // 3,
         )
 
     def size_with(self, message: Message) -> int:
@@ -266,7 +266,6 @@ class Compactor(msgspec.Struct, eq=False):
         )
         record = None
         try:
-            # Write the summary.
             model = models[0].spec
             window = model.window
             is_answering_model = model.name == self.models()[0].spec.name
@@ -274,24 +273,12 @@ class Compactor(msgspec.Struct, eq=False):
                 window = self._usable_window(window, trigger)
             await summariser.run(self.memory.context(), self._request_size(trigger), window)
 
-            # Make the record, and let the user review the summary. The first record is None if the
-            # request would not get smaller: then the user is not asked.
-            fitting_record = await self._summary_record(plan, trigger, focus, summary=summariser)
-            if fitting_record is not None:
-                written_summary = summariser.text
-                summariser.text = await review(written_summary)
-                if not summariser.text.strip():
-                    emit(Notice("Nothing was compacted: the summary was discarded."))
-                    return False
-                record = fitting_record
-                if summariser.text != written_summary:  # the user has edited it
-                    record = await self._summary_record(plan, trigger, focus, summary=summariser)
+            make_record = partial(self._summary_record, plan, trigger, focus, summariser)
+            record = await self._make_reviewed_record(make_record, summariser, review, emit)
         finally:
             if record is None:
                 self.memory.note_cost("compaction", summariser.model, summariser.usage)
         if record is None:
-            text = "Nothing was compacted: the summary would not have made the request smaller."
-            emit(Notice(text))
             return False
         await self.save(record, emit)
         # A check: the messages that the compaction keeps must still be sent.
@@ -300,13 +287,42 @@ class Compactor(msgspec.Struct, eq=False):
             emit(Notice(f"Message {numbers} should still be sent verbatim, but is not.", "error"))
         return True
 
-    async def _summary_record(
-        self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, summary: Summariser
+    async def _make_reviewed_record(
+        self,
+        make_record: Callable[[], Awaitable[CompactionRecord | None]],
+        summariser: Summariser,
+        review: Review,
+        emit: Emit,
     ) -> CompactionRecord | None:
-        """The record of a compaction with the text of `summary`. None if the request would not get
+        """Let the user review the summary that was written, and return the record with the text that
+        they want. None, and a notice, if they discard it, or if the request would not get smaller:
+        in that case they are not even asked.
+
+        Args:
+            make_record: makes the record with the present text of `summariser`; returns None if the
+                request would not get smaller.
+        """
+        record = await make_record()
+        if record is not None:
+            written_summary = summariser.text
+            summariser.text = await review(written_summary)
+            if not summariser.text.strip():
+                emit(Notice("Nothing was compacted: the summary was discarded."))
+                return None
+            if summariser.text != written_summary:  # the user has edited it
+                record = await make_record()
+        if record is None:
+            text = "Nothing was compacted: the summary would not have made the request smaller."
+            emit(Notice(text))
+        return record
+
+    async def _summary_record(
+        self, plan: CompactionPlan, trigger: CompactionTrigger, focus: str, summariser: Summariser
+    ) -> CompactionRecord | None:
+        """The record of a compaction with the text of `summariser`. None if the request would not get
         smaller; in an automatic compaction also if it would keep more than the share MIN_GAIN.
         """
-        body = await self._summary_with_sections(plan, summary.text)
+        body = await self._summary_with_sections(plan, summariser.text)
         messages, tokens = self.memory.context(), self.memory.tokens
         # Outputs in the tail that were dropped before stay dropped.
         tail = make_sendable([entry.message for entry in plan.tail])
@@ -329,9 +345,9 @@ class Compactor(msgspec.Struct, eq=False):
             messages=len(plan.covered),
             summary=body,
             focus=focus,
-            model=summary.model,
-            usage=summary.usage,
-            spent=self.memory.usage + (summary.usage or Usage()),
+            model=summariser.model,
+            usage=summariser.usage,
+            spent=self.memory.usage + (summariser.usage or Usage()),
         )
 
     async def _drop_outputs(self, trigger: CompactionTrigger, emit: Emit) -> None:

@@ -48,7 +48,7 @@ class Environment:
     """Where, when and in which permission mode the agent works; changes are sent to the model.
 
     Args:
-        more: returns further entries by name. An entry that was sent and is empty now is sent as
+        further_facts: returns further facts by name. One that was sent and is empty now is sent as
             `none`.
         git_changes: those of the repository that contains `cwd`.
     """
@@ -57,13 +57,12 @@ class Environment:
         self,
         cwd: Path,
         mode: Callable[[], str],
-        more: Callable[[], Mapping[str, str]] = dict,
+        further_facts: Callable[[], Mapping[str, str]] = dict,
         git_changes: GitChanges | None = None,
     ) -> None:
         self.cwd = cwd
         self._mode = mode
-        self._more = more
-        """Returns further facts by name."""
+        self._further_facts = further_facts
         self._git_changes = git_changes or GitChanges(cwd)
         self._sent: Mapping[str, str] = {}
         """The facts that were sent last, by name."""
@@ -99,7 +98,7 @@ class Environment:
             return ""
         return f"The working folder {path_text(self.cwd)} was deleted or moved."
 
-    def images(self, text: str) -> tuple[tuple[Image, ...], tuple[str, ...]]:
+    def read_images(self, text: str) -> tuple[tuple[Image, ...], tuple[str, ...]]:
         """The images that a message names with `@`, and a line for the user about each that cannot
         be sent. Blocks.
         """
@@ -145,9 +144,9 @@ class Environment:
             _GIT_BRANCH: git_branch(self.cwd),
             "Permission mode": MODE_NOTES[self._mode()],
         }
-        # An empty entry counts if it was sent: the model must learn that it is empty now.
-        more = self._more().items()
-        state |= {name: value for name, value in more if value or name in sent}
+        # An empty fact counts if it was sent: the model must learn that it is empty now.
+        facts = self._further_facts().items()
+        state |= {name: value for name, value in facts if value or name in sent}
         lines = []
         for name, value in state.items():
             if sent.get(name) == value:

@@ -93,7 +93,7 @@ class Prompt(msgspec.Struct, frozen=True):
 
 
 async def keep_prompt(prompt: Prompt, _emit: Emit) -> Prompt:
-    """The default for `complete`: nothing is added."""
+    """The default for `add_attachments`: nothing is added."""
     return prompt
 
 
@@ -122,14 +122,9 @@ class Repetition:
         for index, earlier in enumerate(self._batches):
             self._repeated[index] = self._repeated[index] + 1 if batch == earlier else 0
         self._batches.appendleft(batch)
-        # Find the round that was made most often; of several, the shortest. A round of `size`
-        # batches was made once, and then `count // size` times more.
-        times, length = 0, 0
-        for size, count in enumerate(self._repeated, 1):
-            times_made = 1 + count // size
-            if times_made > times:
-                times, length = times_made, size
-        # Say it, or stop the turn.
+
+        # Warn about it, or stop the turn.
+        length, times = self._find_most_repeated_round()
         call_text, result_text = "call", "result"
         if length > 1:
             call_text, result_text = f"{length} calls in turn", "results"
@@ -141,6 +136,17 @@ class Repetition:
         if times >= WARN_AFTER:
             return f"You made this same {call_text} {times} times with the same {result_text}. Do something else."
         return ""
+
+    def _find_most_repeated_round(self) -> tuple[int, int]:
+        """The round at the end that was made most often (of several, the shortest): its number of
+        batches, and how often it was made in a row.
+        """
+        length, times = 0, 0
+        for size, count in enumerate(self._repeated, 1):
+            times_made = 1 + count // size  # it was made once before it was first repeated
+            if times_made > times:
+                length, times = size, times_made
+        return length, times
 
 
 class TurnBounds(NamedTuple):
@@ -174,7 +180,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     """Returns the errors in code that were found only after the tool result of the change was sent. The
     argument is how many seconds it may wait for them.
     """
-    complete: Callable[[Prompt, Emit], Awaitable[Prompt]] = keep_prompt
+    add_attachments: Callable[[Prompt, Emit], Awaitable[Prompt]] = keep_prompt
     """Adds to a message that arrived during the turn what it names."""
 
     retry_seconds: float = 0
@@ -277,8 +283,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             while prompts := self.steering():
                 is_done = False
                 for steered in prompts:
-                    completed = await self.complete(steered, emit)
-                    await self._add_prompt(completed, emit, steered=True)
+                    with_attachments = await self.add_attachments(steered, emit)
+                    await self._add_prompt(with_attachments, emit, steered=True)
 
             if not is_done or await self._offer_to_continue(answer, calls_made, emit):
                 continue

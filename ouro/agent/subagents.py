@@ -115,12 +115,12 @@ class _Child:
         self.calls = 0
         """How many tool calls have ended."""
         self.transcript: MemoryManager | None = None
-        self.before = Usage()
+        self.usage_before = Usage()
         """The usage in its transcript before it was resumed."""
-        self.counted = Usage()
+        self.recorded_usage = Usage()
         """The usage that is recorded in the session already."""
         self.timeout = asyncio.timeout(None)
-        """The time limit of its turn."""
+        """The time limit of its turn, which `Subagents` sets and stops; None while it has none."""
         self.worktree: Worktree | None = None
         self.changes = ""
         """A text about what it has changed in its worktree, when it has ended."""
@@ -131,7 +131,7 @@ class _Child:
     @property
     def usage(self) -> Usage:
         """What it has used since it was started or resumed."""
-        return self.transcript.usage - self.before if self.transcript else Usage()
+        return self.transcript.usage - self.usage_before if self.transcript else Usage()
 
     @property
     def model(self) -> str:
@@ -317,7 +317,7 @@ class Subagents:
             child.transcript = await MemoryManager.resume(
                 self.store, resumed_info.id, project=project
             )
-        child.before = child.transcript.usage
+        child.usage_before = child.transcript.usage
         self._children.pop(child.id, None)  # a resumed one becomes the newest
         self._children[child.id] = child
         return child
@@ -480,9 +480,10 @@ class Subagents:
     def _record_usage(self, child: _Child) -> None:
         """Record in the session what the subagent has used since this was called last."""
         usage = child.usage
-        if usage != child.counted:
-            self._services.memory.note_cost("subagent", child.model, usage - child.counted)
-            child.counted = usage
+        if usage != child.recorded_usage:
+            new_usage = usage - child.recorded_usage
+            self._services.memory.note_cost("subagent", child.model, new_usage)
+            child.recorded_usage = usage
 
     async def _clean_up(self, child: _Child, child_agent: ChildAgent | None) -> str:
         """End what a subagent has started, commit its changes in its worktree, and release its

@@ -12,7 +12,7 @@ _SETTING = arg("key", metavar="KEY", help="the dotted name: `tui.theme`")
 
 CONFIG = Action(
     "config",
-    "ouro.config_and_doctor.config",
+    "ouro.config_command.config",
     "Show and change settings, with their values and sources",
     (text("key"),),
     (
@@ -28,7 +28,7 @@ CONFIG = Action(
 CONFIG_ACTIONS = (
     Action(
         "config list",
-        "ouro.config_and_doctor.config_list",
+        "ouro.config_command.config_list",
         "List each setting, its value and its source",
         (),
         ("config list",),
@@ -36,7 +36,7 @@ CONFIG_ACTIONS = (
     ),
     Action(
         "config get",
-        "ouro.config_and_doctor.config_get",
+        "ouro.config_command.config_get",
         "Show the value of one setting",
         (_SETTING,),
         ("config get permissions.mode",),
@@ -62,7 +62,7 @@ CONFIG_ACTIONS = (
 
 DOCTOR = Action(
     "doctor",
-    "ouro.config_and_doctor.doctor",
+    "ouro.doctor.doctor",
     "Check the installation",
     (
         arg(

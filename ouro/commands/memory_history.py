@@ -183,7 +183,7 @@ async def why(context: ActionContext, turn: int, session: str) -> Answer | None:
     if session or not session_id:
         session_id = (await catalog.find(session or "latest")).id
     try:
-        turn_evidence = await catalog.turn(session_id, turn)
+        turn_evidence = await catalog.find_turn(session_id, turn)
     except SessionNotFound as error:
         raise UsageError(
             "There is no turn in this session yet.", commands=["memory why --session latest"]
@@ -341,7 +341,7 @@ async def _show_turn(context: ActionContext, commit: Commit) -> Answer | None:
     if not source.session or not source.turn:
         raise UsageError("It did not come from a turn: it was written outside of a session.")
     catalog = context.catalog
-    turn_evidence = await catalog.turn(source.session, source.turn, source.message)
+    turn_evidence = await catalog.find_turn(source.session, source.turn, source.message)
     title = CodeSpan(turn_evidence.title or turn_evidence.session_id[:8])
     place = f"Turn {turn_evidence.turn} (message {turn_evidence.number}) of "
     view: View = [line(place, title, f", {local_time(turn_evidence.at)}")]

@@ -88,7 +88,7 @@ async def _listed_sessions(
     """
     catalog = context.catalog
     if limit is not None and not words:  # without reading the list of all sessions
-        return await catalog.first(limit + 1, every=every)
+        return await catalog.first_sessions(limit + 1, every=every)
     sessions = await catalog.sessions()
     if not every:
         sessions = [info for info in sessions if catalog.is_here(info.project)]

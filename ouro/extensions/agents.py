@@ -34,12 +34,7 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
     A file with the name of a built-in kind replaces it if it is the user's own. One of a project or
     a plugin is not used then.
     """
-    built_in: dict[str, ExtensionFile] = {}
-    for path in sorted(BUILT_IN.glob("*.md")):
-        meta, body = split_front_matter(path.read_text(encoding="utf-8"))
-        built_in[path.stem] = ExtensionFile(
-            path.stem, path, meta, body=body.strip(), source="built in"
-        )
+    built_in = _read_built_in()
     specs: dict[str, AgentSpec] = {}
     problems: list[str] = []
     for file in (*built_in.values(), *files):
@@ -55,6 +50,17 @@ def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], 
         else:
             problems += [f"{tilde(file.path)}: {note}" for note in ignored]
     return tuple(specs.values()), tuple(problems)
+
+
+def _read_built_in() -> dict[str, ExtensionFile]:
+    """Read the files of ouro's own kinds; returns them by name."""
+    files: dict[str, ExtensionFile] = {}
+    for path in sorted(BUILT_IN.glob("*.md")):
+        meta, body = split_front_matter(path.read_text(encoding="utf-8"))
+        files[path.stem] = ExtensionFile(
+            path.stem, path, meta, body=body.strip(), source="built in"
+        )
+    return files
 
 
 def _parse_spec(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:

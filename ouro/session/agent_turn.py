@@ -67,7 +67,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         try:
             # Add the images that the text names.
             if "@" in text:
-                named_images, problems = await asyncio.to_thread(self.environment.images, text)
+                named_images, problems = await asyncio.to_thread(self.environment.read_images, text)
                 images = (*images, *named_images)
                 for problem in problems:
                     emit(Notice(problem, "warning"))

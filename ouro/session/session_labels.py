@@ -77,7 +77,7 @@ class SessionLabels:
         """Record labels in the session, unless they are the recorded ones."""
         if labels != self._labels:
             self._labels = replace(labels, at=self._transcript.now())
-            self._transcript.note(self._labels)
+            self._transcript.record_later(self._labels)
 
     def _changed_files_since(self, first: int) -> set[str]:
         """The files that tools changed, as the loaded messages from the index `first` on show it."""

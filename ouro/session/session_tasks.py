@@ -213,7 +213,7 @@ class Steering(msgspec.Struct, eq=False):
         if not self.messages:
             return []
         prompt = self.messages.pop(0)
-        images, problems = self.environment.images(prompt.text)
+        images, problems = self.environment.read_images(prompt.text)
         for problem in problems:
             self.warn(problem)
         return [replace(prompt, images=(*prompt.images, *images))]

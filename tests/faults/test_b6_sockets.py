@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ouro.config_and_doctor import _sandbox
+from ouro.doctor import _sandbox
 from ouro.safety import Confinement
 from ouro.safety.sandbox.sockets import _resolve_for_process
 from ouro.settings import SandboxSettings

@@ -7,7 +7,7 @@ import re
 import pytest
 from fakes.knowledge import Conversation, write_as_user
 
-from ouro.assemble_memory import begins_with
+from ouro.assemble_memory import memory_header_values
 from ouro.memory.long_term import GitMemoryStore, ScopeMemory
 
 NASTY = [
@@ -91,7 +91,7 @@ async def test_m2_file_that_knows_the_mark_cannot_close_the_block(home):
 
 def test_m2_mark_depends_on_a_private_key(home, monkeypatch):
     def mark():
-        return begins_with(
+        return memory_header_values(
             [
                 ScopeMemory(
                     GitMemoryStore(home / "memory", "user", home / "history.git" / "user.git")

@@ -114,7 +114,7 @@ async def test_s23_latest_ignores_sessions_of_gone_and_other_folders(places):
     session = await opened(places / "other", "latest")
     assert session.id == own
     assert (await session.session_catalog.find("mend the import")).id == was
-    assert [each.id for each in await session.session_catalog.here()] == [own]
+    assert [each.id for each in await session.session_catalog.sessions_here()] == [own]
     await session.close()
 
 

@@ -49,7 +49,7 @@ def message_texts(found) -> list[str]:
     """The messages with which the imported session continues."""
     transcript = Transcript()
     for record in found.records:
-        transcript.take(record)
+        transcript.add_record(record)
     return [each.message.text for each in transcript.entries]
 
 

@@ -137,7 +137,7 @@ def texts_that_go_on(records) -> list:
 
     transcript = Transcript()
     for record in records:
-        transcript.take(record)
+        transcript.add_record(record)
     return [(each.message.role, each.message.parts) for each in transcript.entries]
 
 

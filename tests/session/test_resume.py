@@ -183,7 +183,7 @@ async def test_tail_is_sent_and_the_rest_stays_in_the_session(repository):
     session, model = await opened(repository, "Yes.", resume="latest")
     card = await session.resumed.card()
     assert (card.tail.turns, card.tail.tokens < card.tokens / 2) == (3, True)
-    seen = [event async for event in session.resumed.take("tail")]
+    seen = [event async for event in session.resumed.continue_with("tail")]
     assert any(
         isinstance(event, Notice) and "4 earlier messages are not sent" in event.text
         for event in seen
@@ -208,7 +208,7 @@ async def test_pinned_messages_stay_in_the_tail(repository):
     await closed_session(repository, f"first {LONG}", f"second {LONG}", "third", "fourth", "fifth")
     session, model = await opened(repository, "Yes.", resume="latest")
     await session.window.pin(1)
-    assert [event async for event in session.resumed.take("tail")]
+    assert [event async for event in session.resumed.continue_with("tail")]
     assert [event async for event in session.send("sixth")]
     asked = [m.text for m in model.requests[-1].messages if m.role == "user" and m.text]
     assert [text[:6] for text in asked] == ["first ", "third", "fourth", "fifth", "sixth"]

@@ -28,7 +28,7 @@ def write(path, text="x"):
 
 
 async def listed(session):
-    (info,) = await session.session_catalog.here()
+    (info,) = await session.session_catalog.sessions_here()
     return info
 
 
@@ -108,9 +108,9 @@ async def test_a_tag_in_a_search_narrows_the_list_and_pinned_sessions_are_first(
     assert titles("#parsing") == ["second message"]
     assert titles("#pars second") == ["second message"]
     assert titles("#other") == []
-    assert [info.title for info in await catalog.matching(await catalog.here(), "#pars first")] == [
-        "first message"
-    ]
+    assert [
+        info.title for info in await catalog.matching(await catalog.sessions_here(), "#pars first")
+    ] == ["first message"]
     with pytest.raises(SessionNotFound, match="No session has the tag `#other`"):
         await catalog.find("#other")
 

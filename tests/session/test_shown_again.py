@@ -130,7 +130,9 @@ async def test_dropped_messages_notice_is_shown_again_on_resume(repository):
         await say(session, f"Question {number}. " + "and what of it? " * 1_000)
     await session.close()
     session = await opened(repository, resume="latest")
-    told = [event async for event in session.resumed.take("tail") if isinstance(event, Notice)]
+    told = [
+        event async for event in session.resumed.continue_with("tail") if isinstance(event, Notice)
+    ]
     assert "earlier messages are not sent any more" in told[0].text
     assert marks(session) == told
     await session.close()

@@ -122,11 +122,11 @@ def survey(whole: WholeSession) -> Survey:
     message_count = 0
     for record in whole.records():
         if not isinstance(record, MessageRecord):
-            transcript.take(record)
+            transcript.add_record(record)
             continue
         message_count += 1
         message = record.message
-        transcript.take(replace(record, message=replace(_EMPTY_MESSAGE, usage=message.usage)))
+        transcript.add_record(replace(record, message=replace(_EMPTY_MESSAGE, usage=message.usage)))
         first_words = _first_words(message.text)
         if not first_words and message.parts_of(Image):
             first_words = "[picture]"

@@ -261,7 +261,7 @@ class EditorAgent:
         None is the first page.
         """
         catalog = await self._open_catalog(Path(cwd) if cwd else self._options.cwd)
-        sessions = await (catalog.here() if cwd else catalog.sessions())
+        sessions = await (catalog.sessions_here() if cwd else catalog.sessions())
         if cursor and not cursor.isdecimal():
             raise UsageError(f"`{cursor}` is not a cursor of this list.")
         start = int(cursor or 0)

@@ -332,7 +332,7 @@ async def linked_page(session: Session, link: PageLink) -> Page:
         )
         return note_page(details)
     if link.kind == "turn":
-        return turn_page(await session.session_catalog.turn(target, link.turn, link.message))
+        return turn_page(await session.session_catalog.find_turn(target, link.turn, link.message))
     timeline = memory.require().timeline()
     entry, difference = await asyncio.to_thread(
         lambda: (timeline.find(target), timeline.changes(target))
