@@ -43,7 +43,7 @@ WIDE_STRUCTS = {
     "memory/backend.py": (
         "a record in a session file; a session in the list, one row of sessions/.index.yaml"
     ),
-    "memory/index/indexers.py": "a row of the table of sessions",
+    "memory/index/session_indexer.py": "a row of the table of sessions",
     "memory/index/search.py": "a row of the tables of notes, messages and outputs",
     "memory/long_term/notes/note.py": "the front matter of a note",
 }

@@ -14,7 +14,7 @@ from fakes.stored_sessions import NOTE, StoredSession, session_id
 from ouro.errors import SearchUnavailable
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, search_sessions
 from ouro.memory.index import index as index_module
-from ouro.memory.index.indexers import index_memory_file
+from ouro.memory.index.memory_file_indexer import index_memory_file
 from ouro.messages import user
 
 WITHOUT_RIGHTS = pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     )
     from ouro.memory.index.graph import Graph
     from ouro.memory.index.index import Index, Progress, Sources, lock_index
-    from ouro.memory.index.indexers import CORE_FILES, MemoryFolder, project_of
     from ouro.memory.index.late_numpy import has_numpy
+    from ouro.memory.index.memory_file_indexer import CORE_FILES, MemoryFolder, project_of
     from ouro.memory.index.query import findable, parse_query, word_starts
     from ouro.memory.index.question_process import end_question_process, start_question_process
     from ouro.memory.index.scoring import DAYS_WEIGHT

@@ -16,9 +16,9 @@ import msgspec
 from ouro.errors import UsageError
 from ouro.memory.index.embeddings import Embedder
 from ouro.memory.index.index import Index
-from ouro.memory.index.indexers import IndexedSession, add_words, save_session
 from ouro.memory.index.query import POSITION_BITS
 from ouro.memory.index.search import Search, SearchFilter
+from ouro.memory.index.session_indexer import IndexedSession, add_words, save_session
 from ouro.memory.index.vectors import Vectors
 from ouro.memory.long_term.notes.note import parse_note
 from ouro.utils.decoding import decode_json
@@ -94,7 +94,7 @@ def answer_questions(
             milliseconds = (time.perf_counter() - started) * 1000
             yield SearchAnswer(
                 question.qid,
-                tuple(dict.fromkeys(document_ids[hit.place] for hit in hits)),
+                tuple(dict.fromkeys(document_ids[hit.row_id] for hit in hits)),
                 round(milliseconds, 2),
             )
     finally:

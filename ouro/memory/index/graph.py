@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from ouro.memory.index.index import Index
-from ouro.memory.index.indexers import MemoryFolder
+from ouro.memory.index.memory_file_indexer import MemoryFolder
 from ouro.memory.long_term.notes.note import Anchor, Note
 from ouro.utils.decoding import decode_json
 

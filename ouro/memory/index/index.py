@@ -17,19 +17,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.errors import SearchUnavailable, SessionError
-from ouro.memory.index.indexers import (
+from ouro.memory.index.memory_file_indexer import (
     MemoryFolder,
     changed_files,
-    changed_sessions,
-    feed_session,
     index_memory_file,
     is_fully_indexed,
     mark_fully_indexed,
     remove_file,
-    remove_session,
 )
 from ouro.memory.index.query import findable
 from ouro.memory.index.schema import NOTES_BY_FILTER, VERSION, make_tables
+from ouro.memory.index.session_indexer import (
+    changed_sessions,
+    feed_session,
+    remove_session,
+)
 from ouro.memory.sessions.session_folders import session_files
 from ouro.utils.files import lock_file, newer_ouro
 from ouro.utils.log import log
@@ -95,16 +97,15 @@ class Index:
 
     Raises:
         SearchUnavailable: every method raises it if the index cannot be read or written now. A
-            broken index was set
-        aside, and `update` builds it again.
+            broken index was set aside, and `update` builds it again.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._reader: sqlite3.Connection | None = None
         self._writer: sqlite3.Connection | None = None
-        self._reading = threading.RLock()
-        self._writing = threading.RLock()
+        self._reader_lock = threading.RLock()
+        self._writer_lock = threading.RLock()
         self._inode = 0
         """The inode of the file that is open: another one means that the file was replaced."""
 
@@ -115,13 +116,13 @@ class Index:
 
         An index in memory has only one connection, which is the writer too, under the same lock.
         """
-        with self._reading:
+        with self._reader_lock:
             try:
                 if self._reader is None:
                     self._reader = open_index(self._path)
                     self._inode = _inode(self._path)
                     if _is_in_memory(self._reader):
-                        self._writer, self._writing = self._reader, self._reading
+                        self._writer, self._writer_lock = self._reader, self._reader_lock
                 yield self._reader
             except sqlite3.Error as error:
                 self._set_aside_if_broken(error)
@@ -137,7 +138,7 @@ class Index:
         self._open_writer()
         try:
             # Without the lock of the reader: searches do not wait for this transaction.
-            with self._writing:
+            with self._writer_lock:
                 writer = self._writer
                 if writer is None:  # another thread has closed the index just now
                     raise SearchUnavailable("The index was closed.", "Try again.")
@@ -154,7 +155,7 @@ class Index:
         """Open the connection for writing if it is not open. It opens the reader first: that
         decides whether the index is in memory, and which lock protects the writer.
         """
-        with self.reading(), self._writing:
+        with self.reading(), self._writer_lock:
             if self._writer is None:
                 self._writer = open_index(self._path)
 
@@ -203,7 +204,7 @@ class Index:
             database.execute(f"DELETE FROM vectors WHERE hash NOT IN ({used_hashes})")
         return count
 
-    def complete(self) -> None:
+    def add_missing_sql_indexes(self) -> None:
         """Make what an index of an earlier version of ouro lacks and a search can do without."""
         with self.writing() as database:
             database.execute(NOTES_BY_FILTER)
@@ -243,16 +244,12 @@ class Index:
     def session_projects(self) -> list[str]:
         """Returns the folders of the projects that have sessions in the index."""
         with self.reading() as database:
-            return [
-                row[0]
-                for row in database.execute(
-                    "SELECT DISTINCT project FROM sessions WHERE project <> ''"
-                )
-            ]
+            rows = database.execute("SELECT DISTINCT project FROM sessions WHERE project <> ''")
+            return [project for (project,) in rows]
 
     def close(self) -> None:
         """Close both connections. The next use opens them again."""
-        with self._reading, self._writing:
+        with self._reader_lock, self._writer_lock:
             for connection in (self._reader, self._writer):
                 if connection is not None:
                     connection.close()
@@ -364,9 +361,10 @@ def _inode(path: Path) -> int:
 
 def _is_in_memory(database: sqlite3.Connection) -> bool:
     """Whether the database has no file, because the file could not be used."""
-    return not database.execute(
+    (file,) = database.execute(
         "SELECT file FROM pragma_database_list WHERE name = 'main'"
-    ).fetchone()[0]
+    ).fetchone()
+    return not file
 
 
 def open_index(path: Path) -> sqlite3.Connection:
@@ -385,17 +383,21 @@ def open_index(path: Path) -> sqlite3.Connection:
                 set_aside(path)
             if path.exists():
                 return _connect(str(path))
-            os.close(
-                os.open(
-                    path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-                )
-            )
+            _create_private_file(path)
             database = _create_index(str(path))
             _copy_vectors(database, Path(f"{path}.aside"))
             return database
     except (OSError, sqlite3.Error) as error:
         log.warning("the index %s cannot be used (%s): one in memory is used", path, error)
         return _create_index(":memory:")
+
+
+def _create_private_file(path: Path) -> None:
+    """Create an empty file that only the user can read. SQLite would make one that others can read.
+    Raises OSError if it exists.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    os.close(os.open(path, flags, 0o600))
 
 
 def lock_index(path: Path) -> AbstractContextManager[object]:

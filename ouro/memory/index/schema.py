@@ -25,7 +25,7 @@ NOTES_BY_FILTER = (
     "CREATE INDEX IF NOT EXISTS notes_by_filter ON notes (kind, archived, category, project, scope)"
 )
 """With it a filter of notes is counted without reading their texts. Indexes that were made before
-it existed get it in the background (`Index.complete`).
+it existed get it in the background (`Index.add_missing_sql_indexes`).
 """
 _REBUILT_TABLES = (
     """CREATE TABLE sessions (

@@ -78,7 +78,7 @@ class MemoryHit(msgspec.Struct, frozen=True):
     score: float
     parts: Mapping[str, float]
     """The terms of the score: `words`, `vectors`, `speaker`, `days`, `asks`, `session`."""
-    place: int
+    row_id: int
     """The id of its row in the index."""
     at: str = ""
     session: str = ""
@@ -184,7 +184,7 @@ class Search:
         if self.vectors is None or not self.vectors.are_usable(tables):
             return None, None
         try:
-            return self.vectors, self.vectors.questions([spoken])[0]
+            return self.vectors, self.vectors.embed_questions([spoken])[0]
         except ModelError:
             return None, None  # the embedder has logged it
 
@@ -230,27 +230,36 @@ class Search:
         """
         if self.vectors is None or not self.vectors.are_usable(("notes",)):
             return []
-        best: dict[str, MemoryHit] = {}
-        vectors = self.vectors.questions(texts)
+        hits: list[MemoryHit] = []
+        no_words = ParsedQuery(words=())
+        vectors = self.vectors.embed_questions(texts)
         with self.index.reading() as database:
             for vector in vectors:
-                for limits in wanted:
-                    request = _Request(
-                        database, ParsedQuery(words=()), vector, self.vectors, limits
-                    )
-                    nearest_ids = request.nearest("notes", _NEAREST_NOTES, _limit_notes(request))
-                    cosines = request.cosines("notes", nearest_ids)
-                    hits = _note_hits(database, cosines)
-                    for hit in heapq.nlargest(k, hits, key=lambda hit: cosines[hit.place]):
-                        if hit.id not in best or cosines[hit.place] > best[hit.id].score:
-                            best[hit.id] = replace(hit, score=cosines[hit.place])
-        return sorted(best.values(), key=lambda hit: -hit.score)
+                for wanted_notes in wanted:
+                    request = _Request(database, no_words, vector, self.vectors, wanted_notes)
+                    hits += _find_nearest_notes(request, k)
+        best_hits: dict[str, MemoryHit] = {}
+        for hit in sorted(hits, key=lambda hit: -hit.score):
+            best_hits.setdefault(hit.id, hit)
+        return list(best_hits.values())
+
+
+def _find_nearest_notes(request: _Request, k: int) -> list[MemoryHit]:
+    """Returns the `k` notes whose vectors are nearest to that of the question, best first. The
+    score of a note is its cosine.
+    """
+    nearest_ids = request.nearest("notes", _NEAREST_NOTES, _limit_notes(request))
+    cosines = request.cosines("notes", nearest_ids)
+    hits = [
+        replace(hit, score=cosines[hit.row_id]) for hit in _note_hits(request.database, cosines)
+    ]
+    return heapq.nlargest(k, hits, key=lambda hit: hit.score)
 
 
 def _note_hits(database: sqlite3.Connection, ids: Iterable[int]) -> list[MemoryHit]:
     """Returns the notes and core lines with these ids as hits, without scores and in no order."""
     rows = database.execute(
-        "SELECT id AS place, note AS id, kind, text, at, session, project, iif(line, line, turn)"
+        "SELECT id AS row_id, note AS id, kind, text, at, session, project, iif(line, line, turn)"
         " AS number, path, scope, category, confidence, source, branch, supersedes, archived FROM"
         f" notes WHERE {_IN_LIST}",
         _json_list(ids),
@@ -293,9 +302,9 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
     average = sum(cosines.values()) / len(cosines) if cosines else 0.0
     hits = []
     for hit in _note_hits(request.database, candidates):
-        parts = {"words": shares.get(hit.place, 0.0)}
+        parts = {"words": shares.get(hit.row_id, 0.0)}
         if cosines:
-            parts["vectors"] = max(0.0, cosines.get(hit.place, average))
+            parts["vectors"] = max(0.0, cosines.get(hit.row_id, average))
         if day_share := match_days(hit.at, request.question):
             parts["days"] = DAYS_WEIGHT * day_share
         if (score := sum(parts.values())) > 0:
@@ -489,7 +498,7 @@ def _best_hits(
             text=passage.text,
             score=scores[passage.id],
             parts=terms_of_passage[passage.id],
-            place=passage.id,
+            row_id=passage.id,
             at=passage.at,
             session=passage.session,
             title=passage.title,

@@ -47,7 +47,7 @@ def main(index: str, sources: str) -> None:
             return
         opened_index = Index(path)
         opened_index.update(_decode(sources))
-        opened_index.complete()
+        opened_index.add_missing_sql_indexes()
         vectors = Vectors(opened_index, embedder)
         while vectors.are_missing() and vectors.fill():
             pass

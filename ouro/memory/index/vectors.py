@@ -95,8 +95,8 @@ class Vectors:
         self._length = 0
         """The length of the model's last vector; 0 before the first one."""
         self._lock = threading.RLock()
-        self._stamped: dict[str, list[tuple[int, int]]] = {}
-        """The passages of each table that got a stamp last, with their hashes."""
+        self._stamped_rows: dict[str, list[tuple[int, int]]] = {}
+        """The rows of each table that `_fill_table` gave a stamp last: id and hash."""
         self._usual_cosines: dict[int, float] = {}
         """The usual cosine of two texts, by the id of the model."""
 
@@ -130,11 +130,8 @@ class Vectors:
     def are_usable(self, tables: Iterable[str] = TABLES) -> bool:
         """Whether one of these tables has rows, and there are vectors of any model."""
         with self._index.reading() as database:
-
-            def has_rows(table: str) -> bool:
-                return database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
-
-            return any(map(has_rows, tables)) and has_rows("vectors")
+            has_rows = any(_has_rows(database, table) for table in tables)
+            return has_rows and _has_rows(database, "vectors")
 
     def are_missing(self) -> bool:
         """Whether a passage or note has no vector of this model yet."""
@@ -159,7 +156,7 @@ class Vectors:
             ).fetchone()
         return int(count)
 
-    def questions(self, texts: Sequence[str]) -> list[Vector]:
+    def embed_questions(self, texts: Sequence[str]) -> list[Vector]:
         """Returns the vectors of queries, in their order. Those that are not cached are made in one
         call of the model.
         """
@@ -297,8 +294,8 @@ class Vectors:
         )
 
     def _embed(self, texts: Sequence[str]) -> Sequence[Vector]:
-        """Returns the vectors of texts, and remembers their length. While the process for the first
-        message runs, it is asked for those of the local model.
+        """Returns the vectors of texts, and sets `_length`. While the process for the first message
+        runs, it is asked for those of the local model.
         """
         vectors: list[Vector] = []
         process = running_question_process()
@@ -346,13 +343,15 @@ class Vectors:
                     json.dumps([text_hash for _, text_hash, _ in rows]),
                 ),
             ).fetchall()
-        stamped_rows = [(row_id, text_hash) for row_id, text_hash, _ in rows]
+        rows_to_stamp = [(row_id, text_hash) for row_id, text_hash, _ in rows]
         # The last call gave these rows their stamps, and they have none again: the file was removed
         # or replaced, so what is written is not what is read. A caller that asks until none is
         # missing would never end.
-        are_same_again = stamped_rows == self._stamped.pop(table, None)
-        if not rows or are_same_again:
+        last_stamped_rows = self._stamped_rows.pop(table, None)
+        if not rows or rows_to_stamp == last_stamped_rows:
             return 0
+
+        # Make and store the vectors, then give each row with a vector its stamp.
         new_texts = {text_hash: text for _, text_hash, text in rows if (text_hash,) not in existing}
         vectors = self._embed(list(new_texts.values())) if new_texts else ()
         self.choose_model()  # the length of the vectors is known only now; it may have changed
@@ -375,7 +374,7 @@ class Vectors:
                 f" {_HAS_VECTOR.format(table)}",
                 stamps,
             )
-        self._stamped[table] = stamped_rows
+        self._stamped_rows[table] = rows_to_stamp
         return updated.rowcount
 
     def load_all_signs(self) -> None:
@@ -444,6 +443,10 @@ class Vectors:
             "SELECT value FROM facts WHERE name IN ('made', 'stamped') ORDER BY name"
         )
         return SignsMade(model, " ".join(value for (value,) in facts))
+
+
+def _has_rows(database: sqlite3.Connection, table: str) -> bool:
+    return database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is not None
 
 
 def _set_stamps_for(database: sqlite3.Connection, model: int) -> None:

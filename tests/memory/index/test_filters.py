@@ -141,5 +141,5 @@ def test_an_index_of_an_earlier_version_gets_what_it_lacks(index):
     with index.writing() as database:
         database.execute("DROP INDEX notes_by_filter")
     assert count_steps(index, nothing) > 20
-    index.complete()
+    index.add_missing_sql_indexes()
     assert count_steps(index, nothing) < 5

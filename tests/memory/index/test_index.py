@@ -9,7 +9,14 @@ from fakes.waiting import wait
 
 from ouro.errors import SearchUnavailable
 from ouro.memory.backend import SummaryRecord, TitleRecord
-from ouro.memory.index import Index, MemoryFolder, Sources, indexers, search_sessions
+from ouro.memory.index import (
+    Index,
+    MemoryFolder,
+    Sources,
+    memory_file_indexer,
+    search_sessions,
+    session_indexer,
+)
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, tool, user
 from ouro.utils.files import lock_file
@@ -62,7 +69,9 @@ def test_notes_whose_state_is_known_are_not_looked_at_again(index, memory, notes
     known = Sources(memories=(MemoryFolder("user", "", memory, state="one"),))
     index.update(known)
     assert len(noted(index)) == notes
-    with counted_calls(indexers.changed_files, indexers._files_with_times) as counts:
+    with counted_calls(
+        memory_file_indexer.changed_files, memory_file_indexer._files_with_times
+    ) as counts:
         index.update(known)
     assert not counts
     (memory / "mem_ffffffff.md").write_text(NOTE)
@@ -131,8 +140,8 @@ def test_edited_session_is_reindexed(index, root, memory):
 
 
 def test_long_session_is_indexed_in_portions_and_resumed(index, root, memory, monkeypatch):
-    monkeypatch.setattr(indexers, "_PORTION_BYTES", 400)
-    monkeypatch.setattr(indexers, "_MAX_REMOVED_ROWS", 2)
+    monkeypatch.setattr(session_indexer, "_PORTION_BYTES", 400)
+    monkeypatch.setattr(session_indexer, "_MAX_REMOVED_ROWS", 2)
 
     class Stopped(Exception):
         pass

@@ -7,8 +7,8 @@ import pytest
 
 from ouro.memory.index import Index, Search, Vectors, local_embedder, model_weights
 from ouro.memory.index.embeddings import LOCAL_NAME
-from ouro.memory.index.indexers import IndexedSession, add_words, save_session
 from ouro.memory.index.minilm import MiniLm
+from ouro.memory.index.session_indexer import IndexedSession, add_words, save_session
 
 WIDE, LAYERS, WORDS = 64, 2, 30_522
 TEXTS = ["The tests run in a container.", "a cat", "Grüße aus Köln", ""]

@@ -6,7 +6,7 @@ import pytest
 from ouro.llm import Embedded
 from ouro.memory.index import Index, Search, SearchFilter, Vectors
 from ouro.memory.index.embeddings import RemoteEmbedder
-from ouro.memory.index.indexers import IndexedSession, add_words, save_session
+from ouro.memory.index.session_indexer import IndexedSession, add_words, save_session
 from ouro.messages import Usage
 
 SUBJECTS = ("parser", "deploy", "invoice", "camera", "mutex", "haiku")
@@ -45,7 +45,7 @@ def similarities(tmp_path, shared, texts):
         save_session(database, session)
     vectors = Vectors(index, RemoteEmbedder(f"subjects {shared}", Subjects(shared)))
     vectors.fill_all()
-    question = vectors.questions([texts[0]])[0]
+    question = vectors.embed_questions([texts[0]])[0]
     with index.reading() as database:
         rows = database.execute("SELECT id, text FROM messages").fetchall()
         found = vectors.cosines(database, "messages", question, [place for place, _ in rows])

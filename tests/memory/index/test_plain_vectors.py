@@ -128,6 +128,6 @@ def test_many_vectors_are_searched_with_numpy(index, monkeypatch):
     monkeypatch.setattr(vectors, "nearest_plain", None)  # must not be called
     with index.reading() as database:
         found = Vectors(index, Letters())
-        question = found.questions(["abc"])[0]
+        question = found.embed_questions(["abc"])[0]
         assert len(found.nearest(database, "notes", question, 3)) == 3
     assert "numpy" in sys.modules
