@@ -334,7 +334,7 @@ def _build_note_workers(
         repositories=repositories,
         categories=long_term.categories_with(basis.settings.memory.categories),
         mark=_mark_of_session(transcript),
-        alike=capture.notes.similar,
+        find_alike=capture.notes.find_alike,
         run_under_lock=manager.run_under_lock,
         is_small=lambda: models.role_spec("compact").is_small,
     )

@@ -281,7 +281,7 @@ def _make_prompt(
         f"{spec.prompt}\n\n{_NO_USER_PROMPT}",
     )
     manager = shared.memory.manager
-    core_memory = manager.prompt.core() if manager else ""
+    core_memory = manager.prompt.make_read_only_block() if manager else ""
     skill_texts = [skills.read(name) for name in spec.skills]
     skill_files = [skills.find_offered(name).file for name in spec.skills]
     shared.extensions.hooks.add([*chain.from_iterable(file.hooks for file in skill_files)])

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.memory_meaning import cases
 from benchmarks.memory_meaning.judge import OTHERS
 from benchmarks.memory_meaning.values import Pair
-from ouro.memory.long_term import MemoryEditor, find_doubtful, open_scopes, remember_text
+from ouro.memory.long_term import MemoryEditor, find_possibly_replaced, open_scopes, remember_text
 from ouro.memory.long_term.store import user_store
 
 
@@ -32,7 +32,7 @@ def _outcome(pair: Pair) -> str:
     with tempfile.TemporaryDirectory() as folder:
         remember_text(_editor(folder), OTHERS[0])
         before = remember_text(_editor(folder), pair.before).entry
-        doubtful = find_doubtful(_editor(folder), pair.said)
+        doubtful = find_possibly_replaced(_editor(folder), pair.said)
         if doubtful:
             return "asked" if doubtful.text == before.text else "kept"
         replaced = remember_text(_editor(folder), pair.said).replaced

@@ -52,7 +52,7 @@ def take_pending(
     if session:
         # No text is written here, so none is searched for secrets.
         for store in long_term.memory_stores(MemorySettings(), repository, lambda _text: ""):
-            long_term.take_proposals(store, session, keep)
+            long_term.hand_over_proposals(store, session, keep)
 
 
 def merge_changes(changes: Iterable[WaitingChange]) -> list[SharedChange]:

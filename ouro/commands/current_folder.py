@@ -99,10 +99,10 @@ class Folder:
         scopes = long_term.open_scopes(stores, demands_known=True)
         for problem in scopes.problems:
             warn(problem)
-        before = [store.places() for store in stores]
+        before = [store.folder_state() for store in stores]
         with self.index() as index:
             yield long_term.MemoryEditor(scopes.opened, lambda: index, worktree=root), stores
-            if [store.places() for store in stores] != before:
+            if [store.folder_state() for store in stores] != before:
                 changed = index.update(memory_index.Sources.of_notes(stores))
                 # Sessions make the vectors of older notes in the background: a command does not
                 # wait for them.

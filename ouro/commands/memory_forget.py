@@ -109,7 +109,7 @@ async def _forget_everywhere(
         raise UsageError("This cannot be undone.", "With --yes, pass --backup FILE or --no-backup.")
     home = long_term.OuroHome(get_home(), get_history_dir(), get_sessions_dir(), get_index_path())
     job = long_term.TrueForget(text, home)
-    report = await asyncio.to_thread(job.look, context.progress)
+    report = await asyncio.to_thread(job.search, context.progress)
     context.progress("")
     if not report.count:
         searched_rows = table((place.place,) for place in report.places)

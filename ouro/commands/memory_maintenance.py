@@ -93,7 +93,7 @@ async def _consolidate_core(
         what: one scope; empty or `core` for all.
     """
     # An empty core costs no model call, so it needs no question.
-    agreed = is_sure or context.session is not None or not manager.prompt.core()
+    agreed = is_sure or context.session is not None or not manager.prompt.make_read_only_block()
     question = "A model merges and compresses the core."
     if not await confirm(context, question, "Do it", assume_yes=agreed):
         return {}

@@ -45,7 +45,7 @@ async def remember(context: ActionContext, text: str, scope: Scope | None) -> An
     doubtful: MemoryEntry | None = None
     if not is_asked:
         doubtful = await context.memory(
-            lambda memory: long_term.find_doubtful(memory.editor, words), reports=False
+            lambda memory: long_term.find_possibly_replaced(memory.editor, words), reports=False
         )
     if is_asked:
         try:
@@ -207,7 +207,7 @@ async def _keep_for_later(context: ActionContext, words: str, scope: Scope | Non
     accept and reject it. Without a scope (None), rules choose it.
     """
     proposal = await context.memory(
-        lambda memory: long_term.keep_for_later(memory.editor, words, scope), reports=False
+        lambda memory: long_term.propose_undecided_text(memory.editor, words, scope), reports=False
     )
     accept, reject = (CommandText(f"memory {verb} {proposal.id}") for verb in ("accept", "reject"))
     pending_line = line(

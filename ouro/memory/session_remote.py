@@ -246,7 +246,7 @@ class SessionRemote:
         not here any more.
         """
         try:
-            return self.repository.leads_to(commit, self.tip)
+            return self.repository.is_ancestor(commit, self.tip)
         except MemoryUnusable:
             return True
 
@@ -258,7 +258,7 @@ class SessionRemote:
             SessionError: they are too large.
         """
         self._require_small(blobs)
-        contents = self.repository.objects(list(blobs.values()))
+        contents = self.repository.read_objects(list(blobs.values()))
         return {
             path: self.unseal(path, data) for path, (_, data) in zip(blobs, contents, strict=True)
         }
@@ -271,7 +271,7 @@ class SessionRemote:
             blobs: the path of each chunk on the branch -> the id of its blob in git.
         """
         self._require_small(blobs)
-        contents = self.repository.objects(list(blobs.values()))
+        contents = self.repository.read_objects(list(blobs.values()))
         pairs = zip(blobs, contents, strict=True)
         return [self._open_chunk(path, data) for path, (_, data) in pairs]
 
@@ -289,7 +289,7 @@ class SessionRemote:
 
     def _require_small(self, blobs: Mapping[str, str]) -> None:
         """Raise SessionError if the blobs have more than `_MAX_READ_BYTES` together."""
-        if sum(self.repository.sizes(list(blobs.values()))) > _MAX_READ_BYTES:
+        if sum(self.repository.read_sizes(list(blobs.values()))) > _MAX_READ_BYTES:
             raise SessionError(
                 f"A session of the remote has over {_MAX_READ_BYTES >> 20:,} MB: {next(iter(blobs))}."
             )

@@ -130,9 +130,9 @@ class SettingsRemote:
         blob = self._repository.list_files("-r", tip).get(_FILE, "")
         if not blob:
             return tip, {}
-        if self._repository.sizes([blob])[0] > _MAX_FILE_BYTES:
+        if self._repository.read_sizes([blob])[0] > _MAX_FILE_BYTES:
             raise MemoryUnusable(f"{_FILE} of the remote has over {_MAX_FILE_BYTES:,} bytes.")
-        data = self._repository.blobs([blob])[blob]
+        data = self._repository.read_blobs([blob])[blob]
         try:
             return tip, decode_json(data, dict[str, str])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -3,7 +3,7 @@
 import pytest
 from fakes.knowledge import editor_of
 
-from ouro.memory.long_term import all_entries, find_doubtful, remember_text
+from ouro.memory.long_term import all_entries, find_possibly_replaced, remember_text
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def editor(home, repository):
 def test_entry_on_the_subject_is_asked_about_and_replaced_if_the_user_says_so(editor, before, said):
     old = remember_text(editor, before, "repo").entry
     remember_text(editor, "Black formats the code", "repo")
-    doubtful = find_doubtful(editor, said)
+    doubtful = find_possibly_replaced(editor, said)
     assert doubtful is not None
     assert doubtful.text == old.text
     done = remember_text(editor, said, "repo", replaces=doubtful.id)
@@ -32,8 +32,8 @@ def test_entry_on_the_subject_is_asked_about_and_replaced_if_the_user_says_so(ed
 
 def test_nothing_is_asked_about_another_subject_and_what_rules_replace(editor):
     remember_text(editor, "We use Redis for the job queue", "repo")
-    assert find_doubtful(editor, "Invoices have seven digits") is None
-    assert find_doubtful(editor, "RabbitMQ replaces Redis for the job queue") is None
+    assert find_possibly_replaced(editor, "Invoices have seven digits") is None
+    assert find_possibly_replaced(editor, "RabbitMQ replaces Redis for the job queue") is None
 
 
 PROJECT = (
@@ -49,15 +49,15 @@ def test_one_word_in_common_with_a_long_entry_asks_nothing(editor):
     for known in PROJECT:
         remember_text(editor, known, "repo")
     # `staging` is in two entries, `customer` is one of six words of the only one that has it.
-    assert find_doubtful(editor, "Fixtures of staging are made by the seed script") is None
+    assert find_possibly_replaced(editor, "Fixtures of staging are made by the seed script") is None
     said = "Python 3.9 stays because a big customer has old RHEL machines"
-    assert find_doubtful(editor, said) is None
+    assert find_possibly_replaced(editor, said) is None
 
 
 def test_entry_with_most_of_the_words_is_asked_about_not_the_first_one(editor):
     for known in PROJECT:
         remember_text(editor, known, "repo")
-    doubtful = find_doubtful(
+    doubtful = find_possibly_replaced(
         editor, "Staging stands on pelican since May, no machine is left over in the old hall"
     )
     assert doubtful is not None

@@ -4,7 +4,7 @@ from tests.defences.defence import Defence
 
 SESSIONS = "ouro/memory/sessions"
 DEFENCES = (
-    Defence("S27", "ouro/memory/settings_remote.py", "self._repository.sizes([blob])[0] > _MAX_FILE_BYTES", "False",
+    Defence("S27", "ouro/memory/settings_remote.py", "self._repository.read_sizes([blob])[0] > _MAX_FILE_BYTES", "False",
             "test_s27_received_settings.py -k a_file_that_is"),
     Defence("S1", f"{SESSIONS}/session_file.py", 'return records, b"" if _BLANK_LINES.match(tail) else tail',
             'return [*records, *_cut_records(tail, offset + position, len(tail))], b""', "test_s1_s2_s3_cut_saves.py"),

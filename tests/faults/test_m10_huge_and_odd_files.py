@@ -9,7 +9,8 @@ from fakes.knowledge import Conversation, unapproved, write_as_user
 from ouro.memory.long_term import GitMemoryStore
 from ouro.memory.long_term.git.files import MAX_FILE_BYTES, FileRefused
 from ouro.memory.long_term.git.values import SkippedFile
-from ouro.memory.long_term.trust.approval import apply_edit, question_about
+from ouro.memory.long_term.trust.change_effects import apply_edit
+from ouro.memory.long_term.trust.proposals import question_about
 from ouro.utils.line_changes import line_changes
 
 
@@ -151,7 +152,10 @@ def test_m10_a_text_keeps_its_bytes_through_history(store):
 
     commit = store.commit_changes("By hand")
 
-    assert store.repository.blobs([store.repository.tree(commit)["facts.md"]]).popitem()[1] == data
+    assert (
+        store.repository.read_blobs([store.repository.tree(commit)["facts.md"]]).popitem()[1]
+        == data
+    )
     assert store.load_all().core["facts"] == data.decode("utf-8-sig").replace("\r\n", "\n")
 
 

@@ -7,7 +7,7 @@ import pytest
 from cases.words_of_others import EVIL, PHRASINGS
 from fakes.knowledge import Conversation, seen_by_model, write_as_user
 
-from ouro.memory.long_term.trust.approval import KEEP
+from ouro.memory.long_term.trust.proposals import KEEP
 from ouro.messages import ATTACHED, PIPED, Image, ToolCall, ToolReply, user
 
 WRITTEN = {

@@ -215,16 +215,16 @@ def test_m3_a_folder_that_two_threads_read_is_listed_again_afterwards(tmp_path):
     files, entered, main_left = MemoryFiles(tmp_path), Event(), Event()
 
     def read():
-        with files.at_one_moment():
+        with files.freeze_listing():
             entered.set()
             main_left.wait(5)
 
     other = Thread(target=read)
-    with files.at_one_moment():
+    with files.freeze_listing():
         other.start()
         entered.wait(0.05)  # without the lock it enters here, and leaves last
     main_left.set()
     other.join()
     (tmp_path / "facts.md").write_text("- Uses uv.\n")
 
-    assert list(files.look().fingerprints) == ["facts.md"]
+    assert list(files.list_folder().fingerprints) == ["facts.md"]

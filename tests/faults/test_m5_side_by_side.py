@@ -12,7 +12,7 @@ from fakes.warm_python import WARM
 
 from ouro.memory.long_term import FileEdit, TurnMarks
 from ouro.memory.long_term.store import user_store
-from ouro.memory.long_term.trust.approval import KEEP
+from ouro.memory.long_term.trust.proposals import KEEP
 from ouro.memory.long_term.trust.running_turns import ToolWrites
 
 PROCESSES, EACH = 4, 4

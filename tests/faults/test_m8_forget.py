@@ -20,7 +20,7 @@ from ouro.memory.backend import CompactionRecord, SummaryRecord, TitleRecord
 from ouro.memory.long_term import FileEdit, GitMemoryStore, OuroHome, Proposal, TrueForget
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.notes.note import Note, note_text, parse_note
-from ouro.memory.long_term.trust.approval import Proposals
+from ouro.memory.long_term.trust.proposals import Proposals
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import Message, Text, Thinking, ToolCall, ToolReply, assistant, user
 
@@ -151,7 +151,7 @@ def is_gone(place: OuroHome, tmp_path) -> bool:
 def test_m8_forgotten_text_is_left_in_no_byte(full_home, tmp_path):
     assert not is_gone(full_home, tmp_path)
 
-    found = TrueForget(SECRET, full_home).look()
+    found = TrueForget(SECRET, full_home).search()
     before = every_byte(full_home, tmp_path)
     done = TrueForget(SECRET, full_home).forget()
 
@@ -171,7 +171,7 @@ def test_m8_forgotten_text_is_left_in_no_byte(full_home, tmp_path):
         "the log",
         "the index",
     }
-    assert TrueForget(SECRET, full_home).look().count == 0
+    assert TrueForget(SECRET, full_home).search().count == 0
 
 
 def test_m8_old_objects_cannot_be_read(full_home):
@@ -247,7 +247,7 @@ def test_m8_open_session_is_skipped_and_reported(full_home):
     assert len(done.left) == 1
     assert "2026-11-21_00000001" in done.left[0]
     assert TrueForget(SECRET, full_home).forget().left == []
-    assert TrueForget(SECRET, full_home).look().count == 0
+    assert TrueForget(SECRET, full_home).search().count == 0
 
 
 def test_m8_kill_while_the_accepted_commit_is_recorded_can_be_rerun(place):

@@ -16,7 +16,7 @@ from ouro.frontends.headless.headless import HeadlessOptions, Streams, run_headl
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.plain.repl import Repl
 from ouro.memory.long_term import FileEdit
-from ouro.memory.long_term.trust.approval import change_of
+from ouro.memory.long_term.trust.change_descriptions import change_of
 from ouro.session import OpenRequest, TurnObserver, TurnQueue
 from ouro.settings import TuiSettings
 

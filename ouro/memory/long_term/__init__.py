@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.export import as_json, as_markdown
     from ouro.memory.long_term.forget import find_to_forget, forget_entries
     from ouro.memory.long_term.forgotten_text import ForgetReport
-    from ouro.memory.long_term.git.history import UndoPlan, describe_commits
     from ouro.memory.long_term.git.memory_folders import repo_folder
+    from ouro.memory.long_term.git.undo_plan import UndoPlan, describe_commits
     from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
     from ouro.memory.long_term.graph_picture import html_page, picture_of
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources
@@ -87,8 +87,8 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.recall.recall_log import RecallLog, WeekUse, this_week
     from ouro.memory.long_term.recall.turn_recall import TurnRecall
     from ouro.memory.long_term.remember import (
-        find_doubtful,
-        keep_for_later,
+        find_possibly_replaced,
+        propose_undecided_text,
         remember_text,
     )
     from ouro.memory.long_term.review_comments import (
@@ -99,9 +99,9 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.scope import (
         MemoryScopes,
         ScopeMemory,
+        hand_over_proposals,
         open_scopes,
         switch,
-        take_proposals,
     )
     from ouro.memory.long_term.search import (
         filter_of,
@@ -142,7 +142,7 @@ if TYPE_CHECKING:
         TrueForget,
         back_up_home,
     )
-    from ouro.memory.long_term.trust.approval import Proposal, changed_rows
+    from ouro.memory.long_term.trust.proposals import Proposal, changed_rows
     from ouro.memory.long_term.trust.provenance import own_words
     from ouro.memory.long_term.trust.running_turns import TurnMarks
     from ouro.memory.long_term.usefulness_report import (

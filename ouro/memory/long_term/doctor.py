@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import chain
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -50,8 +50,15 @@ _AGE_GROUPS = (
 
 
 Level = Literal["ok", "warning", "problem"]
-Problem = tuple[Level, str, str]
-"""The level, what is wrong (or that nothing is), and advice for the user."""
+
+
+class Problem(NamedTuple):
+    """A problem in a place that is known to the caller; or, with the level `ok`, that there is none."""
+
+    level: Level
+    what: str
+    advice: str
+    """What the user can do; empty if nothing is needed."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -118,15 +125,15 @@ def diagnose(
         ]
         if not problems:
             counts = f"{plural(len(scope.loaded.core), 'core file')}, {plural(len(notes), 'note')}"
-            problems = [("ok", f"{counts}: no problems", "")]
+            problems = [Problem("ok", f"{counts}: no problems", advice="")]
         findings += [
-            Finding(level, where=scope.name, what=what, advice=advice)
-            for level, what, advice in problems
+            Finding(problem.level, where=scope.name, what=problem.what, advice=problem.advice)
+            for problem in problems
         ]
     index_problems = _check_index(editor, len(files))
     findings += [
-        Finding(level, where="index", what=what, advice=advice)
-        for level, what, advice in index_problems
+        Finding(problem.level, where="index", what=problem.what, advice=problem.advice)
+        for problem in index_problems
     ]
     return findings
 
@@ -201,13 +208,13 @@ def _check_files(scope: ScopeMemory) -> Iterator[Problem]:
     for file in scope.loaded.skipped:
         what = f"{file.name}: {file.reason}"
         if "invisible" in file.reason:
-            yield "warning", what, "Look at it in an editor."
+            yield Problem("warning", what, "Look at it in an editor.")
         elif file.reason == MERGE_CONFLICT:
-            yield "problem", what, "Delete the side that does not hold, and the marks."
+            yield Problem("problem", what, "Delete the side that does not hold, and the marks.")
         elif file.reason == NO_MEMORY_FILE and (name := _name_of_note(scope, file.name)):
-            yield "problem", what, f"It is a note: rename it to {name}."
+            yield Problem("problem", what, f"It is a note: rename it to {name}.")
         else:
-            yield "problem", what, "Repair it, move it out of the folder, or delete it."
+            yield Problem("problem", what, "Repair it, move it out of the folder, or delete it.")
 
 
 def _name_of_note(scope: ScopeMemory, name: str) -> str:
@@ -226,7 +233,7 @@ def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
     """
     store = scope.store
     if shutil.which("git") is None:
-        yield "problem", "git is not installed: there is no history", "Install git."
+        yield Problem("problem", "git is not installed: there is no history", "Install git.")
         return
     uncommitted: list[str] = []
     try:
@@ -234,24 +241,30 @@ def _check_git(scope: ScopeMemory) -> Iterator[Problem]:
         if store.repository.exists:
             uncommitted = [edit.name for edit in store.edits_since(head.commit)]
     except MemoryUnusable as error:
-        yield "problem", error.message, error.hint or "The texts are saved without history."
+        yield Problem(
+            "problem", error.message, error.hint or "The texts are saved without history."
+        )
         return
     if store.obstacle:
-        yield "problem", store.obstacle, "The texts are saved, and committed when it is resolved."
+        yield Problem(
+            "problem", store.obstacle, "The texts are saved, and committed when it is resolved."
+        )
     if store.plain_git:
         is_foreign = f"{store.folder / '.git'} is not" in store.plain_git
         advice = (
             "Move it away; ouro creates its own." if is_foreign else "Delete it; the history stays."
         )
-        yield "warning", store.plain_git, advice
+        yield Problem("warning", store.plain_git, advice)
     for proposal in scope.proposals():
         what = (
             f"waiting for approval: {join_names([edit.name for edit in proposal.edits])}:"
             f" {proposal.reason}"
         )
-        yield "warning", what, f"ouro memory accept {proposal.id}, or reject {proposal.id}"
+        yield Problem("warning", what, f"ouro memory accept {proposal.id}, or reject {proposal.id}")
     if uncommitted and not scope.untrusted:
-        yield "warning", f"not committed: {join_names(uncommitted)}", "The next session commits it."
+        yield Problem(
+            "warning", f"not committed: {join_names(uncommitted)}", "The next session commits it."
+        )
 
 
 def _check_fields(files: Sequence[NoteFile], categories: Collection[str]) -> Iterator[Problem]:
@@ -261,16 +274,16 @@ def _check_fields(files: Sequence[NoteFile], categories: Collection[str]) -> Ite
     for file in files:
         note, edit = file.note, f"ouro memory edit {file.note.id}"
         for problem in file.problems:
-            yield "problem", f"{file.name}: {problem}", edit
+            yield Problem("problem", f"{file.name}: {problem}", edit)
         if unknown := sorted(set(note.extra) - {"origin", OWNER, EXPIRES}):
             what = f"{file.name}: unknown fields, which are kept: {join_names(unknown)}"
-            yield "warning", what, f"{edit}, if they are misspelt"
+            yield Problem("warning", what, f"{edit}, if they are misspelt")
         if not file.problems and note.category not in categories:
             what = f"{file.name}: unknown category {one_line(note.category, 40)}"
-            yield "warning", what, "Correct it, or add it to `memory.categories`."
+            yield Problem("warning", what, "Correct it, or add it to `memory.categories`.")
         if not file.problems and note.scope != file.scope:
             what = f"{file.name}: its scope is {note.scope}, but it is in {file.scope}"
-            yield "warning", what, "The folder counts. Correct the note, or move the file."
+            yield Problem("warning", what, "The folder counts. Correct the note, or move the file.")
 
 
 def _find_superseded(note_id: str, older_versions: Mapping[str, str]) -> set[str]:
@@ -295,15 +308,15 @@ def _check_links(files: Sequence[NoteFile], older_versions: Mapping[str, str]) -
         note, edit = file.note, f"ouro memory edit {file.note.id}"
         if note.supersedes and note.supersedes not in older_versions:
             what = f"{file.name} supersedes {note.supersedes}, which does not exist"
-            yield "warning", what, f"{edit}: `supersedes: null`, or restore the file"
+            yield Problem("warning", what, f"{edit}: `supersedes: null`, or restore the file")
         if note.id in _find_superseded(note.id, older_versions):
-            yield (
+            yield Problem(
                 "problem",
                 f"{file.name} supersedes itself, through other notes",
                 f"{edit}: remove `supersedes`",
             )
         if newer_counts[note.id] > 1:
-            yield (
+            yield Problem(
                 "warning",
                 f"{newer_counts[note.id]} notes supersede {note.id}",
                 "Let one of them supersede the other.",
@@ -313,7 +326,7 @@ def _check_links(files: Sequence[NoteFile], older_versions: Mapping[str, str]) -
                 what = (
                     f"{file.name} {edge.relationship} {one_line(edge.id, 40)}, which does not exist"
                 )
-                yield "warning", what, f"{edit}: remove it from `related`"
+                yield Problem("warning", what, f"{edit}: remove it from `related`")
 
 
 def _check_duplicates(entries: Sequence[MemoryEntry]) -> Iterator[Problem]:
@@ -326,7 +339,7 @@ def _check_duplicates(entries: Sequence[MemoryEntry]) -> Iterator[Problem]:
             continue
         ids = join_names([entry.id for entry in duplicates])
         what = f"written {len(duplicates)} times: {one_line(duplicates[0].text, 60)} ({ids})"
-        yield "warning", what, f"ouro memory forget {duplicates[-1].id}"
+        yield Problem("warning", what, f"ouro memory forget {duplicates[-1].id}")
 
 
 def _check_sizes(
@@ -338,10 +351,12 @@ def _check_sizes(
             f"the core has {scope.tokens:,} tokens; the limit is {threshold:,}"
             " (memory.consolidation_threshold)"
         )
-        yield "warning", what, "/memory consolidate merges it; `forget` what no longer holds."
+        yield Problem(
+            "warning", what, "/memory consolidate merges it; `forget` what no longer holds."
+        )
     if len(notes) > MAX_FILES * 0.9:
         what = f"{len(notes):,} notes; at most {MAX_FILES:,} files are read"
-        yield "problem", what, "Move files out of `archive/`."
+        yield Problem("problem", what, "Move files out of `archive/`.")
 
 
 def _check_index(editor: MemoryEditor, note_count: int) -> Iterator[Problem]:
@@ -353,18 +368,20 @@ def _check_index(editor: MemoryEditor, note_count: int) -> Iterator[Problem]:
     try:
         state = editor.index().state()
     except SearchUnavailable as error:
-        yield "problem", error.message, "ouro memory reindex"
+        yield Problem("problem", error.message, "ouro memory reindex")
         return
     if not state.size:
-        yield "warning", "it cannot be written, and is rebuilt each time", f"Look at {state.path}"
+        yield Problem(
+            "warning", "it cannot be written, and is rebuilt each time", f"Look at {state.path}"
+        )
     elif state.rows["notes"] < note_count:
-        yield (
+        yield Problem(
             "warning",
             f"it has {state.rows['notes']} notes of at least {note_count}",
             "ouro memory reindex",
         )
     else:
-        yield "ok", f"{state.size:,} bytes, {state.rows['notes']:,} notes", ""
+        yield Problem("ok", f"{state.size:,} bytes, {state.rows['notes']:,} notes", "")
 
 
 def _count(words: Iterable[str]) -> dict[str, int]:

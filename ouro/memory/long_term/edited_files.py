@@ -12,7 +12,7 @@ from ouro.memory.long_term.entry_lookup import find_entry
 from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.memory.long_term.notes.note import parse_note
-from ouro.memory.long_term.trust.approval import apply_edit
+from ouro.memory.long_term.trust.change_effects import apply_edit
 from ouro.utils.files import write_private
 from ouro.utils.ouro_paths import ensure_private_dir, get_home, tilde
 

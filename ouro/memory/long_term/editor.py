@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ouro.memory.index import Index
-    from ouro.memory.long_term.trust.approval import Proposal
+    from ouro.memory.long_term.trust.proposals import Proposal
 
 
 class MemoryEditor:

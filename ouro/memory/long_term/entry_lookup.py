@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import compress
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -218,16 +217,18 @@ def note_entries(
     entries = []
     for file in files:
         note = file.note
-        badge_flags = (  # in the order of `_BADGES`
-            file.archived,
-            note.id in replaced_ids,
-            note.id in contradicted,
-            note.id in contradicting,
-            file.name in untrusted.get(file.scope, ()),
-            _is_tentative(editor, note),
-            bool(anchors and anchors.changed_paths(note.anchors)),
-        )
-        branch = (f"on {note.branch}",) if note.branch else ()
+        has_badge = {
+            "archived": file.archived,
+            "replaced": note.id in replaced_ids,
+            "contradicted": note.id in contradicted,
+            "contradicts": note.id in contradicting,
+            "unconfirmed": file.name in untrusted.get(file.scope, ()),
+            "tentative": _is_tentative(editor, note),
+            "stale": bool(anchors and anchors.changed_paths(note.anchors)),
+        }
+        badges = [badge for badge in _BADGES if has_badge[badge]]
+        if note.branch:
+            badges.append(f"on {note.branch}")
         entries.append(
             MemoryEntry(
                 id=note.id,
@@ -242,7 +243,7 @@ def note_entries(
                 source=note.source,
                 confidence=note.confidence,
                 supersedes=superseded_by_id.get(note.id, ""),
-                badges=(*compress(_BADGES, badge_flags), *branch),
+                badges=tuple(badges),
                 versions=len(_follow_ids(note.id, older_versions)),
             )
         )
@@ -297,7 +298,10 @@ def list_entries(editor: MemoryEditor, filter_words: str = "") -> list[MemoryEnt
     Raises UsageError if there is no such scope or category, or the scope is not in use here.
     """
     words = filter_words.lower().replace("/", " ").replace(".md", "").split()
-    unfiltered = entries = all_entries(editor, archived=True)
+    entries = all_entries(editor, archived=True)
+    badges = set(_BADGES) - {"stale"}  # entries are not listed with this one
+    allowed = {"core", "note", *badges, *editor.names, *editor.core}
+    allowed |= {entry.category for entry in entries}
     for word in words:
         if word in ("user", "repo"):
             editor.scope(word)  # raises if it is not in use
@@ -306,9 +310,6 @@ def list_entries(editor: MemoryEditor, filter_words: str = "") -> list[MemoryEnt
             for entry in entries
             if word in (entry.scope, entry.category, entry.kind, *entry.badges)
         ]
-        badges = set(_BADGES) - {"stale"}  # entries are not listed with this one
-        allowed = {"core", "note", *badges, *editor.names, *editor.core}
-        allowed |= {entry.category for entry in unfiltered}
         if not entries and word not in allowed:
             raise UsageError(
                 f"There is no scope or category {word[:40]}.",
@@ -335,6 +336,8 @@ def details_of(editor: MemoryEditor, name: str, half_life_days: float) -> EntryD
     entries = note_entries(editor, files)
     entry = _find_by_name(entries, name)
     file = editor.notebook.find(entry.id)
+
+    # The links from this note to others, then those from others to it.
     notes_by_id = {other.note.id: other.note for other in files}
     texts = {note_id: note.text for note_id, note in notes_by_id.items()}
     links = [
@@ -347,11 +350,12 @@ def details_of(editor: MemoryEditor, name: str, half_life_days: float) -> EntryD
             for edge in other.related
             if edge.id == entry.id
         ]
+
     stale = editor.anchors.changed_paths(file.note.anchors) if editor.anchors else ()
     return EntryDetails(
         entry=entry,
         path=str(editor.scope(entry.scope).store.folder / entry.file),
-        chain=tuple(chain_of(entries, entry)),
+        chain=tuple(versions_of(entries, entry)),
         note=file,
         stale=stale,
         links=tuple(links),
@@ -388,7 +392,7 @@ def _core_details(editor: MemoryEditor, entry: MemoryEntry) -> EntryDetails:
     return EntryDetails(entry, path, all_versions, links=tuple(links), record=record)
 
 
-def chain_of(entries: Sequence[MemoryEntry], entry: MemoryEntry) -> list[MemoryEntry]:
+def versions_of(entries: Sequence[MemoryEntry], entry: MemoryEntry) -> list[MemoryEntry]:
     """All versions of a note among `entries`, oldest first; the note alone if it never changed."""
     by_id = {version.id: version for version in entries}
     older_ids = {

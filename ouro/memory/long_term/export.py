@@ -11,9 +11,9 @@ from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entry_lookup import (
     MemoryEntry,
     all_entries,
-    chain_of,
     core_entries,
     describe_source,
+    versions_of,
 )
 from ouro.memory.long_term.import_files import (
     FORMAT,
@@ -97,7 +97,7 @@ def _group_as_markdown(
             f"{note.text.strip()}\n<!-- /{note.id} -->"
         )
         yield f"*{note.id} · {describe_source(note)}*"
-        if earlier_versions := chain_of(notes, note)[:-1]:
+        if earlier_versions := versions_of(notes, note)[:-1]:
             lines = [
                 f"> - {version.at[:10]}: {' '.join(version.text.split())}"
                 for version in earlier_versions

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ouro.errors import SearchUnavailable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.editor import MemoryEditor
-from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries, chain_of, note_entries
+from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries, note_entries, versions_of
 from ouro.memory.long_term.git.values import Origin, Scope, TurnRef
 from ouro.memory.long_term.notes.note import find_ids, strip_list_mark
 from ouro.memory.long_term.notes.notebook import archive_changes
@@ -168,7 +168,7 @@ def archive_notes(
     all_notes = note_entries(editor) if notes else []
     versions: dict[str, MemoryEntry] = {}
     for note in notes:
-        chain = chain_of(all_notes, note)
+        chain = versions_of(all_notes, note)
         versions |= {version.id: version for version in chain if version.scope == scope}
     changes: dict[str, str | None] = {}
     for version in versions.values():

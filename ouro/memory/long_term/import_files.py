@@ -25,8 +25,10 @@ from ouro.utils.git import find_root
 from ouro.utils.ouro_paths import get_trust_path
 from ouro.utils.yaml import split_front_matter, words_in
 
-FORMAT, MARK = "ouro-memory", "<!-- ouro memory export 1 -->"
-"""The marks of an export, in JSON and in Markdown."""
+FORMAT = "ouro-memory"
+"""The field `format` of an export as JSON."""
+MARK = "<!-- ouro memory export 1 -->"
+"""The first line of an export as Markdown."""
 INSTRUCTIONS = (
     "CLAUDE.md",
     "CLAUDE.local.md",
@@ -119,15 +121,18 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
     files: list[Path] = []
     skipped: list[SkippedFile] = []
     depths: dict[Path, int] = {}  # 0 for a named file, 1 for one that it includes, …
-    for item in (path.expanduser().absolute() for path in paths):
+    for named_path in paths:
+        item = named_path.expanduser().absolute()
         if item.is_file():
             depths[item] = 0
             continue
         memory_files, other_files = _find_memory_files(item)
         depths |= dict.fromkeys(memory_files, 0)
         skipped += other_files
-    waiting = list(depths)
-    for path in waiting:  # included files are appended
+
+    # Read each file, then the files that it includes: they are appended to the list.
+    files_to_read = list(depths)
+    for path in files_to_read:
         try:
             text = _read_text(path)
             pieces += list(_read_pieces(path, text))  # no pieces at all if one cannot be read
@@ -141,7 +146,7 @@ def read_sources(paths: Sequence[Path]) -> ImportMaterial:
                 skipped.append(SkippedFile(f"@{name} in {path.name}", reason))
             elif included not in depths:
                 depths[included] = depths[path] + 1
-                waiting.append(included)
+                files_to_read.append(included)
     return ImportMaterial(tuple(pieces), tuple(files), tuple(skipped))
 
 
@@ -248,9 +253,8 @@ def _text_files_below(folder: Path) -> list[Path]:
     """
     files: list[Path] = []
     for root, folders, names in os.walk(folder):
-        folders[:] = sorted(
-            item for item in folders if not item.startswith(".")
-        )  # walks only these
+        # `os.walk` goes into the folders that remain in this list.
+        folders[:] = sorted(item for item in folders if not item.startswith("."))
         files += [
             Path(root) / name
             for name in sorted(names)
@@ -321,7 +325,8 @@ def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
     """
     try:
         data = json.loads(text)
-        assert data["format"] == FORMAT
+        if data["format"] != FORMAT:
+            raise ValueError("another format")
         for scope_name, exported in data["scopes"].items():
             for category, core in exported["core"].items():
                 for line in str(core).splitlines():
@@ -336,7 +341,6 @@ def _from_json(path: Path, text: str) -> Iterator[ImportPiece]:
         KeyError,
         TypeError,
         AttributeError,
-        AssertionError,
         RecursionError,
     ) as error:
         raise FileRefused("not an export of ouro's memory") from error

@@ -18,13 +18,12 @@ from ouro.memory.long_term.listing_schedule import ListingSchedule
 from ouro.memory.long_term.prompt_block import MemoryPrompt
 from ouro.memory.long_term.scope import MemoryScopes, ScopeMemory, switch
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.trust.approval import (
+from ouro.memory.long_term.trust.proposals import (
     KEEP,
     LEAVE,
     Proposal,
-    digest,
     question_about,
-    subject_of,
+    texts_digest,
 )
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.running_turns import TurnMarks
@@ -83,8 +82,8 @@ class LongTermMemoryManager:
         self._warnings = dict.fromkeys(scopes.problems)  # each is shown once
         # An asyncio lock is fair: actions run in the order of their calls.
         self._lock = asyncio.Lock()
-        self._settling: asyncio.Task[None] | None = None
-        """The task that decides about what the last turn wrote."""
+        self._finishing_turn: asyncio.Task[None] | None = None
+        """The task that decides about what the last turn wrote; None before the first turn ended."""
         self.listings = ListingSchedule(
             self._scopes, channel, self._run_or_warn, refresh=self._refresh
         )
@@ -95,6 +94,7 @@ class LongTermMemoryManager:
         self._last_turn = TurnRef(marks.session, turn=0)
         """The turn that the user's actions belong to: the one that ended last."""
         self._has_consolidated = False
+        """Whether a consolidation was begun in this session (`_consolidate_if_grown`)."""
         self._unchecked_lines: tuple[tuple[Scope, str], ...] = ()
         """What `take_unchecked_lines` returns."""
 
@@ -123,13 +123,13 @@ class LongTermMemoryManager:
         """Switch the memory of this repository on or off, from the next session on; returns its
         folder. Raises UsageError if the settings allow no memory of the repository. Blocks.
         """
-        repo_store = next((store for store in self._allowed_stores if store.scope == "repo"), None)
-        if repo_store is None:
-            raise UsageError(
-                "This repository has no memory of its own here.", "See `memory.repo.enabled`."
-            )
-        switch(repo_store, on=on)
-        return repo_store.folder
+        for store in self._allowed_stores:
+            if store.scope == "repo":
+                switch(store, on=on)
+                return store.folder
+        raise UsageError(
+            "This repository has no memory of its own here.", "See `memory.repo.enabled`."
+        )
 
     def versions(self) -> dict[str, str]:
         """The version of the trusted texts of each scope, by scope."""
@@ -175,7 +175,7 @@ class LongTermMemoryManager:
         self._used_tools = False
         await asyncio.to_thread(self._marks.begin)
         try:
-            return await asyncio.to_thread(self.prompt.changes, sent)
+            return await asyncio.to_thread(self.prompt.take_changes_and_notes, sent)
         except (OuroError, OSError) as error:
             self._warn(f"Memory: {reason_of(error)}")
             return ""
@@ -226,13 +226,13 @@ class LongTermMemoryManager:
         self._had_jobs_at_end = self._marks.has_jobs()
         had_jobs = had_jobs_at_begin or self._had_jobs_at_end
         used_tools, self._used_tools = self._used_tools, True
-        work = self._settle_turn(tuple(messages), is_whole, had_jobs, used_tools)
-        self._settling = asyncio.create_task(work, name="settle memory")
+        work = self._finish_turn(tuple(messages), is_whole, had_jobs, used_tools)
+        self._finishing_turn = asyncio.create_task(work, name="settle memory")
 
     async def wait_until_settled(self) -> None:
         """Wait until what the last turn wrote is committed or pending."""
-        if self._settling is not None:
-            await asyncio.wait([self._settling])
+        if self._finishing_turn is not None:
+            await asyncio.wait([self._finishing_turn])
 
     async def take_unchecked_lines(self) -> tuple[tuple[Scope, str], ...]:
         """The core lines that the agent wrote in its last turn and that no rule could compare with
@@ -252,6 +252,8 @@ class LongTermMemoryManager:
         """Drop a pending change, and note for the model that the user does not want it; the git
         history keeps it. Raises as `accept`.
         """
+
+        from ouro.memory.long_term.trust.change_descriptions import subject_of
 
         def reject(editor: MemoryEditor) -> None:
             unwanted = subject_of(editor.reject(proposal).edits)
@@ -319,7 +321,7 @@ class LongTermMemoryManager:
 
         scope_memory = MemoryEditor(self._scopes).scope(scope)
         texts_before = {f"{name}.md": text for name, text in scope_memory.texts.items()}
-        digest_before = digest(scope_memory.texts)
+        digest_before = texts_digest(scope_memory.texts)
         outcome = await self._make_consolidator().consolidate(dict(scope_memory.texts))
         if outcome.texts:
             changes = {f"{name}.md": text for name, text in outcome.texts.items()}
@@ -334,7 +336,7 @@ class LongTermMemoryManager:
         if outcome.has_answer:  # else the model is asked again
             scope_memory.store.repository.create()
             scope_memory.store.repository.write_record(
-                _CONSOLIDATED_RECORD, f"{digest_before} {digest(scope_memory.texts)}"
+                _CONSOLIDATED_RECORD, f"{digest_before} {texts_digest(scope_memory.texts)}"
             )
         return outcome.summary
 
@@ -388,15 +390,14 @@ class LongTermMemoryManager:
         """
         has_jobs = self._marks.has_jobs() or self._had_jobs_at_end
         agent_was_idle = not has_jobs and not self._marks.at_work()
-        events_by_scope = (
-            scope.refresh(
+        events: list[CoreChanged] = []
+        for scope in self._scopes:
+            events += scope.refresh(
                 agent_was_idle=agent_was_idle, max_age=max_age, defers_listing=defers_listing
             )
-            for scope in self._scopes
-        )
-        return [*chain.from_iterable(events_by_scope)]
+        return events
 
-    async def _settle_turn(
+    async def _finish_turn(
         self, messages: Sequence[Message], is_whole: bool, had_jobs: bool, used_tools: bool
     ) -> None:
         """Commit what a turn wrote, or make it pending, and consolidate a core that has grown.
@@ -405,7 +406,7 @@ class LongTermMemoryManager:
         try:
             await self._run_or_warn(
                 "commit what was written",
-                lambda: self._settle(messages, is_whole, had_jobs, used_tools),
+                lambda: self._decide_about_turn(messages, is_whole, had_jobs, used_tools),
             )
             self._consolidate_if_grown()
         except Exception as error:  # noqa: BLE001  # a bug: the files stay, the next start finds them
@@ -413,7 +414,7 @@ class LongTermMemoryManager:
             text = f"Memory: what the turn wrote is not committed ({error}). See `ouro.log`."
             self._warn(text)
 
-    def _settle(
+    def _decide_about_turn(
         self, messages: Sequence[Message], is_whole: bool, had_jobs: bool, used_tools: bool
     ) -> list[CoreChanged]:
         """Decide about what the last turn wrote, in all scopes: it is committed or made pending.
@@ -522,24 +523,30 @@ class LongTermMemoryManager:
         core is left out if a model was already asked about exactly this text, or something in it
         waits for approval.
         """
+        if self._has_consolidated or not self._is_open:
+            return
         limit = self.prompt.threshold
         grown_scopes = [scope for scope in self._scopes if scope.is_clean and scope.tokens > limit]
         scopes_to_consolidate = [
             scope.name for scope in grown_scopes if not _was_consolidated(scope)
         ]
+        if not scopes_to_consolidate:
+            return
 
         async def consolidate() -> None:
             for scope in scopes_to_consolidate:
                 log.info("memory: consolidated %s: %s", scope, await self.consolidate(scope))
 
-        if scopes_to_consolidate and self._is_open and not self._has_consolidated:
-            self._has_consolidated = True  # once a session
-            self._channel.start("consolidate memory", consolidate())
+        self._has_consolidated = True
+        self._channel.start("consolidate memory", consolidate())
 
 
 def _was_consolidated(scope: ScopeMemory) -> bool:
     """Whether a model was already asked to consolidate exactly these texts."""
-    return digest(scope.texts) in scope.store.repository.read_record(_CONSOLIDATED_RECORD).split()
+    return (
+        texts_digest(scope.texts)
+        in scope.store.repository.read_record(_CONSOLIDATED_RECORD).split()
+    )
 
 
 def _commit_before(store: GitMemoryStore, second: datetime, session_id: str) -> str:

@@ -25,7 +25,7 @@ from ouro.memory.long_term.remember import (
     make_note,
 )
 from ouro.memory.long_term.supersession import find_on_subject, fold_words
-from ouro.memory.long_term.trust.approval import change_of
+from ouro.memory.long_term.trust.change_descriptions import change_of
 from ouro.memory.tokens import estimate
 
 _MAX_COMPARED_ENTRIES = 200

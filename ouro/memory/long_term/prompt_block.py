@@ -20,7 +20,6 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.core_line_records import DAY, CoreRecord, all_records
 from ouro.memory.long_term.git.values import CORE, Scope
 from ouro.memory.long_term.scope import ScopeMemory
-from ouro.memory.long_term.trust.approval import memory_note
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
 from ouro.messages import Context, Message
 from ouro.utils.late_pattern import late_pattern
@@ -160,11 +159,12 @@ class MemoryPrompt:
         self._receipt = MemoryReceipt()
         self._began_with = began_with
         self.is_held = False
-        """No changes are sent: memory is used as of an earlier time."""
+        """No changes are sent: memory is used as of an earlier time. `SessionMemory` sets it."""
         self._texts_at_start: dict[Scope, Texts] = {}
         self._texts_by_version: dict[tuple[str, str], Texts] = {}
         """By scope and version: texts that the model was sent, or the changes to them."""
         self._records: dict[Scope, Mapping[str, CoreRecord]] = {}
+        """When core lines were confirmed, by the text of the line; read by `load_block`."""
         self._notes: list[str] = []
         """For the model, sent with the next message."""
 
@@ -172,6 +172,7 @@ class MemoryPrompt:
         """Make the block of the system prompt, and the receipt of what is in it. The block is empty
         if no scope is in use. Called once a session.
         """
+        self._read_texts_at_start()
         block = self._make_block()
         tokens = estimate(block)
         self._receipt = MemoryReceipt(
@@ -191,16 +192,18 @@ class MemoryPrompt:
         waiting = chain.from_iterable(scope.proposal_ids() for scope in self._scopes)
         return replace(self._receipt, waiting=tuple(waiting))
 
-    def _make_block(self) -> str:
-        """The block of the system prompt; empty if no scope is in use. Stores the texts and records
-        with which the session began, or the present texts of a scope if its version at that time is
-        not known.
+    def _read_texts_at_start(self) -> None:
+        """Read the texts and records with which the session began; for a scope whose version at
+        that time is not known, its present texts.
         """
         for scope in self._scopes:
             version = self._began_with.get(scope.name)
             texts = None if version is None else scope.text_of(version)
             self._texts_at_start[scope.name] = scope.texts if texts is None else texts
             self._records[scope.name] = all_records(scope) if DAY in self._began_with else {}
+
+    def _make_block(self) -> str:
+        """The block of the system prompt; empty if no scope is in use."""
         if not self._scopes:
             return ""
         files = list(chain.from_iterable(self._quoted_files(scope.name) for scope in self._scopes))
@@ -230,7 +233,7 @@ class MemoryPrompt:
             mark=self._mark,
         )
 
-    def core(self) -> str:
+    def make_read_only_block(self) -> str:
         """The quoted files with a short introduction, for an agent that reads memory and does not
         write it; empty if the files are empty.
         """
@@ -290,7 +293,7 @@ class MemoryPrompt:
 
     def note(self, text: str) -> None:
         """Send a note to the model with the next message."""
-        self._notes.append(memory_note(text))
+        self._notes.append(f"<memory_note>\n{text.replace('<', '&lt;')}\n</memory_note>")
 
     def note_pending_and_refused(self, events: Iterable[CoreChanged]) -> None:
         """Note for the model which changes of its turn are pending, and which were reverted because
@@ -311,9 +314,10 @@ class MemoryPrompt:
         summaries = [f"{event.scope}/{event.summary}" for event in events if not event.proposal]
         self._receipt = replace(self._receipt, changes=(*self._receipt.changes, *summaries))
 
-    def changes(self, sent: Sequence[Message]) -> str:
+    def take_changes_and_notes(self, sent: Sequence[Message]) -> str:
         """The text for the model: what of memory has changed compared with the prompt and with the
-        messages `sent`, then the notes since the last call. Empty if there is nothing.
+        messages `sent`, then the notes since the last call. Each note is returned once. Empty if
+        there is nothing.
         """
         changes = "" if self.is_held else self._quoted_changes(sent)
         notes, self._notes = self._notes, []
@@ -322,7 +326,8 @@ class MemoryPrompt:
     def _quoted_changes(self, sent: Sequence[Message]) -> str:
         """The changed lines of memory, quoted, with the present versions; empty if no line changed.
         The lines are compared with what the model knows: the versions that the last change in the
-        messages `sent` names, else memory at the start of the session.
+        messages `sent` names, else memory at the start of the session. The present texts are kept:
+        the next call may be compared with them.
         """
         parts = chain.from_iterable(message.parts_of(Context) for message in sent)
         contexts = [part.text for part in parts]

@@ -33,7 +33,7 @@ from ouro.memory.long_term.supersession import (
     fold_words,
     subject_words,
 )
-from ouro.memory.long_term.trust.approval import Proposal
+from ouro.memory.long_term.trust.proposals import Proposal
 from ouro.memory.tokens import estimate
 from ouro.utils.relative_dates import local_day
 from ouro.utils.text import one_line
@@ -78,7 +78,7 @@ class RememberResult(msgspec.Struct, frozen=True):
     """The entries that it corrects; they are no longer in use."""
 
 
-def find_doubtful(editor: MemoryEditor, text: str) -> MemoryEntry | None:
+def find_possibly_replaced(editor: MemoryEditor, text: str) -> MemoryEntry | None:
     """The entry that a text may replace, but only the user knows: it is on the same subject, or at
     least shares a rare word. None if there is no such entry, or if the rules decide: an entry says
     the same, or is replaced.
@@ -153,7 +153,7 @@ def remember_text(
     # Find what the text replaces, and to which notes it is linked. Then write it.
     in_use = [entry for entry in entries if entry.is_in_use]
     named_entries = [entry for entry in in_use if entry.id == replaces]
-    settled = _settle_placement(
+    final = _choose_final_placement(
         editor,
         placement,
         in_use,
@@ -162,13 +162,13 @@ def remember_text(
     )
     related: list[str] = []
     replaced: Sequence[MemoryEntry] = ()
-    if settled.replaced:
-        replaced = with_sources(editor, settled.replaced)
+    if final.replaced:
+        replaced = with_sources(editor, final.replaced)
     else:
-        notes_on_subject = [entry for entry in settled.on_subject if entry.kind == "note"]
+        notes_on_subject = [entry for entry in final.on_subject if entry.kind == "note"]
         related = [note.id for note in notes_on_subject[:_MAX_RELATED]]
-    entry, undo = write_text(editor, settled.placement, replaced, related)
-    return RememberResult("kept", entry, settled.placement.why, undo, replaced=tuple(replaced))
+    entry, undo = write_text(editor, final.placement, replaced, related)
+    return RememberResult("kept", entry, final.placement.why, undo, replaced=tuple(replaced))
 
 
 def _remember_again(
@@ -192,7 +192,7 @@ def _remember_again(
     return RememberResult("confirmed", confirmed_line)
 
 
-def keep_for_later(editor: MemoryEditor, text: str, scope: Scope | None = None) -> Proposal:
+def propose_undecided_text(editor: MemoryEditor, text: str, scope: Scope | None = None) -> Proposal:
     """Store a text as a pending proposal, because the user has not decided about it; what it
     corrects is not looked for. `scope` and errors as for `remember_text`.
     """
@@ -244,9 +244,8 @@ def keep_in_core(
 
     # Find its place, which may be a note again, because the core is full.
     in_use = all_entries(editor, sources=False)
-    placement, replaced, _ = _settle_placement(
-        editor, first_placement, in_use, named_entries=named_lines
-    )
+    final = _choose_final_placement(editor, first_placement, in_use, named_entries=named_lines)
+    placement, replaced = final.placement, final.replaced
     lines_of_scope = [line for line in lines if line.scope == placement.scope]
     if same_line := find_same(note.text, lines_of_scope):
         return WrittenNote("confirm", replace(note, id=same_line.id), same_line.scope)
@@ -280,7 +279,7 @@ def shares_subject(text: str, other: str) -> bool:
     return not subject_words(text).isdisjoint(subject_words(other))
 
 
-class _SettledPlacement(NamedTuple):
+class _FinalPlacement(NamedTuple):
     """The final place of a text, and what is there."""
 
     placement: Placement
@@ -290,14 +289,14 @@ class _SettledPlacement(NamedTuple):
     """The entries of that scope on the subject of the text, also the replaced ones."""
 
 
-def _settle_placement(
+def _choose_final_placement(
     editor: MemoryEditor,
     placement: Placement,
     in_use: Sequence[MemoryEntry],
     named_entries: Sequence[MemoryEntry] = (),
     *,
     is_scope_named: bool = False,
-) -> _SettledPlacement:
+) -> _FinalPlacement:
     """Decide the final place of a text, and find what it replaces there.
 
     A correction is written to the scope of what it corrects, and to the core if a core line is on
@@ -321,7 +320,7 @@ def _settle_placement(
     # A text with a last day stays a note: the core has no such day.
     elif not placement.until and (placement.is_note or core_lines[0] in replaced):
         placement = _put_in_file_of(core_lines[0], placement)
-    return _SettledPlacement(placement, replaced, on_subject)
+    return _FinalPlacement(placement, replaced, on_subject)
 
 
 def _place_with_replaced(
@@ -400,7 +399,10 @@ def write_text(
         if note is not None:
             verb: Literal["supersede", "add"] = "supersede" if old_notes else "add"
             note = editor.notebook.link(note, verb, superseded_id, related)
-            text, entry_id, name, line = note_text(note), note.id, note.file_name, 0
+            entry_id = note.id
+            name = note.file_name
+            line = 0
+            text = note_text(note)
         else:
             name = f"{placement.category}.md"
             text_before = changes.get(name, editor.text(placement.scope, name)) or ""

@@ -17,6 +17,7 @@ from ouro.memory.long_term.git.memory_folders import demand_known_history
 from ouro.memory.long_term.git.values import (
     APPROVED,
     NO_TURN,
+    Edits,
     FileEdit,
     Origin,
     SkippedFile,
@@ -24,23 +25,13 @@ from ouro.memory.long_term.git.values import (
     UndoResult,
 )
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.trust.approval import (
-    MAX_SOURCES,
-    Edits,
-    MemoryChange,
-    Proposal,
-    Proposals,
-    change_of,
-    decide,
-    edits_of_turn,
-    is_trusted_after_tool,
-)
 from ouro.memory.long_term.trust.change_effects import (
     ChangeEffects,
     ChangeGroup,
     UndoTarget,
     set_aside_unapproved,
 )
+from ouro.memory.long_term.trust.proposals import MAX_SOURCES, Proposal, Proposals
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.memory.long_term.trust.running_turns import PATIENCE
 from ouro.memory.long_term.trust.scope_state import ScopeState
@@ -73,7 +64,7 @@ class ScopeMemory(ScopeState):
         """
         demand_known_history(self.store.repository.git_dir, self.store.repository.own_dir)
         self.store.open()
-        self._places = self.store.places()
+        self._folder_state = self.store.folder_state()
         self.loaded = loaded = self._load_at_start(defers_listing=defers_listing)
         self.store.look_for_acting_files(loaded)
         if not loaded.files and not loaded.head:
@@ -86,7 +77,7 @@ class ScopeMemory(ScopeState):
         if is_known and self.store.accepted == loaded.head:
             self.texts, self._read_at = loaded.core, loaded.head
             return  # nothing has changed since ouro last read it
-        from ouro.memory.long_term.git.history import open_turn
+        from ouro.memory.long_term.git.turn_records import open_turn
 
         with self._changing():
             with suppress(OSError):
@@ -110,13 +101,7 @@ class ScopeMemory(ScopeState):
         Args:
             before, after: the contents of the file; None: there is none.
         """
-        old_text = None if before is None else before.decode("utf-8-sig", "replace")
-        new_text = None if after is None else after.decode("utf-8-sig", "replace")
-        edit = FileEdit(
-            name,
-            old_text and old_text.replace("\r\n", "\n"),
-            new_text and new_text.replace("\r\n", "\n"),
-        )
+        edit = FileEdit(name, _decode(before), _decode(after))
         self.store.ensure_repo()
         return self._writes.recording(session, edit)
 
@@ -127,11 +112,11 @@ class ScopeMemory(ScopeState):
         stays if ouro is killed (M13). Nothing is approved if the user is asked about each write
         (`asks`). The end of the turn decides about everything that is not approved.
         """
-        from ouro.memory.long_term.git.history import record_turn
+        from ouro.memory.long_term.git.turn_records import record_turn
 
         self.complete_listing()
-        earlier_places, self._places = self._places, self.store.places()
-        if self._places == earlier_places:
+        earlier_folder_state, self._folder_state = self._folder_state, self.store.folder_state()
+        if self._folder_state == earlier_folder_state:
             return  # no file has changed
         self.store.ensure_repo()  # needed for the commit at the end of the turn
         record_turn(self.store.repository, self.loaded.head, at.trailers("agent"))
@@ -142,6 +127,8 @@ class ScopeMemory(ScopeState):
             suppress(BlockingIOError),
             self.hold_lock(PATIENCE),
         ):
+            from ouro.memory.long_term.trust.approval import is_trusted_after_tool
+
             provenance = find_provenance()
             line_edits, files_of_others = self._find_edits_of_turn(provenance, at)
             net_edits = self._effects.net_edits(line_edits)
@@ -183,11 +170,11 @@ class ScopeMemory(ScopeState):
                 program has changed in place is noticed at the next message.
         """
         approved, self._approved_in_turn = self._approved_in_turn, {}
-        places = None if used_tools else self._places
+        folder_state = None if used_tools else self._folder_state
         has_written = bool(self._writes.of(at.session))
-        if not (has_written or self.store.has_changed_since_load(self.loaded, places)):
+        if not (has_written or self.store.has_changed_since_load(self.loaded, folder_state)):
             return []
-        from ouro.memory.long_term.git.history import end_turn, record_turn
+        from ouro.memory.long_term.git.turn_records import end_turn, record_turn
 
         self.store.ensure_repo()
         foreign_before = self._foreign_id
@@ -234,11 +221,11 @@ class ScopeMemory(ScopeState):
         # Another commit is accepted than the one read: the user has answered in another window.
         answered_elsewhere = self.foreign and self.store.accepted != self._read_at
         # Turns that had not decided about their files then may have decided by now.
-        has_news = answered_elsewhere or self._undecided
-        is_used_again = time.monotonic() - self.loaded.listed_at < max_age
-        is_used_again = is_used_again or (defers_listing and self.has_many_notes)
-        places = self._places if is_used_again else None
-        if not (has_news or self.store.has_changed_since_load(self.loaded, places)):
+        may_have_decisions = answered_elsewhere or self._undecided
+        is_young = time.monotonic() - self.loaded.listed_at < max_age
+        uses_old_listing = is_young or (defers_listing and self.has_many_notes)
+        folder_state = self._folder_state if uses_old_listing else None
+        if not (may_have_decisions or self.store.has_changed_since_load(self.loaded, folder_state)):
             return []
         if events := self.complete_listing():
             return events
@@ -428,6 +415,8 @@ class ScopeMemory(ScopeState):
         Args:
             approved: the texts that were approved after tool calls of the turn, by file.
         """
+        from ouro.memory.long_term.trust.approval import MemoryChange, decide
+        from ouro.memory.long_term.trust.change_descriptions import change_of
         from ouro.memory.long_term.trust.states import TURN_EVENTS
 
         line_edits, files_of_others = self._find_edits_of_turn(provenance, at, approved)
@@ -477,6 +466,8 @@ class ScopeMemory(ScopeState):
         A foreign change must not become trusted with the turn. So in a core file with a foreign
         change only the edits of file tools count, and a note with a foreign change is left out.
         """
+        from ouro.memory.long_term.trust.approval import edits_of_turn
+
         changed = self._without_foreign(self.store.changed_since(self.store.accepted))
         edits_of_all_files = edits_of_turn(
             self._writes.of(at.session), changed, provenance.has_moved, approved
@@ -530,6 +521,15 @@ class ScopeMemory(ScopeState):
         self._effects.move("written", "found, approved before ouro was killed", group)
 
 
+def _decode(data: bytes | None) -> str | None:
+    """The text of a file as the store reads it: without a byte order mark, and with `\\n` as line
+    ends. None for no file.
+    """
+    if data is None:
+        return None
+    return data.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+
+
 class MemoryScopes(msgspec.Struct, frozen=True):
     """The scopes of a session."""
 
@@ -581,16 +581,16 @@ def switch(store: GitMemoryStore, *, on: bool) -> None:
     store.repository.write_record(_OFF_RECORD, "" if on else "off")
 
 
-def take_proposals(
-    store: GitMemoryStore, session: str, keep: Callable[[Sequence[Proposal]], None]
+def hand_over_proposals(
+    store: GitMemoryStore, session: str, receive: Callable[[Sequence[Proposal]], None]
 ) -> None:
-    """Remove the pending proposals that one session made, because the user is asked about them
-    elsewhere. `keep` is called with them before they are removed, if there are any. Foreign changes
-    in the files stay.
+    """Call `receive` with the pending proposals that one session made, if there are any, and then
+    remove them: the user is asked about them elsewhere. Foreign changes in the files stay.
     """
     proposals = Proposals(store.repository)
     of_this_session = [proposal for proposal in proposals.list() if proposal.session == session]
-    if of_this_session:
-        keep(of_this_session)
+    if not of_this_session:
+        return
+    receive(of_this_session)
     for proposal in of_this_session:
         proposals.remove(proposal.id)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from ouro.errors import OuroError, UsageError
 from ouro.events import Event, NotesRecalled, Notice, Prompted, ToolStarted
@@ -47,6 +47,16 @@ agent in a shell.
 What the user remembered or undid with a command stays.
 """
 _Result = TypeVar("_Result")
+
+
+class _RunningTurn(NamedTuple):
+    """A turn, and the messages by which is judged what it writes."""
+
+    messages: Sequence[Message]
+    """The messages so far."""
+    is_whole: bool
+    """Whether these are all messages of the session."""
+    ref: TurnRef
 
 
 class SessionMemory:
@@ -218,7 +228,8 @@ class SessionMemory:
         is checked against the messages so far (M13).
         """
         if self.manager and tool in _WRITING_TOOLS:
-            await self.manager.tool_ended(*self._turn())
+            turn = self._running_turn()
+            await self.manager.tool_ended(turn.messages, turn.is_whole, turn.ref)
 
     async def notes_about_files(self, paths: Sequence[str]) -> str:
         """The text to send with the results of tools that used these files: notes about them and
@@ -254,7 +265,8 @@ class SessionMemory:
     def turn_ended(self) -> None:
         """Commit what the turn wrote, and capture notes, in the background; returns at once."""
         if self.manager:
-            self.manager.turn_ended(*self._turn())
+            turn = self._running_turn()
+            self.manager.turn_ended(turn.messages, turn.is_whole, turn.ref)
         for service in (self.recall, self.capture, self.maintenance):
             if service:
                 service.turn_ended()
@@ -324,17 +336,16 @@ class SessionMemory:
         if self.manager:
             await self.manager.close()
 
-    def _turn(self) -> tuple[Sequence[Message], bool, TurnRef]:
-        """The messages so far, whether they are all of the session, and the turn that runs: what
-        `LongTermMemoryManager` needs to judge a turn.
-        """
+    def _running_turn(self) -> _RunningTurn:
+        """What `LongTermMemoryManager` needs to judge the turn that runs, or has just ended."""
         memory, transcript = self._memory, self._memory.transcript
-        turn = TurnRef(memory.session_id, transcript.turns, transcript.last_prompt)
         # The messages that a compaction keeps are not among `memory.messages()`.
         kept_messages = [entry.message for entry in transcript.kept_entries]
-        messages = (*kept_messages, *memory.messages())
-        is_whole = not memory.pager.has_earlier
-        return messages, is_whole, turn
+        return _RunningTurn(
+            messages=(*kept_messages, *memory.messages()),
+            is_whole=not memory.pager.has_earlier,
+            ref=TurnRef(memory.session_id, transcript.turns, transcript.last_prompt),
+        )
 
 
 def _describe_broken_rule(entry_id: str, rule: str) -> str:

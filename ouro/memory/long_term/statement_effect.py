@@ -12,7 +12,7 @@ from ouro.errors import ModelError
 from ouro.memory.index import word_starts
 from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries
 from ouro.memory.long_term.placement import note_category, place
-from ouro.memory.long_term.remember import clean_text, find_doubtful, find_same
+from ouro.memory.long_term.remember import clean_text, find_possibly_replaced, find_same
 from ouro.memory.long_term.supersession import find_replaced, subject_words
 from ouro.utils.log import log
 
@@ -79,7 +79,7 @@ def open_statement(
         near_entries = tuple(nearest_entries(placement.text, entries, near_ids))
     if not near_entries and placement.is_sure:
         return None
-    doubtful = find_doubtful(editor, text) if near_entries else None
+    doubtful = find_possibly_replaced(editor, text) if near_entries else None
     return OpenStatement(
         placement.text, near=near_entries, doubtful=doubtful, is_scope_sure=placement.is_sure
     )

@@ -90,7 +90,7 @@ class GitMemoryStore(ApprovedFiles):
         """Files that the last `commit_changes` skipped, and why."""
         self.find = self._files.find
         """Reads a file: see `MemoryFiles.find`."""
-        self.at_one_moment = self._files.at_one_moment
+        self.freeze_listing = self._files.freeze_listing
         """Within it, several files are read as they are at one moment."""
         self.texts = self._files.texts
         self.secret_in = finds_secret
@@ -117,10 +117,12 @@ class GitMemoryStore(ApprovedFiles):
         """
         repo = self.repository
         try:
+            has_records = repo.own_dir.exists()
             accepted, digest = self._read_acceptance()
-            if repo.own_dir.exists() and accepted and not digest:  # an earlier version accepted it
+            # An earlier version recorded the accepted commit without the digest of its files.
+            if has_records and accepted and not digest:
                 self._write_acceptance(accepted, repo.tree(accepted))
-            if repo.own_dir.exists() and is_history_misplaced(
+            if has_records and is_history_misplaced(
                 self.folder, repo.state_dir, is_shared=self.is_shared
             ):
                 with repo.hold_lock():
@@ -144,30 +146,28 @@ class GitMemoryStore(ApprovedFiles):
     def _guarded(self) -> GuardedMemory:
         return GuardedMemory(self.folder, self.repository.state_dir)
 
-    def load_all(self, places: Mapping[str, str] | None = None) -> LoadedScope:
+    def load_all(self, folder_state: Mapping[str, str] | None = None) -> LoadedScope:
         """Load the texts of the core and the names of the notes. `skipped` of the result has each
         file that was not loaded, or of whose text something was left out, with the reason. Starts
         no process, writes nothing.
 
         Args:
-            places: what `self.places` returned before; None: it is asked now.
+            folder_state: what `self.folder_state` returned before; None: it is called now.
         """
-        if places is None:
-            places = self.places()
+        if folder_state is None:
+            folder_state = self.folder_state()
         listed_at = time.monotonic()
-        listing = self._files.look()
+        listing = self._files.list_folder()
         notes, others = split_notes(listing.fingerprints, listing.refused)
         core, skipped = self._load_core(others, listing.refused)
-        head = self.get_current_head()
-        files = listing.fingerprints
         return LoadedScope(
-            head,
-            core,
-            tuple(notes),
+            head=self.get_current_head(),
+            core=core,
+            notes=tuple(notes),
             skipped=skipped,
-            files=files,
+            files=listing.fingerprints,
             listed_at=listed_at,
-            places=places,
+            folder_state=folder_state,
             refused=listing.refused,
         )
 
@@ -176,17 +176,17 @@ class GitMemoryStore(ApprovedFiles):
         None if there is none, or if a file was added, removed or replaced since.
         """
         recorded = self.repository.load_state(_LISTING_RECORD, RecordedListing)
-        places = self.places()
-        if not recorded.fingerprint or recorded.places != places:
+        folder_state = self.folder_state()
+        if not recorded.fingerprint or recorded.folder_state != folder_state:
             return None
         core, skipped = self._load_core(recorded.others, recorded.refused)
         return LoadedScope(
-            head=places[_HEAD],
+            head=folder_state[_HEAD],
             core=core,
             notes=tuple(recorded.notes),
             skipped=skipped,
             files={**recorded.others, **recorded.notes},
-            places=places,
+            folder_state=folder_state,
             refused=recorded.refused,
             is_listed=False,
             has_no_acting_file=recorded.has_no_acting_file,
@@ -201,16 +201,18 @@ class GitMemoryStore(ApprovedFiles):
         last two seconds: another change may have the same time.
         """
         is_accepted = self.repository.read_record("core") == loaded.fingerprint
-        if not is_accepted or self.accepted != loaded.head or self.places() != loaded.places:
+        if not is_accepted or self.accepted != loaded.head:
             return False
-        prints = chain(loaded.places.values(), loaded.files.values())
-        newest_change = max(map(change_time, prints), default=0)
+        if self.folder_state() != loaded.folder_state:
+            return False
+        fingerprints = chain(loaded.folder_state.values(), loaded.files.values())
+        newest_change = max(map(change_time, fingerprints), default=0)
         if newest_change > time.time_ns() - TIME_STEP_NS:
             return False
         notes, others = split_notes(loaded.files, loaded.refused)
         has_no_acting_file = not self.plain_git and self._guarded.has_only_own_folders()
         recorded = RecordedListing(
-            loaded.places,
+            loaded.folder_state,
             notes,
             others,
             refused=loaded.refused,
@@ -237,11 +239,8 @@ class GitMemoryStore(ApprovedFiles):
             refused: the reason for each file that is not read.
         """
         core_names = [f"{category}.md" for category in self.core]
-        other_names = others.keys() - set(core_names)
-        reasons = {
-            **dict.fromkeys(sorted(other_names), NO_MEMORY_FILE),
-            **refused,
-        }
+        unknown_names = others.keys() - set(core_names)
+        reasons = {**dict.fromkeys(unknown_names, NO_MEMORY_FILE), **refused}
         skipped = [SkippedFile(name, reasons[name]) for name in sorted(reasons)]
 
         # The texts of the core, as long as there is room.
@@ -282,19 +281,19 @@ class GitMemoryStore(ApprovedFiles):
             return None
 
     def has_changed_since_load(
-        self, loaded: LoadedScope, places: Mapping[str, str] | None = None
+        self, loaded: LoadedScope, folder_state: Mapping[str, str] | None = None
     ) -> bool:
         """Whether a file or the history changed since `loaded` was read. Starts no process.
 
         Args:
-            places: what `self.places` returned when `loaded` was read. If it returns the same now,
+            folder_state: what `self.folder_state` returned when `loaded` was read. If it returns the same now,
                 the folder is not listed, and a note that was written in place since is missed.
                 None: the folder is always listed.
         """
-        if places is not None and self.places() == places:
+        if folder_state is not None and self.folder_state() == folder_state:
             return False
         return (
-            self._files.look().fingerprints != loaded.files
+            self._files.list_folder().fingerprints != loaded.files
             or self.get_current_head() != loaded.head
         )
 
@@ -311,9 +310,10 @@ class GitMemoryStore(ApprovedFiles):
             log.warning("%s is not recalled: %s", name, error)
             return False
 
-    def places(self) -> Mapping[str, str]:
-        """Fingerprints of the history, of the folders and of the core files, by name: one changes
-        if a core file or the history changes, or if a note is added, removed or replaced.
+    def folder_state(self) -> Mapping[str, str]:
+        """The commit of the history, and the fingerprints of the folders and core files, by name:
+        one changes if a core file or the history changes, or if a note is added, removed or
+        replaced.
 
         Cheap with any number of notes, but a note that is written in place is not noticed.
         """
@@ -354,9 +354,7 @@ class GitMemoryStore(ApprovedFiles):
                     raise UsageError(
                         f"{name} has changed meanwhile; nothing was written.", "Try again."
                     )
-            is_approved = approves_seen or not seen
-            with suppress(MemoryUnusable):  # it is not known what is approved: nothing is
-                is_approved = is_approved or not self.find_unapproved(seen)
+            is_approved = approves_seen or not seen or self._are_approved(seen)
             encoded = self._write_texts(changes, approved=is_approved)
             return self._commit(encoded, subject, trailers or {})
 
@@ -374,16 +372,16 @@ class GitMemoryStore(ApprovedFiles):
         Raises:
             MemoryUnusable, FileRefused, OSError: it could not be merged; the next try continues from what was written.
         """
-        # Whether the fetched history continues this one: then no merge commit is needed.
-        is_ahead = self.repository.leads_to(self.repository.head().commit, commit)
+        # If the fetched history continues this one, no merge commit is needed.
+        is_fast_forward = self.repository.is_ancestor(self.repository.head().commit, commit)
         encoded = encode_texts(changes)
         self.approve(contents_of(encoded))
         # Files first: what is committed and not in the files counts as removed.
         self._write_texts({name: text for name, text in changes.items() if name not in waiting})
-        if is_ahead:
+        if is_fast_forward:
             self.repository.advance(commit)
         subject = "Merge what came from another machine"
-        second_parent = "" if is_ahead else commit
+        second_parent = "" if is_fast_forward else commit
         if not self._commit(encoded, subject, trailers={ORIGIN: "sync"}, merged=second_parent):
             raise MemoryUnusable(self.obstacle)
 
@@ -475,12 +473,13 @@ class GitMemoryStore(ApprovedFiles):
         Args:
             base: of `plan_undo`.
         """
-        from ouro.memory.long_term.git import history
+        from ouro.memory.long_term.git.history import commit_of
+        from ouro.memory.long_term.git.undo_plan import plan_undo
 
         self.ensure_repo()
-        target = history.commit_of(self.repository, commit)
+        target = commit_of(self.repository, commit)
         with self.repository.hold_lock():
-            plan = history.plan_undo(
+            plan = plan_undo(
                 self.scope,
                 repo=self.repository,
                 read=self._files.find,
@@ -494,12 +493,18 @@ class GitMemoryStore(ApprovedFiles):
                 all_trailers[UNDOES] = " ".join(undone.id for undone in plan.commits)
             undo_commit = ""
             if changes:
-                is_approved = False
-                with suppress(MemoryUnusable):  # it is not known what is approved: nothing is
-                    is_approved = not self.find_unapproved(changes)
-                encoded = self._write_texts(changes, approved=is_approved)
+                encoded = self._write_texts(changes, approved=self._are_approved(changes))
                 undo_commit = self._commit(encoded, f"Undo: {target.subject}", all_trailers)
         return UndoResult(undo_commit, plan.edits, plan.conflicts, plan.commits)
+
+    def _are_approved(self, names: Iterable[str]) -> bool:
+        """Whether the present contents of all these files are approved; False if that cannot be
+        found out.
+        """
+        try:
+            return not self.find_unapproved(names)
+        except MemoryUnusable:
+            return False
 
     def _write_texts(
         self, changes: Mapping[str, str | None], *, approved: bool = True
@@ -512,9 +517,10 @@ class GitMemoryStore(ApprovedFiles):
         if approved:
             self.approve(contents_of(encoded))
         # A moved file is written before the old one is removed: a kill in between loses nothing.
-        removals_last = sorted(encoded.items(), key=lambda change: change[1] is None)
-        for name, data in removals_last:
-            self._files.write(name, data)
+        removed_names = [name for name, data in encoded.items() if data is None]
+        written_names = [name for name, data in encoded.items() if data is not None]
+        for name in (*written_names, *removed_names):
+            self._files.write(name, encoded[name])
         return encoded
 
     def _commit(

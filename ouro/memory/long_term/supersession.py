@@ -8,7 +8,7 @@ entry is removed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ouro.memory.index import find_stems, parse_query
 from ouro.memory.long_term.entry_lookup import MemoryEntry
@@ -24,10 +24,12 @@ _MIN_REPLACED = 0.6
 """The same for a statement that does not name what it replaces."""
 _MIN_COPY = 0.75
 """Two entries with this share of common words count as copies."""
-_FRAME = late_pattern(
+_WORD_OF_FRAME = late_pattern(
     r"(?<![\w+#/-])(?!(?:always|the|an?|called|named|of (?:this|our) \w+)\b)[\w+#/-]+(?:\.\w+)*"
 )
+"""A word by which it is compared how two statements begin: articles and some others are left out."""
 _BEFORE_VALUE = {"is", "are", "was", "were", "at", "by", "from", "in", "on", "to", "with"}
+"""Words after which a statement names a value: `The port is 8080`."""
 _RELATIONS = _BEFORE_VALUE | {
     "must",
     "should",
@@ -52,6 +54,7 @@ _NUMBER = late_pattern(r"\d+|one|two|three|four|five|six|seven|eight|nine|ten|tw
 days`.
 """
 _LAST_CLAUSE = late_pattern(r"[,;:]\s+([^,;:]+)$")
+# Words that say that something changes, and not what: they are no subject.
 _CUES = """
     actually agree always anymore change changed chose choose correction decide decided deprecate dont drop
     favor favour gone instead long longer migrate mind mistake move must need never now please prefer project
@@ -72,6 +75,7 @@ _ONE_OF = (
     "esbuild parcel rollup vite webpack",
     "spaces tabs",
 )
+"""Programs of one kind: who uses one of them uses none of the others for the same work."""
 _Item = TypeVar("_Item")
 _Entry = TypeVar("_Entry", Note, MemoryEntry)
 _Pair = tuple[str, _Item]
@@ -287,19 +291,30 @@ def _is_other_aspect(text: str, old: str) -> bool:
     return has_relation and bool(subject_words(" ".join(beginning)))
 
 
-def _common_beginning(text: str, old: str) -> tuple[list[str], list[str], list[str]]:
-    """The words with which both texts begin, the remaining words of `text`, and those of `old`.
-    Introductions, articles and words that announce a change are left out.
+class _CommonBeginning(NamedTuple):
+    """How far two statements have the same words."""
+
+    words: list[str]
+    """The words with which both begin."""
+    new_rest: list[str]
+    """The remaining words of the new statement."""
+    old_rest: list[str]
+    """The remaining words of the old one."""
+
+
+def _common_beginning(text: str, old: str) -> _CommonBeginning:
+    """Compare word by word how two statements begin. Introductions, articles and words that announce
+    a change are left out.
     """
     words_of_texts: list[list[str]] = []
     for statement in (text, old):
         plain = pattern_of_group("changes").sub("", strip_introduction(statement))
-        words_of_texts.append(_FRAME.findall(plain.casefold()))
+        words_of_texts.append(_WORD_OF_FRAME.findall(plain.casefold()))
     words, old_words = words_of_texts
     length = 0
     while length < min(len(words), len(old_words)) and words[length] == old_words[length]:
         length += 1
-    return words[:length], words[length:], old_words[length:]
+    return _CommonBeginning(words[:length], words[length:], old_words[length:])
 
 
 def _is_same_use(text: str, old: str, names: frozenset[str]) -> bool:

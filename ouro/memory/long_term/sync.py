@@ -17,7 +17,6 @@ from ouro.events import Event, Notice
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.git.files import FileRefused
 from ouro.memory.long_term.git.git_dir_checks import BRANCH
-from ouro.memory.long_term.git.history import record_sync
 from ouro.memory.long_term.git.process import (
     OTHERS_PUSH,
     LostPush,
@@ -28,6 +27,7 @@ from ouro.memory.long_term.git.process import (
 from ouro.memory.long_term.git.remote_wait import Progress, lock_for_sync, wait_for_remote
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.rewrite import drop_unreachable, read_forgotten_commits
+from ouro.memory.long_term.git.turn_records import record_sync
 from ouro.memory.long_term.git.values import ORIGIN, FileEdit, Scope
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.store import GitMemoryStore
@@ -206,19 +206,23 @@ def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> S
     synchronizations. Raises as `synchronize`. The report has what all tries have received, and the
     commit of the last merge.
     """
+    repo = store.repository
     received: dict[str, None] = {}
     conflicts: list[str] = []
-    commit, repo = "", store.repository
-    lost_push = OTHERS_PUSH
+    merge_commit = ""
+    lost_push = OTHERS_PUSH  # why the last try began again
     for _ in range(_SYNC_TRIES):
         waiting = _commit_approved(store)
         if store.refused:
             raise UsageError(
                 f"{store.refused[0].name} {store.refused[0].reason}.", "Remove it, and try again."
             )
+
         progress("asking the remote")
         theirs = _fetch(store, remote, progress)
-        if theirs and not repo.leads_to(theirs, repo.head().commit):  # it has commits not yet here
+        if theirs and not repo.is_ancestor(
+            theirs, repo.head().commit
+        ):  # it has commits not yet here
             progress("merging")
             merged = _merge_theirs(store, theirs)
             if merged is None:  # approved meanwhile: commit that first
@@ -226,7 +230,8 @@ def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> S
             received |= dict.fromkeys(merged.texts)
             conflicts += merged.conflicts
             if merged.texts:
-                commit = repo.head().commit
+                merge_commit = repo.head().commit
+
         ours, sent_count = repo.head().commit, 0
         if ours and ours != theirs:
             progress("sending")
@@ -239,7 +244,7 @@ def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> S
             tuple(received),
             sent=sent_count,
             conflicts=tuple(conflicts),
-            commit=commit,
+            commit=merge_commit,
             waiting=tuple(waiting),
         )
     raise SyncFailed(
@@ -352,10 +357,8 @@ def _merge_theirs(store: GitMemoryStore, theirs: str) -> MergedFiles | None:
         try:
             with repo.hold_lock():
                 drop_unreachable(repo)
-        except (
-            MemoryUnusable,
-            OSError,
-        ) as error:  # the merge error matters more; the next sync drops it too
+        except (MemoryUnusable, OSError) as error:
+            # Not raised: the merge error matters more, and the next sync drops them too.
             log.warning("memory: fetched commits that are not merged cannot be dropped: %s", error)
         raise
     except (FileRefused, OSError) as error:

@@ -57,7 +57,7 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergedFiles:
         SyncFailed: the other side is not a memory, or cannot be merged.
         MemoryUnusable: one of them cannot be read.
     """
-    base = store.repository.common(ours, theirs)  # the last commit that both sides had
+    base = store.repository.merge_base(ours, theirs)  # the last commit that both sides had
     _require_memory(store, theirs, is_known=bool(base))
     trees = [store.repository.tree(commit) for commit in (base, ours, theirs)]
     _, our_tree, their_tree = trees
@@ -120,7 +120,7 @@ def _read_texts(
     ids: set[str] = set()
     for tree in trees:
         ids.update(tree[name] for name in names if name in tree)
-    blobs = store.repository.blobs(sorted(ids))
+    blobs = store.repository.read_blobs(sorted(ids))
 
     def texts_in(tree: Mapping[str, str]) -> dict[str, str]:
         return {name: _decode_or_fail(name, blobs[tree[name]]) for name in names if name in tree}
@@ -221,7 +221,7 @@ def _require_portable_names(names: Collection[str]) -> None:
 
 def _require_small_files(store: GitMemoryStore, blobs: list[str]) -> None:
     """Raise SyncFailed if one of these blobs, or all together, are too large."""
-    sizes = store.repository.sizes(blobs)
+    sizes = store.repository.read_sizes(blobs)
     if sizes and max(sizes) > MAX_FILE_BYTES:
         raise SyncFailed(
             f"A file of the other machine has {max(sizes):,} bytes; a memory file may have"

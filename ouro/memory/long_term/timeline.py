@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.memory.long_term.git import history
 from ouro.memory.long_term.git.files import ARCHIVE, is_note_name
-from ouro.memory.long_term.git.history import UndoPlan, commits_of_turn, plan_undo
+from ouro.memory.long_term.git.undo_plan import UndoPlan, commits_of_turn, plan_undo
 from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, Scope
 from ouro.memory.long_term.notes.note import find_ids, parse_note
 from ouro.memory.long_term.store import GitMemoryStore
@@ -96,7 +96,7 @@ class Timeline:
         """For a commit that ends a group of commits: the commit before the group."""
         self.stores = tuple(stores)
         """The stores of all scopes in use, also of those without a history."""
-        self._stores = tuple(store for store in stores if store.repository.exists)
+        self._stores_with_history = tuple(store for store in stores if store.repository.exists)
 
     def log(self, limit: int = 50, file: str = "") -> tuple[TimelineEntry, ...]:
         """The latest commits of all scopes together, newest first, at most `limit`. If `file` is
@@ -121,7 +121,7 @@ class Timeline:
                 raise UsageError("Memory has no history yet.")
             return latest[0]
         matches: list[TimelineEntry] = []
-        for store in self._stores:
+        for store in self._stores_with_history:
             found = history.find_commit(store.repository, commit)
             if found:
                 matches.append(TimelineEntry(store.scope, found))
@@ -157,7 +157,10 @@ class Timeline:
         """
         moment = moment_of(date)
         return self.since_commits(
-            {store.scope: history.commit_at(store.repository, moment) for store in self._stores}
+            {
+                store.scope: history.commit_at(store.repository, moment)
+                for store in self._stores_with_history
+            }
         )
 
     def since_commits(self, versions: Mapping[str, str]) -> tuple[MemoryDiff, ...]:
@@ -165,7 +168,7 @@ class Timeline:
         by scope, without scopes in which nothing changed. A version that is no commit is skipped.
         """
         diffs = []
-        for store in self._stores:
+        for store in self._stores_with_history:
             if store.scope not in versions:
                 continue
             before = versions[store.scope]
@@ -208,7 +211,7 @@ class Timeline:
                     names_in_commit = sorted(tree, key=lambda name: (is_note_name(name), name))
                 else:
                     names_in_commit = [name for name in names if name in tree]
-                texts = store.repository.blobs([tree[name] for name in names_in_commit])
+                texts = store.repository.read_blobs([tree[name] for name in names_in_commit])
                 files += [
                     OldFile(
                         store.scope,
@@ -242,7 +245,7 @@ class Timeline:
         if hunk:
             return first_plan
         also: list[UndoPlan] = []
-        for store in self._stores:
+        for store in self._stores_with_history:
             # The plan for one commit of a turn includes all commits of the turn in that scope.
             commits = commits_of_turn(store.repository, entry.commit)
             if store.scope != entry.scope and commits:
@@ -266,7 +269,7 @@ class Timeline:
         return MemoryDiff(store.scope, before, after, hunks)
 
     def _store_of(self, scope: Scope) -> GitMemoryStore:
-        return next(store for store in self._stores if store.scope == scope)
+        return next(store for store in self._stores_with_history if store.scope == scope)
 
     def _find_file(self, file: str) -> tuple[GitMemoryStore, str]:
         """The store and the name of the only file with this name in the last commits. Raises
@@ -296,7 +299,7 @@ class Timeline:
         scope, name = "", file
         if file.startswith(("user/", "repo/")):
             scope, _, name = file.partition("/")
-        stores = [store for store in self._stores if not scope or store.scope == scope]
+        stores = [store for store in self._stores_with_history if not scope or store.scope == scope]
         name = name.removeprefix(f"{ARCHIVE}/").removesuffix(".md")
         if not name:
             return [(store, _ALL_FILES) for store in stores]

@@ -94,17 +94,17 @@ class TrueForget:
         self._home = home
         self.placeholder = self._text.placeholder
 
-    def look(self, progress: Progress = lambda _what: None) -> ForgetReport:
+    def search(self, progress: Progress = lambda _what: None) -> ForgetReport:
         """Find every place that holds the text; nothing is changed."""
-        return self._search_home(progress, changes=False)
+        return self._search_home(progress, removes=False)
 
     def forget(self, progress: Progress = lambda _what: None) -> ForgetReport:
         """Remove the text everywhere, then search again. In the report the counts are from before
         the removal, and `left` lists what could not be removed, and what was found again.
         """
-        report = self._search_home(progress, changes=True)
+        report = self._search_home(progress, removes=True)
         progress("searching again")
-        second_report = self._search_home(lambda _what: None, changes=False)
+        second_report = self._search_home(lambda _what: None, removes=False)
         left = [*report.left, *second_report.left]
         if second_report.count and not left:
             left = [
@@ -115,23 +115,27 @@ class TrueForget:
         report.left = list(dict.fromkeys(left))
         return report
 
-    def _search_home(self, progress: Progress, *, changes: bool) -> ForgetReport:
-        """Count the text in all that ouro stores, and remove it if `changes`. Returns what was
+    def _search_home(self, progress: Progress, *, removes: bool) -> ForgetReport:
+        """Count the text in all that ouro stores, and remove it if `removes`. Returns what was
         found, and what could not be changed.
         """
         report, home = ForgetReport(), self._home
+
+        # Memories, sessions, and the files for other agents.
         states = home.states()
         for state_dir in states:
             progress(f"memory: {state_dir.stem}")
             try:
                 memory = ForgettingMemory(state_dir, self._text, report)
-                if memory.count_matches() and changes:
+                if memory.count_matches() and removes:
                     memory.forget()
             except (OuroError, OSError) as error:
                 reason = error.message if isinstance(error, OuroError) else error
                 report.left.append(f"{state_dir}: {reason} Correct that, and forget again.")
-        self._search_sessions(report, progress, changes)
-        self._search_exports(report, changes)
+        self._search_sessions(report, progress, removes)
+        self._search_exports(report, removes)
+
+        # All other files, and the index last: it is deleted if the text was found anywhere.
         progress("other files")
         searched_separately = {
             *states,
@@ -141,16 +145,16 @@ class TrueForget:
         }
         for path in regular_files(home.path):
             if searched_separately.isdisjoint((path, *path.parents)):
-                self._search_other_file(path, report, changes)
+                self._search_other_file(path, report, removes)
         try:
-            self._search_index(report, changes)
+            self._search_index(report, removes)
         except OSError as error:
             report.left.append(f"{home.index}: {error}. Delete it yourself: ouro makes it again.")
         return report
 
-    def _search_sessions(self, report: ForgetReport, progress: Progress, changes: bool) -> None:
+    def _search_sessions(self, report: ForgetReport, progress: Progress, removes: bool) -> None:
         """Search the folders of all sessions, also of deleted ones and of subagents, and the lists
-        of sessions. With `changes`, remove the text.
+        of sessions. With `removes`, remove the text.
         """
         root = self._home.sessions
         for parent in (root, root / TRASH):
@@ -160,20 +164,20 @@ class TrueForget:
             for number, folder in enumerate(path for path in folders if path.name != TRASH):
                 if number % 50 == 0:
                     progress(f"sessions: {number} of {len(folders)}")
-                self._search_session(folder, report, changes)
+                self._search_session(folder, report, removes)
                 for subagent in sorted((folder / SUBAGENTS).glob("*/")):
-                    self._search_session(subagent, report, changes)
-                self._search_list(folder / SUBAGENTS / INDEX_NAME, report, changes)
-        self._search_list(root / INDEX_NAME, report, changes)
+                    self._search_session(subagent, report, removes)
+                self._search_session_list(folder / SUBAGENTS / INDEX_NAME, report, removes)
+        self._search_session_list(root / INDEX_NAME, report, removes)
 
-    def _search_exports(self, report: ForgetReport, changes: bool) -> None:
-        """Search the files for other agents. With `changes`, remove the text from the sections that
+    def _search_exports(self, report: ForgetReport, removes: bool) -> None:
+        """Search the files for other agents. With `removes`, remove the text from the sections that
         `memory export --to` wrote there; if it is in the rest of a file, that is reported only.
         """
         for root, path in self._home.exports():
             try:
                 above, section, below = split_section(path.read_text(encoding="utf-8"))
-                if report.add("what other agents read", self._text.count(section)) and changes:
+                if report.add("what other agents read", self._text.count(section)) and removes:
                     write_for_agents({path: above + self._text.remove_from(section) + below}, root)
                 if self._text.count(above + below):
                     report.left.append(
@@ -184,14 +188,14 @@ class TrueForget:
                     f"{path}: it could not be searched or written ({error}). Look at it yourself."
                 )
 
-    def _search_list(self, index: Path, report: ForgetReport, changes: bool) -> None:
-        """Search a list of sessions, which need not exist. With `changes`, delete it if it holds
+    def _search_session_list(self, index: Path, report: ForgetReport, removes: bool) -> None:
+        """Search a list of sessions, which need not exist. With `removes`, delete it if it holds
         the text: ouro builds it again from the sessions.
         """
         if not index.is_file():
             return
         count = self._text.count_bytes(index.read_bytes())
-        if report.add("the list of sessions", count) and changes:
+        if report.add("the list of sessions", count) and removes:
             index.unlink()
 
     def _forget_in_session(self, folder: Path, paths: Iterable[Path], report: ForgetReport) -> None:
@@ -221,8 +225,8 @@ class TrueForget:
                 counts[path] = count
         return counts
 
-    def _search_session(self, folder: Path, report: ForgetReport, changes: bool) -> None:
-        """Search the files of a session, and remove the text if `changes`; a failure is reported."""
+    def _search_session(self, folder: Path, report: ForgetReport, removes: bool) -> None:
+        """Search the files of a session, and remove the text if `removes`; a failure is reported."""
         counts_by_file = self._count_in_files(folder)
         for path, count in counts_by_file.items():
             if path.name == FILE_NAME:
@@ -232,7 +236,7 @@ class TrueForget:
             else:
                 place = "damaged data beside sessions"
             report.add(place, count)
-        if not (counts_by_file and changes):
+        if not (counts_by_file and removes):
             return
         report.sessions.append(folder.name)
         try:
@@ -290,8 +294,8 @@ class TrueForget:
         was_readable = is_readable(record, folder=folder)
         return raw if was_readable and not is_still_readable else cleaned
 
-    def _search_other_file(self, path: Path, report: ForgetReport, changes: bool) -> None:
-        """Count the text in a file that belongs to no memory or session; with `changes` also remove
+    def _search_other_file(self, path: Path, report: ForgetReport, removes: bool) -> None:
+        """Count the text in a file that belongs to no memory or session; with `removes` also remove
         it there. A file of settings is never changed, and a file that is too large is not read: the
         report says so.
         """
@@ -309,22 +313,27 @@ class TrueForget:
             report.left.append(
                 f"{path}: these are your settings. Remove it there yourself if you do not need it."
             )
-        elif changes:
+        elif removes:
             try:
-                # Changed in place, because other processes continue to write to this file.
                 if place == "the log":
-                    with path.open("r+b") as file:
-                        stars = self._text.star_out(file.read())
-                        file.seek(0)
-                        file.write(stars)
-                        file.flush()
-                        os.fsync(file.fileno())
+                    self._star_out_in_log(path)
                 else:
                     forget_in_file(path, self._text, report)
             except OSError as error:
                 report.left.append(
                     f"{path}: it could not be written ({error}). Correct that, and forget again."
                 )
+
+    def _star_out_in_log(self, path: Path) -> None:
+        """Replace the text in a log by as many stars. The file is changed in place, because other
+        processes continue to write to it.
+        """
+        with path.open("r+b") as file:
+            stars = self._text.star_out(file.read())
+            file.seek(0)
+            file.write(stars)
+            file.flush()
+            os.fsync(file.fileno())
 
     def _name_place(self, path: Path) -> str:
         """What a file of ouro's home, which no other method searches, is called in the report."""
@@ -339,13 +348,13 @@ class TrueForget:
             return "settings"
         return f"other files in {parts[0]}"
 
-    def _search_index(self, report: ForgetReport, changes: bool) -> None:
-        """Search the index. With `changes`, delete it if the text was found anywhere: an old index
+    def _search_index(self, report: ForgetReport, removes: bool) -> None:
+        """Search the index. With `removes`, delete it if the text was found anywhere: an old index
         still has its words and vectors. ouro makes it again.
         """
         files = [path for path in self._home.index_files() if path.is_file()]
         report.add("the index", sum(self._text.count_bytes(path.read_bytes()) for path in files))
-        if changes and files and report.count:
+        if removes and files and report.count:
             with lock_index(self._home.index):
                 for path in files:
                     path.unlink(missing_ok=True)

@@ -181,7 +181,7 @@ def test_remote_with_the_text_is_reported_and_cannot_restore_it(place, tmp_path)
     for _ in range(2):
         with pytest.raises(SyncFailed, match="still holds what was forgotten here"):
             synchronize(store, remote)
-    assert TrueForget("Blackbird-77", place).look().count == 0
+    assert TrueForget("Blackbird-77", place).search().count == 0
 
     TrueForget(
         "Blackbird-77", OuroHome(tmp_path, tmp_path / "history", tmp_path / "s", tmp_path / "i")
@@ -269,7 +269,7 @@ def test_file_too_large_to_search_is_reported(place):
     with large.open("wb") as file:
         file.truncate(257 << 20)
 
-    for found in (TrueForget("gray owl", place).look(), TrueForget("blue heron", place).forget()):
+    for found in (TrueForget("gray owl", place).search(), TrueForget("blue heron", place).forget()):
         assert found.unsearched == [f"{large}: 257 MB, larger than the 256 MB that are read."]
         assert found.left == []
 
@@ -291,7 +291,7 @@ def test_text_exported_to_other_agents_is_forgotten_there(home, place, repositor
     assert TrustStore(get_trust_path()).is_trusted(repository, acting_files(repository))
 
     files[0].write_text(f"{TEXT}\n{files[0].read_text()}")
-    assert str(files[0]) in TrueForget(TEXT, place).look().left[0]
+    assert str(files[0]) in TrueForget(TEXT, place).search().left[0]
 
 
 @pytest.mark.parametrize("is_shared", [True, False])

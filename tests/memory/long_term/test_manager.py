@@ -9,7 +9,7 @@ from fakes.knowledge import Conversation, plain_git, seen_by_model, write_as_use
 
 from ouro.display import Diff, FileChange
 from ouro.errors import SecretInMemory, UsageError
-from ouro.memory.long_term.trust.approval import KEEP, LEAVE
+from ouro.memory.long_term.trust.proposals import KEEP, LEAVE
 
 
 @pytest.fixture

@@ -43,7 +43,9 @@ def repo(project: Path, histories: Path, *, is_shared: bool = False) -> GitMemor
 
 def test_empty_memory_loads_nothing_and_creates_nothing(store, home):
     loaded = store.load_all()
-    assert loaded == LoadedScope("", {}, listed_at=loaded.listed_at, places=loaded.places)
+    assert loaded == LoadedScope(
+        "", {}, listed_at=loaded.listed_at, folder_state=loaded.folder_state
+    )
     assert (store.get_current_head(), store.accepted, unapproved(store), store.log()) == (
         "",
         "",

@@ -39,6 +39,7 @@ from ouro.messages import Message
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
+    from ouro.memory.backend import RecalledRecord
     from ouro.memory.long_term.capture.session_notes import SessionNotes
     from ouro.memory.long_term.capture.session_parts import SessionPart
     from ouro.memory.transcript import Transcript
@@ -88,7 +89,7 @@ class Captured(msgspec.Struct):
         return events
 
 
-class _Excerpt(msgspec.Struct):
+class _Excerpt(msgspec.Struct, frozen=True):
     """What one request to the classifier is about."""
 
     spoken: Sequence[Spoken]
@@ -103,7 +104,7 @@ class _Excerpt(msgspec.Struct):
     checked: frozenset[int] = frozenset()
     """The turns that ended with passing checks."""
     lines: Mapping[str, Note] = {}
-    """The lines of the core, by id; set when the notes for the classifier are chosen."""
+    """The lines of the core, by id; `_read_excerpt` adds them."""
 
 
 class Capture(msgspec.Struct, eq=False):
@@ -136,23 +137,17 @@ class Capture(msgspec.Struct, eq=False):
         recalled = {} if trigger == "crystallization" else dict(transcript.recalled)
         for part in parts:
             messages = [entry.message for entry in (*earlier_entries, *entries[: part.end])]
-            records = [recalled.get(message.number) for message in part.spoken]
-            loaded_notes: dict[str, None] = {}
-            for record in records:
-                for item in record.items if record else ():
-                    if item.state == "loaded":
-                        loaded_notes[item.id] = None
             turn = TurnRef(session_id, part.turn)
             async with asyncio.timeout(PART_TIMEOUT):
                 sources = await asyncio.to_thread(
-                    self.notes.outside_sources, messages, is_whole=is_whole
+                    self.notes.find_outside_sources, messages, is_whole=is_whole
                 )
                 checked = self.find_checked(messages, part.turn)
                 captured = await self.run(
                     part.spoken,
                     turn,
                     trigger,
-                    recalled=tuple(loaded_notes),
+                    recalled=_ids_of_sent_notes(part, recalled),
                     sources=sources,
                     checked=checked,
                 )
@@ -215,6 +210,8 @@ class Capture(msgspec.Struct, eq=False):
         """Ask the classifier about an excerpt, carry out its operations, and add what became of them
         to `captured`. Raises ModelError.
         """
+        core_lines = await asyncio.to_thread(self.notes.core_lines)
+        excerpt = replace(excerpt, lines={line.id: line for line in core_lines})
         shown_notes = await asyncio.to_thread(self._choose_shown_notes, excerpt)
         limits = OperationLimits(
             shown_notes,
@@ -231,19 +228,17 @@ class Capture(msgspec.Struct, eq=False):
 
     def _choose_shown_notes(self, excerpt: _Excerpt) -> list[Note]:
         """Return the notes that the classifier sees: the recalled ones, those nearest to what was
-        said, and the core lines with the most words of the user. Sets `excerpt.lines` to all core
-        lines.
+        said, and the core lines with the most words of the user.
         """
         # The recalled notes, and the nearest.
         notes: dict[str, Note] = {}
         for note_id in excerpt.recalled[:MAX_SHOWN_NOTES]:
             with suppress(NoteError):  # deleted meanwhile
                 notes[note_id] = self.notes.notebook.find(note_id).note
-        for note in self.notes.nearest(excerpt.spoken, MAX_SHOWN_NOTES):
+        for note in self.notes.find_nearest(excerpt.spoken, MAX_SHOWN_NOTES):
             notes.setdefault(note.id, note)
 
         # The core lines.
-        excerpt.lines = {line.id: line for line in self.notes.core_lines()}
         words_of_user: set[str] = set()
         for message in excerpt.spoken:
             if message.role == "user":
@@ -415,13 +410,26 @@ class Capture(msgspec.Struct, eq=False):
         return note, message
 
 
+def _ids_of_sent_notes(part: SessionPart, records: Mapping[int, RecalledRecord]) -> tuple[str, ...]:
+    """The ids of the notes that were sent to the model with the messages of a part, each once.
+    `records` has what was recalled for each message, by its number.
+    """
+    ids: dict[str, None] = {}
+    for message in part.spoken:
+        record = records.get(message.number)
+        for item in record.items if record else ():
+            if item.state == "loaded":
+                ids[item.id] = None
+    return tuple(ids)
+
+
 def _is_shown_by_changes(text: str, spoken: Sequence[Spoken]) -> bool:
     """Whether the files that a turn changed show what a text says: tools received its words in the
     turn of one of the messages. A text that says that it lasts is never shown by them.
     """
     if is_lasting(text):
         return False
-    return any(is_carried_out(text, message.done) for message in spoken)
+    return any(is_carried_out(text, message.tool_input) for message in spoken)
 
 
 def _find_same_line(text: str, lines: Iterable[Note]) -> Note | None:

@@ -76,8 +76,11 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     _has_answered: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set once a turn has ended: work on earlier sessions waits for it."""
     _next_trigger: Trigger | None = None
+    """The trigger of the capture that waits for `busy`; None if none waits."""
     _failures: int = 0
-    _skips: int = 0
+    """How many captures failed in a row."""
+    _triggers_to_skip: int = 0
+    """See `_record_failure`."""
 
     def start(self) -> None:
         """Begin to capture the backlog, after the first answer; returns at once."""
@@ -122,8 +125,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         """
         if self.memory.read_only:
             return
-        if self._skips:
-            self._skips -= 1
+        if self._triggers_to_skip:
+            self._triggers_to_skip -= 1
             return
         if self._next_trigger is None:
             self._next_trigger = trigger
@@ -149,7 +152,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         more failures in a row 1, 3 and at most `_MAX_SKIPPED_TRIGGERS` triggers are skipped.
         """
         log.warning("capture: %s", error or type(error).__name__)
-        self._skips = min(2**self._failures - 1, _MAX_SKIPPED_TRIGGERS)
+        self._triggers_to_skip = min(2**self._failures - 1, _MAX_SKIPPED_TRIGGERS)
         self._failures += 1
 
     async def _confirm_tentative_notes(self) -> None:
@@ -229,16 +232,16 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         and link the core lines to the notes on their subjects. Shows what was changed, unless
         `silent`.
         """
-        decayed, merged = await asyncio.to_thread(capture.notes.find_due)
+        outdated = await asyncio.to_thread(capture.notes.find_outdated)
         await asyncio.to_thread(capture.notes.relate_core)
         notebook = capture.notes.notebook
         archived: list[WrittenNote] = []
-        if decayed:
-            archive = partial(notebook.archive, decayed, "capture")
+        if outdated.to_archive:
+            archive = partial(notebook.archive, outdated.to_archive, "capture")
             archived = await self.manager.run_under_lock(archive)
         shared: list[WrittenNote] = []
-        if merged:
-            share = partial(notebook.share, merged, "capture")
+        if outdated.to_share:
+            share = partial(notebook.share, outdated.to_share, "capture")
             shared = await self.manager.run_under_lock(share)
         events = notes_event("archive", archived, "that nothing has confirmed for long")
         events += notes_event("share", shared, "of a branch that is merged now")
@@ -299,8 +302,9 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         contradicts. Then do what the user chose. Without an answer both stay.
         """
         notebook = self._capturer.notes.notebook
-        old_id = next((edge.id for edge in new.related if edge.relationship == "contradicts"), "")
-        old = (await asyncio.to_thread(notebook.find, old_id)).note
+        contradicted_ids = [edge.id for edge in new.related if edge.relationship == "contradicts"]
+        old_file = await asyncio.to_thread(notebook.find, contradicted_ids[0])
+        old = old_file.note
         choice = await self._ask_which_holds(f"note:{new.id}", new, old)
         if not choice:
             return
@@ -408,9 +412,8 @@ def resolve_line(editor: MemoryEditor, contradiction: Contradiction, answer: str
     from ouro.memory.long_term.remember import write_text
 
     scope = editor.scope(contradiction.line.scope)
-    proposal = next(
-        (other for other in scope.proposals() if other.id == contradiction.pending.proposal), None
-    )
+    pending = {proposal.id: proposal for proposal in scope.proposals()}
+    proposal = pending.get(contradiction.pending.proposal)
     if proposal is None:
         return  # the user answered it in another window
     if answer == REPLACE:

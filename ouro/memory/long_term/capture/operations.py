@@ -94,6 +94,8 @@ class RefusedOperation(msgspec.Struct, frozen=True):
 
 
 class OperationLimits(msgspec.Struct, frozen=True):
+    """What the operations of an answer may name."""
+
     shown: Sequence[Note]
     """The notes in the request; the model names them by number, from 1, or by id."""
     categories: Mapping[str, Scope]
@@ -118,7 +120,7 @@ def read_operations(
     operations: dict[Operation, None] = {}
     refused: list[RefusedOperation] = []
     for fields in _read_objects(answer):
-        verb = _verb(fields)
+        verb = _read_verb(fields)
         if verb in ("no", "nothing", "none", "noop", "skip"):
             continue
         try:
@@ -136,7 +138,7 @@ def is_answer(answer: str) -> bool:
     """Whether a model answered as asked: it named operations, which may be invalid; or it said that
     there are none, by an empty list or object, or in words.
     """
-    if any(_verb(fields) for fields in _read_objects(answer)):
+    if any(_read_verb(fields) for fields in _read_objects(answer)):
         return True
     text = _THINKING_BLOCK.sub("", answer)
     return (
@@ -165,7 +167,7 @@ def _read_objects(answer: str) -> Iterator[dict[str, Any]]:
             broken_objects += 1
             continue
         fields = _lower_keys(value)
-        if _verb(fields):
+        if _read_verb(fields):
             yield fields
         else:
             yield from _inner_operations(value)
@@ -179,7 +181,7 @@ def _inner_operations(value: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         items = inner_value if isinstance(inner_value, list) else [inner_value]
         for item in items:
             fields = _lower_keys(item) if isinstance(item, dict) else {}
-            if _verb(fields):
+            if _read_verb(fields):
                 yield fields
 
 
@@ -187,7 +189,7 @@ def _lower_keys(fields: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(key).casefold(): value for key, value in fields.items()}
 
 
-def _verb(fields: Mapping[str, Any]) -> str:
+def _read_verb(fields: Mapping[str, Any]) -> str:
     """The operation that an object names, in one spelling: `Replaces` and `update-note` are
     `supersede`. An unknown word is returned as it is; empty if the object names none.
     """
@@ -218,26 +220,26 @@ def _make_operation(verb: str, fields: Mapping[str, Any], limits: OperationLimit
     text = " ".join(clean(_first_text(fields, "text", "note", "content", "fact")).split())
     if len(text) > MAX_NOTE:
         raise _InvalidError(f"the text has {len(text):,} characters (at most {MAX_NOTE})")
-    target = _same_note(text, limits) if verb == "add" else _target(fields, limits)
+    target = _find_same_note(text, limits) if verb == "add" else _find_target(fields, limits)
     if target is not None and (verb == "confirm" or _is_same_text(text, target)):
         return Operation("confirm", target=target.id, scope=target.scope)
     if not text:
         raise _InvalidError("the text is empty")
-    until = _until(fields.get("until"))
-    category = _category(fields, target, limits)
+    until = _read_last_day(fields.get("until"))
+    category = _read_category(fields, target, limits)
     named_entities = normalize_entities(map(str, _as_list(fields.get("entities"))), limits.root)
     entities = dict.fromkeys((*named_entities, *entities_in(text)))
     return Operation(
         verb=verb,  # type: ignore[arg-type]  # looked up above
         text=text,
         target=target.id if target is not None else "",
-        scope=_scope(fields, target, category, limits),
+        scope=_read_scope(fields, target, category, limits),
         category=category,
-        confidence=_confidence(fields.get("confidence")),
-        source=_source(fields),
+        confidence=_read_confidence(fields.get("confidence")),
+        source=_read_source(fields),
         entities=tuple(entities)[:_MAX_ENTITIES],
-        relations=tuple(_relations(fields.get("relations"), limits.root))[:_MAX_RELATIONS],
-        related=_related_notes(fields, target, limits),
+        relations=tuple(_read_relations(fields.get("relations"), limits.root))[:_MAX_RELATIONS],
+        related=_read_related_notes(fields, target, limits),
         until=until,
     )
 
@@ -246,12 +248,12 @@ def _is_same_text(text: str, note: Note) -> bool:
     return bool(text) and fold_words(text) == fold_words(note.text)
 
 
-def _same_note(text: str, limits: OperationLimits) -> Note | None:
+def _find_same_note(text: str, limits: OperationLimits) -> Note | None:
     """The first of the shown notes with the same words as a text; None if there is none."""
     return next((note for note in limits.shown if _is_same_text(text, note)), None)
 
 
-def _scope(
+def _read_scope(
     fields: Mapping[str, Any], target: Note | None, category: str, limits: OperationLimits
 ) -> Scope:
     """The scope that an operation names. If it names none, or an unknown one, the scope of the
@@ -266,13 +268,13 @@ def _scope(
     return scope
 
 
-def _source(fields: Mapping[str, Any]) -> Literal["user", "assistant"]:
+def _read_source(fields: Mapping[str, Any]) -> Literal["user", "assistant"]:
     """Who made the statement; the assistant, if the model does not name the user."""
     said_by = str(fields.get("said_by") or "").strip().casefold()
     return "user" if said_by in _USER_WORDS else "assistant"
 
 
-def _related_notes(
+def _read_related_notes(
     fields: Mapping[str, Any], target: Note | None, limits: OperationLimits
 ) -> tuple[str, ...]:
     """The ids of the first `_MAX_RELATED` notes that an operation names beside its target, each
@@ -280,14 +282,14 @@ def _related_notes(
     """
     related: dict[str, None] = {}
     for item in _as_list(fields.get("related")):
-        note = _shown_note(item, limits)
+        note = _find_shown_note(item, limits)
         # A number that was not shown is ignored: the note is good without it.
         if note and note is not target:
             related[note.id] = None
     return tuple(related)[:_MAX_RELATED]
 
 
-def _until(value: Any) -> str:
+def _read_last_day(value: Any) -> str:
     """The last day on which a statement holds, as `2026-11-29`; empty if the model named none.
     Raises _InvalidError for a statement that holds in this session only, because that is not
     remembered.
@@ -299,19 +301,19 @@ def _until(value: Any) -> str:
     return day[0] if day else ""
 
 
-def _target(fields: Mapping[str, Any], limits: OperationLimits) -> Note:
+def _find_target(fields: Mapping[str, Any], limits: OperationLimits) -> Note:
     """The note that an operation is about, under any of the names that models use for this field.
     Raises _InvalidError if none is named, or it was not shown.
     """
     named = [fields.get(key) for key in ("target", "id", "note_id", "supersedes")]
     name = next((value for value in named if value is not None), "")
-    note = _shown_note(name, limits)
+    note = _find_shown_note(name, limits)
     if note is None:
         raise _InvalidError(f"note `{clean(str(name))[:60]}` was not shown")
     return note
 
 
-def _shown_note(name: Any, limits: OperationLimits) -> Note | None:
+def _find_shown_note(name: Any, limits: OperationLimits) -> Note | None:
     """The shown note that a model names by its number, from 1, or by its id, also in brackets or
     after `#`; None if there is none.
     """
@@ -321,7 +323,7 @@ def _shown_note(name: Any, limits: OperationLimits) -> Note | None:
     return next((note for note in limits.shown if note.id == name), None)
 
 
-def _category(fields: Mapping[str, Any], target: Note | None, limits: OperationLimits) -> str:
+def _read_category(fields: Mapping[str, Any], target: Note | None, limits: OperationLimits) -> str:
     """The category that an operation names, also if it is misspelt. If it names none, the category
     of the target. Raises _InvalidError if there is no such category, or if it names none and has no
     target.
@@ -341,7 +343,7 @@ def _category(fields: Mapping[str, Any], target: Note | None, limits: OperationL
     return str(best_match[0])
 
 
-def _confidence(value: Any) -> float:
+def _read_confidence(value: Any) -> float:
     """A confidence between 0.1 and 1, from a number, a share in percent or a word (`high`); 0.8 if
     it cannot be read. A number above 1 is a percentage.
     """
@@ -357,7 +359,7 @@ def _confidence(value: Any) -> float:
     return float(min(1.0, max(0.1, share)))
 
 
-def _relations(items: Any, root: str) -> Iterator[Relation]:
+def _read_relations(items: Any, root: str) -> Iterator[Relation]:
     """Yield the valid relations among what a model has named: objects with `from`, `rel` and `to`,
     or lists of these three texts. Names of files in them become relative to `root`.
     """

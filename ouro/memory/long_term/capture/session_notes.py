@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -35,7 +36,8 @@ from ouro.memory.long_term.notes.validity import (
 from ouro.memory.long_term.placement import note_category
 from ouro.memory.long_term.remember import keep_in_core, make_line_edit
 from ouro.memory.long_term.scope import ScopeMemory
-from ouro.memory.long_term.trust.approval import ASKS, change_of
+from ouro.memory.long_term.trust.approval import ASKS
+from ouro.memory.long_term.trust.change_descriptions import change_of
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import Message
 from ouro.utils.log import log
@@ -61,6 +63,15 @@ class Contradiction(msgspec.Struct, frozen=True):
     note: Note
     file: str
     pending: CoreChanged
+
+
+class OutdatedNotes(NamedTuple):
+    """The ids of notes that maintenance changes."""
+
+    to_archive: list[str]
+    """Nothing has confirmed them for long."""
+    to_share: list[str]
+    """Their branch is merged."""
 
 
 class SessionNotes:
@@ -97,16 +108,19 @@ class SessionNotes:
         return default_branch(self.root)
 
     def repository(self, scope: Scope) -> GitRepository:
+        """The git history of a scope, with ouro's records about it."""
         return self._scopes[scope].store.repository
 
-    def outside_sources(self, messages: Sequence[Message], *, is_whole: bool) -> tuple[str, ...]:
+    def find_outside_sources(
+        self, messages: Sequence[Message], *, is_whole: bool
+    ) -> tuple[str, ...]:
         """What came into the session from outside, by its messages: texts for the user, empty if
         nothing did. `is_whole`: these are all messages of the session.
         """
         clean_folders = [scope.store.folder for scope in self._scopes.values() if scope.is_clean]
         return Provenance(messages, clean_folders, self._cwd, is_whole=is_whole).sources
 
-    def nearest(self, spoken: Sequence[Spoken], count: int) -> list[Note]:
+    def find_nearest(self, spoken: Sequence[Spoken], count: int) -> list[Note]:
         """The at most `count` notes nearest to the last messages of the user, best first, each in
         its latest version. Archived notes are found, too. Empty, with a warning, if the index
         cannot be used.
@@ -128,7 +142,7 @@ class SessionNotes:
             return []
         return [note for note_id in latest_ids if (note := self._find_note(note_id))][:count]
 
-    def similar(self, note: Note) -> Collection[str]:
+    def find_alike(self, note: Note) -> Collection[str]:
         """The ids of the notes in the scope of a note that mean about the same. The note itself may
         be among them. Empty without vectors.
         """
@@ -230,18 +244,21 @@ class SessionNotes:
             worktree=self.root,
         )
 
-    def find_due(self) -> tuple[list[str], list[str]]:
-        """Find the notes that maintenance changes. Returns two lists of ids: the notes to archive,
-        because nothing confirmed them, and the other ones to share, because their branch is merged.
-        """
+    def find_outdated(self) -> OutdatedNotes:
+        """Find the notes that maintenance changes; none if the index cannot be used."""
         notes = self._list_notes_in_use()
         if not notes:
-            return [], []
-        # The index may be older than the files: `_find_note` looks whether the note is still there.
-        decayed = self._find_decayed(notes)
+            return OutdatedNotes([], [])
+        decayed_ids = self._find_decayed(notes)
         branches = merged_branches(self.root, {note.branch or "" for note in notes})
-        merged = [note.id for note in notes if note.branch in branches and self._find_note(note.id)]
-        return decayed, [note_id for note_id in merged if note_id not in decayed]
+        merged_ids: list[str] = []
+        for note in notes:
+            if note.branch not in branches or note.id in decayed_ids:
+                continue
+            # The index may be older than the files: the note may be gone.
+            if self._find_note(note.id):
+                merged_ids.append(note.id)
+        return OutdatedNotes(decayed_ids, merged_ids)
 
     def _find_decayed(self, notes: Iterable[Note]) -> list[str]:
         """The ids of the notes that nothing confirmed for too long. `notes` are from the index; the

@@ -74,7 +74,7 @@ class Spoken(msgspec.Struct, frozen=True):
     at: str = ""
     branch: str = ""
     """The git branch that was checked out; empty when unknown."""
-    done: str = ""
+    tool_input: str = ""
     """The texts that were given to tools until the next message of the user, without command lines.
     """
 
@@ -174,7 +174,7 @@ def _with_tool_texts(spoken: Sequence[Spoken], tool_texts: str) -> list[Spoken]:
         return list(spoken)
     last_prompt = prompts[-1]
     messages_of_turn = [
-        replace(message, done=f"{message.done}\n{tool_texts}"[-PART_CHARACTERS:])
+        replace(message, tool_input=f"{message.tool_input}\n{tool_texts}"[-PART_CHARACTERS:])
         for message in spoken[last_prompt:]
     ]
     return [*spoken[:last_prompt], *messages_of_turn]

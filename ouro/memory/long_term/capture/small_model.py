@@ -169,14 +169,14 @@ async def find_operations(
         replaced = find_replaced(strip_introduction(statement), limits.shown, statement)
         # A sentence that replaces a note is known to last as the note does.
         if not replaced and not is_lasting(statement):
-            statement = await _find_lasting_part(ask, statement, candidate.message.done)
+            statement = await _find_lasting_part(ask, statement, candidate.message.tool_input)
             if not statement or not await may_keep(ask, _write_as_sentence(candidate.sentence)):
                 continue
         certainty = await _judge_certainty(ask, candidate)
         if certainty is None:
             continue
         text = strip_introduction(statement)
-        operation = await _operation_of(ask, text, replaced, limits, candidate.message.day)
+        operation = await _make_operation(ask, text, replaced, limits, candidate.message.day)
         if certainty == "doubtful":
             operation = replace(operation, certainty=certainty)
         operations.setdefault(fold_words(text), operation)
@@ -203,7 +203,7 @@ async def _complete_corrections(
         if completion:
             text, old = completion
             dated_text = write_dates(text, message.day)
-            operations[fold_words(text)] = _operation_that_replaces(dated_text, old)
+            operations[fold_words(text)] = _make_replacement(dated_text, old)
     return operations
 
 
@@ -229,7 +229,7 @@ def _find_candidates(message: Spoken) -> Iterator[_Candidate]:
     """Yield the sentences of a message that may be kept, without corrections that name no subject."""
     next_sentences = dict(pairwise(split_sentences(message.text)))
     incomplete = _find_incomplete(message.text)
-    for sentence in statements_in(message.text, message.done):
+    for sentence in statements_in(message.text, message.tool_input):
         if sentence in incomplete:  # alone it would say nothing in a later session
             continue
         after = next_sentences.get(sentence, "")
@@ -257,36 +257,40 @@ async def read_statement(ask: AskModel, text: str, limits: OperationLimits) -> O
     """
     statement = strip_introduction(text)
     replaced = find_replaced(statement, limits.shown, text)
-    return await _operation_of(
+    return await _make_operation(
         ask, text=statement, replaced=replaced, limits=limits, day=local_day()
     )
 
 
-async def _find_lasting_part(ask: AskModel, sentence: str, done: str) -> str:
+async def _find_lasting_part(ask: AskModel, sentence: str, tool_input: str) -> str:
     """The part of a sentence that holds beyond the current task, as a model labels it: all of it,
     or, if it gives a task, its clauses that state something (`Ida runs the shop, update the
     list`). Empty if there is none, or without a usable answer. Raises ModelError.
 
     Args:
-        done: what was given to tools in the turn.
+        tool_input: what was given to tools in the turn.
     """
-    kind = await _ask_kind(ask, sentence)
-    if kind != "task":
-        return sentence if kind in _LASTING_KINDS else ""
+    kind_of_sentence = await _ask_kind(ask, sentence)
+    if kind_of_sentence != "task":
+        return sentence if kind_of_sentence in _LASTING_KINDS else ""
+
+    # Ask about each clause: one of them may be the task.
     clauses = split_clauses(sentence)
-    stated: list[str] = []
+    clauses_to_ask = clauses if len(clauses) > 1 else []
+    stated_clauses: list[str] = []
     has_task = False
-    if len(clauses) > 1:
-        for clause in clauses:
-            kind = await _ask_kind(ask, clause)
-            has_task = has_task or kind == "task"
-            # `It` in the first clause that is kept would name nothing.
-            is_alone = not stated and has("pronoun", clause)
-            is_stated = kind in _LASTING_KINDS and not is_alone
-            if is_stated and _is_statement(clause, done, is_alone=False):
-                stated.append(clause)
-    if stated and has_task:
-        return ", ".join(stated)
+    for clause in clauses_to_ask:
+        kind = await _ask_kind(ask, clause)
+        if kind == "task":
+            has_task = True
+        # `It` in the first clause that is kept would name nothing.
+        names_nothing = not stated_clauses and has("pronoun", clause)
+        is_lasting_kind = kind in _LASTING_KINDS and not names_nothing
+        if is_lasting_kind and _is_statement(clause, tool_input, is_alone=False):
+            stated_clauses.append(clause)
+    if stated_clauses and has_task:
+        return ", ".join(stated_clauses)
+
     # A sentence that begins without a verb is no order: the label "task" is wrong then.
     return sentence if re.match(_START_WITHOUT_VERB, sentence, re.IGNORECASE) else ""
 
@@ -326,11 +330,12 @@ def _write_as_sentence(text: str) -> str:
     return sentence + ("。" if _TWO_CJK_CHARACTERS.search(sentence) else ".")
 
 
-async def _operation_of(
+async def _make_operation(
     ask: AskModel, text: str, replaced: Sequence[Note], limits: OperationLimits, day: date
 ) -> Operation:
-    """The operation of a statement: it confirms a note that says the same, replaces another one, or
-    is added, linked to at most two notes on its subject. Raises ModelError.
+    """Make the operation of a statement: it confirms a note that says the same, replaces another
+    one, or is added, linked to at most two notes on its subject. A model may be asked. Raises
+    ModelError.
 
     Args:
         replaced: the notes that it replaces by the rules; if empty, the model is asked.
@@ -346,11 +351,13 @@ async def _operation_of(
             if await says_all(ask, note.text, text):
                 return Operation("confirm", target=note.id, scope=note.scope)
         replaced = await _ask_what_is_replaced(ask, text, limits.shown)
+
+    # Add it, or complete its text with that of the note that it replaces.
     is_change = any(has(group, text) for group in CHANGES)
     end = find_end(text, day, is_change=is_change)
     dated_text = write_dates(text, day)
     if not replaced or end:  # what ends soon does not replace what lasts
-        operation = await _operation_that_adds(ask, dated_text, near, limits)
+        operation = await _make_addition(ask, dated_text, near, limits)
         return replace(operation, until=end.isoformat() if end else "")
     is_part = says_only_the_change(dated_text, replaced[0].text)
     if is_part or has("pronoun", dated_text):
@@ -362,13 +369,13 @@ async def _operation_of(
             dated_text, _ = completion
         elif is_part:
             dated_text = quote_changed_note(dated_text, replaced[0].text)
-    return _operation_that_replaces(dated_text, replaced[0])
+    return _make_replacement(dated_text, replaced[0])
 
 
-async def _operation_that_adds(
+async def _make_addition(
     ask: AskModel, text: str, near: Sequence[Note], limits: OperationLimits
 ) -> Operation:
-    """The operation that adds a statement, linked to the notes `near` it. The rules decide its
+    """Make the operation that adds a statement, linked to the notes `near` it. The rules decide its
     scope and category; if they are not sure of the scope, the model is asked.
     """
     placement = place(text, limits.scopes)
@@ -399,7 +406,7 @@ async def _ask_what_is_replaced(ask: AskModel, text: str, shown: Sequence[Note])
     return [] if index is None else [near[index]]
 
 
-def _operation_that_replaces(text: str, old: Note) -> Operation:
+def _make_replacement(text: str, old: Note) -> Operation:
     """The operation that replaces the note `old` with a text, in its scope and category."""
     return Operation(
         "supersede",
@@ -413,19 +420,19 @@ def _operation_that_replaces(text: str, old: Note) -> Operation:
     )
 
 
-def statements_in(text: str, done: str = "") -> Iterator[str]:
+def statements_in(text: str, tool_input: str = "") -> Iterator[str]:
     """Yield the sentences that state something: no questions, tasks or small talk, and nothing that
     is retracted, in itself or in the next sentence. Nothing is yielded if the text asks the agent
     to write something.
 
-    `done` is what was given to tools in the turn: a statement that was carried out is left out.
+    `tool_input` is what was given to tools in the turn: a statement that was carried out is left out.
     """
     if has("writes", text):
         return  # what the agent is asked to write is no statement of the user
     sentences = split_sentences(text)
     for sentence, after in zip_longest(sentences, sentences[1:], fillvalue=""):
         is_retracted = has("retracts", sentence) or has("retracts", after)
-        if not is_retracted and _is_statement(sentence, done, is_alone=len(sentences) == 1):
+        if not is_retracted and _is_statement(sentence, tool_input, is_alone=len(sentences) == 1):
             yield sentence
 
 
@@ -434,13 +441,13 @@ def split_sentences(text: str) -> list[str]:
     return list(filter(None, map(str.strip, _SENTENCE_END.split(text))))
 
 
-def _is_statement(sentence: str, done: str, *, is_alone: bool) -> bool:
+def _is_statement(sentence: str, tool_input: str, *, is_alone: bool) -> bool:
     """Whether a sentence states something that may hold longer. A question, an assumption or a joke
     (`unasserted`), and what is too short or too long, never do. Small talk, what holds only now,
     and the work of its turn (`_is_of_turn`) do only if the sentence says that it lasts.
 
     Args:
-        done: what was given to tools in the turn; empty if there was no work.
+        tool_input: what was given to tools in the turn; empty if there was no work.
         is_alone: it is the only sentence of the message.
     """
     rule = strip_introduction(sentence)
@@ -458,7 +465,7 @@ def _is_statement(sentence: str, done: str, *, is_alone: bool) -> bool:
     is_passing = any(has(group, rule) for group in ("small_talk", "passes", "now"))
     if is_passing and not lasts_at_end:
         return False
-    return not _is_of_turn(rule, done, is_alone=is_alone)
+    return not _is_of_turn(rule, tool_input, is_alone=is_alone)
 
 
 def _count_words(text: str) -> int:
@@ -466,28 +473,30 @@ def _count_words(text: str) -> int:
     return len(text.split()) + len(_TWO_CJK_CHARACTERS.findall(text))
 
 
-def _is_of_turn(statement: str, done: str, *, is_alone: bool) -> bool:
-    """Whether a statement is about the work of its turn only. `done` is what the turn gave to
+def _is_of_turn(statement: str, tool_input: str, *, is_alone: bool) -> bool:
+    """Whether a statement is about the work of its turn only. `tool_input` is what the turn gave to
     tools; empty if there was no work.
 
     A statement is about the work if the turn carried it out, or if it is an order about a definite
     thing. As the only sentence of the message (`is_alone`) it needs only to be about such a thing:
     it is the task itself. A statement about what recurs never is about the work of one turn.
     """
-    if not done or has("recurs", statement):
+    if not tool_input or has("recurs", statement):
         return False
     is_order = has("definite_order", statement) or (is_alone and has("points", statement))
-    return is_order or is_carried_out(statement, done)
+    return is_order or is_carried_out(statement, tool_input)
 
 
-def is_carried_out(statement: str, done: str) -> bool:
-    """Whether tools received most words of a statement in `done`: then it can be read in the
+def is_carried_out(statement: str, tool_input: str) -> bool:
+    """Whether tools received most words of a statement in `tool_input`: then it can be read in the
     repository. Words are compared by their first letters; one word alone proves nothing.
     """
     words = [forms[0][:_COMPARED_LETTERS] for forms in parse_query(statement).words]
     if len(words) < 2:
         return False
-    tool_words = {word[:_COMPARED_LETTERS] for word in re.findall(r"[^\W_]+", done.casefold())}
+    tool_words = {
+        word[:_COMPARED_LETTERS] for word in re.findall(r"[^\W_]+", tool_input.casefold())
+    }
     words_in_done = [word for word in words if word in tool_words]
     return len(words_in_done) >= _MIN_DONE_SHARE * len(words)
 

@@ -83,8 +83,9 @@ class ApprovedFiles:
             problem = label_folder(
                 self.folder, repo.state_dir, repo.git_dir, is_shared=self.is_shared
             )
-            # Without a new problem the one that was found earlier stays.
-            self.plain_git, self._labelled_folder = problem or self.plain_git, folder_and_git_dir
+            if problem:  # otherwise one that was found earlier stays
+                self.plain_git = problem
+            self._labelled_folder = folder_and_git_dir
 
     def get_current_head(self) -> str:
         """The id of the head commit; empty before the first one, and if the history cannot be read:
@@ -178,17 +179,18 @@ class ApprovedFiles:
         tree = self.repository.tree(commit)
         accepted_tree = self._tree(accepted)
         approved = self._read_approved()
-        differences = {
-            (name, tree.get(name, GONE)) for name, _ in tree.items() ^ accepted_tree.items()
-        }
-        if not differences <= approved:
+        changed_names = {name for name, _ in tree.items() ^ accepted_tree.items()}
+        if not {(name, tree.get(name, GONE)) for name in changed_names} <= approved:
             return
+
+        # Record it, and which approvals stay.
         current_blobs = self._files.blobs({name for name, _ in approved})
-        remaining = {
-            (name, blob)
-            for name, blob in approved
-            if current_blobs.get(name, GONE) == blob != tree.get(name, GONE)
-        }
+        remaining: set[FileContent] = set()
+        for name, blob in approved:
+            is_in_files = current_blobs.get(name, GONE) == blob
+            is_in_commit = tree.get(name, GONE) == blob
+            if is_in_files and not is_in_commit:
+                remaining.add((name, blob))
         self._write_acceptance(commit, tree)
         record = self.repository.own_dir / APPROVED
         if remaining:
@@ -303,7 +305,7 @@ class ApprovedFiles:
         """
         known = self._read_blobs
         if missing := blobs - known.keys():
-            known = {**known, **self.repository.blobs(sorted(missing))}
+            known = {**known, **self.repository.read_blobs(sorted(missing))}
             size = sum(map(len, known.values()))
             self._read_blobs = known if size <= _MAX_CACHED_BYTES else {}
         return known

@@ -114,28 +114,28 @@ class MemoryFiles:
         self.folder = folder
         self._cache = cache
         self._listing = FolderListing()
-        self._seen: _CachedBlobs | None = None
-        """The blobs that were read, for the listing at that time."""
+        self._known_blobs: _CachedBlobs | None = None
+        """What `blobs` read last, for the listing at that time; None before the first call."""
         self._is_listing_fixed = False
-        """Whether `look` returns the last listing without listing again (`at_one_moment`)."""
+        """Whether `list_folder` returns the last listing without listing again (`freeze_listing`)."""
         self._lock = RLock()
         """Without it, a thread that lists while another thread holds a listing would miss changes.
         """
 
     @contextmanager
-    def at_one_moment(self) -> Iterator[None]:
+    def freeze_listing(self) -> Iterator[None]:
         """Inside the context, all answers are about the same moment: the folder is listed once, at
         the start. A write ends that.
         """
         with self._lock:
-            self._listing = self.look()
+            self._listing = self.list_folder()
             was_fixed, self._is_listing_fixed = self._is_listing_fixed, True
             try:
                 yield
             finally:
                 self._is_listing_fixed = was_fixed
 
-    def look(self) -> FolderListing:
+    def list_folder(self) -> FolderListing:
         """List the files of the folder and of `archive/` without opening them. Returns the same
         object as before if no file has changed. The listing also has the files that are not read,
         with the reason: no plain file, a bad name, or on some disks the name of another file.
@@ -172,7 +172,7 @@ class MemoryFiles:
         long, or is not text; FileNotFoundError if there is no such file.
         """
         with self.open_folder_of(name) as folder:
-            return decode_text(_read(folder, name.rpartition("/")[2]))
+            return decode_text(_read_file(folder, name.rpartition("/")[2]))
 
     def contents(self, names: Iterable[str]) -> dict[str, bytes | None]:
         """Name -> bytes of many files; None for a file that does not exist or may not be read."""
@@ -201,7 +201,7 @@ class MemoryFiles:
                 for base in bases:
                     data = None
                     try:
-                        data = _read(folder, base)
+                        data = _read_file(folder, base)
                     except FileNotFoundError:
                         continue
                     except (FileRefused, OSError):
@@ -222,19 +222,19 @@ class MemoryFiles:
         if names is not None:
             return {name: _blob_of_text(data) for name, data in self._read_existing(names)}
         with self._lock:
-            listing = self.look()
+            listing = self.list_folder()
             prints = listing.fingerprints
-            cached = self._seen or self._load_cache()
-            if cached.prints is prints:
-                return cached.blobs
-            changed = {name for name, _ in prints.items() - cached.prints.items()}
-            blobs = {name: blob for name, blob in cached.blobs.items() if name in prints}
+            known = self._known_blobs or self._load_cache()
+            if known.prints is prints:  # `list_folder` returned the same object: nothing changed
+                return known.blobs
+            changed = {name for name, _ in prints.items() - known.prints.items()}
+            blobs = {name: blob for name, blob in known.blobs.items() if name in prints}
             blobs |= dict.fromkeys(changed, UNREADABLE)  # the readable ones are set below
             for name, data in self._read_existing(changed - listing.refused.keys()):
                 blobs[name] = _blob_of_text(data)
-            self._seen = _CachedBlobs(prints, blobs)
+            self._known_blobs = _CachedBlobs(prints, blobs)
             if len(changed) >= _MIN_FILES_TO_CACHE:
-                self._save_cache(self._seen)
+                self._save_cache(self._known_blobs)
             return blobs
 
     def _load_cache(self) -> _CachedBlobs:
@@ -249,11 +249,10 @@ class MemoryFiles:
         prints = {
             name: seen.prints[name] for name, blob in seen.blobs.items() if blob != UNREADABLE
         }
-        # A fingerprint ends with the time of the last change.
         old_prints = {
             name: file_print
             for name, file_print in prints.items()
-            if int(file_print.rpartition(":")[2]) < newest_certain_time
+            if change_time(file_print) < newest_certain_time
         }
         old_blobs = {name: seen.blobs[name] for name in old_prints}
         with suppress(OSError):  # reading works with a read-only home
@@ -269,7 +268,8 @@ class MemoryFiles:
         base = name.rpartition("/")[2]
         with self.open_folder_of(name, create=data is not None) as folder:
             with suppress(FileNotFoundError):
-                if reason := _reason_to_refuse(os.stat(base, dir_fd=folder, follow_symlinks=False)):
+                status = os.stat(base, dir_fd=folder, follow_symlinks=False)
+                if reason := _reason_to_refuse(status):
                     raise FileRefused(reason)
             if data is None:
                 with suppress(FileNotFoundError):
@@ -319,7 +319,7 @@ class MemoryFiles:
             os.close(descriptor)
 
 
-def _read(folder: int, base: str) -> bytes:
+def _read_file(folder: int, base: str) -> bytes:
     """The bytes of the file `base` in a folder, given by its descriptor. Raises FileRefused if it
     is not a plain file of the user, or too long; FileNotFoundError if there is none.
     """
@@ -329,7 +329,8 @@ def _read(folder: int, base: str) -> bytes:
         raise
     except OSError as error:
         with suppress(OSError):
-            if reason := _reason_to_refuse(os.stat(base, dir_fd=folder, follow_symlinks=False)):
+            status = os.stat(base, dir_fd=folder, follow_symlinks=False)
+            if reason := _reason_to_refuse(status):
                 raise FileRefused(reason) from error
         raise FileRefused(f"cannot be opened: {error.strerror}") from error
     try:
@@ -383,21 +384,32 @@ def fingerprint(status: os.stat_result) -> str:
     return f"{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
 
 
-def change_time(place: str) -> int:
-    """The time at the end of a fingerprint, in nanoseconds; 0 for the id of a commit."""
-    time_text = place.rpartition(":")[2]
-    return int(time_text) if ":" in place else 0
+def change_time(file_print: str) -> int:
+    """The time at the end of a fingerprint, in nanoseconds since 1970; 0 for the id of a commit,
+    which `GitMemoryStore.folder_state` has among its fingerprints.
+    """
+    if ":" not in file_print:
+        return 0
+    return int(file_print.rpartition(":")[2])
 
 
 def split_notes(
     files: Mapping[str, str], refused: Mapping[str, str]
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Split listed files into notes that are read, and all others."""
+    """Split listed files into the notes that are read, and all others. Returns both as name ->
+    fingerprint.
+
+    Args:
+        files: name -> fingerprint.
+        refused: name -> the reason, of those that are not read.
+    """
     notes: dict[str, str] = {}
     others: dict[str, str] = {}
     for name, file_print in files.items():
-        is_note = is_note_name(name) and name not in refused
-        (notes if is_note else others)[name] = file_print
+        if is_note_name(name) and name not in refused:
+            notes[name] = file_print
+        else:
+            others[name] = file_print
     return notes, others
 
 
@@ -453,11 +465,13 @@ def blob_id(data: bytes) -> str:
 
 def _blob_of_text(data: bytes | None) -> str:
     """The blob id of what was read; UNREADABLE if it could not be read (None), or is not text."""
-    with suppress(FileRefused):
-        if data is not None:
-            decode_text(data)
-            return blob_id(data)
-    return UNREADABLE
+    if data is None:
+        return UNREADABLE
+    try:
+        decode_text(data)
+    except FileRefused:
+        return UNREADABLE
+    return blob_id(data)
 
 
 def decode_text(data: bytes) -> str:

@@ -66,10 +66,10 @@ packed.
 _COMMIT_ID_START = late_pattern(r"[0-9a-f]{4,40}")
 _HEAD_OF_BRANCH = late_pattern(r"ref: (refs/heads/(?!.*\.\.)[\w./+@-]+)\s*")
 """The content of HEAD if a branch is checked out: `ref: refs/heads/main`."""
-TIP, _INDEX_RECORD = "tip", "indexed"
-"""Records: the last commit, to notice that a branch is gone; and the commit for which plain git's
-index was made.
-"""
+TIP = "tip"
+"""The record of the last commit, by which it is noticed that a branch is gone."""
+_INDEX_RECORD = "indexed"
+"""The record of the commit for which plain git's index was made."""
 _COMMON_CONFIG = "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 """The configuration that git reads instead of the one in the git directory."""
 _LEFTOVERS_OF_GIT = ("fast_import_crash_*", "objects/pack/tmp_*", "objects/*/tmp_obj_*")
@@ -123,6 +123,7 @@ class GitRepository:
 
     @property
     def exists(self) -> bool:
+        """Whether there is a history, or ouro's records of one that was deleted."""
         return (self.git_dir / "HEAD").exists() or self.own_dir.exists()
 
     def create(self) -> None:
@@ -156,6 +157,7 @@ class GitRepository:
             log.warning("memory: the history in %s was deleted; a new one begins", git_dir)
             for path in records:
                 path.unlink(missing_ok=True)
+
         target = git_dir
         if git_dir != self.state_dir:
             exclude_from_host(git_dir.parent)
@@ -165,6 +167,7 @@ class GitRepository:
                 import shutil  # imported late: few sessions need it
 
                 shutil.rmtree(target, ignore_errors=True)
+
         for folder in ("objects", "refs", "refs/heads"):
             (target / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.path.lexists(target / "config"):
@@ -229,7 +232,7 @@ class GitRepository:
         entries = [line.partition(b"\t") for line in lines if line.startswith(b"100")]
         return {os.fsdecode(name): about.split()[2].decode() for about, _, name in entries}
 
-    def objects(self, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    def read_objects(self, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
         """Yield the kind (`blob`, `tree`, `commit`) and content of each object, in the order of the
         ids. All are read by one process. Raises MemoryUnusable if one cannot be read.
         """
@@ -248,9 +251,9 @@ class GitRepository:
             start = content_end + 1
             yield header[1].decode(), answer[content_start:content_end]
 
-    def sizes(self, ids: Sequence[str]) -> list[int]:
+    def read_sizes(self, ids: Sequence[str]) -> list[int]:
         """The unpacked size of each object in bytes, in the order of the ids: in a pack it may be a
-        thousand times smaller. Raises as `objects`.
+        thousand times smaller. Raises as `read_objects`.
         """
         if not ids:
             return []
@@ -260,11 +263,11 @@ class GitRepository:
             raise unusable_history(self.git_dir, "a file of the history is missing")
         return list(map(int, answer.split()))
 
-    def blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
+    def read_blobs(self, ids: Sequence[str]) -> dict[str, bytes]:
         """The content of each blob, by its id; raises MemoryUnusable if one cannot be read or was
         forged.
         """
-        contents = dict(zip(ids, (content for _, content in self.objects(ids)), strict=True))
+        contents = dict(zip(ids, (content for _, content in self.read_objects(ids)), strict=True))
         for blob, content in contents.items():
             if blob_id(content) != blob:  # git does not check what it reads
                 raise unusable_history(self.git_dir, f"{blob[:12]} of the history is forged")
@@ -298,7 +301,9 @@ class GitRepository:
             }
             if not new_files and not merged_commit:
                 return head.commit
-            parents = [*filter(None, (head.commit, merged_commit))]
+
+            # Make the commit. This fails if another process moves the branch meanwhile.
+            parents = [commit for commit in (head.commit, merged_commit) if commit]
             self._drop_empty_objects(blobs[name] for name in new_files)  # left by a power failure
             moment = time.time() if commit_time is None else commit_time
             stream = import_stream(head.ref, parents, new_files, message, moment)
@@ -309,16 +314,18 @@ class GitRepository:
                 self.drop_stale_locks()
                 time.sleep(min(0.02 * 2**attempt, 0.25))
                 continue
+
             commit = fast_import.stdout.decode().split()[0]
             self.write_record(TIP, commit, durable=False)
             self._update_index(head.commit, commit, {name: blobs[name] for name in new_files})
-            tree_after = {**tree, **blobs}
-            self._trees[commit] = {
-                name: blob for name, blob in tree_after.items() if blob is not None
-            }
+            self._cache_tree(commit, {**tree, **blobs})
             self._pack_if_many(len(tree))
             return commit
         raise unusable_history(self.git_dir, failure, hint)
+
+    def _cache_tree(self, commit: str, blobs: Mapping[str, str | None]) -> None:
+        """Keep the tree of a new commit for `tree`: the blobs of its files; None for a removed one."""
+        self._trees[commit] = {name: blob for name, blob in blobs.items() if blob is not None}
 
     def _pack_if_many(self, file_count: int) -> None:
         """Pack loose objects, once in some hundred commits. With more than 1,000 files sooner,
@@ -329,18 +336,18 @@ class GitRepository:
         except MemoryUnusable as error:
             log.warning("memory: the history cannot be packed: %s", error)
 
-    def common(self, first: str, second: str) -> str:
+    def merge_base(self, first: str, second: str) -> str:
         """The last commit in both; empty if there is none, or one is empty. Raises MemoryUnusable."""
         if not first or not second:
             return ""
-        merge_base = self.run("merge-base", first, second)
-        if merge_base.returncode > 1:
-            raise unusable_history(self.git_dir, f"git says `{last_line(merge_base.stderr)}`")
-        return merge_base.stdout.decode().strip()
+        result = self.run("merge-base", first, second)
+        if result.returncode > 1:  # 1: there is none
+            raise unusable_history(self.git_dir, f"git says `{last_line(result.stderr)}`")
+        return result.stdout.decode().strip()
 
-    def leads_to(self, earlier: str, later: str) -> bool:
+    def is_ancestor(self, earlier: str, later: str) -> bool:
         """Whether `later` contains `earlier`; an empty `earlier` is contained in every commit."""
-        return not earlier or self.common(earlier, later) == earlier
+        return not earlier or self.merge_base(earlier, later) == earlier
 
     def advance(self, commit: str) -> None:
         """Move the branch forward to a commit that contains its last one, and rebuild the index.
@@ -366,8 +373,11 @@ class GitRepository:
         self, *arguments: str, stdin: bytes = b"", index: Path | None = None
     ) -> CompletedProcess[bytes]:
         """Run a git command, and return its result with any exit code. Raises MemoryUnusable if git
-        is missing or took too long. `index` is another index than that of the repository. git
-        inherits the locks that this thread holds: a `prune` may outlive an ouro that is killed.
+        is missing or took too long. git inherits the locks that this thread holds: a `prune` may
+        outlive an ouro that is killed.
+
+        Args:
+            index: the file that git uses as its index; None: the index of the repository.
         """
         git_dir, this_thread = self.git_dir, get_ident()
         demand_safe(git_dir)
@@ -376,7 +386,9 @@ class GitRepository:
             for (_, holder), descriptor in list(self._lock_descriptors.items())
             if holder == this_thread
         ]
-        return run_memory_git(git_dir, self._common_dir(git_dir), arguments, stdin, index, locks)
+        return run_memory_git(
+            git_dir, self._prepare_common_dir(git_dir), arguments, stdin, index, locks
+        )
 
     def run_remote(
         self,
@@ -390,7 +402,7 @@ class GitRepository:
         """
         git_dir = self.git_dir
         demand_safe(git_dir)
-        common_dir = self._common_dir(git_dir)
+        common_dir = self._prepare_common_dir(git_dir)
         return run_remote_git(git_dir, common_dir, arguments, max_bytes, timeout, on_wait)
 
     @contextmanager
@@ -549,22 +561,25 @@ class GitRepository:
                     lock.unlink()
         return any(lock.exists() for lock in locks)
 
-    def _common_dir(self, git_dir: Path) -> Path:
-        """The folder from which git reads configuration, hooks and attributes: ouro's own, never
-        the one in `.git`. Its objects and refs are links into `git_dir`.
+    def _prepare_common_dir(self, git_dir: Path) -> Path:
+        """Create the folder from which git reads configuration, hooks and attributes, and return
+        it. It is ouro's own, never the one in `.git`; its objects and refs are links into `git_dir`.
+        Does nothing at further calls for the same `git_dir`.
         """
         common_dir = self.state_dir / COMMON
-        if self._common_dir_is_for != git_dir:
-            if read_git_file(common_dir / "config") != _COMMON_CONFIG:
-                ensure_private_dir(common_dir)
-                write_private(common_dir / "config", _COMMON_CONFIG)
-            for name in ("objects", "refs", "packed-refs"):
-                link = common_dir / name
-                if not link.is_symlink() or link.readlink() != git_dir / name:
-                    new_link = common_dir / f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
-                    new_link.symlink_to(git_dir / name)
-                    new_link.replace(link)
-            self._common_dir_is_for = git_dir
+        if self._common_dir_is_for == git_dir:
+            return common_dir
+        if read_git_file(common_dir / "config") != _COMMON_CONFIG:
+            ensure_private_dir(common_dir)
+            write_private(common_dir / "config", _COMMON_CONFIG)
+        for name in ("objects", "refs", "packed-refs"):
+            link = common_dir / name
+            if link.is_symlink() and link.readlink() == git_dir / name:
+                continue
+            new_link = common_dir / f".{name}.{os.getpid()}.{os.urandom(4).hex()}"
+            new_link.symlink_to(git_dir / name)
+            new_link.replace(link)  # another process may create it at the same time
+        self._common_dir_is_for = git_dir
         return common_dir
 
 
@@ -583,11 +598,12 @@ def rebuild_index(repo: GitRepository, commit: str) -> bool:
     """Build the index of plain git again from a commit. Returns whether it was built: if the user's
     git holds it, or on an error, which is logged, the next commit builds it.
     """
+    # The user's git is at work, perhaps with an open editor.
+    if (repo.git_dir / "index.lock").exists():
+        log.info("memory: the index stays behind: index.lock is there")
+        return False
     new_index = repo.own_dir / f"index.{os.getpid()}"
     try:
-        # The user's git is at work, perhaps with an open editor.
-        if (repo.git_dir / "index.lock").exists():
-            raise MemoryUnusable("index.lock is there")
         repo.git("read-tree", commit, index=new_index)
         import shutil  # imported late: few sessions need it
 

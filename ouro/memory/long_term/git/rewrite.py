@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from ouro.errors import MemoryUnusable
-from ouro.memory.long_term.git.history import rename_commits
 from ouro.memory.long_term.git.process import DURABLE_PACKS, last_line
 from ouro.memory.long_term.git.repository import TIP, GitRepository, rebuild_index
+from ouro.memory.long_term.git.turn_records import rename_commits
 from ouro.utils.files import write_private
 
 _WORKING_REFS = "refs/ouro/rewriting"
@@ -58,7 +58,7 @@ def read_objects(repo: GitRepository) -> Iterator[bytes]:
     output = repo.git("cat-file", "--batch-check=%(objectname)", "--batch-all-objects")
     ids = output.decode().split()
     for start in range(0, len(ids), _BATCH_OBJECTS):
-        for kind, content in repo.objects(ids[start : start + _BATCH_OBJECTS]):
+        for kind, content in repo.read_objects(ids[start : start + _BATCH_OBJECTS]):
             if kind == "blob":
                 yield content
             elif kind == "tree":

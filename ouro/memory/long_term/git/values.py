@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -50,8 +50,8 @@ class LoadedScope(msgspec.Struct, frozen=True, dict=True):
     """Name -> fingerprint of each file."""
     listed_at: float = -math.inf
     """When the files were listed, by the monotonic clock."""
-    places: Mapping[str, str] = {}
-    """What `GitMemoryStore.places` returned before the files were listed."""
+    folder_state: Mapping[str, str] = {}
+    """What `GitMemoryStore.folder_state` returned before the files were listed."""
     refused: Mapping[str, str] = {}
     """Name -> why a file is not read, except for its text."""
     is_listed: bool = True
@@ -75,9 +75,9 @@ class LoadedScope(msgspec.Struct, frozen=True, dict=True):
 class RecordedListing(msgspec.Struct, frozen=True):
     """A listing of a memory folder in which all is accepted, recorded for the next start."""
 
-    places: Mapping[str, str] = {}
-    """What `GitMemoryStore.places` returned before: while it returns the same, no file was added,
-    removed or replaced. Empty: there is no listing.
+    folder_state: Mapping[str, str] = msgspec.field(default_factory=dict, name="places")
+    """What `GitMemoryStore.folder_state` returned before: while it returns the same, no file was
+    added, removed or replaced. Empty: there is no listing.
     """
     notes: Mapping[str, str] = {}
     """Name -> fingerprint of each note."""
@@ -89,7 +89,7 @@ class RecordedListing(msgspec.Struct, frozen=True):
     """The fingerprint of the loaded files."""
     has_no_acting_file: bool = False
     """Whether no file is there that plain git obeys, and no folder in which one can be added without
-    a change of `places`.
+    a change of `folder_state`.
     """
 
 
@@ -99,6 +99,10 @@ class FileEdit(msgspec.Struct, frozen=True):
     name: str
     before: str | None
     after: str | None
+
+
+Edits = Sequence[FileEdit]
+"""The edits of one file, in their order."""
 
 
 class Commit(msgspec.Struct, frozen=True):

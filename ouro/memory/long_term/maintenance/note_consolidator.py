@@ -112,7 +112,7 @@ class NoteConsolidator(msgspec.Struct, eq=False):
     repositories: Mapping[Scope, GitRepository]
     categories: Mapping[str, Scope]
     mark: str
-    alike: FindAlike = lambda _note: ()
+    find_alike: FindAlike = lambda _note: ()
     run_under_lock: Callable[[Callable[[], Merge]], Awaitable[Merge]] = asyncio.to_thread
     """Runs a function that writes in a thread, while nothing else writes."""
     is_small: Callable[[], bool] = lambda: False
@@ -135,7 +135,7 @@ class NoteConsolidator(msgspec.Struct, eq=False):
             if not every:
                 fresh_ids.update(note.id for note in self._new_notes(scope, notes))
             separate_clusters.update(repository.load_state(_STATE_FILE, _State).kept)
-        clusters = find_clusters(notes, fresh_ids, self.alike)
+        clusters = find_clusters(notes, fresh_ids, self.find_alike)
         return [cluster for cluster in clusters if _fingerprint(cluster) not in separate_clusters]
 
     def estimate_tokens(self, clusters: Clusters) -> int:
@@ -232,9 +232,8 @@ class NoteConsolidator(msgspec.Struct, eq=False):
         """
         try:
             files = [self.notebook.find(note.id) for note in cluster]
-            if [file.note for file in files] != list(cluster) or any(
-                file.archived for file in files
-            ):
+            is_archived = any(file.archived for file in files)
+            if is_archived or [file.note for file in files] != list(cluster):
                 return Merge(cluster, reason="one of them has changed meanwhile")
             note = combine_notes(cluster, operation.text, operation.category, operation.entities)
             return Merge(cluster, self.notebook.merge(note, files))

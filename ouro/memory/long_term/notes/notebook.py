@@ -109,19 +109,20 @@ class Notebook(msgspec.Struct, eq=False):
         """The note of that id, also an archived one. Raises NoteError if there is no such note, or
         if it has unapproved changes.
         """
-        if is_note_name(f"{note_id}.md"):
-            for scope in self.stores:
-                for name in (f"{note_id}.md", f"{ARCHIVE}/{note_id}.md"):
-                    if file := self._read_note(scope, name):
-                        return file
-                    if name in self.untrusted(scope):
-                        raise NoteError(
-                            f"{note_id[:12]} was changed outside of ouro, and the change is not"
-                            " approved.",
-                            "Accept or reject the change first.",
-                            ["memory list"],
-                        )
-        raise NoteError(f"There is no note {note_id[:60]}.", commands=["memory list"])
+        no_note = NoteError(f"There is no note {note_id[:60]}.", commands=["memory list"])
+        if not is_note_name(f"{note_id}.md"):
+            raise no_note
+        for scope in self.stores:
+            for name in (f"{note_id}.md", f"{ARCHIVE}/{note_id}.md"):
+                if file := self._read_note(scope, name):
+                    return file
+                if name in self.untrusted(scope):
+                    raise NoteError(
+                        f"{note_id[:12]} was changed outside of ouro, and the change is not approved.",
+                        "Accept or reject the change first.",
+                        ["memory list"],
+                    )
+        raise no_note
 
     def add(
         self, note: Note, origin: Origin, trailers: Trailers | None = None, change: Change = "add"

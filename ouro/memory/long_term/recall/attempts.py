@@ -17,7 +17,6 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.display import CommandOutput, Diff, FileChange
-from ouro.memory.long_term.recall.command_ledger import describe_command, is_check
 from ouro.memory.message_tree import begins_turn
 from ouro.messages import Message, ToolCall, ToolReply
 from ouro.utils.late_pattern import late_pattern
@@ -31,7 +30,7 @@ MAX_MARKS = 48
 """The marks that are kept of a change: those with the lowest hashes are a fair sample of all."""
 MIN_SIMILARITY = 0.5
 """The share of common marks from which on two changes of a file are the same attempt."""
-_SHOWN_PARTS = 64_000
+_MAX_WHOLE_TEXT = 64_000
 """Larger files are shown by their changed part only (`files_seen`): they are compared in part."""
 _CODES_AFTER_INTERRUPT = (130, 143)
 """Exit codes after an interrupt and after the end of a session: they say nothing."""
@@ -105,28 +104,30 @@ class Undone(msgspec.Struct):
     """Changes after which their files are again as they were before."""
 
     edits: list[EditStep] = []
-    first: int = 0
+    first_step: int = 0
     """The index of the first of these edits among the steps."""
-    end: int = 0
+    end_step: int = 0
     """The index of the step before which they were undone."""
-    commands: DeadEnd | None = None
-    """The dead end of commands, if they made the change and no edit was seen."""
+    command_dead_end: DeadEnd | None = None
+    """Set if commands made the change and no edit was seen; the other fields are then empty."""
 
     @property
-    def calls(self) -> set[str]:
-        steps: Sequence[Step] = self.commands.commands if self.commands else self.edits
-        return {step.call_id for step in steps}
+    def call_ids(self) -> set[str]:
+        """The ids of the tool calls that made the changes."""
+        if self.command_dead_end:
+            return {step.call_id for step in self.command_dead_end.commands}
+        return {step.call_id for step in self.edits}
 
     def judge(self, steps: Sequence[Step], reason: str = "") -> DeadEnd | None:
         """The dead end that these changes were: a command failed while they were in force, or the
         user gave a `reason` for the undo. None if there was neither a failure nor a reason.
         """
-        if self.commands is not None:
-            return self.commands  # it was judged when it was found
-        steps_with_change = steps[self.first : _end_of_attempt(self, steps)]
+        if self.command_dead_end is not None:
+            return self.command_dead_end  # it was judged when it was found
+        steps_with_change = steps[self.first_step : _end_of_attempt(self, steps)]
         if self.edits[0].is_by_command:
             return _judge_commands(
-                self._commands_before(steps), _commands_in(steps_with_change), reason
+                self._possible_causes(steps), _commands_in(steps_with_change), reason
             )
         failures = _find_failures(steps_with_change)
         if not failures and not reason:
@@ -135,14 +136,16 @@ class Undone(msgspec.Struct):
             self.edits[0].turn, edits=tuple(self.edits), failures=failures, reason=reason
         )
 
-    def _commands_before(self, steps: Sequence[Step]) -> list[CommandStep]:
+    def _possible_causes(self, steps: Sequence[Step]) -> list[CommandStep]:
         """The commands that may have made the change. They are those of its turn before it was
         seen. If none of these changes files, they are the commands from then on until the undo.
         """
         turn = self.edits[0].turn
-        earlier_commands = [step for step in _commands_in(steps[: self.first]) if step.turn == turn]
-        changers = [step for step in earlier_commands if may_change(step.line)]
-        return changers or _commands_in(steps[self.first : self.end])
+        earlier_commands = _commands_in(steps[: self.first_step])
+        changers = [
+            step for step in earlier_commands if step.turn == turn and may_change_files(step.line)
+        ]
+        return changers or _commands_in(steps[self.first_step : self.end_step])
 
 
 # What happened
@@ -213,7 +216,7 @@ def find_undone(steps: Sequence[Step], read: ReadFile) -> list[Undone]:
     undone = _merge_overlapping(undone_by_file)
     commands = _find_undone_commands(steps)
     if commands is not None:
-        undone.append(Undone(commands=commands))
+        undone.append(Undone(command_dead_end=commands))
     return undone
 
 
@@ -284,7 +287,7 @@ class _FileVersions:
         """
         _, last_edit = self._edits_in_force[-1]
         for number in reversed(range(len(self._seen_contents))):
-            if _is_content(text, self._seen_contents[number].text, last_edit.change):
+            if _has_content_again(text, self._seen_contents[number].text, last_edit.change):
                 self._record_undone(number, end)
                 return
 
@@ -301,7 +304,7 @@ class _FileVersions:
             self._undone.append(Undone(edits, first_index, end))
 
 
-def _is_content(present: str | None, content: str | None, change: FileChange) -> bool:
+def _has_content_again(present: str | None, content: str | None, change: FileChange) -> bool:
     """Whether a file with the text `present` has the `content` of a change again; None stands for
     no file. `content` is the whole text, or of a long file only the part from `change.first_line`
     on: then only this part is compared.
@@ -310,7 +313,7 @@ def _is_content(present: str | None, content: str | None, change: FileChange) ->
         return present == content
     if len(content) == len(present):  # both are the whole text
         return present == content
-    is_part = change.first_line > 1 or len(present) > _SHOWN_PARTS
+    is_part = change.first_line > 1 or len(present) > _MAX_WHOLE_TEXT
     if not is_part:
         return False
     start = change.first_line - 1
@@ -325,10 +328,10 @@ def _merge_overlapping(undone: Sequence[Undone]) -> list[Undone]:
     first change of a group is changed itself.
     """
     groups: list[Undone] = []
-    for change in sorted(undone, key=lambda change: change.first):
-        if groups and change.first < groups[-1].end:
+    for change in sorted(undone, key=lambda change: change.first_step):
+        if groups and change.first_step < groups[-1].end_step:
             groups[-1].edits += change.edits
-            groups[-1].end = max(groups[-1].end, change.end)
+            groups[-1].end_step = max(groups[-1].end_step, change.end_step)
         else:
             groups.append(change)
     return groups
@@ -339,17 +342,17 @@ def _merge_overlapping(undone: Sequence[Undone]) -> list[Undone]:
 
 def _end_of_attempt(undone: Undone, steps: Sequence[Step]) -> int:
     """The index of the step with which the attempt ends: the first step after these edits that is
-    another edit, or a command that may have restored their files; `undone.end` if there is none.
+    another edit, or a command that may have restored their files; `undone.end_step` if there is none.
     Failures from there on are not due to the edits.
     """
     edit_ids = {id(step) for step in undone.edits}
     last_edit = max(index for index, step in enumerate(steps) if id(step) in edit_ids)
     paths = [step.change.path for step in undone.edits]
-    for index in range(last_edit + 1, undone.end):
+    for index in range(last_edit + 1, undone.end_step):
         step = steps[index]
         if isinstance(step, EditStep) or _restores(step.line, paths):
             return index
-    return undone.end
+    return undone.end_step
 
 
 def _restores(line: str, paths: Sequence[str]) -> bool:
@@ -371,6 +374,8 @@ def _find_failures(steps: Sequence[Step]) -> tuple[Failure, ...]:
     """The commands that failed in their last run among the steps. Only commands that
     `describe_command` names count: not, for example, one that only looks at files.
     """
+    from ouro.memory.long_term.recall.command_names import describe_command
+
     last_runs: dict[str, CommandStep] = {}
     for step in steps:
         if isinstance(step, CommandStep) and (name := describe_command(step.line)):
@@ -424,7 +429,7 @@ def _judge_commands(
     failures = _find_failures(ran)
     if not failures and not reason:
         return None
-    changers = [step for step in tried if may_change(step.line)]
+    changers = [step for step in tried if may_change_files(step.line)]
     if not changers:
         return None
     failed_lines = {failure.line for failure in failures}
@@ -455,7 +460,7 @@ def _find_words_of_change(line: str) -> set[str]:
     """
     from ouro.safety import parse_line
 
-    if not may_change(line):
+    if not may_change_files(line):
         return set()
     words: set[str] = set()
     for command in parse_line(line).commands:
@@ -463,7 +468,7 @@ def _find_words_of_change(line: str) -> set[str]:
     return words
 
 
-def may_change(line: str) -> bool:
+def may_change_files(line: str) -> bool:
     """Whether a shell line may have changed files. A line with git does not count: it is how
     changes are undone.
     """
@@ -478,11 +483,13 @@ def find_checked_turns(messages: Iterable[Message], last_turn: int) -> frozenset
     """The numbers of the turns in these messages that ended with passing checks; `last_turn` is the
     number of the last one.
     """
-    return checked_turns(steps_of(messages, last_turn))
+    return turns_with_passing_checks(steps_of(messages, last_turn))
 
 
-def checked_turns(steps: Sequence[Step]) -> frozenset[int]:
+def turns_with_passing_checks(steps: Sequence[Step]) -> frozenset[int]:
     """The numbers of the turns that ran checks, and in which the last run of each check passed."""
+    from ouro.memory.long_term.recall.command_names import describe_command, is_check
+
     last_runs: dict[tuple[int, str], CommandStep] = {}
     for step in _commands_in(steps):
         name = describe_command(step.line)
@@ -496,7 +503,7 @@ def checked_turns(steps: Sequence[Step]) -> frozenset[int]:
 # What repeats it
 
 
-def tried_of(dead_end: DeadEnd) -> tuple[Tried, ...]:
+def describe_tried(dead_end: DeadEnd) -> tuple[Tried, ...]:
     """What a note keeps of a dead end, to recognize its repetition: for each changed file its path
     and hashes of the words that changed, for each command a hash. No text of the change is kept.
     """
@@ -533,10 +540,10 @@ def repeats(tried: Sequence[Tried], steps: Sequence[Step], new_steps: Sequence[S
     """Whether `new_steps` repeat one of the things that were tried. They are the newest of `steps`,
     the steps of a turn.
     """
-    return any(_does_again(attempt, steps, new_steps) for attempt in tried)
+    return any(_repeats_attempt(attempt, steps, new_steps) for attempt in tried)
 
 
-def _does_again(tried: Tried, steps: Sequence[Step], new_steps: Sequence[Step]) -> bool:
+def _repeats_attempt(tried: Tried, steps: Sequence[Step], new_steps: Sequence[Step]) -> bool:
     """Whether the new steps run the command again that was tried, or change the file again in the
     same way.
     """

@@ -157,7 +157,7 @@ class _FileContents(msgspec.Struct):
 
 def _is_failure(step: CommandStep) -> bool:
     """Whether a command failed, and its exit code says something about the project."""
-    from ouro.memory.long_term.recall.command_ledger import describe_command
+    from ouro.memory.long_term.recall.command_names import describe_command
 
     return step.failed and bool(describe_command(step.line))
 

@@ -21,7 +21,6 @@ from ouro.memory.long_term.git.values import FileEdit, TurnRef
 from ouro.memory.long_term.recall.command_looks import UNREADABLE, CommandLooks
 from ouro.memory.long_term.recall.note_finder import NoteFinder
 from ouro.memory.long_term.scope import ScopeMemory
-from ouro.memory.long_term.trust.approval import ASKS
 from ouro.memory.manager import MemoryManager
 from ouro.memory.message_tree import begins_turn
 from ouro.memory.side_calls import AskModel, SessionChannel
@@ -51,7 +50,7 @@ _LOOK_TIMEOUT = 1.0
 """Seconds that a turn waits until the files are compared after a command that failed."""
 
 
-class _KeptNote(NamedTuple):
+class _NewNote(NamedTuple):
     """A note that was written or proposed."""
 
     note: Note
@@ -74,9 +73,9 @@ class DeadEnds(msgspec.Struct, eq=False):
     looks: CommandLooks
     ask: AskModel | None = None
     """Asks a model why a change failed; None: none may be asked."""
-    _judged: set[str] = msgspec.field(default_factory=set)
-    """The calls whose undoing was looked at."""
-    _reminded: set[str] = msgspec.field(default_factory=set)
+    _judged_call_ids: set[str] = msgspec.field(default_factory=set)
+    """The ids of the tool calls whose undoing was judged."""
+    _reminded_note_ids: set[str] = msgspec.field(default_factory=set)
     """The ids of notes of which the model was reminded."""
     _pending_looks: set[asyncio.Future[None]] = msgspec.field(default_factory=set)
     """A future for each look in the background that has not ended."""
@@ -106,7 +105,7 @@ class DeadEnds(msgspec.Struct, eq=False):
     def turn_ended(self) -> None:
         """Look for dead ends of the last turns in the background; returns at once."""
         messages = [entry.message for entry in self.memory.transcript.entries]
-        self._look_in_background(self._find_and_keep(messages, self.memory.transcript.turns))
+        self._look_in_background(self._find_and_note(messages, self.memory.transcript.turns))
 
     def on_files_undone(self, messages: Sequence[Message], turn: int, reason: str) -> None:
         """Look in the background for dead ends among these messages, after the user undid their
@@ -116,7 +115,7 @@ class DeadEnds(msgspec.Struct, eq=False):
             turn: the number of the turn in which the last message is.
             reason: why it was undone, in the words of the user; empty if none was given.
         """
-        self._look_in_background(self._find_and_keep(messages, turn, reason, by_user=True))
+        self._look_in_background(self._find_and_note(messages, turn, reason, by_user=True))
 
     def on_files_redone(self) -> None:
         """Archive the notes of the last undo in the background: the user redid the change, so it is
@@ -148,7 +147,7 @@ class DeadEnds(msgspec.Struct, eq=False):
             self._pending_looks.discard(ended)
             ended.cancel()
 
-    async def _find_and_keep(
+    async def _find_and_note(
         self, messages: Sequence[Message], turn: int, reason: str = "", *, by_user: bool = False
     ) -> None:
         """Find the dead ends among these messages, and keep a note of each; errors are logged. The
@@ -161,7 +160,7 @@ class DeadEnds(msgspec.Struct, eq=False):
             if by_user:
                 self._undo_note_ids = []
             for dead_end in dead_ends:
-                note_id = await self._keep_note(dead_end)
+                note_id = await self._write_and_show_note(dead_end)
                 if by_user and note_id:
                     self._undo_note_ids.append(note_id)
         except (OuroError, OSError) as error:
@@ -186,15 +185,14 @@ class DeadEnds(msgspec.Struct, eq=False):
         steps = self.looks.add_changes(self._read_steps(messages, turn))
         candidates: list[DeadEnd | None] = []
         for undone in find_undone(steps, self._read_project_file):
-            calls = undone.calls
-            if self._judged.isdisjoint(calls):
+            if self._judged_call_ids.isdisjoint(undone.call_ids):
                 candidates.append(undone.judge(steps, reason))
-            self._judged.update(calls)
+            self._judged_call_ids.update(undone.call_ids)
         is_other_branch = self.looks.record_branch()
         if by_user:
             if not candidates:
                 candidates.append(dead_end_of_commands(steps, reason))
-            self._judged.update(step.call_id for step in steps)
+            self._judged_call_ids.update(step.call_id for step in steps)
         elif is_other_branch:
             return []
         return [dead_end for dead_end in candidates if dead_end is not None]
@@ -224,7 +222,7 @@ class DeadEnds(msgspec.Struct, eq=False):
 
     # What is kept of it
 
-    async def _keep_note(self, dead_end: DeadEnd) -> str:
+    async def _write_and_show_note(self, dead_end: DeadEnd) -> str:
         """Write or propose a note of the dead end, and show it to the user as the settings say.
         Returns its id; empty if there was a note of the same attempt already. Raises what
         `Notebook` raises.
@@ -232,12 +230,12 @@ class DeadEnds(msgspec.Struct, eq=False):
         Why the commands failed is not in the written note: it is text of others. A second version
         with this reason is proposed, and waits for approval.
         """
-        kept = await self.manager.run_under_lock(partial(self._write_note, dead_end))
-        if kept is None:
+        new_note = await self.manager.run_under_lock(partial(self._write_note, dead_end))
+        if new_note is None:
             return ""
-        if kept.event:
-            self.channel.emit(kept.event)
-        note = kept.note
+        if new_note.event:
+            self.channel.emit(new_note.event)
+        note = new_note.note
         is_written = self.write != "ask"
         if is_written and _telling_output_line(dead_end):
             await self._propose_reason(note, dead_end)
@@ -268,17 +266,18 @@ class DeadEnds(msgspec.Struct, eq=False):
         for event in await self.manager.run_under_lock(propose):
             self.channel.emit(event)
 
-    def _write_note(self, dead_end: DeadEnd) -> _KeptNote | None:
+    def _write_note(self, dead_end: DeadEnd) -> _NewNote | None:
         """Write a note of the dead end, or propose it if the user is asked about each note. If
         there is a note of the same attempt, returns None; that note is confirmed, unless the user
         is asked about each note.
         """
         from ouro.memory.long_term.notes.note import DEAD_ENDS, Note, new_id
         from ouro.memory.long_term.notes.notebook import note_event
-        from ouro.memory.long_term.recall.attempts import tried_of
+        from ouro.memory.long_term.recall.attempts import describe_tried
+        from ouro.memory.long_term.trust.approval import ASKS
 
         turn = TurnRef(self.memory.session_id, dead_end.turn)
-        notebook, tried = self._notebook, tried_of(dead_end)
+        notebook, tried = self._notebook, describe_tried(dead_end)
         if same_note := self._find_same_note(Note(id="", tried=tried)):
             if self.write != "ask":
                 notebook.confirm(same_note, "capture", turn.trailers("capture"))
@@ -297,10 +296,10 @@ class DeadEnds(msgspec.Struct, eq=False):
         if self.write == "ask":
             note = notebook.add_times(note)
             reason = f"{ASKS}: “{cut(note.text, _PRINTED_WIDTH)}”"
-            return _KeptNote(note, self._propose(note, reason, turn))
+            return _NewNote(note, self._propose(note, reason, turn))
         change = notebook.add(note, "capture", turn.trailers("capture"))
         is_shown = self.write != "silent"
-        return _KeptNote(change.note, note_event(change) if is_shown else None)
+        return _NewNote(change.note, note_event(change) if is_shown else None)
 
     def _propose_longer_note(self, note: Note, addition: str, dead_end: DeadEnd) -> list[Event]:
         """Propose the note with a sentence added to its text. Returns the event of the proposal;
@@ -394,13 +393,13 @@ class DeadEnds(msgspec.Struct, eq=False):
             return None
         from ouro.memory.long_term.recall.attempts import repeats
 
-        sent_ids = self._reminded | self._find_reminded()
+        sent_ids = self._reminded_note_ids | self._read_sent_note_ids()
         candidates = [note for note in self.finder.dead_ends() if note.id not in sent_ids]
         ids = [note.id for note in candidates if repeats(note.tried, steps, last_steps)]
         if not ids:
             return None
         recalled = self.finder.select_repeated(ids, room)
-        self._reminded.update(item.id for item in recalled.items if item.state == "loaded")
+        self._reminded_note_ids.update(item.id for item in recalled.items if item.state == "loaded")
         return recalled if recalled.text else None
 
     def _read_last_steps(self) -> list[Step]:
@@ -429,7 +428,7 @@ class DeadEnds(msgspec.Struct, eq=False):
         last_steps = [step for step in steps if step.call_id in last_calls]
         return steps, last_steps
 
-    def _find_reminded(self) -> set[str]:
+    def _read_sent_note_ids(self) -> set[str]:
         """The ids of all notes that were sent in this session, also before a resume, by the records
         of the transcript.
         """
@@ -443,7 +442,7 @@ def _describe(dead_end: DeadEnd) -> str:
     """The text of the note about a dead end: what was tried, which commands failed, and why the
     user undid it. Nothing that a command printed is in it.
     """
-    from ouro.memory.long_term.recall.command_ledger import name_programs, normalize_command
+    from ouro.memory.long_term.recall.command_names import name_programs, normalize_command
 
     if dead_end.edits:
         attempt = f"a change of {_join_names(dead_end.paths)}"

@@ -101,7 +101,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             return False
         questions = [parse_query(question).spoken for question in questions_in(text)]
         try:
-            return bool(vectors.questions(questions))
+            return bool(vectors.embed_questions(questions))
         except ModelError:
             return False  # the embedder has logged it
 

@@ -79,8 +79,8 @@ class TurnRecall(msgspec.Struct, eq=False):
     """The search for the last message, which took longer than a turn may wait."""
     _prepared_at: float = float("-inf")
     """When what recall needs was loaded, by the monotonic clock."""
-    _missing: str = ""
-    """The setting that `hyde` needs and that is not set."""
+    _missing_setting: str = ""
+    """The setting that `hyde` needs and that is not set; empty: none. See `_warn_if_not_configured`."""
 
     def start(self) -> None:
         """Record the branch, and warn if `hyde` is chosen and not configured; returns at once."""
@@ -189,7 +189,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         `notes` took, also if it timed out and there are no items. None if nothing is to be reported.
         """
         if self._late_search:
-            return NotesRecalled(items, TIMED_OUT, 1_000 * self._limit)
+            return NotesRecalled(items, TIMED_OUT, 1_000 * self._timeout)
         if not items:
             return None
         if notes:
@@ -229,7 +229,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         is none.
         """
         lines = self._last_commands()
-        room = self._room - sum(item.tokens for item in _items_of(earlier_results))
+        room = self._tokens_left - sum(item.tokens for item in _items_of(earlier_results))
         if self._retrieval_way() == "off" or not lines or room <= 0 or not self.finder.has_notes:
             return None
         sent = self._marks_in_request() | recalled_marks(
@@ -259,7 +259,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         """The dead ends that the last tool calls repeated, for the tokens that `earlier_results`
         leave; None if there are none.
         """
-        room = self._room - sum(item.tokens for item in _items_of(earlier_results))
+        room = self._tokens_left - sum(item.tokens for item in _items_of(earlier_results))
         if self.dead_ends is None or self._retrieval_way() == "off" or room <= 0:
             return None
         try:
@@ -270,7 +270,7 @@ class TurnRecall(msgspec.Struct, eq=False):
             return None
 
     @property
-    def _room(self) -> int:
+    def _tokens_left(self) -> int:
         """The tokens that are left for notes in this turn."""
         sent = sum(item.tokens for item in self.loaded_items())
         return self.finder.settings.injection_token_budget - sent
@@ -298,7 +298,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         """The notes about files that were just used, for the tokens left in this turn. A note that
         is in the request is not found again. None if there is none.
         """
-        room = self._room
+        room = self._tokens_left
         if self._retrieval_way() == "off" or not paths or room <= 0 or not self.finder.has_notes:
             return None
         try:
@@ -358,12 +358,10 @@ class TurnRecall(msgspec.Struct, eq=False):
         projects.offered = note
         item = note.receipt(is_sent=False)
         earlier = self._receipts.get(number)
-        items = (*(earlier.items if earlier else ()), item)
-        way = earlier.way if earlier else ELSEWHERE
-        self._save_receipt(
-            NotesRecalled(items, way, earlier.milliseconds if earlier else 0.0), number
-        )
-        self.channel.emit(NotesRecalled((item,), ELSEWHERE))
+        own_receipt = NotesRecalled((item,), ELSEWHERE)
+        receipt = replace(earlier, items=(*earlier.items, item)) if earlier else own_receipt
+        self._save_receipt(receipt, number)
+        self.channel.emit(own_receipt)
 
     def _take_note_chosen_by_user(self) -> Recalled | None:
         """The note of another project that the user chose to send. It is returned once; None at
@@ -412,7 +410,7 @@ class TurnRecall(msgspec.Struct, eq=False):
             return None
         work = self._recall_by_hypotheses if way == "hyde" else self._recall_locally
         task = asyncio.create_task(work(text, self._marks_in_request()))
-        done, _ = await asyncio.wait({task}, timeout=self._limit)
+        done, _ = await asyncio.wait({task}, timeout=self._timeout)
         _start_in_thread(memory_index.end_question_process)
         if not done:
             log.warning("recall: timeout, the turn begins without notes (%s)", way)
@@ -425,8 +423,8 @@ class TurnRecall(msgspec.Struct, eq=False):
             return None
 
     @property
-    def _limit(self) -> float:
-        """The seconds that a turn waits for recall."""
+    def _timeout(self) -> float:
+        """How many seconds a turn waits for recall."""
         return HYDE_TIMEOUT if self._retrieval_way() == "hyde" else LOCAL_TIMEOUT
 
     async def find(
@@ -439,7 +437,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         if way == "off" or not text.strip() or not self.finder.has_notes:
             return None
         try:
-            async with asyncio.timeout(self._limit):
+            async with asyncio.timeout(self._timeout):
                 if way == "hyde":
                     return await self._recall_by_hypotheses(text, sent())
                 return await self._recall_locally(text, sent())
@@ -489,19 +487,22 @@ class TurnRecall(msgspec.Struct, eq=False):
             has_writer = self.hypotheses and self.hypotheses.is_for_automatic_search
             return "hyde" if has_writer else "local"
         lacks_model = retrieval == "hyde" and self.hypotheses is None
-        return "off" if self._missing or lacks_model else retrieval
+        return "off" if self._missing_setting or lacks_model else retrieval
 
     async def _warn_if_not_configured(self) -> None:
-        """Warn if a model that `hyde` needs is missing. `_missing` then names its setting, and
+        """Warn if a model that `hyde` needs is missing. `_missing_setting` then names its setting, and
         recall is off.
         """
         if self.hypotheses is None:
-            self._missing = "`memory.retrieval_model`, or `retrieve` in models.yaml"
+            self._missing_setting = "`memory.retrieval_model`, or `retrieve` in models.yaml"
         elif (await asyncio.to_thread(self.finder.lookup.search)).vectors is None:
-            self._missing = "`memory.embedding_model`, or `embed` in models.yaml"
-        if self._missing:
+            self._missing_setting = "`memory.embedding_model`, or `embed` in models.yaml"
+        if self._missing_setting:
             self.channel.emit(
-                Notice(f"Recall is off: `memory.retrieval: hyde` needs {self._missing}.", "warning")
+                Notice(
+                    f"Recall is off: `memory.retrieval: hyde` needs {self._missing_setting}.",
+                    "warning",
+                )
             )
 
     async def _recall_locally(self, text: str, sent: frozenset[str]) -> Recalled:
@@ -509,17 +510,15 @@ class TurnRecall(msgspec.Struct, eq=False):
         vectors of the newest notes each have a part of the time: what is not ready then is left
         out. Without the vector of the message, notes are found by words alone.
         """
-        vector = _start_in_thread(self.finder.embed, text)
-        await asyncio.wait({_start_in_thread(self.finder.update_index)}, timeout=INDEX_TIMEOUT)
+        finder = self.finder
+        vector = _start_in_thread(finder.embed, text)
+        await asyncio.wait({_start_in_thread(finder.update_index)}, timeout=INDEX_TIMEOUT)
         await asyncio.wait({vector}, timeout=VECTOR_TIMEOUT)
         has_vector = vector.done() and not vector.exception() and bool(vector.result())
         # the newest notes may have no vectors: in a session with one turn nothing else makes them
         if has_vector:
-            await asyncio.wait(
-                {_start_in_thread(self.finder.lookup.fill_few_notes, FILL_NOTES)},
-                timeout=FILL_TIMEOUT,
-            )
-        finder = self.finder
+            filling = _start_in_thread(finder.lookup.fill_few_notes, FILL_NOTES)
+            await asyncio.wait({filling}, timeout=FILL_TIMEOUT)
         return await asyncio.to_thread(
             lambda: finder.recall.find(text, finder.situation(sent, text), by_words=not has_vector)
         )
@@ -528,25 +527,27 @@ class TurnRecall(msgspec.Struct, eq=False):
         """Let a model write what helpful notes would say, and find the notes nearest to that.
         Raises ModelError.
         """
+        from ouro.memory.long_term.capture.session_parts import spoken_in
         from ouro.memory.long_term.recall.hypotheses import hypotheses_request, read_hypotheses
 
-        model, transcript = self.hypotheses, self.memory.transcript
-        count = self.finder.settings.retrieval_hypothesis_count
-        assert model is not None
-        await asyncio.wait({_start_in_thread(self.finder.update_index)}, timeout=INDEX_TIMEOUT)
-        _first, last_compacted = transcript.compaction.covers if transcript.compaction else (0, 0)
-        from ouro.memory.long_term.capture.session_parts import spoken_in
+        finder, model, transcript = self.finder, self.hypotheses, self.memory.transcript
+        assert model is not None  # else `_retrieval_way` is not `hyde`
+        await asyncio.wait({_start_in_thread(finder.update_index)}, timeout=INDEX_TIMEOUT)
 
+        # Ask the model about the messages since the last compaction.
+        last_compacted = 0
+        if transcript.compaction:
+            _first_compacted, last_compacted = transcript.compaction.covers
         spoken = spoken_in(entry for entry in transcript.entries if entry.number > last_compacted)
+        count = finder.settings.retrieval_hypothesis_count
         answer = await model.ask(
-            hypotheses_request(spoken, text, count, self.finder.mark, model.window())
+            hypotheses_request(spoken, text, count, finder.mark, model.window())
         )
-        finder = self.finder
+        hypotheses = read_hypotheses(answer, count)
+
         await asyncio.to_thread(finder.lookup.fill_notes)
         return await asyncio.to_thread(
-            lambda: finder.recall.find_by_hypotheses(
-                read_hypotheses(answer, count), finder.situation(sent)
-            )
+            lambda: finder.recall.find_by_hypotheses(hypotheses, finder.situation(sent))
         )
 
     async def _find_commands(self, text: str) -> tuple[tuple[RecalledNote, ...], str]:
@@ -560,6 +561,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         new_commands = {
             name: record for name, record in relevant.items() if command_mark(name) not in sent
         }
+        if not new_commands:
+            return (), ""
         items = tuple(
             RecalledNote(
                 f"$ {name}",
@@ -570,7 +573,7 @@ class TurnRecall(msgspec.Struct, eq=False):
             )
             for name, record in new_commands.items()
         )
-        return items, commands_block(new_commands, self.finder.mark) if new_commands else ""
+        return items, commands_block(new_commands, self.finder.mark)
 
     def _marks_in_request(self) -> frozenset[str]:
         """The marks of the notes that are in the request already."""

@@ -16,20 +16,15 @@ from ouro.memory.long_term.git.approved_files import content_of
 from ouro.memory.long_term.git.values import (
     GONE,
     ORIGIN,
+    Edits,
     FileEdit,
     Origin,
     TurnRef,
     UndoResult,
 )
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.trust.approval import (
-    Edits,
-    Proposal,
-    Proposals,
-    apply_edit,
-    make_proposal,
-    subject_of,
-)
+from ouro.memory.long_term.trust.proposals import Proposal, Proposals, make_proposal
+from ouro.utils.line_changes import line_changes
 from ouro.utils.text import join_names
 
 if TYPE_CHECKING:
@@ -151,14 +146,14 @@ class ChangeEffects:
 
     def _commit_files(self, group: ChangeGroup) -> ChangeOutcome:
         """Commit the files with all that is in them."""
-        subject = group.subject or subject_of(group.edits)
+        subject = group.subject or _summarize(group)
         self._store.commit_changes(subject, _trailers(group, group.origin), group.contents)
         return ChangeOutcome(trusted=group.edits)
 
     def _restore_files(self, group: ChangeGroup) -> None:
         """Write the files as they were before the edits, and commit that."""
         before = {edit.name: edit.before for edit in group.edits}
-        subject = f"Reject: {subject_of(group.edits)}"
+        subject = f"Reject: {_summarize(group)}"
         self._store.save_and_commit(before, subject, _trailers(group, "undo"))
 
     # -- only the lines of these changes
@@ -200,7 +195,7 @@ class ChangeEffects:
                 text = apply_edits(group.line_edits[edit.name], accepted)
                 texts_to_commit[edit.name] = text and _in_order_of(current or "", text)
                 trusted.append(edit)
-        subject = group.subject or subject_of(group.edits)
+        subject = group.subject or _summarize(group)
         trailers = _trailers(group, group.origin)
         self._store.commit_parts(
             subject, trailers, texts=texts_to_commit, whole=whole_files, approves=True
@@ -212,7 +207,7 @@ class ChangeEffects:
         committed = self._store.committed_texts(group.line_edits)
         texts = {name: apply_edits(group.line_edits[name], committed[name]) for name in group.names}
         trailers = _trailers(group, group.origin)
-        self._store.commit_parts(subject_of(group.edits), trailers, texts=texts)
+        self._store.commit_parts(_summarize(group), trailers, texts=texts)
 
     def _withdraw_lines(self, group: ChangeGroup) -> None:
         """Remove the lines from the files, and by a new commit from the history; what others wrote
@@ -230,7 +225,7 @@ class ChangeEffects:
             name: apply_edits(edits, committed_texts[name])
             for name, edits in reversed_edits.items()
         }
-        subject = group.subject or f"Leave pending: {subject_of(group.edits)}"
+        subject = group.subject or f"Leave pending: {_summarize(group)}"
         self._store.commit_parts(subject, _trailers(group, "undo"), texts=texts_to_commit)
 
     # -- commits and proposals
@@ -271,6 +266,52 @@ def apply_edits(edits: Edits, text: str | None) -> str | None:
     return text
 
 
+def apply_edit(edit: FileEdit, current: str) -> str:
+    """Apply the change of `edit` to the text `current`, which others may have changed, too. Returns
+    the new text. Replaced lines are removed only if all of them are still there. New lines are put
+    after the line that they follow in the edit; if that line is gone, before the line that follows
+    the change, or else at the end.
+
+    A line that another change has added since is not added twice.
+    """
+    before = (edit.before or "").splitlines()
+    after = (edit.after or "").splitlines()
+    lines = current.splitlines()
+    current_numbers = _same_lines(before, lines)
+    unchanged = {*current_numbers.values()}
+    added_since = {
+        line for number, line in enumerate(lines) if number not in unchanged and line.strip()
+    }
+    # The last change first, so that the numbers of the lines above it stay valid.
+    for start, end, new_start, new_end in reversed(list(line_changes(before, after))):
+        new_lines = [line for line in after[new_start:new_end] if line not in added_since]
+        line_above = start - 1  # -1 is never among the numbers
+        if line_above in current_numbers:
+            position = current_numbers[line_above] + 1
+        else:
+            position = current_numbers.get(start, len(lines))
+        # The replaced lines are all there, one after the other, from this position on.
+        are_unchanged = all(
+            current_numbers.get(number) == position + number - start for number in range(start, end)
+        )
+        replaced_count = end - start if are_unchanged else 0
+        lines[position : position + replaced_count] = new_lines
+    return "\n".join(lines) + ("\n" if lines else "")
+
+
+def _same_lines(before: Sequence[str], current: Sequence[str]) -> dict[int, int]:
+    """The indexes of the lines of `before` that are unchanged, each with its index in `current`."""
+    indexes: dict[int, int] = {}
+    index = current_index = 0
+    # An empty change at the end, so that the lines after the last change are read, too.
+    end_of_both = (len(before), len(before), len(current), len(current))
+    for start, end, new_start, new_end in [*line_changes(before, current), end_of_both]:
+        # The lines between the last change and this one are the same in both.
+        indexes |= zip(range(index, start), range(current_index, new_start), strict=True)
+        index, current_index = end, new_end
+    return indexes
+
+
 def set_aside_unapproved(store: GitMemoryStore) -> None:
     """If others have committed changes that are not approved, commit the accepted texts of these
     files on top, so that the last commit has only approved texts. The files stay as they are.
@@ -305,6 +346,13 @@ def set_aside_unapproved(store: GitMemoryStore) -> None:
 def _reverse_edits(edits: Edits) -> Edits:
     """The edits that undo these, the last one first."""
     return [FileEdit(edit.name, edit.after, edit.before) for edit in reversed(edits)]
+
+
+def _summarize(group: ChangeGroup) -> str:
+    """The edits of a group in one line."""
+    from ouro.memory.long_term.trust.change_descriptions import subject_of
+
+    return subject_of(group.edits)
 
 
 def _trailers(group: ChangeGroup, origin: Origin) -> Mapping[str, str]:

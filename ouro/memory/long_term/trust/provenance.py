@@ -302,10 +302,10 @@ def _moves_file(line: str, name: str) -> bool:
     """Whether a shell line, which must match `_ALLOWED_GIT_LINE`, removes or moves the memory file
     with this name: by its name, its folder, or a pattern.
     """
+    from shlex import split  # few turns change memory by commands
+
     folder, _, base = name.rpartition("/")
     for command in line.split("&&"):
-        from shlex import split  # few turns change memory by commands
-
         verb, *patterns = split(command)[3:]  # after `git -C FOLDER`
         if verb not in ("rm", "mv"):
             continue

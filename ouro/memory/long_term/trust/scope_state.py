@@ -15,14 +15,7 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.git.approved_files import FileContent, content_of
 from ouro.memory.long_term.git.values import FileEdit, LoadedScope, Origin, Scope
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.trust.approval import (
-    MAX_SHOWN,
-    Proposal,
-    Proposals,
-    change_of,
-    digest,
-    outside_id,
-)
+from ouro.memory.long_term.trust.proposals import Proposal, Proposals, outside_id, texts_digest
 from ouro.memory.long_term.trust.running_turns import TURNS, ToolWrites
 from ouro.memory.tokens import estimate
 
@@ -69,12 +62,12 @@ class ScopeState:
         """Files that running turns wrote: these turns will decide about them at their end."""
         self._read_at = ""
         """The accepted commit when the files were read."""
-        self._places: Mapping[str, str] = {}
-        """The fingerprints of `GitMemoryStore.places` after the last tool call. A write of another
+        self._folder_state: Mapping[str, str] = {}
+        """The fingerprints of `GitMemoryStore.folder_state` after the last tool call. A write of another
         process changes one of them, except for a write into an existing note.
         """
-        self._recorded_places: Mapping[str, str] = {}
-        """The places of the listing that is recorded for the next start."""
+        self._recorded_folder_state: Mapping[str, str] = {}
+        """The state of the folder in the listing that is recorded for the next start."""
         self._unapproved_seen: set[FileContent] = set()
         """Contents that are not approved, but that this session may have read."""
         self._writes = ToolWrites(store.repository)
@@ -86,7 +79,7 @@ class ScopeState:
         these texts.
         """
         accepted = self.store.accepted
-        return accepted if accepted and not self.foreign else digest(self.texts)
+        return accepted if accepted and not self.foreign else texts_digest(self.texts)
 
     @property
     def is_clean(self) -> bool:
@@ -113,9 +106,9 @@ class ScopeState:
         """The trusted core texts of a version, which is a commit or a digest, by category; without
         empty ones. None if they no longer exist.
         """
-        if version in (self.version, digest(self.texts)):
+        if version in (self.version, texts_digest(self.texts)):
             return self.texts
-        if version == digest({}):
+        if version == texts_digest({}):
             return {}
         try:
             texts = {name: self.store.text_at(version, f"{name}.md") for name in self.store.core}
@@ -150,6 +143,10 @@ class ScopeState:
         """One event that shows all foreign changes, of many files the first `MAX_SHOWN`; empty if
         there are none.
         """
+        if not self.foreign:
+            return []
+        from ouro.memory.long_term.trust.change_descriptions import MAX_SHOWN, change_of
+
         shown = self._read_foreign(MAX_SHOWN)
         if not shown.edits:
             return []
@@ -173,9 +170,9 @@ class ScopeState:
         """
         turns = self.store.repository.state_dir.parent / TURNS
         if defers_listing and not any(turns.glob("*")) and (loaded := self.store.load_recorded()):
-            self._recorded_places = loaded.places
+            self._recorded_folder_state = loaded.folder_state
             return loaded
-        return self.store.load_all(self._places)
+        return self.store.load_all(self._folder_state)
 
     @contextmanager
     def hold_lock(self, timeout: float | None = None) -> Iterator[None]:
@@ -200,8 +197,8 @@ class ScopeState:
         """
         if self.loaded.is_listed:
             return []
-        self._places = self.store.places()
-        loaded = self.store.load_all(self._places)
+        self._folder_state = self.store.folder_state()
+        loaded = self.store.load_all(self._folder_state)
         if loaded.files == self.loaded.files and loaded.head == self.loaded.head:
             self.loaded = loaded
             return []
@@ -214,11 +211,11 @@ class ScopeState:
         them are accepted.
         """
         loaded = self.loaded
-        is_recorded = loaded.places == self._recorded_places
+        is_recorded = loaded.folder_state == self._recorded_folder_state
         if not self.has_many_notes or not self.is_clean or is_recorded:
             return
         if self.store.record_listing(loaded):
-            self._recorded_places = loaded.places
+            self._recorded_folder_state = loaded.folder_state
 
     def read_again(self) -> None:
         """Read the files and the history again."""
@@ -244,9 +241,9 @@ class ScopeState:
         with self.hold_lock():
             yield store.accepted
             # Done before the folder is listed, so that no later change is missed.
-            self._places = store.places()
-            with store.at_one_moment():
-                loaded, unapproved = store.load_all(self._places), store.find_unapproved()
+            self._folder_state = store.folder_state()
+            with store.freeze_listing():
+                loaded, unapproved = store.load_all(self._folder_state), store.find_unapproved()
                 self._store_loaded(loaded, unapproved)
                 # What was approved since does not count as seen without approval any more.
                 if seen_contents := self._unapproved_seen | {*self.foreign.items()}:
@@ -318,6 +315,8 @@ class ScopeState:
         """
         if not edits:
             return []
+        from ouro.memory.long_term.trust.change_descriptions import change_of
+
         new_head = self.loaded.head if self.loaded.head != base else ""
         if new_head and base:
             self.undo_bases[new_head] = base

@@ -18,7 +18,7 @@ from ouro.llm import call
 from ouro.memory.long_term import Capture, list_entries
 from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
 from ouro.memory.long_term.notes.note import CATEGORIES, Note, note_text, parse_note
-from ouro.memory.long_term.recall.attempts import CommandStep, checked_turns
+from ouro.memory.long_term.recall.attempts import CommandStep, turns_with_passing_checks
 from ouro.messages import Context
 
 
@@ -77,7 +77,7 @@ def test_a_turn_is_checked_if_the_last_run_of_each_check_passed():
     steps = [ran(1, "make test", 1), ran(1, "make test", 0)]
     steps += [ran(2, "npm test", 0), ran(2, "npx tsc", 2), ran(3, "npm install", 0)]
     steps += [ran(4, "ls tests", 0), ran(5, "cargo check", 0), ran(6, "pytest -q tests/a.py", 0)]
-    assert checked_turns(steps) == {1, 5, 6}
+    assert turns_with_passing_checks(steps) == {1, 5, 6}
 
 
 def put(project, note):
@@ -120,7 +120,7 @@ async def test_it_is_listed_archived_after_a_week_and_can_be_restored(repository
     await turn(session)
     listed = await session.memory.with_editor(lambda editor: list_entries(editor, "tentative"))
     assert [entry.id for entry in listed] == ["mem_00000001"]
-    decayed, _ = session.memory.capture._capturer.notes.find_due()
+    decayed, _ = session.memory.capture._capturer.notes.find_outdated()
     assert decayed == ["mem_00000001"]
     book = session.memory.capture._capturer.notes.notebook
     book.archive(decayed, "capture")

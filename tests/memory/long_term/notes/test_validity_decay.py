@@ -60,5 +60,5 @@ def test_notes_are_not_read_one_by_one_to_find_old_ones_if_the_index_is_locked(h
     Lookup(index, lambda: None, lambda: None).search().index.build_id()
     with closing(sqlite3.connect(index)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert notes.find_due() == ([], [])
-    assert notes.find_due() == (["mem_00000000"], [])
+        assert notes.find_outdated() == ([], [])
+    assert notes.find_outdated() == (["mem_00000000"], [])

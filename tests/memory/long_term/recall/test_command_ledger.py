@@ -10,8 +10,8 @@ from ouro.memory.long_term.recall.command_ledger import (
     STOPPED,
     CommandLedger,
     commands_block,
-    normalize_command,
 )
+from ouro.memory.long_term.recall.command_names import normalize_command
 from ouro.messages import ToolCall
 
 

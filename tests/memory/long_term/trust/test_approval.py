@@ -4,7 +4,8 @@ import pytest
 
 from ouro.memory.long_term import FileEdit, Proposal
 from ouro.memory.long_term.git.repository import GitRepository
-from ouro.memory.long_term.trust.approval import Proposals, apply_edit, question_about
+from ouro.memory.long_term.trust.change_effects import apply_edit
+from ouro.memory.long_term.trust.proposals import Proposals, question_about
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The question about a change of memory is in plain words and hides nothing."""
 
 from ouro.memory.long_term import FileEdit, Proposal
-from ouro.memory.long_term.trust.approval import question_about
+from ouro.memory.long_term.trust.proposals import question_about
 
 NOTE = (
     "---\nid: mem_3f6c1e0b\ncategory: corrections\nentities: [file:api.py]\n---\napi.py must not"

@@ -6,10 +6,10 @@ from typing import get_args
 from fakes.knowledge import editor_of
 from fakes.memory_actions import record
 
-from ouro.memory.long_term import keep_for_later
+from ouro.memory.long_term import propose_undecided_text
 from ouro.memory.long_term.store import user_store
-from ouro.memory.long_term.trust.approval import Proposals
 from ouro.memory.long_term.trust.change_effects import ChangeEffects
+from ouro.memory.long_term.trust.proposals import Proposals
 from ouro.memory.long_term.trust.states import (
     TRANSITIONS,
     TURN_EVENTS,
@@ -67,7 +67,7 @@ def test_what_happens_in_sessions_goes_through_each_row_of_the_table(home, monke
     monkeypatch.setattr(ChangeEffects, "move", note)
     for seed in (0, 5, 13, 37):
         record(seed)
-    keep_for_later(editor_of(home / ".ouro"), "user I may like tea")
+    propose_undecided_text(editor_of(home / ".ouro"), "user I may like tea")
     assert {*TRANSITIONS} - rows == {WAITS_IN_THE_FILE}
 
 
