@@ -484,7 +484,12 @@ class Agent:
         Raises:
             UsageError: a turn runs already, the prompt is empty, or an image is not a picture.
         """
-        events = self._agent.send(prompt, images)
+        # Not in the generator, which begins with the first event: the program may interrupt
+        # before it.
+        return self._events_of(self._agent.send(prompt, images))
+
+    def _events_of(self, events: AsyncGenerator[Event, None]) -> Iterator[Event]:
+        """Yield the events of a turn. It is ended if the program leaves the loop."""
         try:
             while (event := self._wait_for(_next_event(events))) is not None:
                 yield event
