@@ -15,14 +15,17 @@ from hypothesis import HealthCheck, assume, example, given
 from hypothesis import strategies as st
 from hypothesis.internal.conjecture import providers
 
-__all__ = ["HealthCheck", "assume", "example", "given", "settings", "st"]
+__all__ = ["HealthCheck", "assume", "example", "examples", "given", "settings", "st"]
 
 DRAWS_ALL = bool(os.environ.get("TEST_ALL_EXAMPLES"))
 SHARE_OF_EXAMPLES = 1.0 if DRAWS_ALL else 0.2
 MIN_EXAMPLES = 20
 
 
-def _drawn(max_examples: int) -> int:
+def examples(max_examples: int) -> int:
+    """How many examples this run draws of those that the nightly run draws: also for tests with
+    seeds.
+    """
     return min(max_examples, max(MIN_EXAMPLES, int(max_examples * SHARE_OF_EXAMPLES)))
 
 
@@ -32,7 +35,7 @@ if not DRAWS_ALL:
 hypothesis.settings.register_profile(
     "any machine",
     deadline=None,
-    max_examples=_drawn(100),
+    max_examples=examples(100),
     suppress_health_check=[HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("any machine")
@@ -40,4 +43,4 @@ hypothesis.settings.load_profile("any machine")
 
 def settings(max_examples: int = 100) -> hypothesis.settings:
     """The settings of a test whose nightly run draws so many examples."""
-    return hypothesis.settings(max_examples=_drawn(max_examples))
+    return hypothesis.settings(max_examples=examples(max_examples))

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from fakes.agents import make_agent, make_runner
+from properties import examples
 
 from ouro.agent.loop import Prompt
 from ouro.display import Display
@@ -32,7 +33,7 @@ from ouro.session.session_tasks import SessionTasks
 from ouro.settings import LimitSettings
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
-SEEDS = range(60)
+SEEDS = range(examples(60))
 
 
 class StepArgs(msgspec.Struct):

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from architecture.sources import ROOT
-from properties import HealthCheck, settings
+from properties import HealthCheck, examples, settings
 
 CONFTEST = """
 import time
@@ -125,3 +125,4 @@ def test_the_nightly_run_draws_all_examples_of_properties():
     is_nightly = bool(os.environ.get("TEST_ALL_EXAMPLES"))
     assert settings(300).max_examples == (300 if is_nightly else 60)
     assert settings(5).max_examples == 5
+    assert examples(80) == (80 if is_nightly else 20)

@@ -12,6 +12,7 @@ import random
 from pathlib import Path
 
 import pytest
+from properties import examples
 
 from ouro.errors import UsageError
 from ouro.memory.backend import CompactionRecord, DropRecord
@@ -20,7 +21,7 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session.rewind import Rewind
 
-SEEDS = range(40)
+SEEDS = range(examples(40))
 STEPS = 45
 
 

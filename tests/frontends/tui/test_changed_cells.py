@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 import pyte
 import pytest
+from properties import examples
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
@@ -117,7 +118,7 @@ def random_line(chance):
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "screen-256color"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_changed_lines_look_as_textual_writes_them(seed, term):
     chance, both = random.Random(seed), Both(term)
     both.show_rows([line((f"row {y}", None)) for y in range(HEIGHT)])
@@ -127,7 +128,7 @@ def test_changed_lines_look_as_textual_writes_them(seed, term):
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "screen-256color"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_scrolled_text_looks_as_textual_writes_it(seed, term):
     chance, both = random.Random(seed), Both(term)
     text = [random_line(chance) for _ in range(3 * HEIGHT)]
@@ -138,7 +139,7 @@ def test_scrolled_text_looks_as_textual_writes_it(seed, term):
 
 
 @pytest.mark.parametrize("term", ["xterm-256color", "screen-256color"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(examples(40)))
 def test_parts_of_lines_look_as_textual_writes_them(seed, term):
     chance, both = random.Random(seed), Both(term)
     both.show_rows([line((f"row {y}", STYLES[3])) for y in range(HEIGHT)])

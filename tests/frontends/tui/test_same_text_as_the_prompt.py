@@ -8,6 +8,7 @@ import time
 import pytest
 from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of
+from properties import examples
 
 from ouro.frontends.tui.driver import KeyReader
 from ouro.frontends.tui.first_frame_prompt import LineEditor
@@ -46,7 +47,7 @@ PIECES = (
     "\x1b[200~\x1b[201~",
 )
 SECOND_APART = 1.0
-EXAMPLES = 80
+EXAMPLES = examples(80)
 
 
 def cut_anywhere(data: bytes, draw: random.Random) -> list[bytes]:
