@@ -26,7 +26,7 @@ from ouro.memory.index import (
 )
 from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
-from ouro.memory.long_term.recall.relevance import features, find_strong, questions_in
+from ouro.memory.long_term.recall.relevance import compute_features, find_strong, questions_in
 
 SETS = (
     ("tuned on", recall.NOTES, recall.WANTED, recall.EVERYDAY),
@@ -95,7 +95,7 @@ def fitted(embedder) -> dict[str, float]:
                 search, _, names = memory(Path(folder), some, embedder)
                 for text in texts:
                     hits = search.find(text, 30, SearchFilter(kinds=("note",)))
-                    feature_rows += features(text, hits)
+                    feature_rows += compute_features(text, hits)
                     answers_wanted += [names[hit.id] in wanted.get(text, ()) for hit in hits]
     names = list(feature_rows[0])
     values = np.array([[row[name] for name in names] for row in feature_rows])

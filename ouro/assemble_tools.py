@@ -200,7 +200,7 @@ def build_files_seen(shared: AgentServices, workspace: Workspace) -> FilesSeen:
 def build_search(shared: AgentServices) -> SearchMemory | None:
     """Build the search of the tool `memory_search`; None if memory is off."""
     lookup, basis = shared.memory.lookup, shared.basis
-    return long_term.search_for(lookup, basis.opened_scopes, basis.root) if lookup else None
+    return long_term.make_search(lookup, basis.opened_scopes, basis.root) if lookup else None
 
 
 def web_tools(basis: SessionBasis, models: ModelSource, problems: list[str]) -> Sequence[AnyTool]:

@@ -373,10 +373,8 @@ def no_delays():
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ouro.llm.model_call.FIRST_WAIT", 0.0)
-        patch.setattr("ouro.memory.index.background_index.IDLE_SECONDS", 0.0)
-        patch.setattr(
-            "ouro.memory.index.background_index.Lookup._start_process", lambda _lookup: None
-        )
+        patch.setattr("ouro.memory.index.lookup.IDLE_SECONDS", 0.0)
+        patch.setattr("ouro.memory.index.lookup.Lookup._start_process", lambda _lookup: None)
         patch.setattr("ouro.memory.long_term.maintenance.background.SETTLE_SECONDS", 0.0)
         yield
 

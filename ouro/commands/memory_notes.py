@@ -122,7 +122,7 @@ async def search(context: ActionContext, words: str, limit: int, **flags: str) -
         words: the words to search for, and filters such as `scope:repo`.
         flags: the same filters, as flags of the command line; an empty one is not used.
     """
-    text, filters = long_term.filters_in(words)
+    text, filters = long_term.split_filters(words)
     if not text:
         examples = ["memory search optimistic locking since:2026-01-01"]
         raise UsageError("Name the words to search for.", commands=examples)
@@ -132,7 +132,7 @@ async def search(context: ActionContext, words: str, limit: int, **flags: str) -
     sessions = await context.catalog.sessions() if filters.get("session") else []
     async with context.search() as (index, find):
         search_filter = await asyncio.to_thread(
-            long_term.filter_of, filters, sessions, context.cwd, index
+            long_term.make_filter, filters, sessions, context.cwd, index
         )
         hits = [hit for hit in await find(text, limit, search_filter) if not long_term.is_weak(hit)]
         try:
@@ -142,7 +142,7 @@ async def search(context: ActionContext, words: str, limit: int, **flags: str) -
         except UsageError:  # memory is off, so only sessions are searched
             untrusted = frozenset()
         badged_hits = await asyncio.to_thread(
-            long_term.with_badges, index, hits, find_root(context.cwd), untrusted
+            long_term.add_badges, index, hits, find_root(context.cwd), untrusted
         )
 
     # Show the hits, each with its source and the command that opens it.
@@ -150,7 +150,7 @@ async def search(context: ActionContext, words: str, limit: int, **flags: str) -
     view: View = []
     for hit, badges in badged_hits:
         source = long_term.source_of(hit)
-        open_command = long_term.opening_of(hit, in_session=context.session is not None)
+        open_command = long_term.make_open_command(hit, in_session=context.session is not None)
         value.append({**asdict(hit), "badges": badges, "source": source, "open": open_command})
         head_row = (f"{hit.score:5.2f}", one_line(hit.text, 300))
         view += table([head_row, ("", " · ".join((source, *badges))), ("", CodeSpan(open_command))])

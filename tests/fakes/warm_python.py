@@ -377,7 +377,7 @@ def _make_no_vectors() -> None:
     """Leave out the process that makes missing vectors after a turn, as in the process of the
     tests: it takes up to 1.5 s of CPU. The tests of vectors start it.
     """
-    from ouro.memory.index.background_index import Lookup
+    from ouro.memory.index.lookup import Lookup
 
     Lookup._start_process = lambda _lookup: None
 

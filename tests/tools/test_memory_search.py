@@ -12,7 +12,7 @@ from ouro.display import Display, Plain
 from ouro.errors import SearchUnavailable, ToolError
 from ouro.memory.backend import TitleRecord
 from ouro.memory.index import index as index_module
-from ouro.memory.long_term import make_lookup, memory_stores, open_scopes, search_for
+from ouro.memory.long_term import make_lookup, make_search, memory_stores, open_scopes
 from ouro.memory.long_term.store import repo_store
 from ouro.messages import assistant, user
 from ouro.safety import Allow, Permissions, Workspace
@@ -104,7 +104,7 @@ async def test_notes_core_and_sessions_show_their_source(home, tmp_path):
     talk.say(user("Where is the heron?\x1b[31m"), assistant("On db7."))
     talk.change(TitleRecord("the \x07heron", AT))
     lookup = lookup_of(tmp_path)
-    result = await call(MemorySearch(search_for(lookup)), query="heron", max_results=3)
+    result = await call(MemorySearch(make_search(lookup)), query="heron", max_results=3)
     await lookup.close()
     talk.end()
     sources = [line for line in result.text.splitlines() if not line.startswith("   >")]
@@ -132,8 +132,8 @@ async def test_notes_of_other_repositories_are_not_returned(home, tmp_path):
         await lookup.find("heron")
         await lookup.close()
     lookup = lookup_of(tmp_path / "here")
-    told = await call(MemorySearch(search_for(lookup, scopes)), query="heron")
-    nothing = await call(MemorySearch(search_for(lookup)), query="heron")
+    told = await call(MemorySearch(make_search(lookup, scopes)), query="heron")
+    nothing = await call(MemorySearch(make_search(lookup)), query="heron")
     await lookup.close()
     assert "The heron is here." in told.text
     assert "elsewhere" not in told.text + nothing.text
@@ -150,7 +150,7 @@ def indexed(home, tmp_path, monkeypatch):
     async def ask():
         lookup = lookup_of(tmp_path)
         try:
-            return await call(MemorySearch(search_for(lookup)), query="heron pond")
+            return await call(MemorySearch(make_search(lookup)), query="heron pond")
         finally:
             await lookup.close()
 
@@ -186,9 +186,9 @@ async def test_index_failure_during_a_search_tells_how_to_continue(indexed):
         ToolError,
         match=r"cannot be read just now: .* Search again in a moment, or continue without",
     ):
-        await call(MemorySearch(search_for(lookup)), query="heron pond")
+        await call(MemorySearch(make_search(lookup)), query="heron pond")
     assert (
         "The heron stands"
-        in (await call(MemorySearch(search_for(lookup)), query="heron pond")).text
+        in (await call(MemorySearch(make_search(lookup)), query="heron pond")).text
     )
     await lookup.close()

@@ -8,7 +8,6 @@ from ouro.utils.lazy_exports import lazy_exports
 
 TYPE_CHECKING = False  # without `typing`: a start imports this before anything else
 if TYPE_CHECKING:
-    from ouro.memory.index.background_index import Lookup
     from ouro.memory.index.benchmark import (
         MAX_HITS,
         BenchmarkQuestion,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from ouro.memory.index.graph import Graph
     from ouro.memory.index.index import Index, Progress, Sources, lock_index
     from ouro.memory.index.late_numpy import has_numpy
+    from ouro.memory.index.lookup import Lookup
     from ouro.memory.index.memory_file_indexer import CORE_FILES, MemoryFolder, project_of
     from ouro.memory.index.query import findable, parse_query, word_starts
     from ouro.memory.index.question_process import end_question_process, start_question_process

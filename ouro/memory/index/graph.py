@@ -66,17 +66,17 @@ class Graph:
         They have only the fields of the index: `updated_at` is the only time, and `entities`
         includes those that were found in the text.
         """
-        rows = self._ask(_NOTES_OF_FOLDER, (folder.scope, folder.project))
+        rows = self._query(_NOTES_OF_FOLDER, (folder.scope, folder.project))
         return [(path, decode_json(note, Note)) for path, note in rows]
 
     def projects(self) -> list[str]:
         """Returns the roots of the repositories that have files of memory in the index."""
         return [
             project
-            for (project,) in self._ask("SELECT DISTINCT project FROM files WHERE project <> ''")
+            for (project,) in self._query("SELECT DISTINCT project FROM files WHERE project <> ''")
         ]
 
-    def chain(self, note_id: str) -> list[str]:
+    def find_versions(self, note_id: str) -> list[str]:
         """Returns the ids of all versions of a note that are in the index, oldest first: the note
         alone if it never changed, none if it is not known.
         """
@@ -93,7 +93,7 @@ class Graph:
             existing = {note for (note,) in rows}
         return [version for version in dict.fromkeys(ids) if version in existing]
 
-    def latest_of(self, note_ids: Iterable[str]) -> dict[str, str]:
+    def find_latest(self, note_ids: Iterable[str]) -> dict[str, str]:
         """Returns the id of the newest version of each of the notes, by the id that was given,
         which may be that of any version.
         """
@@ -104,11 +104,11 @@ class Graph:
                 latest[note_id] = later_versions[-1] if later_versions else note_id
         return latest
 
-    def contradicting(self, note_id: str) -> list[str]:
+    def find_contradicting(self, note_id: str) -> list[str]:
         """Returns the ids of the notes that an edge `contradicts` links to a note, in either
         direction. Archived notes, and those with a newer version, are left out.
         """
-        return [other for (other,) in self._ask(_CONTRADICTING_NOTES, {"note": note_id})]
+        return [other for (other,) in self._query(_CONTRADICTING_NOTES, {"note": note_id})]
 
     def anchors_of(self, path: str) -> list[Anchor]:
         """Returns the files that the note at this path names, each with the git hash of its content
@@ -116,43 +116,44 @@ class Graph:
         """
         return [
             Anchor(*row)
-            for row in self._ask("SELECT file, blob FROM anchors WHERE path = ?", (path,))
+            for row in self._query("SELECT file, blob FROM anchors WHERE path = ?", (path,))
         ]
 
-    def anchored_to(self, files: Collection[str], project: str) -> list[str]:
+    def find_anchored_to(self, files: Collection[str], project: str) -> list[str]:
         """Returns the ids of the notes that name one of these files as an anchor, newest first; at
         most MAX_NAMING. They are of this repository or the user's own, and not archived.
         """
-        question = (
+        statement = (
             f"SELECT DISTINCT notes.note FROM anchors JOIN notes USING (path) WHERE file {_IN_LIST} AND"
             " project IN ('', ?) AND archived = 0 ORDER BY notes.id DESC LIMIT ?"
         )
         return [
-            note for (note,) in self._ask(question, (json.dumps(list(files)), project, MAX_NAMING))
+            note
+            for (note,) in self._query(statement, (json.dumps(list(files)), project, MAX_NAMING))
         ]
 
-    def mentioning(self, words: Collection[str], project: str) -> list[tuple[str, str]]:
+    def find_mentioning(self, words: Collection[str], project: str) -> list[tuple[str, str]]:
         """Returns the ids and the texts of the notes whose text contains one of these words, newest
         first; at most `_MAX_MENTIONING`. They are of this repository or the user's own, and not
         archived.
         """
-        question = (
+        statement = (
             "SELECT DISTINCT note, text FROM notes JOIN json_each(?) AS word ON instr(text, word.value)"
             " WHERE kind = 'note' AND project IN ('', ?) AND archived = 0 ORDER BY notes.id DESC LIMIT ?"
         )
-        return self._ask(question, (json.dumps(sorted(words)), project, _MAX_MENTIONING))
+        return self._query(statement, (json.dumps(sorted(words)), project, _MAX_MENTIONING))
 
-    def in_category(self, category: str, project: str) -> list[str]:
+    def find_in_category(self, category: str, project: str) -> list[str]:
         """Returns the ids of the notes of a category in a repository that are not archived,
         newest first.
         """
-        question = (
+        statement = (
             "SELECT note FROM notes WHERE kind = 'note' AND category = ? AND project = ?"
             " AND archived = 0 ORDER BY id DESC"
         )
-        return [note for (note,) in self._ask(question, (category, project))]
+        return [note for (note,) in self._query(statement, (category, project))]
 
-    def naming(self, entities: Collection[str]) -> dict[str, float]:
+    def find_naming(self, entities: Collection[str]) -> dict[str, float]:
         """Returns the notes that name any of the entities, by id, each with a weight. An entity
         gives each of the N notes that name it the weight 1/N; the weights of a note are summed.
         """
@@ -189,9 +190,9 @@ class Graph:
                         last_reached.add(note_id)
         return neighbours
 
-    def _ask(self, question: str, parameters: Any = ()) -> list[Any]:
+    def _query(self, statement: str, parameters: Any = ()) -> list[Any]:
         with self._index.reading() as database:
-            return database.execute(question, parameters).fetchall()
+            return database.execute(statement, parameters).fetchall()
 
 
 def _follow_chain(database: sqlite3.Connection, start: str, query: str) -> list[str]:

@@ -153,7 +153,7 @@ class MiniLm:
         is_piece = np.arange(longest) < lengths[:, None]
         padding_mask = np.where(is_piece, np.float32(0), np.float32(-1e9))[:, None, None, :]
         states = self._normalize(
-            self._weights.words[padded] + self._weights.places[:longest], self._weights.norm
+            self._weights.words[padded] + self._weights.positions[:longest], self._weights.norm
         )
         for layer in layers:
             states = self._run_layer(states, layer, padding_mask)
@@ -168,10 +168,12 @@ class MiniLm:
             padding_mask: is added to the attention, so that padding gets none.
         """
         count, length, width = states.shape
-        attention = layer.attention.apply(states).reshape(count, length, 3, self._weights.heads, -1)
+        attention = layer.attention.apply(states).reshape(
+            count, length, 3, self._weights.head_count, -1
+        )
         query, key, value = attention.transpose(2, 0, 3, 1, 4)
         weights = query @ key.swapaxes(-1, -2)
-        weights *= np.float32((width // self._weights.heads) ** -0.5)
+        weights *= np.float32((width // self._weights.head_count) ** -0.5)
         weights += padding_mask
         weights -= weights.max(axis=-1, keepdims=True)
         np.exp(weights, out=weights)
@@ -185,7 +187,7 @@ class MiniLm:
         """Returns the states after layer normalization with the scale and bias of `norm`."""
         states = states - states.mean(axis=-1, keepdims=True)
         spread = np.sqrt(
-            (states * states).mean(axis=-1, keepdims=True) + np.float32(self._weights.tiny)
+            (states * states).mean(axis=-1, keepdims=True) + np.float32(self._weights.norm_epsilon)
         )
         return states / spread * norm[0] + norm[1]  # type: ignore[no-any-return]
 

@@ -106,17 +106,17 @@ class ModelWeights(NamedTuple):
     """Everything that the model needs to run."""
 
     vocabulary: Path
-    heads: int
-    tiny: float
+    head_count: int
+    norm_epsilon: float
     """Added to the variance of a norm."""
     words: Floats | ByteRows
-    places: Floats
+    positions: Floats
     norm: Norm
     layers: list[EncoderLayer]
 
     @property
     def dimensions(self) -> int:
-        return int(self.places.shape[1])
+        return int(self.positions.shape[1])
 
 
 def find_weights() -> Path | None:
@@ -152,10 +152,10 @@ def _read_32_bits(path: Path) -> ModelWeights:
         layers.append(_make_layer(tensors, number, dense))
     return ModelWeights(
         vocabulary=path.with_name("vocab.txt"),
-        heads=int(config["num_attention_heads"]),
-        tiny=float(config["layer_norm_eps"]),
+        head_count=int(config["num_attention_heads"]),
+        norm_epsilon=float(config["layer_norm_eps"]),
         words=tensors["embeddings.word_embeddings.weight"],
-        places=_add_token_type(tensors, tensors["embeddings.position_embeddings.weight"]),
+        positions=_add_token_type(tensors, tensors["embeddings.position_embeddings.weight"]),
         norm=_read_norm(tensors, "embeddings.LayerNorm"),
         layers=layers,
     )
@@ -179,13 +179,15 @@ def _read_8_bits(path: Path) -> ModelWeights:
             matrix, bias = next(matrices), tensors[f"encoder.layer.{number}.{name}.bias"]
             dense.append(Dense(tensors[f"{matrix}_q"], bias, tensors[f"{matrix}_scale"]))
         layers.append(_make_layer(tensors, number, dense))
-    words, places = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
+    words, positions = "embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight"
     return ModelWeights(
         vocabulary=_VOCABULARY,
-        heads=tensors[f"{words}_q"].shape[1] // _HEAD_WIDTH,
-        tiny=_NORM_EPSILON,
+        head_count=tensors[f"{words}_q"].shape[1] // _HEAD_WIDTH,
+        norm_epsilon=_NORM_EPSILON,
         words=ByteRows(tensors[f"{words}_q"], tensors[f"{words}_scale"]),
-        places=_add_token_type(tensors, tensors[f"{places}_q"] * tensors[f"{places}_scale"]),
+        positions=_add_token_type(
+            tensors, tensors[f"{positions}_q"] * tensors[f"{positions}_scale"]
+        ),
         norm=_read_norm(tensors, "embeddings.LayerNorm"),
         layers=layers,
     )
@@ -219,11 +221,11 @@ def _read_norm(tensors: Mapping[str, Any], name: str) -> Norm:
     return tensors[f"{name}.weight"], tensors[f"{name}.bias"]
 
 
-def _add_token_type(tensors: Mapping[str, Any], places: Floats) -> Floats:
+def _add_token_type(tensors: Mapping[str, Any], positions: Floats) -> Floats:
     """Returns the vectors of the positions with that of the token type added, because there is only
     one type.
     """
-    return places + tensors["embeddings.token_type_embeddings.weight"][0]  # type: ignore[no-any-return]
+    return positions + tensors["embeddings.token_type_embeddings.weight"][0]  # type: ignore[no-any-return]
 
 
 def _read_safetensors(path: Path) -> dict[str, Floats]:

@@ -257,11 +257,12 @@ def serve() -> None:
     made: dict[str, bytes] = {}
     for line in sys.stdin.buffer:
         value = json.loads(line)
-        texts: list[str] = [value] if isinstance(value, str) else value
+        is_question = isinstance(value, list)  # else a text of which the vector is made in advance
+        texts: list[str] = value if is_question else [value]
         if new_texts := [text for text in texts if text not in made]:
             rows = model.embed(new_texts).astype(np.float32)
             made |= zip(new_texts, (row.tobytes() for row in rows), strict=True)
-        if texts is value:
+        if is_question:
             vectors = [made[text] for text in texts]
             length = len(vectors[0]).to_bytes(_BYTES_OF_LENGTH, "little")
             sys.stdout.buffer.write(length + b"".join(vectors))

@@ -9,6 +9,7 @@ import math
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, timedelta
+from typing import NamedTuple
 
 import msgspec
 
@@ -101,12 +102,12 @@ def match_days(at: str, question: ParsedQuery) -> float:
     return 0.0
 
 
-MAX_PLACES = 2_000
-"""Maximum places of a word that are looked at, newest first: a more frequent word distinguishes
+MAX_PASSAGES = 2_000
+"""Maximum passages with a word that are looked at, newest first: a more frequent word distinguishes
 little.
 """
-MAX_PLACES_OF_ALL = 6_000
-"""Maximum places of all words together; rare words come first."""
+MAX_PASSAGES_OF_ALL = 6_000
+"""Maximum passages with all words together; rare words come first."""
 MIN_COUNT = 30
 """The rarity of words is computed with at least so many passages: with three notes every word would
 be common.
@@ -155,20 +156,18 @@ def word_scores(
     # reverse order the first word of a stem replaces the others in the dictionary.
     stems = find_stems(forms[0] for forms in words)
     forms_by_stem = dict(zip(reversed(stems), reversed(words), strict=True))
-    weighted_matches = [
-        _passages_with_word(database, table, forms, limits) for forms in forms_by_stem.values()
-    ]
-    total_weight = sum(weight for weight, _ in weighted_matches)
+    found_words = [_find_word(database, table, forms, limits) for forms in forms_by_stem.values()]
+    total_weight = sum(word.weight for word in found_words)
     scores: dict[int, float] = {}
-    places_left = MAX_PLACES_OF_ALL
-    weighted_matches.sort(key=lambda weight_and_matches: len(weight_and_matches[1]))
-    for words_done, (weight, matches) in enumerate(weighted_matches):
-        # All words together may have `places_left` passages. Rare words come first: the places that
-        # they leave unused are for the words that follow.
-        words_left = len(weighted_matches) - words_done
-        ids = matches[: places_left // words_left]
-        places_left -= len(ids)
-        share_of_word = weight / total_weight
+    passages_left = MAX_PASSAGES_OF_ALL
+    found_words.sort(key=lambda word: len(word.passages))
+    for words_done, word in enumerate(found_words):
+        # All words together may have `passages_left` passages. Rare words come first: what they
+        # leave unused is for the words that follow.
+        words_left = len(found_words) - words_done
+        ids = word.passages[: passages_left // words_left]
+        passages_left -= len(ids)
+        share_of_word = word.weight / total_weight
         nearness_by_passage = _add_neighbours(ids) if has_neighbours else dict.fromkeys(ids, 1.0)
         for passage_id, nearness in nearness_by_passage.items():
             scores[passage_id] = scores.get(passage_id, 0.0) + nearness * share_of_word
@@ -191,27 +190,35 @@ def _add_neighbours(ids: Sequence[int]) -> dict[int, float]:
     return near
 
 
-def _passages_with_word(
+class _FoundWord(NamedTuple):
+    """A word of a question in the passages."""
+
+    weight: float
+    """High if the word is rare, and always above 0."""
+    passages: list[int]
+    """The ids of the passages with one of its forms, newest first; at most MAX_PASSAGES."""
+
+
+def _find_word(
     database: sqlite3.Connection, table: str, forms: Sequence[str], limits: PassageRange
-) -> tuple[float, list[int]]:
-    """Returns the weight of a word, which is high if it is rare and always above 0; and the ids of
-    the passages with one of its forms, newest first, at most MAX_PLACES.
-    """
+) -> _FoundWord:
+    """Returns the weight of the word with these forms, and its passages."""
     match_expression = " OR ".join(map(quote_word, forms))
     rows = database.execute(
         f"SELECT rowid AS passage FROM {table}_words WHERE {table}_words MATCH ? AND"
         f" {limits.condition} ORDER BY rowid DESC LIMIT ?",
-        (match_expression, MAX_PLACES),
+        (match_expression, MAX_PASSAGES),
     )
-    ids, count = [row[0] for row in rows], max(limits.count, MIN_COUNT)
+    ids = [row[0] for row in rows]
+    count = max(limits.count, MIN_COUNT)
     frequency = float(len(ids))  # the number of passages that have the word
     # For a common word it is estimated from the share of the newest passages that have it.
-    if len(ids) == MAX_PLACES:
+    if len(ids) == MAX_PASSAGES:
         bounds_query = f"SELECT (SELECT min(id) FROM {table}), (SELECT max(id) FROM {table})"
         first, last = database.execute(bounds_query).fetchone()
         frequency = min(count, len(ids) * max(1, last - first + 1) / (ids[0] - ids[-1] + 1))
     if not frequency:
-        return math.log(1 + count), ids
+        return _FoundWord(math.log(1 + count), ids)
     # The inverse document frequency of BM25.
     weight = math.log(1 + (count - frequency + 0.5) / (frequency + 0.5))
-    return max(weight, 0.0) or 1e-9, ids
+    return _FoundWord(max(weight, 0.0) or 1e-9, ids)

@@ -104,16 +104,16 @@ if TYPE_CHECKING:
         switch,
     )
     from ouro.memory.long_term.search import (
-        filter_of,
-        filters_in,
+        add_badges,
         is_memory_trusted,
         is_weak,
+        make_filter,
         make_lookup,
-        opening_of,
-        search_for,
+        make_open_command,
+        make_search,
         source_of,
+        split_filters,
         untrusted_files,
-        with_badges,
     )
     from ouro.memory.long_term.session_memory import SessionMemory
     from ouro.memory.long_term.statement_effect import (

@@ -83,9 +83,9 @@ class ForgettingMemory:
         else:
             self._name = f"the memory of {self._folder.parent.parent}"
         self._is_in_history = False
-        """Whether `count_matches` has found the text in the git history."""
+        """Whether `report_matches` has found the text in the git history."""
 
-    def count_matches(self) -> bool:
+    def report_matches(self) -> bool:
         """Count the matches in files, records and the history, and report them. Returns whether
         anything holds the text.
         """
@@ -100,7 +100,9 @@ class ForgettingMemory:
         if not (self._repository.git_dir / "objects").is_dir():
             return bool(in_files or in_records)
         objects_with_text = sum(
-            1 for content in rewrite.read_objects(self._repository) if text.count_bytes(content)
+            1
+            for content in rewrite.read_object_texts(self._repository)
+            if text.count_bytes(content)
         )
         report.add(f"{self._name}: git history (objects that can be read)", objects_with_text)
         self._is_in_history = objects_with_text > 0
@@ -187,20 +189,27 @@ class ForgettingMemory:
         if not self._text.count_bytes(data):
             return data
         if data.startswith(_NOTE_START):
-            # The name of the file is not known here: it is made from the id in the first field.
-            id_start = len(b"---\nid: ")
-            note_id = data[id_start : data.index(b"\n", id_start)].decode(errors="replace").strip()
-            file_name = f"{note_id}.md"
-            with suppress(FileRefused):
-                parsed = (
-                    parse_note(file_name, decode_text(data)) if is_note_name(file_name) else None
-                )
-                if parsed is not None and not parsed.problems:
-                    fields = msgspec.to_builtins(parsed.note)
-                    for name in ("text", "extra", "entities", "relations", "anchors", "branch"):
-                        fields[name] = self._text.remove_from_data(fields[name], name)
-                    data = note_text(from_plain(fields, Note)).encode()
+            with suppress(FileRefused):  # no text: its bytes are cleaned below
+                data = self._clean_fields(data)
         return self._text.remove_from_bytes(data)
+
+    def _clean_fields(self, data: bytes) -> bytes:
+        """The bytes of a note with clean fields; a note with problems, or of an unknown id, is
+        returned as it is. Raises FileRefused if it is no text.
+        """
+        # The name of the file is not known here: it is made from the id in the first field.
+        id_start = len(b"---\nid: ")
+        note_id = data[id_start : data.index(b"\n", id_start)].decode(errors="replace").strip()
+        file_name = f"{note_id}.md"
+        if not is_note_name(file_name):
+            return data
+        parsed = parse_note(file_name, decode_text(data))
+        if parsed.problems:
+            return data
+        fields = msgspec.to_builtins(parsed.note)
+        for name in ("text", "extra", "entities", "relations", "anchors", "branch"):
+            fields[name] = self._text.remove_from_data(fields[name], name)
+        return note_text(from_plain(fields, Note)).encode()
 
     def _clean_name(self, name: bytes) -> bytes:
         """The name of a file with `forgotten` instead of the text: the placeholder is not fit for

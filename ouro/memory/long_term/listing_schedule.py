@@ -129,13 +129,13 @@ class ListingSchedule:
         """
         if self._listing is None:
             return
-        if not self._is_listing_begun and await asyncio.to_thread(self._hand_over):
+        if not self._is_listing_begun and await asyncio.to_thread(self._start_listing_process):
             self._listing.cancel()
             return
         self._closing.set()
         await asyncio.wait([self._listing])
 
-    def _hand_over(self) -> bool:
+    def _start_listing_process(self) -> bool:
         """Start the process that compares the files with a recorded listing. Returns False if there
         are few notes, or it cannot be started.
         """

@@ -51,7 +51,7 @@ def make_lookup(
     return Lookup(get_index_path(), sources, embedder, folders=[store.folder for store in stores])
 
 
-def search_for(
+def make_search(
     lookup: Lookup, scopes: Sequence[ScopeMemory] = (), root: Path | None = None
 ) -> SearchMemory:
     """Return the search function for the tool memory_search. It finds what was said in sessions, and
@@ -76,7 +76,7 @@ def search_for(
         hits = [hit for hit in hits if hit.path not in untrusted][:max_hits]
         # Without a root, files are looked for in `/`, where the files of a project are not.
         hits_with_badges = await asyncio.to_thread(
-            lambda: with_badges(lookup.search().index, hits, root or Path("/"))
+            lambda: add_badges(lookup.search().index, hits, root or Path("/"))
         )
         return [
             CitedText(clean(hit.text), source_of(hit, badges)) for hit, badges in hits_with_badges
@@ -85,7 +85,7 @@ def search_for(
     return search
 
 
-def filters_in(line: str) -> tuple[str, dict[str, str]]:
+def split_filters(line: str) -> tuple[str, dict[str, str]]:
     """Split typed text, as `locking since:2026-01-01 session:"the parser"`, into the search words
     and the filters: their values by the names of `FILTERS`.
     """
@@ -94,7 +94,7 @@ def filters_in(line: str) -> tuple[str, dict[str, str]]:
     return words, filters
 
 
-def filter_of(
+def make_filter(
     filters: Mapping[str, str], sessions: Sequence[SessionInfo], cwd: Path, index: Index
 ) -> SearchFilter:
     """The search filter for typed filters. It finds archived notes, too, but no notes of
@@ -197,7 +197,7 @@ def source_of(hit: MemoryHit, badges: Sequence[str] = ()) -> str:
     return clean(" · ".join(filter(None, fields))).replace("\n", " ")
 
 
-def opening_of(hit: MemoryHit, *, in_session: bool) -> str:
+def make_open_command(hit: MemoryHit, *, in_session: bool) -> str:
     """The command that opens the session, core line or note of a hit: a slash command if
     `in_session`, else a command line.
     """
@@ -207,7 +207,7 @@ def opening_of(hit: MemoryHit, *, in_session: bool) -> str:
     return f"/memory show {name}" if in_session else f"ouro memory show {name}"
 
 
-def with_badges(
+def add_badges(
     index: Index, hits: Sequence[MemoryHit], root: Path, untrusted: Collection[str] = ()
 ) -> list[tuple[MemoryHit, tuple[str, ...]]]:
     """Each hit with its badges, the most important first; empty for a current note that never
@@ -241,14 +241,14 @@ def _note_badges(graph: Graph, hit: MemoryHit) -> list[str]:
     """The badges of a note by the index: that it was replaced or changed, what contradicts it, that
     it is archived, and on which branch it was learned.
     """
-    chain = graph.chain(hit.id)
+    chain = graph.find_versions(hit.id)
     latest_id = chain[-1] if chain else hit.id
     badges = []
     if latest_id != hit.id:
         badges.append(f"replaced by {latest_id}")
     elif len(chain) > 1:
         badges.append(f"changed {plural(len(chain) - 1, 'time')}")
-    if contradicting_ids := graph.contradicting(hit.id):
+    if contradicting_ids := graph.find_contradicting(hit.id):
         badges.append(f"contradicted by {', '.join(contradicting_ids)}")
     if hit.archived:
         badges.append("archived")

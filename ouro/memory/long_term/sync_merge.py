@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -58,7 +59,10 @@ def plan_merge(store: GitMemoryStore, ours: str, theirs: str) -> MergedFiles:
         MemoryUnusable: one of them cannot be read.
     """
     base = store.repository.merge_base(ours, theirs)  # the last commit that both sides had
-    _require_memory(store, theirs, is_known=bool(base))
+    their_entries = _list_top_folder(store, theirs)
+    _require_no_nested_folders(store, theirs, their_entries)
+    if not base:
+        _require_memory(their_entries)
     trees = [store.repository.tree(commit) for commit in (base, ours, theirs)]
     _, our_tree, their_tree = trees
     _require_portable_names({*our_tree, *their_tree})
@@ -164,36 +168,55 @@ def _is_of_memory(name: str) -> bool:
     return name.removesuffix(".md") in CORE or is_note_name(name)
 
 
-def _require_memory(store: GitMemoryStore, theirs: str, *, is_known: bool) -> None:
-    """Raise SyncFailed if the commit `theirs` is of no memory, or has nested folders.
+class _Entry(NamedTuple):
+    """A file or folder at the top of a commit."""
 
-    It is of a memory if its history is known here (`is_known`), or if it has only files of memory
-    and of git hosts, or at least one of memory. Otherwise its files would be read as notes, and
-    memory would be written into that repository. Nested folders are refused because a few trees
-    that contain each other can list more files than any disk holds.
+    name: bytes
+    is_folder: bool
+
+
+def _list_top_folder(store: GitMemoryStore, commit: str) -> list[_Entry]:
+    """The files and folders at the top of a commit."""
+    output = store.repository.git("ls-tree", "-z", "--full-tree", commit)
+    entries: list[_Entry] = []
+    for line in filter(None, output.split(b"\0")):
+        description, _, name = line.partition(b"\t")
+        entries.append(_Entry(name, description.startswith(_FOLDER_MODE)))
+    return entries
+
+
+def _require_no_nested_folders(
+    store: GitMemoryStore, commit: str, entries: Sequence[_Entry]
+) -> None:
+    """Raise SyncFailed if a folder at the top of a commit has folders, or there are very many
+    files: a few trees that contain each other can list more files than any disk holds.
     """
-    ls_tree = ("ls-tree", "-z", "--full-tree", theirs)
-    entries = [
-        line.partition(b"\t") for line in store.repository.git(*ls_tree).split(b"\0") if line
-    ]
-    folders = [
-        f"{os.fsdecode(name)}/"
-        for description, _, name in entries
-        if description.startswith(_FOLDER_MODE)
-    ]
-    if folders:
-        entries_below = store.repository.git(*ls_tree, "--", *folders[:_MAX_FOLDERS]).split(b"\0")
-        is_nested = any(line.startswith(_FOLDER_MODE) for line in entries_below)
-        if is_nested or len(folders) > _MAX_FOLDERS or len(entries_below) > MAX_FILES:
-            raise SyncFailed(
-                "The remote holds folders in folders, or very many files: nothing is merged.",
-                f"A memory has one folder, `{ARCHIVE}`. Remove the others there, and try again.",
-            )
-    names = [name.decode(errors="replace") for _, _, name in entries]
+    folders = [f"{os.fsdecode(entry.name)}/" for entry in entries if entry.is_folder]
+    if not folders:
+        return
+    # This lists what is directly in the folders, and not what is further below.
+    output = store.repository.git(
+        "ls-tree", "-z", "--full-tree", commit, "--", *folders[:_MAX_FOLDERS]
+    )
+    entries_below = output.split(b"\0")
+    is_nested = any(line.startswith(_FOLDER_MODE) for line in entries_below)
+    if is_nested or len(folders) > _MAX_FOLDERS or len(entries_below) > MAX_FILES:
+        raise SyncFailed(
+            "The remote holds folders in folders, or very many files: nothing is merged.",
+            f"A memory has one folder, `{ARCHIVE}`. Remove the others there, and try again.",
+        )
+
+
+def _require_memory(entries: Sequence[_Entry]) -> None:
+    """Raise SyncFailed if a commit with these entries is of no memory: it has other files than
+    those of memory and of git hosts, and not one of memory. Its files would be read as notes, and
+    memory would be written into that repository.
+    """
+    names = [entry.name.decode(errors="replace") for entry in entries]
     others = [
         name for name in names if name.removesuffix(".md") not in (*CORE, *_HOST_FILES, ARCHIVE)
     ]
-    if others and not is_known and not any(map(_is_of_memory, names)):
+    if others and not any(map(_is_of_memory, names)):
         other_file = others[0][:60]
         raise SyncFailed(
             f"The remote is no memory: it holds {other_file!r}.",

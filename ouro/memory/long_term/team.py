@@ -21,9 +21,10 @@ from ouro.memory.long_term.entry_lookup import MemoryEntry, find_entry
 from ouro.memory.long_term.git.process import import_stream
 from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.entities import entities_in
+from ouro.memory.long_term.notes.merged_branches import find_default_branch
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import timestamp
-from ouro.memory.long_term.notes.validity import Anchors, default_branch
+from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.placement import note_category
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.side_calls import SessionChannel
@@ -220,7 +221,7 @@ def _commit(git: Git, note: Note, root: Path, folder: str, branch: str) -> str:
     as it is. The branch begins at the default branch of the remote; if there is none here, at the
     local default branch, else at HEAD. Returns the id of the commit. Raises GitError.
     """
-    target_branch = default_branch(root)
+    target_branch = find_default_branch(root)
     base = ""
     for name in (f"refs/remotes/origin/{target_branch}", f"refs/heads/{target_branch}", "HEAD"):
         base = git.ask("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}").strip()

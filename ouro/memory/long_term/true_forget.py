@@ -127,7 +127,7 @@ class TrueForget:
             progress(f"memory: {state_dir.stem}")
             try:
                 memory = ForgettingMemory(state_dir, self._text, report)
-                if memory.count_matches() and removes:
+                if memory.report_matches() and removes:
                     memory.forget()
             except (OuroError, OSError) as error:
                 reason = error.message if isinstance(error, OuroError) else error

@@ -27,8 +27,8 @@ from ouro.memory.index import (
     embeddings,
     local_embedder,
 )
-from ouro.memory.index.background_index import CLOSE_NOTES
 from ouro.memory.index.embeddings import LocalEmbedder, RemoteEmbedder
+from ouro.memory.index.lookup import CLOSE_NOTES
 from ouro.memory.index.session_indexer import IndexedSession, add_words, save_session
 from ouro.memory.index.vector_process import (
     _decode,

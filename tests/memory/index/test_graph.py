@@ -34,19 +34,21 @@ def test_a_chain_is_walked_from_any_of_its_notes(graph_of):
     )
 
     for number in (1, 2, 3):
-        assert graph.chain(f"mem_0000000{number}") == ids(1, 2, 3)
-        assert graph.latest_of([f"mem_0000000{number}"]) == {f"mem_0000000{number}": "mem_00000003"}
-    assert graph.chain("mem_00000004") == ids(4)
+        assert graph.find_versions(f"mem_0000000{number}") == ids(1, 2, 3)
+        assert graph.find_latest([f"mem_0000000{number}"]) == {
+            f"mem_0000000{number}": "mem_00000003"
+        }
+    assert graph.find_versions("mem_00000004") == ids(4)
 
 
 def test_cyclic_chain_ends(graph_of):
     graph = graph_of(note(1, supersedes="mem_00000002"), note(2, supersedes="mem_00000001"))
 
-    assert sorted(graph.chain("mem_00000001")) == ids(1, 2)
+    assert sorted(graph.find_versions("mem_00000001")) == ids(1, 2)
 
 
 def test_an_unknown_note_has_no_chain(graph_of):
-    assert graph_of(note(1)).chain("mem_99999999") == []
+    assert graph_of(note(1)).find_versions("mem_99999999") == []
 
 
 def test_neighbours_are_found_along_edges_in_either_direction(graph_of):
@@ -79,5 +81,8 @@ def test_notes_naming_rare_entities_rank_first(graph_of):
         note(1, entities=("file:api.py", "tool:ruff")), note(2, entities=("tool:ruff",)), note(3)
     )
 
-    assert graph.naming(["tool:ruff", "file:api.py"]) == {"mem_00000001": 1.5, "mem_00000002": 0.5}
-    assert graph.naming([f"file:{number}.py" for number in range(2_000)]) == {}
+    assert graph.find_naming(["tool:ruff", "file:api.py"]) == {
+        "mem_00000001": 1.5,
+        "mem_00000002": 0.5,
+    }
+    assert graph.find_naming([f"file:{number}.py" for number in range(2_000)]) == {}

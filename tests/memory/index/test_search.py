@@ -20,7 +20,7 @@ from ouro.memory.index import (
     parse_query,
 )
 from ouro.memory.index.benchmark import SearchAnswer
-from ouro.memory.index.scoring import MAX_PLACES, PassageRange, word_scores
+from ouro.memory.index.scoring import MAX_PASSAGES, PassageRange, word_scores
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 
@@ -192,9 +192,9 @@ def test_common_word_considers_only_the_newest_places(home):
             has_neighbours=False,
         )
     index.close()
-    assert len(scores) == MAX_PLACES + 1
+    assert len(scores) == MAX_PASSAGES + 1
     assert max(scores, key=scores.__getitem__) == 7
-    assert min(scores.keys() - {7}) == 9_000 - MAX_PLACES
+    assert min(scores.keys() - {7}) == 9_000 - MAX_PASSAGES
 
 
 TALK = [

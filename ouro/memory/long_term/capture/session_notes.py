@@ -27,11 +27,9 @@ from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.notes.notebook import Notebook, WrittenNote
 from ouro.memory.long_term.notes.validity import (
     Anchors,
-    default_branch,
     has_decayed,
     is_tentative_expired,
     may_be_tentative,
-    merged_branches,
 )
 from ouro.memory.long_term.placement import note_category
 from ouro.memory.long_term.remember import keep_in_core, make_line_edit
@@ -105,7 +103,9 @@ class SessionNotes:
 
     def main_branch(self) -> str:
         """The branch that work is merged into; empty if it is not known."""
-        return default_branch(self.root)
+        from ouro.memory.long_term.notes.merged_branches import find_default_branch
+
+        return find_default_branch(self.root)
 
     def repository(self, scope: Scope) -> GitRepository:
         """The git history of a scope, with ouro's records about it."""
@@ -249,8 +249,10 @@ class SessionNotes:
         notes = self._list_notes_in_use()
         if not notes:
             return OutdatedNotes([], [])
+        from ouro.memory.long_term.notes.merged_branches import find_merged_branches
+
         decayed_ids = self._find_decayed(notes)
-        branches = merged_branches(self.root, {note.branch or "" for note in notes})
+        branches = find_merged_branches(self.root, {note.branch or "" for note in notes})
         merged_ids: list[str] = []
         for note in notes:
             if note.branch not in branches or note.id in decayed_ids:
@@ -298,7 +300,7 @@ class SessionNotes:
         """
         names = {f"file:{path}" for path in _paths_in(messages, self._cwd, self.root)}
         try:
-            ids = Graph(self._updated_search().index).naming(names)
+            ids = Graph(self._updated_search().index).find_naming(names)
         except SearchUnavailable as error:
             log.warning("tentative notes are not confirmed: %s", error)
             return []
@@ -327,7 +329,7 @@ class SessionNotes:
 
     def _latest_version(self, note_id: str) -> str:
         """The id of the newest version of a note. Raises SearchUnavailable."""
-        return Graph(self._lookup.search().index).latest_of([note_id])[note_id]
+        return Graph(self._lookup.search().index).find_latest([note_id])[note_id]
 
 
 def _is_to_archive(note: Note, now: datetime, half_life: float) -> bool:

@@ -158,18 +158,18 @@ async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[s
     # What says itself that something is no longer so needs no further question.
     is_denial = corrects(statement) or has("negative", statement)
     for index, text in enumerate(near[:MAX_NEAR]):
-        if is_parallel(text, statement) or not await is_on_same_subject(ask, text, statement):
+        if is_parallel(text, statement) or not await _ask_if_same_subject(ask, text, statement):
             continue
         # A small model likes to repeat a name: asked in the reverse order, it rarely does so again.
         # A word in common was not enough: `format of invoices`, `time of sending invoices`.
-        if not await is_on_same_subject(ask, statement, text):
+        if not await _ask_if_same_subject(ask, statement, text):
             continue
-        if is_denial or not await holds_still(ask, text, statement):
+        if is_denial or not await ask_if_still_holds(ask, text, statement):
             return index
     return None
 
 
-async def is_on_same_subject(ask: AskModel, first: str, second: str) -> bool:
+async def _ask_if_same_subject(ask: AskModel, first: str, second: str) -> bool:
     """Whether a model names one subject for two statements; False without a usable answer. Raises
     ModelError.
     """
@@ -177,7 +177,7 @@ async def is_on_same_subject(ask: AskModel, first: str, second: str) -> bool:
     return subjects is not None and _is_same_name(subjects.first, subjects.second)
 
 
-async def holds_still(ask: AskModel, earlier: str, later: str) -> bool:
+async def ask_if_still_holds(ask: AskModel, earlier: str, later: str) -> bool:
     """Whether all of an earlier statement still holds after a later one on its subject (`We deploy
     to Rome`, `For customers in Asia we deploy to Osaka`): a model that writes what holds now uses
     all its words. False without a usable answer. Raises ModelError.

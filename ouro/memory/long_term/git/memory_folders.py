@@ -23,18 +23,20 @@ from ouro.utils.git import git_dirs, named_git_dir, read_git_file
 from ouro.utils.log import log
 
 MEMORY = Path(".ouro") / "memory"
-OWN = "ouro"
-"""What ouro records about a memory, below its state folder."""
-COMMON = "common"
-"""The configuration that git reads instead of the one in `.git`, below the state folder."""
-_FOLDER_RECORD = f"{OWN}/folder"
+OWN_FOLDER = "ouro"
+"""The folder for what ouro records about a memory, below its state folder."""
+COMMON_FOLDER = "common"
+"""The folder, below the state folder, with the configuration that git reads instead of the one in
+`.git`.
+"""
+_FOLDER_RECORD = f"{OWN_FOLDER}/folder"
 """The path and identity of the memory folder that a state belongs to."""
-_COPY_RECORD = f"{OWN}/moved"
+_COPY_RECORD = f"{OWN_FOLDER}/moved"
 """The identity of the git directory that was copied out of the state folder."""
 _LABEL = "ouro-state"
 """A file in `.git` that names the state folder: a memory folder that was moved is recognized by it.
 """
-COPY = ".git.copying"
+COPY_NAME = ".git.copying"
 """A git directory that is being made, before it is renamed to `.git`."""
 _EXCLUDE_LINE = ".ouro/"
 _LINES_THAT_EXCLUDE = {
@@ -76,6 +78,7 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
     histories = Path(os.path.realpath(histories))
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.parent.parent.name).strip(".-")[:40] or "project"
     stem = f"{name}-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:10]}"
+
     labelled_dir = _named_state_dir(folder, histories)
     if labelled_dir is not None:
         path, identity = _recorded_folder(labelled_dir)
@@ -83,6 +86,7 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
         was_moved = identity == _identity(folder) or not Path(path).exists()
         if path and (path == str(folder) or was_moved):
             return labelled_dir
+
     # The first state folder of this name that is free, or that belongs to the folder.
     for number in itertools.count(1):
         ending = f"-{number}" if number > 1 else ""
@@ -107,7 +111,7 @@ def is_history_misplaced(folder: Path, state_dir: Path, *, is_shared: bool) -> b
     """
     if is_shared:
         return is_real_folder(folder / ".git")
-    return any(path.name not in (OWN, COMMON, _LABEL) for path in state_dir.iterdir())
+    return any(path.name not in (OWN_FOLDER, COMMON_FOLDER, _LABEL) for path in state_dir.iterdir())
 
 
 def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
@@ -139,8 +143,11 @@ def move_history(folder: Path, state_dir: Path, *, is_shared: bool) -> None:
 
     # Remove what else the state folder has of a git directory.
     for path in state_dir.iterdir():
-        if path.name not in (OWN, COMMON):
-            shutil.rmtree(path) if is_real_folder(path) else path.unlink()
+        if path.name not in (OWN_FOLDER, COMMON_FOLDER):
+            if is_real_folder(path):
+                shutil.rmtree(path)
+            else:
+                path.unlink()
 
 
 def _is_link_to_state(folder: Path, state_dir: Path) -> bool:
@@ -157,7 +164,7 @@ def _move_into_folder(folder: Path, state_dir: Path) -> None:
     """
     import shutil  # imported late: few sessions need it
 
-    copy = folder / COPY
+    copy = folder / COPY_NAME
     shutil.rmtree(copy, ignore_errors=True)
     _copy_git_dir(state_dir, copy)
     write_private(state_dir / _COPY_RECORD, _identity(copy))
@@ -174,7 +181,7 @@ def _copy_git_dir(source: Path, target: Path, last: str = "") -> None:
 
     target.mkdir(mode=0o700, exist_ok=True)
     for path in sorted(source.iterdir(), key=lambda path: path.name == last):
-        if path.name in (OWN, COMMON, _LABEL) or path.is_symlink():
+        if path.name in (OWN_FOLDER, COMMON_FOLDER, _LABEL) or path.is_symlink():
             continue
         if path.is_dir():
             shutil.copytree(path, target / path.name, symlinks=True, dirs_exist_ok=True)

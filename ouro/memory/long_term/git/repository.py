@@ -28,9 +28,9 @@ from ouro.memory.long_term.git.git_dir_checks import (
     unusable_history,
 )
 from ouro.memory.long_term.git.memory_folders import (
-    COMMON,
-    COPY,
-    OWN,
+    COMMON_FOLDER,
+    COPY_NAME,
+    OWN_FOLDER,
     exclude_from_host,
     is_real_folder,
 )
@@ -95,7 +95,7 @@ class GitRepository:
         self, state_dir: Path, folder: Path | None = None, *, is_shared: bool = False
     ) -> None:
         self.state_dir = state_dir
-        self.own_dir = state_dir / OWN
+        self.own_dir = state_dir / OWN_FOLDER
         """ouro's records about this memory, outside of the memory folder, which may hold planted
         files.
         """
@@ -163,7 +163,7 @@ class GitRepository:
             exclude_from_host(git_dir.parent)
             # Made under another name: with half a `.git`, plain git uses the repository around it.
             if not os.path.lexists(git_dir):
-                target = git_dir.with_name(COPY)
+                target = git_dir.with_name(COPY_NAME)
                 import shutil  # imported late: few sessions need it
 
                 shutil.rmtree(target, ignore_errors=True)
@@ -566,7 +566,7 @@ class GitRepository:
         it. It is ouro's own, never the one in `.git`; its objects and refs are links into `git_dir`.
         Does nothing at further calls for the same `git_dir`.
         """
-        common_dir = self.state_dir / COMMON
+        common_dir = self.state_dir / COMMON_FOLDER
         if self._common_dir_is_for == git_dir:
             return common_dir
         if read_git_file(common_dir / "config") != _COMMON_CONFIG:

@@ -50,7 +50,7 @@ def read_forgotten_commits(repo: GitRepository) -> frozenset[str]:
     return frozenset(repo.read_record(_FORGOTTEN_RECORD).split())
 
 
-def read_objects(repo: GitRepository) -> Iterator[bytes]:
+def read_object_texts(repo: GitRepository) -> Iterator[bytes]:
     """Yield the text of each object in the git directory, reachable or not: the content of a file,
     the names in a folder, the message of a commit or tag. Ids of other objects, which could contain
     a short text by chance, are left out. Raises MemoryUnusable if an object cannot be read.
@@ -70,9 +70,9 @@ def read_objects(repo: GitRepository) -> Iterator[bytes]:
 
 def rewrite_history(
     repo: GitRepository,
-    in_file: ChangeBytes,
-    in_words: ChangeBytes,
-    in_name: ChangeBytes,
+    clean_file: ChangeBytes,
+    clean_words: ChangeBytes,
+    clean_name: ChangeBytes,
     accepted: str,
     accept: Callable[[str], None],
 ) -> None:
@@ -81,7 +81,7 @@ def rewrite_history(
     under `hold_lock`.
 
     Args:
-        in_file, in_words, in_name: return a file, a commit message and a file name without the text.
+        clean_file, clean_words, clean_name: return a file, a commit message and a file name without the text.
         accepted: the accepted commit; empty if there is none.
         accept: called with the commit that replaces it.
     """
@@ -97,7 +97,7 @@ def rewrite_history(
         return
     for name, commit in refs.items():
         repo.git("update-ref", "--no-deref", name, commit)
-    replacements = _write_replacements(repo, in_file, in_words, in_name)
+    replacements = _write_replacements(repo, clean_file, clean_words, clean_name)
     changed_commits = {old: new for old, new in replacements.items() if old != new}
 
     # Record what was forgotten, and use the new commits in the place of the old ones.
@@ -180,7 +180,7 @@ def drop_unreachable(repo: GitRepository) -> None:
 
 
 def _write_replacements(
-    repo: GitRepository, in_file: ChangeBytes, in_words: ChangeBytes, in_name: ChangeBytes
+    repo: GitRepository, clean_file: ChangeBytes, clean_words: ChangeBytes, clean_name: ChangeBytes
 ) -> dict[str, str]:
     """Write all commits again without the text, on refs below `_WORKING_REFS`. Returns old commit ->
     its replacement, which is the same one if nothing in it changes. Raises MemoryUnusable.
@@ -196,7 +196,9 @@ def _write_replacements(
         "--fake-missing-tagger",
     )
     commits: dict[str, str] = {}  # mark -> old id; `_change_export` fills it
-    changed_export = b"".join(_change_export(exported, in_file, in_words, in_name, commits))
+    changed_export = b"".join(
+        _change_export(exported, clean_file, clean_words, clean_name, commits)
+    )
     marks = repo.own_dir / "rewriting.marks"
     flags = ("--force", "--date-format=raw-permissive", f"--export-marks={marks}")
     fast_import = repo.fast_import(changed_export, *flags, durable=True)
@@ -213,9 +215,9 @@ def _write_replacements(
 
 def _change_export(
     exported: bytes,
-    in_file: ChangeBytes,
-    in_words: ChangeBytes,
-    in_name: ChangeBytes,
+    clean_file: ChangeBytes,
+    clean_words: ChangeBytes,
+    clean_name: ChangeBytes,
     commits: dict[str, str],
 ) -> Iterator[bytes]:
     """Yield the output of `git fast-export` with every file, message and name changed by these
@@ -239,25 +241,25 @@ def _change_export(
                 commits[mark] = rest.decode()
         elif word == b"data":
             content = stream.read(int(rest))
-            content = in_file(content) if within == b"blob" else in_words(content)
+            content = clean_file(content) if within == b"blob" else clean_words(content)
             yield b"data %d\n%s" % (len(content), content)
         elif within == b"commit" and word == b"M":
             mode, blob, name = rest.split(b" ", 2)
-            yield b"M %s %s %s\n" % (mode, blob, _change_name(name, in_name))
+            yield b"M %s %s %s\n" % (mode, blob, _change_name(name, clean_name))
         else:
             if word == b"mark":
                 mark = rest.decode()
             yield line
 
 
-def _change_name(name: bytes, in_name: ChangeBytes) -> bytes:
+def _change_name(name: bytes, clean_name: ChangeBytes) -> bytes:
     """Change a file name that is in the form of `git fast-export`: in quotes, with `\\` before some
     characters, if it has unusual ones. Returns the new name in this form.
     """
     if not name.startswith(b'"'):
-        return in_name(name)
+        return clean_name(name)
     unquoted = name[1:-1].replace(b'\\"', b'"').replace(b"\\\\", b"\\")
-    new_name = in_name(unquoted)
+    new_name = clean_name(unquoted)
     if new_name == unquoted:
         return name
     return b'"%s"' % new_name.replace(b"\\", b"\\\\").replace(b'"', b'\\"')

@@ -96,12 +96,12 @@ class Crystallizer(msgspec.Struct, eq=False):
         there was none. Blocks.
         """
         last_run = self._state().last.get(self.memory.project, "")
-        return last_run < _stamp(days=MIN_DAYS)
+        return last_run < _time_before(days=MIN_DAYS)
 
     def record_run(self) -> None:
         """Record the time of a run in the background."""
         state = self._state()
-        last = {**state.last, self.memory.project: _stamp()}
+        last = {**state.last, self.memory.project: _time_before(days=0)}
         self.repository.save_state(_STATE_FILE, replace(state, last=last))
 
     async def find_old_sessions(self, days: int = MIN_DAYS) -> list[OldSession]:
@@ -109,7 +109,7 @@ class Crystallizer(msgspec.Struct, eq=False):
         to their end since, oldest first. Some have a reason why they are skipped. A session without
         messages of the user is recorded as read.
         """
-        before = _stamp(days=days)
+        before = _time_before(days=days)
         progress_by_id = self._state().sessions
         sessions = []
         for info in sorted(
@@ -205,7 +205,7 @@ def _unread_parts(transcript: Transcript, progress: _Progress) -> list[SessionPa
     return list(split_uncaptured(transcript.entries, max(progress.upto, copied)))
 
 
-def _stamp(days: int = 0) -> str:
+def _time_before(days: int) -> str:
     """The time before so many days, in the form of the records of sessions: texts in this form sort
     by time.
     """

@@ -115,7 +115,7 @@ class Summaries(msgspec.Struct, eq=False):
         """What was left to do in the session of this project before this one, by its summary; empty
         if nothing was, if there is no summary, or if it cannot be read.
         """
-        last = next(iter(await self._list_others()), None)
+        last = await self._find_last_session()
         if last is None or not last.summary:
             return ""
         try:
@@ -124,13 +124,18 @@ class Summaries(msgspec.Struct, eq=False):
             log.info("summary: session %s cannot be read: %s", last.id[:8], error)
             return ""
 
+    async def _find_last_session(self) -> SessionInfo | None:
+        """The session of this project before this one; None if this is the first."""
+        others = await self._list_others()
+        return others[0] if others else None
+
     async def carry_over(self) -> str:
         """The summary of the last session of this project as the model reads it.
 
         Empty if there is none, or a part of the session was sent with memory off. It may hold words
         from outside, so provenance counts it as text from outside.
         """
-        last = next(iter(await self._list_others()), None)
+        last = await self._find_last_session()
         if last is None or not last.summary:
             return ""
         loaded = await load_session_not_open(self.session_catalog.store, last.id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.recall.note_finder import NoteFinder
 
 _MAX_LOOKS = 40
-"""The looks that are kept of a session."""
+"""The looks that are kept of a session, the last ones."""
 _MAX_BYTES = 64_000
 """Larger files are not compared."""
 UNREADABLE = "\0"
@@ -28,6 +28,13 @@ ChangedFiles = Callable[[], Mapping[Path, tuple[bytes | None, bytes | None]]]
 """Returns what the turn has changed until now: the contents before it, and now. Blocks."""
 
 
+class ContentsOfTurn(NamedTuple):
+    """The contents of a file before a turn and at a look in it; None: no such file."""
+
+    before: str | None
+    at_look: str | None
+
+
 class CommandLook(msgspec.Struct, frozen=True):
     """The files that a turn had changed when the commands of an answer had ended."""
 
@@ -36,8 +43,8 @@ class CommandLook(msgspec.Struct, frozen=True):
     """The call of the first of these commands."""
     failed: str
     """The call of the first one that failed, else of the last."""
-    files: Mapping[str, tuple[str | None, str | None]]
-    """The contents before the turn, and then; None: no such file."""
+    files: Mapping[str, ContentsOfTurn]
+    """The files that differ from before the turn, by path."""
 
 
 class CommandLooks(msgspec.Struct, eq=False):
@@ -78,15 +85,17 @@ class CommandLooks(msgspec.Struct, eq=False):
         last_look = self._looks[-1]
         return last_look.turn == turn and bool(last_look.files)
 
-    def _changed_project_files(self) -> dict[str, tuple[str | None, str | None]]:
-        """The files of the project that the turn has changed: by path, the text before the turn and
-        the text now. Files of the project's memory are left out.
+    def _changed_project_files(self) -> dict[str, ContentsOfTurn]:
+        """The files of the project that the turn has changed until now, by path. Files of the
+        project's memory are left out.
         """
-        files: dict[str, tuple[str | None, str | None]] = {}
+        files: dict[str, ContentsOfTurn] = {}
         for path, (old_content, new_content) in self.changed_files().items():
-            name = self.finder.relative(str(path))
+            name = self.finder.make_relative(str(path))
             if name and not name.startswith(".ouro/"):
-                files[name] = (_text_to_compare(old_content), _text_to_compare(new_content))
+                files[name] = ContentsOfTurn(
+                    _text_to_compare(old_content), _text_to_compare(new_content)
+                )
         return files
 
     def add_changes(self, steps: Sequence[Step]) -> list[Step]:
@@ -140,13 +149,13 @@ class _FileContents(msgspec.Struct):
         if look.turn != self.turn:
             self.before = {}
             self.turn = look.turn
-        for path, (content_before, _) in look.files.items():
+        for path, contents in look.files.items():
             if path not in edited_paths:
-                self.before[path] = content_before
+                self.before[path] = contents.before
         changes: list[tuple[FileChange, str]] = []
         for path, content_before in self.before.items():
             is_restored = path not in look.files
-            content = content_before if is_restored else look.files[path][1]
+            content = content_before if is_restored else look.files[path].at_look
             last_content = self.last.get(path, content_before)
             self.last[path] = content
             if content != last_content:

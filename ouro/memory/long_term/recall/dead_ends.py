@@ -77,8 +77,8 @@ class DeadEnds(msgspec.Struct, eq=False):
     """The ids of the tool calls whose undoing was judged."""
     _reminded_note_ids: set[str] = msgspec.field(default_factory=set)
     """The ids of notes of which the model was reminded."""
-    _pending_looks: set[asyncio.Future[None]] = msgspec.field(default_factory=set)
-    """A future for each look in the background that has not ended."""
+    _pending_searches: set[asyncio.Future[None]] = msgspec.field(default_factory=set)
+    """A future for each search in the background that has not ended."""
     _undo_note_ids: list[str] = msgspec.field(default_factory=list)
     """The notes that the last undo of the user made."""
 
@@ -103,19 +103,19 @@ class DeadEnds(msgspec.Struct, eq=False):
         self.looks.look(self.memory.transcript.turns, self._read_last_steps())
 
     def turn_ended(self) -> None:
-        """Look for dead ends of the last turns in the background; returns at once."""
+        """Search for dead ends of the last turns in the background; returns at once."""
         messages = [entry.message for entry in self.memory.transcript.entries]
-        self._look_in_background(self._find_and_note(messages, self.memory.transcript.turns))
+        self._search_in_background(self._find_and_note(messages, self.memory.transcript.turns))
 
     def on_files_undone(self, messages: Sequence[Message], turn: int, reason: str) -> None:
-        """Look in the background for dead ends among these messages, after the user undid their
+        """Search in the background for dead ends among these messages, after the user undid their
         changes of files. Returns at once.
 
         Args:
             turn: the number of the turn in which the last message is.
             reason: why it was undone, in the words of the user; empty if none was given.
         """
-        self._look_in_background(self._find_and_note(messages, turn, reason, by_user=True))
+        self._search_in_background(self._find_and_note(messages, turn, reason, by_user=True))
 
     def on_files_redone(self) -> None:
         """Archive the notes of the last undo in the background: the user redid the change, so it is
@@ -125,26 +125,26 @@ class DeadEnds(msgspec.Struct, eq=False):
             self.channel.start("dead ends", self._archive_notes_of_undo())
 
     async def wait_until_settled(self) -> None:
-        """Wait until the looks in the background have ended: `ouro -p` calls it before it ends."""
-        if self._pending_looks:
-            await asyncio.wait(self._pending_looks)
+        """Wait until the searches in the background have ended: `ouro -p` calls it before it ends."""
+        if self._pending_searches:
+            await asyncio.wait(self._pending_searches)
 
-    def _look_in_background(self, look: Coroutine[None, None, None]) -> None:
-        """Start a look; `wait_until_settled` waits for its end."""
+    def _search_in_background(self, search: Coroutine[None, None, None]) -> None:
+        """Start a search; `wait_until_settled` waits for its end."""
         ended = asyncio.get_running_loop().create_future()
-        self._pending_looks.add(ended)
-        self.channel.start("dead ends", self._run_look(look, ended))
+        self._pending_searches.add(ended)
+        self.channel.start("dead ends", self._run_search(search, ended))
 
-    async def _run_look(
-        self, look: Coroutine[None, None, None], ended: asyncio.Future[None]
+    async def _run_search(
+        self, search: Coroutine[None, None, None], ended: asyncio.Future[None]
     ) -> None:
-        """Run a look, and report its end to `wait_until_settled`: `ended` is cancelled, because it
+        """Run a search, and report its end to `wait_until_settled`: `ended` is cancelled, because it
         has no result.
         """
         try:
-            await look
+            await search
         finally:
-            self._pending_looks.discard(ended)
+            self._pending_searches.discard(ended)
             ended.cancel()
 
     async def _find_and_note(
@@ -203,7 +203,7 @@ class DeadEnds(msgspec.Struct, eq=False):
         """
         from ouro.memory.long_term.recall.attempts import steps_of
 
-        return steps_of(messages, turn, self.finder.relative)
+        return steps_of(messages, turn, self.finder.make_relative)
 
     def _read_project_file(self, path: str) -> str | None:
         """The text of a file of the project; None if there is no such file, UNREADABLE if it is
@@ -360,7 +360,7 @@ class DeadEnds(msgspec.Struct, eq=False):
         """The id of the trusted note about the same attempt; empty if there is none."""
         from ouro.memory.long_term.recall.attempts import is_same_attempt
 
-        for note in self.finder.dead_ends():
+        for note in self.finder.find_dead_ends():
             is_same = is_same_attempt(note.tried, new.tried, _MIN_SAME_MARKS)
             if is_same and self._is_trusted(note.id):
                 return note.id
@@ -394,7 +394,7 @@ class DeadEnds(msgspec.Struct, eq=False):
         from ouro.memory.long_term.recall.attempts import repeats
 
         sent_ids = self._reminded_note_ids | self._read_sent_note_ids()
-        candidates = [note for note in self.finder.dead_ends() if note.id not in sent_ids]
+        candidates = [note for note in self.finder.find_dead_ends() if note.id not in sent_ids]
         ids = [note.id for note in candidates if repeats(note.tried, steps, last_steps)]
         if not ids:
             return None

@@ -109,10 +109,11 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         """The ids of the notes about these files; paths are relative to the working folder. A path
         outside of the repository is ignored.
         """
-        paths_in_repository = [*filter(None, map(self.relative, paths))]
+        relative_paths = map(self.make_relative, paths)
+        paths_in_repository = [path for path in relative_paths if path]
         if not paths_in_repository:
             return []
-        return self.recall.graph.anchored_to(paths_in_repository, self._project)
+        return self.recall.graph.find_anchored_to(paths_in_repository, self._project)
 
     def find_about_commands(
         self, lines: Sequence[str], sent: frozenset[str], room: int
@@ -126,15 +127,15 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         if not names:
             return None
         ids: list[str] = []
-        for note_id, text in self.recall.graph.mentioning(names, self._project):
+        for note_id, text in self.recall.graph.find_mentioning(names, self._project):
             if any(names_run(text, line) for line in lines):
                 ids.append(note_id)
         if not ids:
             return None
         newest_ids = ids[:_MAX_NOTES_ABOUT_COMMANDS]
-        return self.recall.find_about_commands(newest_ids, self.situation(sent), room)
+        return self.recall.select_about_commands(newest_ids, self.situation(sent), room)
 
-    def relative(self, path: str) -> str:
+    def make_relative(self, path: str) -> str:
         """Make a path, which is relative to the working folder or absolute, relative to the root of
         the repository. Links are followed. Empty if the path is outside of the repository.
         """
@@ -144,13 +145,13 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             return ""
         return path_text(real_path.relative_to(real_root))
 
-    def dead_ends(self) -> list[Note]:
+    def find_dead_ends(self) -> list[Note]:
         """The notes about what was tried in this repository, failed and was undone, newest first."""
         from ouro.memory.long_term.notes.note import DEAD_ENDS
 
         self.update_index()
         notes: list[Note] = []
-        for note_id in self.recall.graph.in_category(DEAD_ENDS, self._project):
+        for note_id in self.recall.graph.find_in_category(DEAD_ENDS, self._project):
             with suppress(NoteError):  # it was deleted since the index was updated
                 notes.append(self.notebook.find(note_id).note)
         return notes
@@ -159,7 +160,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         """Select which of these dead ends are sent, at most `room` tokens together. Dead ends that
         were sent before may be sent again, so the set of sent marks is empty.
         """
-        return self.recall.find_repeated(note_ids, self.situation(frozenset()), room)
+        return self.recall.select_repeated(note_ids, self.situation(frozenset()), room)
 
     def select_about_files(
         self, note_ids: Sequence[str], sent: frozenset[str], room: int
@@ -170,7 +171,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         """
         from ouro.memory.long_term.recall.recall_log import RecallCounts
 
-        recalled = self.recall.find_about_files(note_ids, self.situation(sent), room)
+        recalled = self.recall.select_about_files(note_ids, self.situation(sent), room)
         if loaded := [item for item in recalled.items if item.state == "loaded"]:
             unchanged = [item.id for item in loaded if "stale" not in item.reason]
             judged = dict.fromkeys([item.id for item in loaded], _WEIGHT_OF_FILE)
@@ -208,7 +209,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         used = {record.id for record in records if is_used(record.text, prompt, answer_text)}
         self._count_use({record.id: record.text for record in records}, used, turn)
 
-    def broken_rules(
+    def find_broken_rules(
         self, notes: Sequence[RecalledNote], turn: Sequence[Message]
     ) -> dict[str, str]:
         """The remembered rules that a turn broke: the text of each, by the id of its entry."""
@@ -277,10 +278,10 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             sent: the marks of notes that are not sent again.
         """
         from ouro.memory.long_term.line_links import linked_notes
-        from ouro.memory.long_term.notes.validity import merged_branches
+        from ouro.memory.long_term.notes.merged_branches import find_merged_branches
         from ouro.memory.long_term.recall.recall import Situation
 
-        find_merged = partial(merged_branches, self.root)
+        find_merged = partial(find_merged_branches, self.root)
         untrusted: set[tuple[Scope, str]] = set()
         for scope in self.scopes:
             untrusted.update((scope.name, name) for name in scope.untrusted)

@@ -121,9 +121,9 @@ class OtherProjects(msgspec.Struct, eq=False):
         return note
 
     def find(self, text: str) -> OtherProjectNote | None:
-        """The best note or core line of another project about a message. None if there is none that
-        is strong and still in use there, that no core of this session has, and that was not shown
-        before.
+        """The best note or core line of another project about a message; it is recorded as shown.
+        None if there is none that is strong and still in use there, that no core of this session
+        has, and that was not shown before.
         """
         projects = self._projects()
         if not projects or not text.strip():
@@ -158,7 +158,8 @@ class OtherProjects(msgspec.Struct, eq=False):
         from ouro.memory.index import SearchFilter
         from ouro.memory.long_term.recall.relevance import find_strong, questions_in
 
-        search, seen_texts = self.finder.lookup.search(), set[str]()
+        search = self.finder.lookup.search()
+        seen_texts: set[str] = set()
         filter_ = SearchFilter(kinds=("note", "core"), scope="repo", notes_of=projects)
         for question in questions_in(text):
             for hit in find_strong(question, search.find(question, _MAX_HITS, filter_)):
@@ -205,7 +206,7 @@ class OtherProjects(msgspec.Struct, eq=False):
         from ouro.memory.long_term.notes.validity import has_decayed, is_expired
 
         now, half_life = datetime.now(UTC), self.finder.settings.half_life_days
-        latest = self.finder.recall.graph.latest_of([note.id]).get(note.id)
+        latest = self.finder.recall.graph.find_latest([note.id]).get(note.id)
         is_lasting = not (note.branch or note.tentative or is_expired(note, now))
         return is_lasting and latest == note.id and not has_decayed(note, now, half_life)
 

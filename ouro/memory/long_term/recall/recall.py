@@ -157,7 +157,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         start = time.perf_counter()
         limit = 3 * self.settings.retrieval_top_k
         filter_ = SearchFilter(kinds=("note",), project=situation.project)
-        weights = self.graph.naming(entities_in(text))
+        weights = self.graph.find_naming(entities_in(text))
         named_ids = sorted(weights, key=lambda note_id: -weights[note_id])[:limit]
         search = Search(self.search.index) if by_words else self.search
         # The score of a note that is one link away from the best one.
@@ -224,43 +224,34 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         ]
         return self._select(candidates, situation, way="hyde", start=start)
 
-    def find_about_files(
+    def select_about_files(
         self, note_ids: Sequence[str], situation: Situation, room: int
     ) -> Recalled:
         """Select which of these notes about files that were just used are sent: at most `room`
         tokens. The first ids have the best scores.
         """
         start = time.perf_counter()
-        candidates = [
-            _Candidate(note_id, 1 / (RANK_CONSTANT + rank), ABOUT_FILE)
-            for rank, note_id in enumerate(note_ids)
-        ]
+        candidates = _rank_by_order(note_ids, ABOUT_FILE)
         return self._select(candidates, situation, way="touch", start=start, room=room)
 
-    def find_about_commands(
+    def select_about_commands(
         self, note_ids: Sequence[str], situation: Situation, room: int
     ) -> Recalled:
         """Select which of these notes about commands that were just run are sent: at most `room`
         tokens. The first ids have the best scores.
         """
         start = time.perf_counter()
-        candidates = [
-            _Candidate(note_id, 1 / (RANK_CONSTANT + rank), ABOUT_COMMAND)
-            for rank, note_id in enumerate(note_ids)
-        ]
+        candidates = _rank_by_order(note_ids, ABOUT_COMMAND)
         return self._select(
             candidates, situation, way="touch", start=start, room=room, about=_ABOUT_COMMANDS
         )
 
-    def find_repeated(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
+    def select_repeated(self, note_ids: Sequence[str], situation: Situation, room: int) -> Recalled:
         """Select which notes of these dead ends are sent, for at most `room` tokens, after the
         agent has repeated what they describe. The first of `note_ids` get the best scores.
         """
         start = time.perf_counter()
-        candidates = [
-            _Candidate(note_id, 1 / (RANK_CONSTANT + rank), REPEATED)
-            for rank, note_id in enumerate(note_ids)
-        ]
+        candidates = _rank_by_order(note_ids, REPEATED)
         return self._select(
             candidates, situation, way="touch", start=start, room=room, about=_ABOUT_REPEATED
         )
@@ -372,7 +363,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
         """
         # More than are sent: several versions become one note, and some notes are skipped.
         chosen = _select_best(candidates, 4 * self.settings.retrieval_top_k)
-        latest = self.graph.latest_of(candidate.note_id for candidate in chosen)
+        latest = self.graph.find_latest(candidate.note_id for candidate in chosen)
         best_by_latest: dict[str, _Candidate] = {}
         for candidate in chosen:  # best first: the best of several versions is set
             best_by_latest.setdefault(latest[candidate.note_id], candidate)
@@ -445,7 +436,7 @@ class Recall(msgspec.Struct, eq=False, dict=True):
     def _read_earlier_versions(self, note_id: str, situation: Situation) -> list[Note]:
         """The trusted versions before this one, oldest first."""
         versions: list[Note] = []
-        for version_id in self.graph.chain(note_id):
+        for version_id in self.graph.find_versions(note_id):
             if version_id == note_id:
                 break
             if file := self._read_trusted(version_id, situation):
@@ -469,6 +460,14 @@ class Recall(msgspec.Struct, eq=False, dict=True):
             return self.notebook.find(note_id)
         except NoteError:
             return None
+
+
+def _rank_by_order(note_ids: Sequence[str], reason: str) -> list[_Candidate]:
+    """Candidates for these notes with the same reason; the first have the best scores."""
+    return [
+        _Candidate(note_id, 1 / (RANK_CONSTANT + rank), reason)
+        for rank, note_id in enumerate(note_ids)
+    ]
 
 
 def _select_best(candidates: Iterable[_Candidate], count: int) -> list[_Candidate]:

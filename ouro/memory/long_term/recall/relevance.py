@@ -26,11 +26,11 @@ MIN_STANDING_SHARE = 0.17
 MIN_STANDING = 0.4
 """With vectors: the share of words and the cosine together."""
 # A hit of another project must be stronger (`benchmarks.recall_quality --elsewhere`):
-STRONG = 2.0
+MIN_STRONG_SUM = 2.0
 """With vectors: the weighted sum of `_WEIGHTS` that it needs."""
-STRONG_SHARE = 0.4
+MIN_STRONG_SHARE = 0.4
 """Without vectors: the share of the message's words that it needs."""
-MIN_SUBJECTS = 2
+MIN_STRONG_SUBJECTS = 2
 """The words in common that name a subject which it needs."""
 NEAR_BEST = 0.6
 """Notes with a smaller share of the best score are not relevant."""
@@ -77,12 +77,12 @@ _WORDS_OF_CODE = """
     value variable version word
     """.split()
 """Words that occur in any program: alone they do not name a subject."""
-
 _WORDS_OF_DAYS = """
     ago agree anything april august choose couple day december decide decision discuss february few five four friday
     happen january july june learn march may monday month november october plan remember saturday september settle
     six sunday talk three thursday today tuesday wednesday week year yesterday
     """.split()
+"""Words of a question for what was said on a day: they do not name a subject either."""
 
 
 def questions_in(text: str) -> list[str]:
@@ -128,11 +128,11 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     owned_stems = stems(" ".join(pattern_of_group("owned").findall(question)))
     best_share = max(map(_share, hits), default=0.0)
     subjects = question_stems - _STEMS_OF_TASKS - _STEMS_OF_DAYS
-    is_of_days = bool(has("asks", question)) and all(map(str.isdigit, subjects))
+    asks_about_days = bool(has("asks", question)) and all(map(str.isdigit, subjects))
     names_subject = bool(question_stems - (_STEMS_OF_TASKS - owned_stems))
     reasons: dict[str, str] = {}
-    for hit, hit_features in zip(hits, features(question, hits), strict=True):
-        if is_of_days and hit.parts.get("days", 0.0) >= DAYS_WEIGHT:
+    for hit, hit_features in zip(hits, compute_features(question, hits), strict=True):
+        if asks_about_days and hit.parts.get("days", 0.0) >= DAYS_WEIGHT:
             reasons[hit.id] = f"noted on {hit.at[:10]}"
         elif "vectors" in hit.parts:
             # The weights contain a constant (`bias`): so the limit is 0.
@@ -147,7 +147,7 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     return reasons
 
 
-def features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]:
+def compute_features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str, float]]:
     """The features of each hit for the question, by the names of their weights (`_WEIGHTS`), in the
     order of `hits`.
 
@@ -190,9 +190,9 @@ def find_strong(question: str, hits: Sequence[MemoryHit]) -> list[MemoryHit]:
     relevant_ids = find_relevant(question, hits).keys()
     question_stems = stems(question)
     strong: list[MemoryHit] = []
-    for hit, hit_features in zip(hits, features(question, hits), strict=True):
+    for hit, hit_features in zip(hits, compute_features(question, hits), strict=True):
         common_subjects = (question_stems & stems(hit.text)) - _STEMS_OF_TASKS - _STEMS_OF_CODE
-        has_subjects = len(common_subjects) >= MIN_SUBJECTS
+        has_subjects = len(common_subjects) >= MIN_STRONG_SUBJECTS
         if hit.id in relevant_ids and has_subjects and _is_very_near(hit, hit_features):
             strong.append(hit)
     return strong
@@ -203,8 +203,8 @@ def _is_very_near(hit: MemoryHit, hit_features: Mapping[str, float]) -> bool:
     words and vectors together, or by the words alone if the hit was found without vectors.
     """
     if "vectors" in hit.parts:
-        return _weighted_sum(hit_features) > STRONG
-    return _share(hit) >= STRONG_SHARE
+        return _weighted_sum(hit_features) > MIN_STRONG_SUM
+    return _share(hit) >= MIN_STRONG_SHARE
 
 
 def is_request(text: str) -> bool:
@@ -281,7 +281,7 @@ def _is_relevant_by_words(
     return bool(subjects) and _share(hit) >= min_share
 
 
-def _stems_of(words: Sequence[str]) -> frozenset[str]:
+def _stems_of_words(words: Sequence[str]) -> frozenset[str]:
     """The stems of words; a word that a search leaves out (`now`) is its own stem."""
     searched_words: list[str] = []
     unsearched_words: list[str] = []
@@ -294,6 +294,6 @@ def _stems_of(words: Sequence[str]) -> frozenset[str]:
     return frozenset([*find_stems(searched_words), *unsearched_words])
 
 
-_STEMS_OF_TASKS = _stems_of(_WORDS_OF_TASKS)
-_STEMS_OF_DAYS = _stems_of(_WORDS_OF_DAYS)
+_STEMS_OF_TASKS = _stems_of_words(_WORDS_OF_TASKS)
+_STEMS_OF_DAYS = _stems_of_words(_WORDS_OF_DAYS)
 _STEMS_OF_CODE = frozenset(find_stems(_WORDS_OF_CODE))

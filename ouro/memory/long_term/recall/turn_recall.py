@@ -380,7 +380,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         turn = [entry.message for entry in self._messages_of_turn()]
         if not any(message.tool_calls for message in turn):
             return {}
-        return await asyncio.to_thread(self.finder.broken_rules, self._loaded_notes(), turn)
+        return await asyncio.to_thread(self.finder.find_broken_rules, self._loaded_notes(), turn)
 
     def _loaded_notes(self) -> list[RecalledNote]:
         """The notes that were sent in this turn, without core lines and commands."""

@@ -5,7 +5,7 @@ into a memory.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,20 +115,11 @@ class ToolWrites:
             locks.enter_context(self._repository.hold_lock("writes-lock"))
             earlier_writes = self._repository.load_state(_WRITES_RECORD, _ToolWrites)
             writes = [*earlier_writes]
-            last_write = next(
-                (write for write in reversed(writes) if write.edit.name == edit.name), None
-            )
-            if (
-                last_write
-                and last_write.session == session
-                and last_write.edit.after == edit.before
-            ):
-                # It continues the last write: a text that grows has one record.
-                writes = [write for write in writes if write is not last_write]
-                joined_edit = FileEdit(edit.name, last_write.edit.before, edit.after)
-                writes.append(ToolWrite(session, joined_edit))
-            else:
-                writes.append(ToolWrite(session, edit))
+            if continued_write := _find_continued_write(writes, session, edit):
+                # A text that grows has one record.
+                writes = [write for write in writes if write is not continued_write]
+                edit = FileEdit(edit.name, continued_write.edit.before, edit.after)
+            writes.append(ToolWrite(session, edit))
             self._repository.save_state(_WRITES_RECORD, writes)
             try:
                 yield
@@ -171,3 +162,17 @@ class ToolWrites:
         remaining = [write for write in others if is_turn_running(self._turns, write.session)]
         if len(remaining) != len(stored):
             self._repository.save_state(_WRITES_RECORD, remaining)
+
+
+def _find_continued_write(
+    writes: Sequence[ToolWrite], session: str, edit: FileEdit
+) -> ToolWrite | None:
+    """The last write into the file of an edit, if the edit continues it: it is of the same session,
+    and nothing was changed in between. Else None.
+    """
+    writes_of_file = [write for write in writes if write.edit.name == edit.name]
+    if not writes_of_file:
+        return None
+    last_write = writes_of_file[-1]
+    is_continued = last_write.session == session and last_write.edit.after == edit.before
+    return last_write if is_continued else None

@@ -6,9 +6,9 @@ import pytest
 
 from ouro.memory.long_term.capture.statement_questions import (
     MAX_NEAR,
+    ask_if_still_holds,
     ask_scope,
     find_replaced_by_model,
-    holds_still,
     is_parallel,
     rank_near,
 )
@@ -96,7 +96,7 @@ async def test_unusable_state_does_not_keep_an_entry():
     async def ask(messages, schema=None):
         return "I cannot say."
 
-    assert not await holds_still(ask, "The port is 1", "The port is 2")
+    assert not await ask_if_still_holds(ask, "The port is 1", "The port is 2")
 
 
 def test_entries_with_common_words_are_compared_first_and_few():

@@ -4,8 +4,9 @@ from pathlib import Path
 import pytest
 from fakes.files import git
 
+from ouro.memory.long_term.notes.merged_branches import find_default_branch, find_merged_branches
 from ouro.memory.long_term.notes.note import Note
-from ouro.memory.long_term.notes.validity import default_branch, is_visible, merged_branches
+from ouro.memory.long_term.notes.validity import is_visible
 
 
 def commit(folder: Path, name: str) -> None:
@@ -28,7 +29,7 @@ def test_a_branch_counts_as_merged_when_its_work_is_in_the_other(repository):
     git(repository, "checkout", "-q", "main")
     git(repository, "merge", "-q", "--no-edit", "merged")
 
-    assert merged_branches(repository, ["merged", "open", "unknown", "main", ""]) == {"merged"}
+    assert find_merged_branches(repository, ["merged", "open", "unknown", "main", ""]) == {"merged"}
 
 
 def test_branch_without_own_commits_is_merged_only_by_a_merge(repository):
@@ -37,12 +38,12 @@ def test_branch_without_own_commits_is_merged_only_by_a_merge(repository):
     git(repository, "checkout", "-q", "main")
     git(repository, "branch", "-D", "deleted")
     commit(repository, "later")
-    assert merged_branches(repository, ["new", "deleted"]) == frozenset()
+    assert find_merged_branches(repository, ["new", "deleted"]) == frozenset()
     git(repository, "checkout", "-q", "new")
     commit(repository, "work")
     git(repository, "checkout", "-q", "main")
     git(repository, "merge", "-q", "--no-edit", "new")
-    assert merged_branches(repository, ["new", "deleted"]) == {"new"}
+    assert find_merged_branches(repository, ["new", "deleted"]) == {"new"}
 
 
 def test_deleted_branch_is_merged_only_if_git_shows_it(repository):
@@ -68,25 +69,25 @@ def test_deleted_branch_is_merged_only_if_git_shows_it(repository):
         git(repository, "branch", "-D", name)
 
     names = ["fast-forward", "squashed", "dropped", "elsewhere", "never-here"]
-    assert merged_branches(repository, names) == {"fast-forward", "squashed", "elsewhere"}
+    assert find_merged_branches(repository, names) == {"fast-forward", "squashed", "elsewhere"}
 
 
 def test_no_merges_without_a_repository_or_branch(repository):
-    assert merged_branches(Path("/"), ["a"]) == frozenset()
+    assert find_merged_branches(Path("/"), ["a"]) == frozenset()
     git(repository, "update-ref", "refs/remotes/origin/next", "HEAD")
     git(repository, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/next")
-    assert merged_branches(repository, ["a"]) == frozenset()  # there is no such branch here
+    assert find_merged_branches(repository, ["a"]) == frozenset()  # there is no such branch here
 
 
 def test_default_branch_is_the_remotes_or_a_common_name(repository):
-    assert default_branch(repository) == "main"
+    assert find_default_branch(repository) == "main"
     git(repository, "update-ref", "refs/remotes/origin/next", "HEAD")
     git(repository, "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/next")
-    assert default_branch(repository) == "next"
+    assert find_default_branch(repository) == "next"
 
 
 def test_outside_a_repository_there_is_no_default_branch(tmp_path):
-    assert default_branch(tmp_path) == ""
+    assert find_default_branch(tmp_path) == ""
 
 
 @pytest.mark.parametrize(
