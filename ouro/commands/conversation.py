@@ -130,8 +130,12 @@ async def export(context: SessionContext, file: str) -> Answer:
     from ouro.utils.files import write_document
 
     session, words = context.session, file.split()
-    force = "--force" in words
-    name = " ".join(word for word in words if word != "--force")
+    options = {word for word in words if word.startswith("--")}
+    if unknown := options - {"--force"}:
+        # `/export --last out.md` made a file of this whole name.
+        raise UsageError(f"/export has no option {min(unknown)}.", "Usage: /export [file] [--force]")
+    force = "--force" in options
+    name = " ".join(word for word in words if word not in options)
     suffix = name.removeprefix(".")
     if suffix in ("", "md", "markdown", "html", "json"):
         name = f"ouro-{session.id[:8]}.{suffix or 'md'}"

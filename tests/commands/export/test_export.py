@@ -92,6 +92,15 @@ async def test_export_overwrites_a_file_only_with_force(tmp_path):
     assert (tmp_path / "out.md").read_text().startswith("# A")
 
 
+async def test_an_option_that_export_does_not_have_makes_no_file_of_that_name(tmp_path):
+    front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
+    front_end.session.rewind.session = everything()
+    await dispatch(front_end, "/export --last out.md")
+    assert front_end.lines[-1][0] == "error"
+    assert "--last" in front_end.lines[-1][1]
+    assert list(tmp_path.iterdir()) == []
+
+
 async def test_export_of_an_empty_session_is_an_error(tmp_path):
     front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
     await dispatch(front_end, "/export out.md")
