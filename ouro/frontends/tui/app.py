@@ -30,7 +30,7 @@ from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.dialogs import HelpSheet, show_sheet
 from ouro.frontends.tui.screens.picker import Picker
-from ouro.frontends.tui.themes import ANSI, THEMES, make_theme
+from ouro.frontends.tui.themes import ANSI, THEMES, make_theme, shown_theme
 from ouro.frontends.tui.widgets.start_panel import StartPanel
 from ouro.frontends.tui.widgets.status import ResumePanel
 from ouro.session.opening import PICK, OpenCatalog, OpenRequest
@@ -117,7 +117,7 @@ class OuroApp(App[int], inherit_bindings=False):
                 self.bind(key, f"press('{name}')", show=False)
         for name, colors in THEMES.items():
             self.register_theme(make_theme(name, colors))
-        self.theme = settings.theme if settings.theme in THEMES else "dark"
+        self.theme = shown_theme(settings.theme)
 
     def _make_conversation(
         self, settings: ScreenSettings, keymap: Keymap, *, takes_focus: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ouro import __version__
 from ouro.frontends.tui.first_frame_settings import load_first_frame_settings
-from ouro.frontends.tui.themes import ANSI, THEMES, has_few_colors
+from ouro.frontends.tui.themes import ANSI, THEMES, has_few_colors, shown_theme
 from ouro.utils.ouro_paths import tilde
 from ouro.utils.sections import field, section
 
@@ -51,10 +51,8 @@ class ScreenSettings:
 
     @property
     def colors(self) -> ThemeColors:
-        """The colours of the theme. An unknown theme has those of `dark`, and so has `auto` until
-        the terminal has answered.
-        """
-        return THEMES.get(self.theme, THEMES["dark"])
+        """The colours of the theme that is shown."""
+        return THEMES[shown_theme(self.theme)]
 
 
 def screen_settings_in(folder: Path | str) -> ScreenSettings:

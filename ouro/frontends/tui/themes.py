@@ -31,6 +31,8 @@ ANSI = "ansi"
 """The theme in the 16 colours that the user gave the terminal. Greys are not used: some terminals
 cannot show them.
 """
+_LIGHT_COLOR_NUMBERS = ("7", "9", "10", "11", "12", "13", "14", "15")
+"""Of the 16 colours of a terminal, those on which dark text is readable."""
 _BUILT_IN_THEMES = ("dark", "light", "high-contrast", ANSI)
 _COLOR_TABLE = {
     "background": ("#0f1115", "#fbfaf7", "#000000", "ansi_default"),
@@ -69,6 +71,17 @@ def theme_for(background: str) -> str:
         return "dark"
     shares = [int(digits, 16) / (16 ** len(digits) - 1) for digits in match.groups()]
     return "light" if sum(shares) / len(shares) > 0.5 else "dark"
+
+
+def shown_theme(theme: str) -> str:
+    """The theme that is shown for a setting: the one of that name; for `auto`, until the terminal
+    has answered, the one that fits COLORFGBG; else `dark`.
+    """
+    if theme == "auto":
+        # rxvt and Konsole set `TEXT;BACKGROUND`. It also helps where no answer comes: old tmux, screen.
+        background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+        return "light" if background in _LIGHT_COLOR_NUMBERS else "dark"
+    return theme if theme in THEMES else "dark"
 
 
 def has_true_color() -> bool:

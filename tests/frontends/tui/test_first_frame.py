@@ -123,6 +123,17 @@ def test_theme_auto_follows_the_terminal_background(start, answer, background):
     )
 
 
+def test_theme_auto_of_a_terminal_without_an_answer_follows_colorfgbg(start, monkeypatch):
+    monkeypatch.setenv("COLORFGBG", "0;15")
+    terminal = start("auto")
+    terminal.background = ""
+    terminal.send("typed")
+    terminal.until(lambda: terminal.shows("❯ typed"))
+    assert {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {"fbfaf7"}
+    terminal.until(lambda: not terminal.shows(OPENING_TEXT))
+    assert {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {"fbfaf7"}
+
+
 def test_background_reply_between_first_frame_and_app_is_used(start, tmp_path):
     terminal = start("late")
     terminal.background = ""
