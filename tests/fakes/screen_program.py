@@ -109,13 +109,24 @@ def streaming(text):
     return [item for number in range(300) for item in (TextDelta(f"word{number} "), Pause())]
 
 
+def flooding(text):
+    # More than a terminal holds that nobody reads: the next frame waits.
+    threading.Thread(target=os.write, args=(1, bytes(300_000)), daemon=True).start()
+    for number in range(120):
+        yield TextDelta(f"word{number}\n\n")
+        yield Pause(0.05)  # a frame is drawn meanwhile
+    with (FOLDER / "calls").open("a") as file:
+        file.write(json.dumps({"flooded": True}) + "\n")
+    yield TextDelta("the end of it")
+
+
 class Pause(Wait):
     """A very short wait."""
 
-    def __init__(self):
+    def __init__(self, seconds=0.005):
         event = asyncio.Event()
         object.__setattr__(self, "until", event)
-        asyncio.get_running_loop().call_later(0.005, event.set)
+        asyncio.get_running_loop().call_later(seconds, event.set)
 
 
 CALL = ToolCall("c1", "shell", {})
@@ -127,6 +138,7 @@ TURNS = {
     "child": [with_child],
     "hangs": [with_child],
     "stream": [streaming],
+    "flood": [flooding],
     "asks": [ASKS],
 }
 

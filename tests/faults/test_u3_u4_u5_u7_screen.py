@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fakes.terminal import TESTS, job_in
+from fakes.waiting import until, wait
 
 from ouro.frontends.tui.widgets.folded_pastes import Placeholders
 
@@ -57,6 +58,17 @@ def test_u3_screen_is_restored_after_a_failing_editor(start):
     terminal.until_shows("false ended with exit code 1")
     terminal.send("!")
     terminal.until_shows("❯ a draft!")
+
+
+def test_u3_turn_continues_while_the_terminal_takes_no_output(start):
+    terminal = start("flood")
+    terminal.until_shows("1% of 128k")
+    terminal.send("go\r")
+    terminal.until(lambda: terminal.calls("sent"))
+    wait(until(lambda: terminal.calls("flooded")))  # meanwhile nobody reads
+    terminal.until_shows("the end of it")
+    terminal.send("still here")
+    terminal.until_shows("❯ still here")
 
 
 def test_u4_a_paste_of_a_megabyte_with_control_bytes_becomes_a_chip(start):

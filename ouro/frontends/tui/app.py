@@ -47,6 +47,8 @@ SECOND_ESCAPE = 1.0
 """For so many seconds after an interrupt, Esc Esc is not a rewind."""
 MAX_SEARCHED_TEXT = 2_000
 """Characters of each prompt that the history search compares; a paste may have a million."""
+_STALL_CHECK = 0.1
+"""Seconds between two looks at whether a terminal takes output again."""
 _KEY_COMMANDS = {
     "memory": "/memory",
     "model": "/model",
@@ -94,6 +96,8 @@ class OuroApp(App[int], inherit_bindings=False):
         self.pressed_at = float("-inf")
         """The time at which the key was pressed whose action runs."""
         self.painter = ScreenPainter(os.environ.get("TERM", ""))
+        self._is_drawing_due = False
+        """Whether an update was not written, because the terminal took no output."""
         self._collector = IdleCollector(self.set_timer, lambda: self.pressed_at)
         self._start = start
         self._is_resumable = settings.is_resumable
@@ -164,9 +168,31 @@ class OuroApp(App[int], inherit_bindings=False):
 
     def _display(self, screen: Screen[Any], renderable: Any) -> None:
         """Write an update of the screen by the painter, which writes only what differs."""
+        if self._terminal_is_behind:
+            self._draw_later()
+            return
         if isinstance(renderable, CompositorUpdate):
             renderable = PaintedUpdate(renderable, self.painter, self.size)
         super()._display(screen, renderable)
+
+    @property
+    def _terminal_is_behind(self) -> bool:
+        return isinstance(self._driver, TerminalDriver) and self._driver.is_behind
+
+    def _draw_later(self) -> None:
+        """Draw the screen as it is when the terminal takes output again. Updates until then are not
+        written: only what they lead to is.
+        """
+        if not self._is_drawing_due:
+            self._is_drawing_due = True
+            self.set_timer(_STALL_CHECK, self._draw_due)
+
+    def _draw_due(self) -> None:
+        self._is_drawing_due = False
+        if self._terminal_is_behind:
+            self._draw_later()
+        else:
+            self.refresh(repaint=True, layout=True)
 
     def action_suspend_process(self) -> None:
         """Suspend the program. If there is no shell that could continue it, show a warning instead."""

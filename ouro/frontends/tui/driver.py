@@ -34,6 +34,8 @@ _ESCAPE_WAIT = 0.02
 _BACKGROUND_ANSWER = re.compile(BACKGROUND_ANSWER)
 """The terminal's answer about its background, which may come late from a remote terminal."""
 _OTHER_ANSWER = re.compile(OTHER_ANSWER)
+_MAX_WAITING_WRITES = 12
+"""If more writes wait for the terminal, it takes no output: a frame is three writes."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 _MODIFIED_KEYS, _PLAIN_KEYS = "\x1b[>4;1m", "\x1b[>4m"
 """xterm's modifyOtherKeys: with it, tmux and terminals without the kitty protocol send Shift+Enter
@@ -49,6 +51,7 @@ class TerminalDriver(LinuxDriver):
     - It knows Alt+Enter and Shift+Enter in terminals without the kitty keyboard protocol.
     - It keeps a paste whole, whatever it contains.
     - It drops output while another program has the terminal. Textual's queue would fill and block the loop.
+    - It never waits for a terminal that takes no output, as when SSH stalls. Textual's queue would block the turn.
     - It ends the program when the terminal is gone. LinuxDriver would read the end of the file endlessly.
     - It handles changes of size in order. LinuxDriver's signal handler interrupts itself, and an older size may win.
     - It stops only where a shell can continue it. LinuxDriver's SIGSTOP blocks a terminal without a shell permanently.
@@ -85,6 +88,12 @@ class TerminalDriver(LinuxDriver):
             super().write(data)
         elif data != _ALTERNATE_SCREEN:  # the first frame uses it already
             self._held_output.append(data)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the terminal takes no output: much was written that it has not read."""
+        writer = self._writer_thread
+        return writer is not None and writer._queue.qsize() > _MAX_WAITING_WRITES
 
     def replace_first_frame(self) -> None:
         """Write the held output over the first frame. From now on output is written at once. Does
@@ -137,6 +146,9 @@ class TerminalDriver(LinuxDriver):
         if self._writer_thread is None:
             return  # LinuxDriver did not take the terminal: this process is in the background
         self.is_lent = False
+        self._writer_thread._queue.maxsize = (
+            0  # no limit: the app draws nothing while it `is_behind`
+        )
         resized = signal.getsignal(signal.SIGWINCH)  # the handler of LinuxDriver
         if callable(resized):
             self._loop.add_signal_handler(signal.SIGWINCH, resized, signal.SIGWINCH, None)
