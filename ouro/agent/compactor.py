@@ -137,17 +137,23 @@ class Compactor(msgspec.Struct, eq=False):
             max_last_round_tokens=window // 3,
         )
 
+    @property
+    def can_summarize(self) -> bool:
+        """Whether an automatic compaction is on, and would find something to compact."""
+        return self.settings.auto and self.plan("auto") is not None
+
     def size_with(self, message: Message) -> int:
         """The tokens that the request would have with a message, if the message is long and would
-        cause an automatic compaction. Otherwise 0.
+        cause an automatic compaction, or would not fit into the window. Otherwise 0.
         """
         size, present_tokens = estimate_messages([message]), self.memory.tokens
-        is_long = size > self.limit * LONG_MESSAGE
-        exceeds_limit = present_tokens <= self.limit < present_tokens + size
-        causes_compaction = self.settings.auto and is_long and exceeds_limit
-        if not causes_compaction or self.plan("auto") is None:
+        limit = compaction_limit(self.settings, self.window)
+        is_long = size > limit * LONG_MESSAGE
+        if not is_long or present_tokens > limit:
             return 0
-        return present_tokens + size
+        new_size = present_tokens + size
+        causes_compaction = new_size > limit and self.can_summarize
+        return new_size if causes_compaction or new_size > self.window else 0
 
     async def make_room(self, emit: Emit, coming: int = 0) -> None:
         """Called before a model call: compact if the request is larger than the limit. After an

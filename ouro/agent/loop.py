@@ -231,26 +231,31 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         return finished
 
     async def confirm_long_message(self, prompt: Prompt, emit: Emit) -> None:
-        """Ask the user about a message that is so long that it would cause a compaction, before it
-        is sent: compact first, send everything, or do not send it. The answer is carried out; if
-        the user gives none, nothing is done. Returns when the message may be sent; raises
-        PromptRefused if the user does not want to send it.
+        """Ask the user about a message that is so long that it would cause a compaction, or does not
+        fit into the window, before it is sent: compact first, send everything, or do not send it.
+        The answer is carried out; if the user gives none, nothing is done. Returns when the message
+        may be sent; raises PromptRefused if the user does not want to send it.
         """
         message = user(prompt.text, prompt.images, prompt.context)
         size, window = self.compactor.size_with(message), self.compactor.window
-        if not size:  # it would not cause a compaction
+        if not size:  # there is room
             return
+        message_tokens = size - self.memory.tokens
         text = (
             f"With this message the request has about {size:,} tokens, and the window {window:,}."
         )
-        fits = size < window
-        choices = (SUMMARIZE, SEND_ALL, KEEP_BACK) if fits else (SUMMARIZE, KEEP_BACK)
+        if message_tokens > window or not self.compactor.can_summarize:
+            text += " A long text is better in a file: name it, and the agent reads what it needs."
+            choices: tuple[str, ...] = (KEEP_BACK, SEND_ALL)
+        elif size < window:
+            choices = (SUMMARIZE, SEND_ALL, KEEP_BACK)
+        else:
+            choices = (SUMMARIZE, KEEP_BACK)
         question = Question(text, choices)
         reply = await self.tools.ask_user(QuestionAsked("long-message", question), emit)
         answers = reply.answers if isinstance(reply, Reply) else ()
         if KEEP_BACK in answers:
             raise PromptRefused("The message was not sent. It is in the input history.")
-        message_tokens = size - self.memory.tokens
         if SEND_ALL in answers:
             self.compactor.postpone(message_tokens)
         elif SUMMARIZE in answers:
@@ -271,6 +276,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 emit(Notice(warning, "warning"))
             await self.compactor.make_room(emit)
             await self._ask_model(emit)
+            if calls_made == 0:  # now the server has said what its model can do
+                self._warn_of_hidden_images(prompt, emit)
             calls_made += 1
             answer = self.memory.transcript.entries[-1].message
             calls = answer.tool_calls
@@ -285,6 +292,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 for steered in prompts:
                     with_attachments = await self.add_attachments(steered, emit)
                     await self._add_prompt(with_attachments, emit, steered=True)
+                    self._warn_of_hidden_images(with_attachments, emit)
 
             if not is_done or await self._offer_to_continue(answer, calls_made, emit):
                 continue
@@ -294,6 +302,17 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 )
                 continue
             return self._incomplete_reason(answer)
+
+    def _warn_of_hidden_images(self, prompt: Prompt, emit: Emit) -> None:
+        """Warn the user if a message has images, and the model gets only their names."""
+        spec = self.models()[0].spec
+        if not prompt.images or spec.images:
+            return
+        warning = (
+            f"{spec.name} is not known to see pictures: only their names were sent. Use another"
+            " model (/model), or set `images: true` for it in models.yaml if it can."
+        )
+        emit(Notice(warning, "warning"))
 
     async def _add_late_errors(self, emit: Emit, seconds: float) -> bool:
         """Add to the messages the errors in code that were found only after the tool result of the

@@ -507,6 +507,20 @@ async def test_message_that_does_not_trigger_compaction_asks_nothing(world, text
     assert world.asked == []
 
 
+@pytest.mark.parametrize("rounds", [0, 4])
+async def test_message_larger_than_the_window_asks_the_user_also_in_a_new_session(world, rounds):
+    if rounds:
+        await world.fill(rounds=rounds)
+    before = world.memory.messages()
+    with pytest.raises(PromptRefused):
+        await send_long_message(world, KEEP_BACK, text="x" * 60_000)
+    [(text, choices)] = world.asked
+    assert "and the window 8,192" in text
+    assert "in a file" in text
+    assert choices == (KEEP_BACK, SEND_ALL)
+    assert world.memory.messages() == before
+
+
 async def test_user_message_larger_than_the_window_is_never_cut(world):
     await world.fill(rounds=2)
     text = "Why?\n" + "x" * 40_000

@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 import pytest
-from fakes.agents import make_agent, make_runner, turn_of
+from fakes.agents import make_agent, make_runner, stream_events, turn_of
 
 from ouro.agent.compactor import TOO_LONG
 from ouro.agent.loop import LAST_CHECK_SECONDS, Prompt
@@ -30,7 +30,7 @@ from ouro.events import (
 from ouro.llm import ModelSpec, ScriptedModel, ScriptedReply, call, calls
 from ouro.memory.ephemeral_backend import DictMemoryStore
 from ouro.memory.manager import MemoryManager
-from ouro.messages import Context, Message, Text, ToolReply
+from ouro.messages import Context, Image, Message, Text, ToolReply
 from ouro.safety import Effect, Permissions, Workspace
 from ouro.session.session_tasks import SessionTasks
 from ouro.settings import LimitSettings
@@ -186,6 +186,21 @@ async def test_steering_after_the_last_answer_continues_the_same_turn(world):
     assert [event for event in seen if isinstance(event, TurnFinished)] == [
         TurnFinished("answered")
     ]
+
+
+@pytest.mark.parametrize("sees_pictures", [True, False])
+async def test_the_user_is_told_if_the_model_gets_no_pictures(world, sees_pictures):
+    def first(_messages):
+        world.steering.append(Prompt("and this?", (Image("image/png", b"second"),)))
+        return "Done."
+
+    spec = ModelSpec("scripted", images=sees_pictures)
+    agent = world.agent(ScriptedModel([first, "That too."], spec=spec))
+    prompt = Prompt("what is this?", (Image("image/png", b"first"),))
+    seen = await stream_events(lambda emit: agent.run(prompt, emit))
+    warnings = [event.text for event in seen if isinstance(event, Notice)]
+    assert len(warnings) == (0 if sees_pictures else 2)
+    assert all("only their names were sent" in warning for warning in warnings)
 
 
 class LateErrors:
