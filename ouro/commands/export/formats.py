@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 _FENCE_LINE = re.compile(r" {0,3}(?P<fence>`{3,}|~{3,})(?P<rest>.*)")
 """A line that opens or closes a code block: its fence, and what follows."""
+_HEADING = re.compile(r"^ {0,3}(#{1,6})(?=\s|$)")
+_MESSAGE_LEVEL, _DEEPEST_LEVEL = 2, 6
+"""The levels of headings in Markdown: that of a message, and the last one."""
 _TAG_START = re.compile(r"<(?=[A-Za-z/!?])")
 _MAX_RENDERED = 200_000
 """Maximum characters to render; a longer text is shown verbatim, because rendering would take
@@ -65,8 +68,8 @@ class MarkdownFormat:
         return self.words(text)
 
     def words(self, text: str) -> str:
-        """Make the Markdown of a model safe: close an open code block, and escape HTML outside of
-        code.
+        """Make the Markdown of a model safe: close an open code block, escape HTML outside of code,
+        and put its headings below that of the message.
         """
         open_fence = ""
         lines: list[str] = []
@@ -83,7 +86,7 @@ class MarkdownFormat:
                 open_fence = fence
                 lines.append(line)
             else:
-                lines.append(_without_html(line))
+                lines.append(_without_html(_HEADING.sub(_deeper, line)))
         if open_fence:
             lines.append(open_fence)
         return "\n".join(lines).strip("\n")
@@ -121,6 +124,11 @@ class MarkdownFormat:
     def rewound(self, *, begins: bool) -> str:
         """The border of messages that were rewound later."""
         return "<details>\n<summary>Removed by a rewind</summary>" if begins else "</details>"
+
+
+def _deeper(heading: re.Match[str]) -> str:
+    """The marks of a heading inside of a message."""
+    return "#" * min(len(heading[1]) + _MESSAGE_LEVEL, _DEEPEST_LEVEL)
 
 
 def _without_html(line: str) -> str:

@@ -194,3 +194,11 @@ def test_large_and_svg_pictures_are_replaced_by_their_names():
     ]
     text = "".join(document(whole(MessageRecord(1, "", user("see", images))), "markdown"))
     assert text.endswith("see\n\n*[picture: a.svg, 6 bytes]*\n\n*[picture: b.png, 20,000 bytes]*\n")
+
+
+def test_headings_of_an_answer_are_below_that_of_its_message():
+    answer = "# Plan\n\n### Deep\n\n##### Deeper\n\n#tag\n\n```sh\n# a comment\n```"
+    session = whole(MessageRecord(1, "", user("go")), MessageRecord(2, "", assistant(answer)))
+    text = "".join(document(session, "markdown"))
+    marked = [line for line in text.splitlines() if line.startswith("#")]
+    assert marked[3:] == ["### Plan", "##### Deep", "###### Deeper", "#tag", "# a comment"]
