@@ -357,7 +357,10 @@ def _add_session_flags(parser: argparse.ArgumentParser) -> None:
         help="more instructions for the model",
     )
     parser.add_argument(
-        "--plain", action="store_true", help="a line prompt in the terminal's own scrollback"
+        "--plain",
+        action="store_true",
+        help="a line prompt in the terminal's own scrollback; with ACCESSIBLE=1, for screen readers,"
+        " nothing is redrawn",
     )
     parser.add_argument(
         "--bg", action="store_true", help="in the background: `ouro agents` lists these sessions"

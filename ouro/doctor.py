@@ -37,6 +37,7 @@ from ouro.settings_sources import (
     unknown_variables,
 )
 from ouro.subcommand_setup import folder_settings, trust_of
+from ouro.utils.dumb_terminal import no_drawing_reason
 from ouro.utils.git import find_root
 from ouro.utils.ouro_paths import (
     get_config_path,
@@ -141,8 +142,8 @@ def _ouro(_folder: Path) -> Iterator[CheckFinding]:
 def _terminal(_folder: Path) -> Iterator[CheckFinding]:
     """Whether the terminal can show the full screen and every character."""
     term, size = os.environ.get("TERM", ""), shutil.get_terminal_size()
-    if term in {"", "dumb"}:
-        what = f"TERM is {term or 'not set'}: the full screen is not possible."
+    if reason := no_drawing_reason():
+        what = f"{reason}: the full screen is not used."
         yield CheckFinding("note", what, "ouro uses its plain prompt here.")
     else:
         yield CheckFinding("good", f"{term}, {size.columns}x{size.lines}")

@@ -133,7 +133,9 @@ async def export(context: SessionContext, file: str) -> Answer:
     options = {word for word in words if word.startswith("--")}
     if unknown := options - {"--force"}:
         # `/export --last out.md` made a file of this whole name.
-        raise UsageError(f"/export has no option {min(unknown)}.", "Usage: /export [file] [--force]")
+        raise UsageError(
+            f"/export has no option {min(unknown)}.", "Usage: /export [file] [--force]"
+        )
     force = "--force" in options
     name = " ".join(word for word in words if word not in options)
     suffix = name.removeprefix(".")

@@ -73,8 +73,9 @@ def test_s5_signal_ends_the_plain_prompt_and_its_command(ouro, number):
     assert ouro.sessions()[0]["messages"] >= 2
 
 
-def test_u7_dumb_terminal_gets_no_escape_sequences(ouro):
-    ouro.more = {"TERM": "dumb"}
+@pytest.mark.parametrize("more", [{"TERM": "dumb"}, {"ACCESSIBLE": "1"}])
+def test_u7_terminal_without_drawing_gets_no_escape_sequences(ouro, more):
+    ouro.more = more
     terminal = ouro.start()
     terminal.until_shows(">")
     terminal.send("say: plain words\n")

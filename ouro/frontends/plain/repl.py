@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import subprocess
 import sys
@@ -42,6 +41,7 @@ from ouro.session import (
     TurnQueue,
 )
 from ouro.settings import TuiSettings
+from ouro.utils.dumb_terminal import no_drawing_reason
 from ouro.utils.log import log
 from ouro.utils.text import clean, join_names, plural
 
@@ -86,9 +86,9 @@ async def run_repl(
 
 
 def is_plain() -> bool:
-    """Whether nothing can be drawn: the terminal is dumb, or input or output is not a terminal."""
-    is_dumb = os.environ.get("TERM", "dumb") in ("dumb", "")
-    return is_dumb or not (sys.stdin.isatty() and sys.stdout.isatty())
+    """Whether nothing is drawn: the environment says so, or input or output is not a terminal."""
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    return bool(no_drawing_reason()) or not is_terminal
 
 
 class Repl(TurnObserver):

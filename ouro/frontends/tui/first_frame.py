@@ -25,6 +25,7 @@ from ouro.frontends.tui.screen_constants import (
     placeholder,
 )
 from ouro.frontends.tui.themes import ANSI, ASK_BACKGROUND, has_true_color
+from ouro.utils.dumb_terminal import no_drawing_reason
 from ouro.utils.sections import replace_fields
 from ouro.utils.text import clean
 
@@ -188,9 +189,7 @@ def can_draw() -> bool:
     """Whether all three standard streams are a terminal that a full screen can be drawn on."""
     streams = (sys.__stdin__, sys.__stdout__, sys.__stderr__)
     try:
-        return os.environ.get("TERM", "dumb") not in ("", "dumb") and all(
-            s is not None and s.isatty() for s in streams
-        )
+        return not no_drawing_reason() and all(s is not None and s.isatty() for s in streams)
     except ValueError:  # the stream is closed
         return False
 
