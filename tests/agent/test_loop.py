@@ -189,7 +189,7 @@ async def test_steering_after_the_last_answer_continues_the_same_turn(world):
 
 
 @pytest.mark.parametrize("sees_pictures", [True, False])
-async def test_the_user_is_told_if_the_model_gets_no_pictures(world, sees_pictures):
+async def test_a_model_that_gets_no_pictures_is_named_in_a_warning(world, sees_pictures):
     def first(_messages):
         world.steering.append(Prompt("and this?", (Image("image/png", b"second"),)))
         return "Done."

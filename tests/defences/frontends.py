@@ -90,7 +90,7 @@ DEFENCES = (
     Defence("U5", "ouro/frontends/tui/run.py", "    os.dup2(target, 2)\n", "", "test_u3_u4_u5_u7_screen.py -k u5"),
     Defence("U6", "ouro/frontends/tui/blocks/markdown.py", "if target.startswith(_CLICKABLE):", "if True:",
             "test_u1_u2_u3_u6_transcript.py -k u6"),
-    Defence("U7", "ouro/frontends/tui/first_frame.py", " and all(\n            s is not None and s.isatty() for s in streams\n        )", "",
+    Defence("U7", "ouro/frontends/tui/first_frame.py", " and all(s is not None and s.isatty() for s in streams)", "",
             "test_u3_u4_u5_u7_screen.py -k u7"),
     Defence("U7", "ouro/frontends/tui/driver.py", "                if self._writer_thread is None:\n                    super().resume",
             "                if True:\n                    super().resume",

@@ -78,7 +78,7 @@ def shown_theme(theme: str) -> str:
     has answered, the one that fits COLORFGBG; else `dark`.
     """
     if theme == "auto":
-        # rxvt and Konsole set `TEXT;BACKGROUND`. It also helps where no answer comes: old tmux, screen.
+        # rxvt and Konsole set `TEXT;BACKGROUND`; old tmux and screen pass it on, but do not answer.
         background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
         return "light" if background in _LIGHT_COLOR_NUMBERS else "dark"
     return theme if theme in THEMES else "dark"
