@@ -266,11 +266,12 @@ async def _switch(on: bool, context: ActionContext, what: str) -> Answer:
         mcp.change_registry(change_off_list)
         if context.session is not None:
             await servers.switch(what, on=on)
-    word = "on" if on else "off"
-    return Answer(
-        what,
-        [line(f"{what} is {word}. The list of tools in requests changes with the next session.")],
-    )
+    if on and not mcp_server.settings.enabled:
+        text = f"The definition of {name} disables it: it is on at most in this session."
+    else:
+        word = "on" if on else "off"
+        text = f"{what} is {word}. The list of tools in requests changes with the next session."
+    return Answer(what, [line(text)])
 
 
 turn_on, turn_off = partial(_switch, True), partial(_switch, False)

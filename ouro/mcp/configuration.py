@@ -63,6 +63,10 @@ class Registry(msgspec.Struct, frozen=True):
     """The names of the servers that a file of the project defines: they get no variable that looks
     secret.
     """
+    project_root: Path | None = None
+    """The folder in which the servers of the project run, because its files name programs from
+    there; None if there are none.
+    """
     notices: tuple[str, ...] = ()
     """A line for each entry that is not used."""
 
@@ -118,14 +122,24 @@ def find_servers(
                 )
     project_settings = (from_project or {}).items()
     projects |= {name for name, server in project_settings if servers.get(name) == server}
-    return Registry(servers, off, projects=frozenset(projects), notices=tuple(notices))
+    return Registry(servers, off, frozenset(projects), trusted_root, tuple(notices))
 
 
 def _entries_of(source: Any) -> Any:
     """The entries of a source of servers. A path is a file that has them as `mcpServers`; anything
-    else is the entries itself. Raises ConfigError if the file cannot be read.
+    else is the entries itself. Raises ConfigError if the file cannot be read, or has no
+    `mcpServers`.
     """
-    return read_json(source).get("mcpServers", {}) if isinstance(source, Path) else source
+    if not isinstance(source, Path):
+        return source
+    table = read_json(source)
+    if table and "mcpServers" not in table:
+        # Other programs read a key `servers`, or the entries without a key.
+        raise ConfigError(
+            f'{tilde(source)} has no `mcpServers`. Write its servers as {{"mcpServers":'
+            ' {"NAME": {"command": "…"}}}.'
+        )
+    return table.get("mcpServers", {})
 
 
 def read_registry() -> tuple[dict[str, Any], frozenset[str]]:
@@ -184,6 +198,8 @@ def _parse_server(entry: Any, where: str) -> McpServerSettings:
     fields = {key: value for key, value in entry.items() if key in names}
     if kind == "sse":
         fields["transport"] = "sse"
+    if entry.get("disabled") is True:  # as Cline, Roo and Cursor write it
+        fields["enabled"] = False
     try:
         checked = from_plain(fields, _entry_struct())
     except msgspec.ValidationError as error:
@@ -301,6 +317,9 @@ def server_environment(child: Mapping[str, str], server: McpServerSettings) -> d
 def approval_key(name: str, server: McpServerSettings, cwd: Path) -> str:
     """The name of the file with the approvals of a server. It depends on its program or address,
     because with another one it is another server.
+
+    Args:
+        cwd: the folder in which the server runs.
     """
     words = (server.command, *server.args)
     relative_words = [word for word in words if word and not os.path.isabs(word)]  # noqa: PTH117
@@ -324,7 +343,7 @@ def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], lis
     project = root / PROJECT_FILE
     for read, path in (
         (_read_claude, home / ".claude.json"),
-        (_read_claude, project),
+        (_read_project, project),
         (_read_codex, home / ".codex" / "config.toml"),
     ):
         try:
@@ -345,6 +364,11 @@ def _read_claude(path: Path, root: Path) -> Iterator[Any]:
     table = read_json(path)
     yield table.get("mcpServers")
     yield dictionary(dictionary(table.get("projects")).get(str(root))).get("mcpServers")
+
+
+def _read_project(path: Path, _root: Path) -> Iterator[Any]:
+    """Yields the object `mcpServers` of the project's file. Raises ConfigError."""
+    yield _entries_of(path)
 
 
 def _read_codex(path: Path, _root: Path) -> Iterator[Any]:

@@ -77,7 +77,7 @@ class Host(msgspec.Struct, frozen=True):
     """The parts of a session that servers need."""
 
     cwd: Path
-    """The folder in which servers work."""
+    """The folder of the session, in which servers work."""
     environment: Mapping[str, str]
     """The environment for servers, without keys."""
     secrets: Sequence[str]
@@ -155,18 +155,20 @@ class McpServer:
         worker: _Worker,
         off: set[str],
         *,
-        is_project: bool = False,
+        project_root: Path | None = None,
     ) -> None:
         """Read from disk which of its tools are approved. `start` connects it.
 
         Args:
             off: the servers and tools that are switched off: `github`, `github.delete_repo`.
-            is_project: whether a file of the project defines the server.
+            project_root: the root of the project, if a file of the project defines the server. It
+                runs there, not in the folder of the session.
         """
         from ouro.mcp.configuration import approval_key
         from ouro.mcp.definition import ServerListing, load_approved
 
-        self._is_project = is_project
+        self._is_project = project_root is not None
+        self._folder = project_root or host.cwd
         self.name = name
         self.settings = settings
         self.state: State = "waiting" if settings.enabled and name not in off else "off"
@@ -188,7 +190,7 @@ class McpServer:
         """Set when it is ready or has failed."""
         self._clocks: set[asyncio.Timeout] = set()
         """The time limits of running calls; they are stopped while the server asks the user."""
-        self._approval_key = approval_key(name, settings, host.cwd)
+        self._approval_key = approval_key(name, settings, self._folder)
         self.approved = load_approved(self._approval_key)
         """The approved tools by name; None if it was never connected."""
 
@@ -360,11 +362,14 @@ class McpServer:
         # A server of the project does not get the variables that look secret. The environment of
         # child processes (`host.environment`) is without them.
         withheld = os.environ.keys() - host.environment.keys() if self._is_project else ()
-        settings = expand_variables(self.settings, os.environ, host.secrets, withheld)
+        environ = dict(os.environ)
+        if self._is_project:  # Claude Code sets it for the servers of a project
+            environ["CLAUDE_PROJECT_DIR"] = str(self._folder)
+        settings = expand_variables(self.settings, environ, host.secrets, withheld)
         command: Sequence[str] = [settings.command, *settings.args] if settings.command else []
         if command and settings.sandbox:
             command = [*host.confine(command)]
-        cwd = host.cwd
+        cwd = self._folder
         if settings.cwd:
             cwd /= Path(settings.cwd).expanduser()
         return {
@@ -528,7 +533,12 @@ class McpServers:
         self.worker = _Worker()
         self.by_name = {
             name: McpServer(
-                name, settings, host, self.worker, self.off, is_project=name in registry.projects
+                name,
+                settings,
+                host,
+                self.worker,
+                self.off,
+                project_root=registry.project_root if name in registry.projects else None,
             )
             for name, settings in registry.servers.items()
         }

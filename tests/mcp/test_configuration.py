@@ -53,6 +53,22 @@ def test_broken_project_file_affects_only_its_own_servers(home, tmp_path, text, 
     assert notice.endswith("None of its MCP servers is used.")
 
 
+@pytest.mark.parametrize(
+    "table", [{"good": {"command": "x"}}, {"servers": {"good": {"command": "x"}}}]
+)
+def test_a_file_without_the_key_of_servers_is_reported(home, tmp_path, table):
+    found = find_servers({"own": GOOD}, project(tmp_path, json.dumps(table)))
+    assert [*found.servers] == ["own"]
+    [notice] = found.notices
+    assert f"{tmp_path}/.mcp.json has no `mcpServers`. Write its servers as " in notice
+
+
+def test_an_entry_that_other_programs_disable_is_not_enabled(home, tmp_path):
+    entries = {"a": {"command": "x", "disabled": True}, "b": {"command": "x", "disabled": False}}
+    found = find_servers({}, project(tmp_path, entries))
+    assert [server.enabled for server in found.servers.values()] == [False, True]
+
+
 def test_user_definition_wins_and_the_other_is_reported(home, tmp_path):
     found = find_servers(
         {"own": GOOD},

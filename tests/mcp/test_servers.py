@@ -14,6 +14,7 @@ from fakes.waiting import until
 
 from ouro.assemble_extensions import prompt_commands
 from ouro.errors import ToolError
+from ouro.mcp import McpServers, Registry
 from ouro.mcp.servers import ServerFailed
 from ouro.safety import Confinement
 from ouro.settings import McpServerSettings
@@ -112,6 +113,22 @@ async def test_variable_with_a_provider_key_is_refused(bench: Bench, monkeypatch
     servers = bench.open(one=fake(more={"env": {"OWN": "${STOLEN}"}}))
     with pytest.raises(ToolError, match="key of a model provider"):
         await servers.connect("one")
+
+
+async def test_a_relative_command_of_a_project_runs_from_its_root(bench: Bench, tmp_path):
+    program = tmp_path / "tools" / "serve"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "$1/{Path(sys.executable).name}" "$2" "{{}}"\n')
+    program.chmod(0o755)
+    python_folder = str(Path(sys.executable).parent)
+    server = McpServerSettings(command="./tools/serve", args=(python_folder, str(FAKE)))
+    bench.folder = tmp_path / "packages"
+    bench.folder.mkdir()
+    registry = Registry({"one": server}, projects=frozenset({"one"}), project_root=tmp_path)
+    servers = McpServers(registry, bench.host())
+    bench.opened.append(servers)
+    one = await servers.connect("one")
+    assert (await one.call("echo", {"text": "hi"}, silent)).text == "hi"
 
 
 async def test_e2_server_that_fails_to_start_is_reported_and_others_work(bench: Bench):
