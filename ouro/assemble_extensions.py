@@ -107,7 +107,8 @@ def find_hooks(
         if path.is_file() and trusts(path):
             is_of_project[path] = True
     hooks_of_project = project_hooks(root) if trusted else ()
-    return extensions.load_hooks(settings.hooks, hooks_of_project, is_of_project)
+    hooks, problems = extensions.load_hooks(settings.hooks, hooks_of_project, is_of_project)
+    return hooks, (*problems, *extensions.check_matchers(hooks, root))
 
 
 def build_turn_watcher(

@@ -99,7 +99,14 @@ def count_extensions(
 
 def _count_files(root: Path, is_trusted: bool) -> _FileCounts:
     """Count the files of commands, skills and agents, and the hooks in them."""
-    from ouro.extensions import CommandRegistry, FileKind, command_of, find_files, load_agents
+    from ouro.extensions import (
+        CommandRegistry,
+        FileKind,
+        command_of,
+        find_files,
+        load_agents,
+        unused_keys,
+    )
 
     counts: dict[str, int] = {}
     hooks, problems = 0, list[str]()
@@ -109,6 +116,9 @@ def _count_files(root: Path, is_trusted: bool) -> _FileCounts:
         counts[kind.removesuffix("s")] = len(files)
         hooks += sum(len(file.hooks) for file in files)
         problems += file_problems
+        for file in files:
+            if unused := unused_keys(kind, file.meta):
+                problems.append(f"{tilde(file.path)}: ouro does not use {', '.join(unused)}.")
         if kind == "agents":
             _, agent_problems = load_agents(files)
             problems += agent_problems

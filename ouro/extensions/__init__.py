@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ouro.extensions.hook_files import (
         EVENTS,
         Hook,
+        check_matchers,
         kind_of,
         load_hooks,
     )
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         HookServices,
         forbids,
     )
+    from ouro.extensions.known_names import unused_keys
     from ouro.extensions.plugins import (
         Plugin,
         changed_files,

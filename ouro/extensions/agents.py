@@ -23,8 +23,6 @@ _MODE_BY_NAME: Mapping[str, Mode] = {
     **{mode: mode for mode in MODES},
 }
 """The permission modes by their names in ouro and in Claude Code."""
-_UNUSED_KEYS = ("mcpServers", "memory")
-"""Keys of Claude Code's agent files that ouro does not use."""
 
 
 def load_agents(files: Iterable[ExtensionFile]) -> tuple[tuple[AgentSpec, ...], tuple[str, ...]]:
@@ -68,7 +66,7 @@ def _parse_spec(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
     effect. Raises ValueError with the reason if the file cannot be used.
     """
     meta = file.meta
-    ignored = [f"ouro does not use `{key}`." for key in _UNUSED_KEYS if meta.get(key)]
+    ignored: list[str] = []
     if not file.body:
         raise ValueError("it has no text: the text behind the front matter is the system prompt.")
     tools, unknown = own_tools(words_in(meta.get("tools", "")))

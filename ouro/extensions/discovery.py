@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.extensions.hook_files import Hook, HookOrigin, parse_hooks
+from ouro.extensions.known_names import misspelt_keys
 from ouro.extensions.plugins import plugin_folders
 from ouro.safety import EXTENSION_FOLDERS, MAX_FILES, extension_files, files_below
 from ouro.settings import HookEvent
@@ -138,7 +139,8 @@ def _check_file_count(folder: Path, files: Sequence[Path]) -> list[str]:
 def _read(
     kind: FileKind, path: Path, folder: Path, source: Source
 ) -> tuple[ExtensionFile, list[str]]:
-    """Read an extension file. Returns it, and a line for each of its hooks that is not used.
+    """Read an extension file. Returns it, and a line for each of its hooks and keys that is not
+    used because of a mistake.
 
     Args:
         folder: the folder of its kind, to which the name of a command is relative.
@@ -158,6 +160,7 @@ def _read(
         body = body.replace("${CLAUDE_SKILL_DIR}", str(path.parent))
     origin = HookOrigin(tilde(path), source != "user", str(plugin or ""))
     hooks, problems = _read_hooks(meta, origin)
+    problems += [f"{tilde(path)}: {line}" for line in misspelt_keys(kind, meta)]
     if kind == "agents":
         hooks = [
             replace(hook, agent=name, event=_EVENTS_IN_AGENTS.get(hook.event, hook.event))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
@@ -12,11 +12,12 @@ import msgspec
 
 from ouro.errors import ConfigError, OuroError
 from ouro.extensions.correction_checks import Check
+from ouro.extensions.known_names import EVENTS_ELSEWHERE, describe_unknown_tools, nearest_name
 from ouro.extensions.plugins import plugin_folder, plugin_tables
 from ouro.extensions.tool_names import demand_tools, own_rule
 from ouro.settings import FailureAction, HookEvent, HookSettings
 from ouro.utils.lenient_json import amount, dictionaries, dictionary, read_json
-from ouro.utils.ouro_paths import get_config_path, tilde
+from ouro.utils.ouro_paths import get_config_path, get_home, tilde
 from ouro.utils.text import one_line
 
 DEFAULT_SECONDS = 60
@@ -209,6 +210,22 @@ def load_hooks(
     return tuple(hooks), tuple(problems)
 
 
+def check_matchers(hooks: Iterable[Hook], root: Path) -> list[str]:
+    """A line for each tool that the matcher of a hook names and that does not exist.
+
+    Args:
+        root: the root of the project, whose own tools are not known here.
+    """
+    tool_folders = (get_home() / "tools", root / ".ouro" / "tools")
+    has_own_tools = any(folder.is_dir() for folder in tool_folders)
+    lines: list[str] = []
+    for hook in hooks:
+        if hook.event in TOOL_EVENTS:
+            texts = describe_unknown_tools(hook.matcher, is_complete=not has_own_tools)
+            lines += [f"{hook.place}: {text}" for text in texts]
+    return list(dict.fromkeys(lines))
+
+
 def _hook_of_settings(settings: HookSettings, origin: HookOrigin) -> Hook:
     """The hook that an entry of config.yaml describes."""
     return Hook(
@@ -278,7 +295,12 @@ def parse_hooks(events: Mapping[str, Any], origin: HookOrigin) -> tuple[list[Hoo
     for name, groups in events.items():
         event = CLAUDE_EVENTS.get(name) or next((own for own in EVENTS if own == name), None)
         if event is None:
-            problems.append(f"{origin.place}: ouro has no event {name}: its hooks do not run.")
+            near = nearest_name(name, (*CLAUDE_EVENTS, *EVENTS))
+            is_mistake = near and name not in EVENTS_ELSEWHERE
+            hint = f" Did you mean {near}?" if is_mistake else ""
+            problems.append(
+                f"{origin.place}: ouro has no event {name}: its hooks do not run.{hint}"
+            )
             continue
         for group in dictionaries(groups):
             matcher = str(group.get("matcher") or "")

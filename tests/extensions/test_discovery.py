@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from ouro.extensions import find_files, load_agents
+from ouro.extensions import find_files, load_agents, unused_keys
 
 
 def write(path, text="Do it.\n"):
@@ -142,4 +142,32 @@ def test_unsupported_claude_code_fields_are_reported(home, tmp_path):
         "~/.claude/agents/deep.md: its `hooks` cannot be read, and do not run. Is the front matter"
         " YAML?"
     ]
-    assert load_agents(found)[1] == ("~/.claude/agents/deep.md: ouro does not use `memory`.",)
+    assert load_agents(found)[1] == ()  # `memory` is a key of Claude Code: no notice
+    assert unused_keys("agents", found[0].meta) == ["memory"]
+
+
+@pytest.mark.parametrize(("key", "meant"), [
+    ("dissable-model-invocation", "disable-model-invocation"),
+    ("allowed_tools", "allowed-tools"),
+    ("userInvocable", "user-invocable"),
+])  # fmt: skip
+def test_a_misspelt_key_of_a_skill_is_reported_with_the_right_one(tmp_path, home, key, meant):
+    write_skill(home, f"description: Research.\n{key}: true")
+    _files, problems = find_files("skills", tmp_path, trusted=False)
+    assert problems == [
+        f"~/.claude/skills/deep/SKILL.md: `{key}` has no effect. Did you mean `{meant}`?"
+    ]
+
+
+@pytest.mark.parametrize("key", [
+    "license", "metadata", "paths", "effort", "color", "version", "author", "tags", "licence",
+])  # fmt: skip
+def test_keys_of_other_programs_and_authors_are_no_mistakes(tmp_path, home, key):
+    write_skill(home, f"description: Research.\n{key}: x")
+    assert find_files("skills", tmp_path, trusted=False)[1] == []
+
+
+def write_skill(home, front_matter):
+    folder = home / ".claude" / "skills" / "deep"
+    folder.mkdir(parents=True)
+    (folder / "SKILL.md").write_text(f"---\n{front_matter}\n---\nGo.")

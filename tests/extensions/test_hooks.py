@@ -14,6 +14,7 @@ from fakes.waiting import until
 from ouro.extensions import (
     Checks,
     Hooks,
+    check_matchers,
     fetch_plugin,
     install,
     load_hooks,
@@ -290,6 +291,37 @@ async def test_claude_code_settings_are_read(tmp_path):
     ]
     hooks = Hooks(found, Checks(tmp_path), tmp_path, ENVIRONMENT)
     assert (await hooks.run("before-tool", {}, ("shell", "Bash"))).verdict == "deny"
+
+
+def test_a_misspelt_event_is_reported_with_the_right_one(tmp_path):
+    path = tmp_path / "settings.json"
+    group = {"hooks": [{"type": "command", "command": "true"}]}
+    path.write_text(json.dumps({"hooks": {"PreTolUse": [group], "before_tool": [group]}}))
+    assert [line.partition(": ")[2] for line in load_hooks((), (), {path: True})[1]] == [
+        "ouro has no event PreTolUse: its hooks do not run. Did you mean PreToolUse?",
+        "ouro has no event before_tool: its hooks do not run. Did you mean before-tool?",
+    ]
+
+
+@pytest.mark.parametrize(("matcher", "notice"), [
+    ("bash", "names no tool `bash`. Did you mean `Bash`?"),
+    ("Edit|Wite", "names no tool `Wite`. Did you mean `Write`?"),
+    ("Frobnicate", "names no tool `Frobnicate`. It runs for none of this name."),
+    ("Frob.*", "fits no tool."),
+    ("Bash|Edit", ""), ("shell", ""), ("mcp__git__commit", ""), ("mcp__.*", ""), ("^(Read|Glob)$", ""),
+    ("ExitPlanMode", ""), ("*", ""), ("", ""), ("lsp", ""),
+])  # fmt: skip
+def test_a_matcher_that_fits_no_tool_is_reported(tmp_path, home, matcher, notice):
+    hooks, problems = load_hooks([HookSettings("before-tool", "true", matcher=matcher)], (), {})
+    expected = f"~/.ouro/config.yaml: the matcher `{matcher}` {notice}" if notice else ""
+    assert [*problems, *check_matchers(hooks, tmp_path)] == [*filter(None, [expected])]
+
+
+def test_own_tools_are_not_taken_for_mistakes(tmp_path, home):
+    (tmp_path / ".ouro" / "tools").mkdir(parents=True)
+    hooks, _ = load_hooks([HookSettings("before-tool", "true", matcher="deploy|bash")], (), {})
+    [line] = check_matchers(hooks, tmp_path)
+    assert "`bash`" in line
 
 
 async def test_program_with_arguments_runs_without_a_shell(tmp_path):
