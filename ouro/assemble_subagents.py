@@ -26,7 +26,7 @@ from ouro.assemble_tools import (
     web_tools,
 )
 from ouro.display import Question
-from ouro.errors import UsageError
+from ouro.errors import NoModelError, UsageError
 from ouro.llm import Model
 from ouro.memory.backend import MemoryStore
 from ouro.memory.manager import MemoryManager
@@ -74,7 +74,7 @@ def build_subagents(
         return YamlFileMemoryStore(transcript.outputs.parent / SUBAGENTS, basis.mask.mask)
 
     services = SubagentServices(
-        make=partial(_make_child, shared, own_tools),
+        make=partial(_make_child, shared, own_tools, set()),
         make_store=make_store,
         memory=transcript,
         ask_user=shared.hooks.with_notifications(basis.tasks.ask_user),
@@ -116,6 +116,7 @@ async def _no_answers(_question: Question) -> tuple[str, ...]:
 def _make_child(
     shared: AgentServices,
     own_tools: Sequence[OwnTool],
+    reported: set[str],
     child_id: str,
     spec: AgentSpec,
     transcript: MemoryManager,
@@ -125,8 +126,10 @@ def _make_child(
 ) -> ChildAgent:
     """Build what a subagent runs on. Blocks.
 
+    Args:
+        reported: the kinds whose model cannot be used, and of which the user knows it.
+
     Raises:
-        NoModelError: the model of its kind cannot be used.
         ToolError: there is no skill that its kind names.
     """
     basis, settings = shared.basis, shared.basis.settings
@@ -144,7 +147,7 @@ def _make_child(
         hooks=ToolEvents(shared.hooks, cwd, child_id),
         judge=shared.judge,
     )
-    models, instructions = _choose_models(spec, shared), instructions_in(basis, cwd)
+    models, instructions = _choose_models(spec, shared, reported), instructions_in(basis, cwd)
     prompt = prompt_message(_make_prompt(spec, instructions, shared, has_skills="skill" in tools))
     container_facts = {"Commands": confinement.describe_container()}
     environment = Environment(cwd, lambda: permissions.mode, lambda: container_facts)
@@ -251,10 +254,14 @@ def _build_tools(
     return tools
 
 
-def _choose_models(spec: AgentSpec, shared: AgentServices) -> Callable[[], Sequence[Model]]:
+def _choose_models(
+    spec: AgentSpec, shared: AgentServices, reported: set[str]
+) -> Callable[[], Sequence[Model]]:
     """A function that returns the models of a subagent: those of the session, cheap ones, or the one
     that its kind names. It is called before each request, because the models of a session may change.
-    Raises NoModelError if the named model cannot be used.
+
+    If the named model cannot be used, the subagent has the models of the session: the files of Claude
+    Code name `haiku`, for which a user of another provider has no key. A notice says so once.
     """
     models = shared.models
     if not spec.model:
@@ -262,8 +269,17 @@ def _choose_models(spec: AgentSpec, shared: AgentServices) -> Callable[[], Seque
     if spec.model == CHEAP:
         # The role of small questions in the background, for which users choose a cheap model.
         return lambda: models.role("classify")
-    name = shared.basis.inputs.catalog.resolve(spec.model)
-    models.models_by_name(name)  # an error is raised now, not in the middle of the work
+    try:
+        name = shared.basis.inputs.catalog.resolve(spec.model)
+        models.models_by_name(name)  # an error is raised now, not in the middle of the work
+    except NoModelError as error:
+        if spec.name not in reported:
+            reported.add(spec.name)
+            shared.basis.tasks.warn(
+                f"The subagent {spec.name} has the model of the session, not `{spec.model}`:"
+                f" {error.message}"
+            )
+        return models.current
     return lambda: models.models_by_name(name)
 
 

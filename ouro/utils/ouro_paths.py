@@ -154,6 +154,11 @@ def get_background_dir() -> Path:
     return get_home() / "background"
 
 
+def get_unwritten_sessions_dir() -> Path:
+    """The folder with an empty file for each session of an editor that has no message yet."""
+    return get_home() / "editors" / "unwritten"
+
+
 def get_log_path() -> Path:
     return get_home() / "logs" / "ouro.log"
 

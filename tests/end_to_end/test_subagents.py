@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from fakes.model_server import Call, Reply
+from fakes.ouro_program import ANTHROPIC
 
 FAKE = str(Path(__file__).parent.parent / "fakes" / "mcp_stdio_server.py")
 NAMES = ("one", "two", "three")
@@ -104,3 +105,31 @@ def test_a_subagent_uses_the_tools_of_servers(ouro):
         1,
     )
     assert {line["call_id"] for line in progress} != {""}
+
+
+def test_a_subagent_whose_model_has_no_key_works_with_that_of_the_session(ouro):
+    agents = ouro.home.parent / ".claude" / "agents"
+    for name, model in (("finder", "haiku"), ("checker", "inherit")):
+        agents.mkdir(parents=True, exist_ok=True)
+        (agents / f"{name}.md").write_text(
+            f"---\nname: {name}\ndescription: Finds things.\nmodel: {model}\n---\nFind it."
+        )
+    models = yaml.safe_load((ouro.home / "models.yaml").read_text())
+    del models["models"][ANTHROPIC]
+    (ouro.home / "models.yaml").write_text(yaml.safe_dump(models))
+    steps = iter(
+        [start("one", "finder"), start("two", "finder"), start("three", "checker"), "Done."]
+    )
+    ouro.server.script(
+        lambda request: "Found." if "Look into #" in asked_of(request) else next(steps)
+    )
+    done = ouro.headless("-p", "--output", "stream-json", "Find it.")
+    assert done.code == 0, done.err
+    texts = [line["text"] for line in done.lines if line["type"] == "said"]
+    [notice] = [text for text in texts if "subagent" in text]
+    assert notice.startswith("The subagent finder has the model of the session, not `haiku`: ")
+    bodies = [
+        request.body for request in ouro.server.requests if "Look into #" in asked_of(request)
+    ]
+    assert {body["model"] for body in bodies} == {"test-model"}
+    assert len(bodies) == 3

@@ -13,7 +13,7 @@ from ouro.commands.front_end import FrontEnd, choice_line
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.events import Event, Level
-from ouro.frontends.acp.updates import notice
+from ouro.frontends.acp.updates import notice, split_title
 from ouro.messages import Image
 from ouro.session import Draft, OpenRequest, Session, SessionCatalog, TurnQueue
 from ouro.utils.text import clean
@@ -63,8 +63,13 @@ class EditorFrontEnd(FrontEnd):
         ]
         options.append(acp.PermissionOption(option_id="cancel", name="Cancel", kind="reject_once"))
         call_id = f"choice_{next(self._numbers)}"
+        short_title, whole_title = split_title(title)
         call = acp.ToolCallUpdate(
-            tool_call_id=call_id, title=clean(title), kind="other", status="pending"
+            tool_call_id=call_id,
+            title=short_title,
+            kind="other",
+            status="pending",
+            content=whole_title or None,
         )
         option_id = await self._editor.request_choice(call, options)
         values = {str(index): choice.value for index, choice in enumerate(choices)}

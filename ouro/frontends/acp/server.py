@@ -36,6 +36,7 @@ from ouro.session import OpenRequest, OpenSession, SessionCatalog, trust_questio
 from ouro.session_options import EditorServices, Options
 from ouro.settings import McpServerSettings
 from ouro.utils.log import log
+from ouro.utils.ouro_paths import ensure_private_dir, get_unwritten_sessions_dir
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,6 +44,8 @@ MakeOpener = Callable[[Options], OpenSession]
 OpenCatalogOf = Callable[[Path], Awaitable[SessionCatalog]]
 EnterFolder = Callable[[Path], Path]
 """Returns the folder to work in, for the folder of the editor. Blocks. Raises UsageError."""
+MAX_UNWRITTEN = 200
+"""Maximum sessions without messages that are remembered for editors."""
 PAGE_SIZE = 50
 """Maximum sessions in one answer to `session/list`."""
 INVALID, INTERNAL, AUTH_REQUIRED, NOT_FOUND = -32602, -32603, -32000, -32002
@@ -143,6 +146,50 @@ def _mcp_servers(servers: Sequence[Any]) -> dict[str, McpServerSettings]:
     return settings
 
 
+class UnwrittenSessions:
+    """The ids that editors got for new sessions, until their first message: before it nothing is saved
+    of a session. They outlive this process, because an editor that is started again loads its
+    threads, also those without messages. The methods block.
+
+    Args:
+        is_saved: whether the ids are saved.
+    """
+
+    def __init__(self, *, is_saved: bool) -> None:
+        self._folder = get_unwritten_sessions_dir() if is_saved else None
+        self._ids: set[str] = set()
+
+    def add(self, session_id: str) -> None:
+        """Add a session. The oldest ones are forgotten when there are more than MAX_UNWRITTEN."""
+        self._ids.add(session_id)
+        if self._folder is None:
+            return
+        try:
+            ensure_private_dir(self._folder)
+            (self._folder / session_id).touch(mode=0o600)
+            files = sorted(self._folder.iterdir(), key=lambda path: path.stat().st_mtime)
+            for old_file in files[:-MAX_UNWRITTEN]:
+                old_file.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("the new session %s is not remembered: %s", session_id, error)
+
+    def has(self, session_id: str) -> bool:
+        """Whether the session is new and has no message yet."""
+        file = self._file_of(session_id)
+        return session_id in self._ids or (file is not None and file.is_file())
+
+    def remove(self, session_id: str) -> None:
+        """Remove a session that has a message now."""
+        self._ids.discard(session_id)
+        if file := self._file_of(session_id):
+            file.unlink(missing_ok=True)
+
+    def _file_of(self, session_id: str) -> Path | None:
+        """The file of a session; None if the ids are not saved, or this is none that `uuid4` makes."""
+        is_uuid = re.fullmatch(r"[0-9a-f-]{36}", session_id)
+        return self._folder / session_id if self._folder and is_uuid else None
+
+
 class _UntrustedSession(NamedTuple):
     """A session that was opened without the files of its folder, which is not trusted."""
 
@@ -171,8 +218,7 @@ class EditorAgent:
         """The open sessions, by their ids."""
         self._untrusted: dict[str, _UntrustedSession] = {}
         """The open sessions whose folder is not trusted, by their ids, until their first prompt."""
-        self._new_ids: set[str] = set()
-        """The ids that the editor got for new sessions: until the first message nothing is saved."""
+        self._unwritten = UnwrittenSessions(is_saved=not options.ephemeral)
 
     def on_connect(self, conn: Client) -> None:
         self._client = conn
@@ -216,8 +262,10 @@ class EditorAgent:
 
     @report_errors
     async def new_session(self, cwd: str, **params: Any) -> acp.NewSessionResponse:
-        editor = await self._open_in_folder(cwd, OpenRequest(new_id=str(uuid.uuid4())), params)
-        self._new_ids.add(editor.session.id)
+        new_id = str(uuid.uuid4())
+        # Before the session opens: nothing may come between its first update and this answer.
+        await asyncio.to_thread(self._unwritten.add, new_id)
+        editor = await self._open_in_folder(cwd, OpenRequest(new_id=new_id), params)
         return acp.NewSessionResponse(session_id=editor.session.id, **await editor.opening_fields())
 
     @report_errors
@@ -292,6 +340,7 @@ class EditorAgent:
             await self._ask_for_trust(session_id)
         editor = self._get_editor(session_id)
         finished: TurnFinished = await editor.prompt(prompt)
+        await asyncio.to_thread(self._unwritten.remove, session_id)
         if finished.outcome in ("failed", "unauthorized"):
             code = AUTH_REQUIRED if finished.outcome == "unauthorized" else INTERNAL
             raise RequestError(code, finished.detail or finished.outcome)
@@ -349,7 +398,7 @@ class EditorAgent:
         try:
             await self._check_session_id(session_id)
         except SessionNotFound:
-            if session_id not in self._new_ids:
+            if not await asyncio.to_thread(self._unwritten.has, session_id):
                 raise
             request = OpenRequest(new_id=session_id)
         return await self._open_in_folder(cwd, request, params)

@@ -17,7 +17,7 @@ from ouro.display import CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import Event
 from ouro.frontends.event_lines import notice_of, retry_line
 from ouro.messages import ToolCall, Usage
-from ouro.utils.text import clean
+from ouro.utils.text import clean, one_line
 
 Update = Any
 """Any of the models that `session/update` can contain."""
@@ -45,6 +45,8 @@ _TODO_STATES: dict[str, acp.PlanEntryStatus] = {
     "in_progress": "in_progress",
     "done": "completed",
 }
+_MAX_TITLE = 200
+"""Characters of the title of a call. Editors show one line of it."""
 _MAX_OUTPUT = 10_000
 """Characters of running output in each update, for clients that cannot show a terminal."""
 
@@ -126,13 +128,17 @@ class EventUpdates:
     def permission_call(
         self, call: ToolCall, title: str, display: Display | None = None
     ) -> acp.ToolCallUpdate:
-        """The tool call of a permission question, with what it would do."""
+        """The tool call of a permission question, with what it would do. Editors show one line of a
+        title, so one with more lines is also in the content, whole.
+        """
+        short_title, whole_title = split_title(title)
+        content = [*whole_title, *(self._content(display) if display else [])]
         return acp.ToolCallUpdate(
             tool_call_id=call.id,
-            title=clean(title),
+            title=short_title,
             kind=TOOL_KINDS.get(call.name, "other"),
             status="pending",
-            content=self._content(display) if display else None,
+            content=content or None,
             locations=self._locations(call, display),
             raw_input=dict(call.arguments),
         )
@@ -142,7 +148,7 @@ class EventUpdates:
         places and arguments.
         """
         call = event.call
-        title, arguments = clean(event.title), dict(call.arguments)
+        title, arguments = split_title(event.title)[0], dict(call.arguments)
         locations = self._locations(call)
         if call.id in self._running_output:  # a hook changed its arguments
             return helpers.update_tool_call(
@@ -281,6 +287,15 @@ def prompt_usage(usage: Usage) -> acp.Usage:
         cached_read_tokens=usage.cached,
         cached_write_tokens=usage.cache_written,
     )
+
+
+def split_title(title: str) -> tuple[str, list[acp.ContentToolCallContent]]:
+    """A title on one line, for an editor; and the whole text as content if that leaves some out."""
+    whole_title = clean(title).strip()
+    short_title = one_line(title, _MAX_TITLE)
+    if short_title == whole_title:
+        return short_title, []
+    return short_title, [_text_content(block(whole_title))]
 
 
 def _text_content(text: str) -> acp.ContentToolCallContent:

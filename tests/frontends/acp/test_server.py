@@ -7,6 +7,7 @@ import base64
 import json
 import shlex
 import sys
+import uuid
 from pathlib import Path
 from typing import get_args
 
@@ -308,6 +309,51 @@ async def test_a_thread_without_messages_is_loaded_again(ouro):
         assert await connection.say("say: one") == "end_turn"
         assert editor.text == "one"
     assert ouro.headless("-p", "say: two", "--resume", first).out == "two\n"
+
+
+async def test_a_thread_without_messages_is_loaded_by_a_new_agent(ouro):
+    """As after a restart of the editor (zed-industries/zed#51565)."""
+    cwd = str(ouro.folder)
+    async with connected(ouro, Editor()) as connection:
+        first = (await connection.new()).session_id
+    async with connected(ouro, editor := Editor()) as connection:
+        await connection.agent.load_session(cwd=cwd, session_id=first, mcp_servers=[])
+        connection.session_id = first
+        assert await connection.say("say: one") == "end_turn"
+        assert editor.text == "one"
+    assert ouro.headless("sessions", "rm", first, "--yes").code == 0
+    async with connected(ouro, Editor()) as connection:
+        for session_id in (first, str(uuid.uuid4()), "../models.yaml"):
+            with pytest.raises(RequestError) as raised:
+                await connection.agent.load_session(cwd=cwd, session_id=session_id, mcp_servers=[])
+            assert (raised.value.code, str(raised.value)) == (
+                -32002,
+                f"There is no session {session_id}.",
+            )
+
+
+async def test_a_title_has_one_line_and_the_content_all_of_a_command(ouro):
+    command = "cat > made.txt <<'END'\none\ntwo\nEND"
+    ouro.server.script([Call("shell", {"command": command}), "Done."])
+    async with connected(ouro, editor := Editor("no")) as connection:
+        await connection.new()
+        await connection.say("Go.")
+    [asked] = editor.asked
+    [started] = editor.of("tool_call")
+    assert "\n" not in asked.tool_call.title
+    assert "\n" not in started.title
+    assert "cat > made.txt" in asked.tool_call.title
+    assert any(command in content.content.text for content in asked.tool_call.content)
+
+
+async def test_a_subagent_asks_for_permission_in_the_editor(ouro):
+    order = {"task": "write", "prompt": "Write it.", "agent": "general"}
+    write = Call("write", {"path": "made.txt", "content": "x"})
+    ouro.server.script([Call("subagent", order), write, "Written.", "Done."])
+    async with connected(ouro, editor := Editor("yes")) as connection:
+        await connection.new()
+        assert await connection.say("Go.") == "end_turn"
+    assert ((ouro.folder / "made.txt").read_text(), len(editor.asked)) == ("x", 1)
 
 
 async def test_session_continues_in_the_terminal_and_back(ouro):
