@@ -220,3 +220,22 @@ async def test_question_takes_the_letters_of_its_answers_and_the_prompt_all_othe
         await opened(pilot)
         keys = ["space" if key == " " else key for key in keys]
         assert await pick_where(pilot, keys) == answer
+
+
+async def test_only_the_sheet_shows_a_cursor_while_it_is_open():
+    def has_prompt_cursor(app):
+        """Whether the first cell of the prompt has another background than the mark before it."""
+        place = app.conversation.prompt.content_region.offset
+        backgrounds = []
+        for segment in app.screen._compositor.render_strips()[place.y]:
+            backgrounds += [segment.style.bgcolor] * segment.cell_length
+        return backgrounds[place.x] != backgrounds[place.x - 1]
+
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await until(pilot, lambda: has_prompt_cursor(pilot.app))
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: len(pilot.app.screen_stack) > 1)
+        await until(pilot, lambda: not has_prompt_cursor(pilot.app))
+        await pilot.press("escape")
+        await until(pilot, lambda: has_prompt_cursor(pilot.app))

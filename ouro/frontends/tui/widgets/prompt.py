@@ -103,6 +103,19 @@ class PromptArea(TextArea, inherit_bindings=False):
         """The sheet that Ctrl+P opened last."""
         self._vim: VimKeys | None = None
         """Handles keys as Vim does; None with the keys of `emacs`."""
+        self._is_covered = False
+        """Whether a sheet is open above, which shows a cursor of its own."""
+
+    @property
+    def _draw_cursor(self) -> bool:
+        """Whether Textual draws the cursor. Below a sheet the prompt still has the focus of its screen."""
+        return not self._is_covered and super()._draw_cursor
+
+    def cover(self, *, is_covered: bool) -> None:
+        """Hide the cursor below a sheet, or show it again."""
+        self._is_covered = is_covered
+        self._line_cache.clear()  # its lines have the cursor
+        self.refresh()
 
     def use_editing(self, editing: str) -> None:
         """Edit with the keys of `vim`, or with the keys of the keymap, which are like those of
