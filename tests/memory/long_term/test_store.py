@@ -14,6 +14,7 @@ from ouro.memory.long_term.git import process as git_process
 from ouro.memory.long_term.git import repository as history
 from ouro.memory.long_term.git.memory_folders import find_state_dir
 from ouro.memory.long_term.git.values import LoadedScope, SkippedFile
+from ouro.memory.long_term.scope import is_switched_off, switch
 from ouro.memory.long_term.store import repo_store, user_store
 
 
@@ -497,3 +498,18 @@ def test_kill_during_creation_leaves_no_half_repository(store, monkeypatch, surv
     assert [path.name for path in store.folder.iterdir() if path.name.startswith(".git")] == [
         ".git"
     ]
+
+
+def test_records_alone_create_nothing_in_the_folder(tmp_path):
+    """A session records when maintenance ran; the folder of a project stays as it was."""
+    store = GitMemoryStore(tmp_path / "project" / ".ouro" / "memory", "repo", tmp_path / "state")
+    store.repository.save_state("run", LoadedScope("a commit", {}))
+    switch(store, on=False)
+    assert not (tmp_path / "project").exists()
+    assert not store.repository.exists
+    assert is_switched_off(store)
+    assert store.repository.load_state("run", dict)["head"] == "a commit"
+    switch(store, on=True)
+    store.save_and_commit({"facts.md": "- Eggs are sold by the dozen.\n"}, "Add a fact")
+    assert (store.folder / ".git" / "HEAD").exists()
+    assert [commit.subject for commit in store.log()] == ["Add a fact"]

@@ -123,8 +123,8 @@ class GitRepository:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a history, or ouro's records of one that was deleted."""
-        return (self.git_dir / "HEAD").exists() or self.own_dir.exists()
+        """Whether there is a history, or was one: ouro's records alone are none."""
+        return (self.git_dir / "HEAD").exists() or (self.own_dir / TIP).exists()
 
     def create(self) -> None:
         """Create an empty git directory if there is none; only the user can read the files in it.
@@ -144,6 +144,18 @@ class GitRepository:
             if not os.path.lexists(git_dir / "HEAD"):
                 self._make_git_dir(git_dir)
             mark_layouts(stores, MemoryUnusable)
+
+    def create_records(self) -> None:
+        """Create the folder of ouro's records if there is none. It is outside of the memory folder:
+        nothing is created in a project before its memory holds something.
+        """
+        store = {self.own_dir: str(self.state_dir)}
+        mark_layouts(store, MemoryUnusable)
+        if self.own_dir.exists():
+            return
+        ensure_private_dir(self.state_dir)
+        self.own_dir.mkdir(mode=0o700, exist_ok=True)
+        mark_layouts(store, MemoryUnusable)
 
     def _make_git_dir(self, git_dir: Path) -> None:
         """Make an empty git directory, and remove the records of a deleted one. One that is there
@@ -455,7 +467,7 @@ class GitRepository:
 
     def save_state(self, name: str, state: object) -> None:
         """Record a state under a name, as JSON."""
-        self.create()
+        self.create_records()
         self.write_record(name, msgspec.json.encode(state).decode())
 
     def pack(self, max_loose: int = 0) -> bool:
