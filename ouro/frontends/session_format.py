@@ -254,6 +254,8 @@ def _first_call(card: ResumeCard) -> str:
     its price if that is known. If the cache is still warm, also the price without the cache.
     """
     size = f"{format_tokens(card.tokens)} tokens"
+    if card.cache == "unknown":
+        return size
     if card.price is None or card.price_cold is None:
         return f"{size}, the provider's cache is {card.cache}"
     price_without_cache = f"; else {dollars(card.price_cold)}" if "warm" in card.cache else ""

@@ -309,7 +309,7 @@ class Catalog:
         """
         name = self.resolve(name)
         wire, endpoint = self.route(name)
-        spec = self.spec(name)
+        spec = replace(self.spec(name), on_this_machine=endpoint.is_loopback)
         if patience:
             endpoint = endpoint.with_patience(patience)
         if wire == "anthropic":

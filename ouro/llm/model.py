@@ -87,6 +87,9 @@ class ModelSpec(msgspec.Struct, frozen=True):
     small model, also describe the tools in the prompt.
     """
 
+    on_this_machine: bool = False
+    """Whether its server is on this machine."""
+
     @property
     def is_small(self) -> bool:
         """Whether it has at most 14 billion parameters, according to its name (`qwen2.5-coder:7b`)."""
@@ -326,6 +329,16 @@ class Endpoint(msgspec.Struct, frozen=True):
             return True
         try:
             return ipaddress.ip_address(self.host).is_private
+        except ValueError:
+            return False
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the server is on this machine."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
             return False
 

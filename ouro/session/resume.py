@@ -48,7 +48,7 @@ ANTHROPIC_CACHE_SECONDS = 300
 _GIT_TIMEOUT = 1.5
 _MAX_SUBJECTS = 3
 _MAX_COMMITS = 1_000
-CacheState = Literal["warm", "cold", "probably warm", "probably cold"]
+CacheState = Literal["warm", "cold", "probably warm", "probably cold", "unknown"]
 
 
 class RepositoryChanges(msgspec.Struct, frozen=True):
@@ -137,7 +137,8 @@ class Resumed(msgspec.Struct, eq=False):
             asyncio.to_thread(self.memory.changes_since, info.updated_at),
         )
         spec = self.models.main.spec
-        cache = _cache_state(spec.name, info)
+        # What a server on this machine has in its cache does not depend on the time.
+        cache = "unknown" if spec.on_this_machine else _cache_state(spec.name, info)
         size, tokens = estimate_messages(messages), memory.tokens
         is_cached = "warm" in cache  # or probably
         min_size = MIN_ASKED_CACHED_TOKENS if is_cached else MIN_ASKED_TOKENS

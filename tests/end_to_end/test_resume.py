@@ -132,7 +132,7 @@ def test_a_long_session_shows_its_cost_and_continues_with_its_tail(ouro):
         ouro, f"say: one\n{LONG}", f"say: two\n{LONG}", "say: three", "say: four", "say: five"
     )
     terminal = ouro.screen("--resume", "latest")
-    terminal.until_shows("resumed:", "first call", "cache is probably warm", "tail: last 3 turns")
+    terminal.until_shows("resumed:", "first call", "tail: last 3 turns")
     terminal.press("\t", lambda: terminal.shows("❯ tail"))
     terminal.send("\r")
     terminal.until_shows("4 earlier messages are not sent any more")

@@ -27,8 +27,11 @@ pytestmark = pytest.mark.usefixtures("no_titles")
 LONG = "a word and another, " * 1_000
 
 
-async def opened(repository, *script, resume="", name="anthropic/claude-test", **request):
-    spec = ModelSpec(name, window=200_000, prices=Prices(2, 10, 0.2, 2.5))
+async def opened(
+    repository, *script, resume="", name="anthropic/claude-test", on_this_machine=False, **request
+):
+    prices = Prices(2, 10, 0.2, 2.5)
+    spec = ModelSpec(name, window=200_000, prices=prices, on_this_machine=on_this_machine)
     model = ScriptedModel(script, spec=spec)
     asked = OpenRequest(resume, trust="yes", **request)
     return (
@@ -95,6 +98,14 @@ async def test_cache_is_cold_for_another_model_and_a_guess_for_openai(repository
     assert [event async for event in session.send("hello")]
     await session.close()
     assert (await card_of(repository, name="openai/test")).cache == "probably warm"
+
+
+async def test_the_cache_of_a_server_on_this_machine_is_not_guessed(repository):
+    session, _ = await opened(repository, "Yes.", name="openai/test")
+    assert [event async for event in session.send("hello")]
+    await session.close()
+    card = await card_of(repository, name="openai/test", on_this_machine=True)
+    assert card.cache == "unknown"
 
 
 async def test_short_session_offers_no_tail(repository):

@@ -21,7 +21,7 @@ from ouro.frontends.drafts import KeptDraft, join_unsent
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.saved_file_list import SavedFileList
-from ouro.frontends.session_format import LEFT_BRANCH, script_state
+from ouro.frontends.session_format import LEFT_BRANCH, format_tokens, script_state
 from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
 from ouro.frontends.tui.keymap import Keymap
@@ -150,7 +150,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         )
         self._terminal_key = keymap.key_text("terminal")
         self.questions = QuestionStack(keymap, lambda: self.prompt.typed_at)
-        self.box = PromptFrame(self.prompt)
+        self.box = PromptFrame(self.prompt, self._describe_wait)
         self.attachments = AttachmentBar(self._find_attachments)
         self.status = StatusLine(settings.status)
         self.reader = TranscriptReader(
@@ -443,6 +443,18 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
     def on_mount(self) -> None:
         if self._editing == "vim":
             self.prompt.use_editing("vim")
+
+    def _describe_wait(self) -> str:
+        """What a turn waits for while the model is silent. A server on this machine reads a long
+        request for minutes before it writes.
+        """
+        if self.session is None:
+            return "waiting for the model"
+        status = self.session.status()
+        size = f"about {format_tokens(status.context)} tokens"
+        if status.spec is not None and status.spec.on_this_machine:
+            return f"the model reads {size}"
+        return f"waiting for the model · {size} sent"
 
     def _watch_jobs_if_any(self) -> None:
         """Show the state again after JOBS_INTERVAL if a job may end until then: its end is no event."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from textual.containers import Horizontal
 from textual.timer import Timer
@@ -24,8 +25,16 @@ class PromptFrame(Horizontal):
     frame shows the mode of permissions, the mode of Vim, and how long a turn has worked.
     """
 
-    def __init__(self, prompt: PromptArea) -> None:
+    def __init__(self, prompt: PromptArea, describe_wait: Callable[[], str]) -> None:
+        """Make the frame of `prompt`.
+
+        Args:
+            describe_wait: what the turn waits for while the model is silent.
+        """
         self._prompt = prompt
+        self._describe_wait = describe_wait
+        self._wait_text = ""
+        """What `describe_wait` returned for the present wait; empty: it was not called yet."""
         super().__init__(Static("❯ ", id="prompt-sign", markup=False), prompt, id="prompt-box")
         self._began = 0.0
         """When the turn began."""
@@ -84,6 +93,7 @@ class PromptFrame(Horizontal):
     def observe(self, event: events.Event) -> None:
         """Note that the turn goes on, and which tool calls have not ended."""
         self._last_event = time.monotonic()
+        self._wait_text = ""
         match event:
             case events.ToolStarted(call=call):
                 self._running_calls.add(call.id)
@@ -99,7 +109,11 @@ class PromptFrame(Horizontal):
         now = time.monotonic()
         passed = now - self._began
         is_silent = now - self._last_event >= MODEL_WAIT_SECONDS
-        activity = "waiting for the model" if is_silent and not self._running_calls else "working"
+        activity = "working"
+        if is_silent and not self._running_calls:
+            # Asked once for each wait: it estimates the whole request.
+            self._wait_text = self._wait_text or self._describe_wait()
+            activity = self._wait_text
         duration = format_duration(int(passed), tenths=False)
         working = f"{spinner_sign(passed)} {activity} · {duration} · Esc interrupts"
         title = "? waits for your answer" if self._waits_for_answer else working

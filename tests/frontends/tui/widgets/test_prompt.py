@@ -8,6 +8,7 @@ import pytest
 from fakes.fake_session import FakeSession, Wait, says
 from fakes.screens import opened, screen_of, screen_text, until
 from fakes.waiting import PATIENCE
+from msgspec.structs import replace
 from PIL import Image as Pillow
 from PIL import ImageGrab
 from textual import events
@@ -19,6 +20,7 @@ from ouro.events import ToolFinished, ToolStarted
 from ouro.frontends import clipboard
 from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.app import OuroApp
+from ouro.llm import ModelSpec
 from ouro.messages import Image, ToolCall
 
 
@@ -81,6 +83,20 @@ async def test_the_frame_shows_that_a_draft_is_stashed():
         await until(pilot, lambda: "stashed" not in screen_text(pilot.app))
 
 
+async def test_the_frame_says_how_much_a_server_on_this_machine_reads(monkeypatch):
+    monkeypatch.setattr("ouro.frontends.tui.widgets.prompt_frame.MODEL_WAIT_SECONDS", 0.0)
+    before_answer = Wait()
+    session = FakeSession([[before_answer, *says("made")]])
+    spec = ModelSpec("ollama_chat/qwen3", on_this_machine=True)
+    session._status = replace(session._status, context=12_400, spec=spec)
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("a", "enter")
+        await until(pilot, lambda: "the model reads about 12k tokens · " in screen_text(pilot.app))
+        before_answer.until.set()
+        await until(pilot, lambda: "Esc interrupts" not in screen_text(pilot.app))
+
+
 async def test_the_frame_says_that_the_model_is_waited_for(monkeypatch):
     monkeypatch.setattr("ouro.frontends.tui.widgets.prompt_frame.MODEL_WAIT_SECONDS", 0.0)
     call = ToolCall("1", "shell", {"command": "make"})
@@ -90,7 +106,10 @@ async def test_the_frame_says_that_the_model_is_waited_for(monkeypatch):
     async with screen_of(FakeSession([turn])).run_test() as pilot:
         await opened(pilot)
         await pilot.press("a", "enter")
-        await until(pilot, lambda: "waiting for the model · " in screen_text(pilot.app))
+        await until(
+            pilot,
+            lambda: "waiting for the model · about 1.2k tokens sent · " in screen_text(pilot.app),
+        )
         before_call.until.set()
         await until(pilot, lambda: "working · " in screen_text(pilot.app))
         assert "waiting for the model" not in screen_text(pilot.app)
