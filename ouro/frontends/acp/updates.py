@@ -289,7 +289,7 @@ def prompt_usage(usage: Usage) -> acp.Usage:
     )
 
 
-def split_title(title: str) -> tuple[str, list[acp.ContentToolCallContent]]:
+def split_title(title: str) -> tuple[str, list[Any]]:
     """A title on one line, for an editor; and the whole text as content if that leaves some out."""
     whole_title = clean(title).strip()
     short_title = one_line(title, _MAX_TITLE)
