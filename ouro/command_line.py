@@ -148,11 +148,16 @@ def _refuse_misspelt_command(given: Sequence[str]) -> None:
 def _meant_command(given: Sequence[str]) -> str:
     """The command that is probably meant by `memroy`, `memroy list`, `"memory list"` as one word, or a
     command of another program. Empty for a message, as `"model the domain"` is: there is no such
-    action.
+    action. Raises UsageError for a command of another program that ouro does not have.
     """
     word, _, action = given[0].partition(" ")
     if not word.isalpha():
         return ""
+    if word in _UPDATE_OF_OTHER_PROGRAM and len(given) == 1 and not action:
+        from ouro.commands.slash import UPDATE_HINT
+        from ouro.errors import UsageError
+
+        raise UsageError(f"There is no command `ouro {word}`.", UPDATE_HINT)
     if given[0] in _SET_UP_OF_OTHER_PROGRAM:
         return "models --setup"
     if given[0] in _COMMAND_OF_OTHER_PROGRAM:
@@ -184,6 +189,7 @@ _COMMAND_OF_OTHER_PROGRAM = {
     "help": "--help",
     "version": "--version",
 }
+_UPDATE_OF_OTHER_PROGRAM = ("update", "upgrade")
 _SET_UP_OF_OTHER_PROGRAM = ("login", "logout", "auth")
 """Words that set a key in other programs. As a message each of them would cost a request."""
 _FLAG_OF_OTHER_PROGRAM = {

@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from ouro.display import Display, Question, Todo
+from ouro.display import CommandOutput, Display, Question, Todo
 from ouro.messages import Image, Message, ToolCall, Usage
 from ouro.utils.text import dollars, plural
 
@@ -95,6 +95,11 @@ class ToolFinished(EventStruct, frozen=True):
     seconds: float
 
 
+def _without_quotes(line: str) -> str:
+    """A shell line without its quotes and with single blanks, to compare two spellings of it."""
+    return " ".join(re.sub(r"[\"']", "", line).split())
+
+
 class PermissionAsked(EventStruct, frozen=True):
     """A call waits for the user. `session.answer(question_id, Permit(…))` answers it."""
 
@@ -113,6 +118,15 @@ class PermissionAsked(EventStruct, frozen=True):
     """If false, a background subagent asks, and the question stays open when a turn ends."""
     edits: bool = False
     """Whether the call is an edit that the mode `edit` would allow."""
+
+    @property
+    def shown_reason(self) -> str:
+        """The reason for the user: without a command that the question shows already."""
+        body = self.display.body
+        if not isinstance(body, CommandOutput):
+            return self.reason
+        repeated = _without_quotes(f"it runs {body.command}")
+        return "no rule allows it" if _without_quotes(self.reason) == repeated else self.reason
 
     @property
     def choices(self) -> tuple[PermitChoice, ...]:

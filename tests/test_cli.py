@@ -126,6 +126,15 @@ def test_misspelt_command_is_no_message(line, message, near, capsys):
     assert hint == f'To send it as a message: ouro -- "{message}"'
 
 
+def test_update_is_no_message_but_says_how(capsys):
+    assert main(["update"]) == 2
+    assert capsys.readouterr().err == (
+        "ouro: There is no command `ouro update`.\nUpdate ouro as it was installed, for example with"
+        " `pipx upgrade ouro` or `uv tool upgrade ouro`.\n"
+    )
+    assert read_flags(["update the docs"]).message == "update the docs"
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -141,8 +141,9 @@ async def _choose_silent_server(asker: Asker, title: str, url: str) -> str:
     for provider, server in servers.items():
         if provider.title == title and server.models:
             return await _choose_model_at(asker, server, local=provider)
-    asker.say(f"Start {title} first, for example with `{_START_COMMANDS[title]}`.")
-    return await _choose_other_server(asker, url)
+    # In the question, so that it is gone with it.
+    hint = f"Start {title} first, for example with `{_START_COMMANDS[title]}`."
+    return await _choose_other_server(asker, url, hint)
 
 
 def _local_choice(provider: llm.Provider, server: llm.ServerModels) -> Choice:
@@ -184,16 +185,18 @@ async def _choose_hosted_model(asker: Asker, provider: llm.Provider) -> str:
     return _save_model(asker, entry_name, entry, default=name)
 
 
-async def _choose_other_server(asker: Asker, address: str = "") -> str:
+async def _choose_other_server(asker: Asker, address: str = "", hint: str = "") -> str:
     """Ask for an address until a server answers there, or the user keeps one that does not; then ask
     for a model. A server that needs a key is asked again with each key until it accepts one.
     Returns the model's name; empty if the user cancels.
 
     Args:
         address: what the question begins with on a screen.
+        hint: what the user should know before, above the question.
     """
     key = ""
-    question = title = "Its address, such as https://models.example.com/v1"
+    title = "Its address, such as https://models.example.com/v1"
+    question = f"{hint}\n{title}" if hint else title
     while True:
         address = (await asker.ask(question, draft=address)).strip()
         if not address:

@@ -31,8 +31,18 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 _COMMAND_LINE = re.compile(r"/(\w[\w:-]*)(?:\s+(.*))?\Z", re.DOTALL)
 """`/memory show facts`: the name, and what follows it."""
+_SHELL_LINE = re.compile(r"ouro ([a-z]+)(?: [a-z-]+)?")
+"""`ouro update`, `ouro memory list`: a command for the terminal, without values."""
 _REMEMBER_LINE = re.compile(r"#(?![#!\d])\s*(\S[^\n]*)\Z")
 """One line after one `#`. `#12 is broken`, `## A heading` and several lines are messages."""
+
+
+UPDATE_HINT = "Update ouro as it was installed, for example with `pipx upgrade ouro` or `uv tool upgrade ouro`."
+_HINTS_FOR_SHELL = {
+    **dict.fromkeys(("update", "upgrade"), UPDATE_HINT),
+    **dict.fromkeys(("login", "auth"), "`ouro models --setup` in the terminal sets a key."),
+}
+"""What to use instead of a shell command of another agent."""
 
 
 async def dispatch(front_end: FrontEnd, text: str) -> bool:
@@ -60,6 +70,7 @@ async def run_line(context: SessionContext, text: str) -> bool:
         OuroError, OSError: the command failed, or there is none of that name; then the error names
         similar ones.
     """
+    _refuse_shell_command(text)
     match = _COMMAND_LINE.match(text)
     if match is None:
         return False
@@ -74,6 +85,26 @@ async def run_line(context: SessionContext, text: str) -> bool:
         return False
     await run_command(context, command, argument)
     return True
+
+
+def _refuse_shell_command(text: str) -> None:
+    """Raises UsageError if the whole text is a command of ouro for the terminal: as a message it would
+    cost a request.
+    """
+    match = _SHELL_LINE.fullmatch(text.strip())
+    if match is None:
+        return
+    from ouro.commands.all_actions import ACTIONS  # few messages begin with `ouro`
+
+    hint = _HINTS_FOR_SHELL.get(match[1])
+    if hint:
+        raise UsageError(f"There is no command `{match[0]}`.", hint)
+    words = {name.partition(" ")[0] for action in ACTIONS for name in action.names}
+    if match[1] in words:
+        raise UsageError(
+            f"`{match[0]}` is a command for the terminal.",
+            f"Run it there, or from here with `!{match[0]}`.",
+        )
 
 
 async def _require_custom_command(session: Session, word: str, argument: str, text: str) -> None:

@@ -50,6 +50,7 @@ _NAMES_ELSEWHERE = {
     "details": "Ctrl+O unfolds tool calls.",
     "docs": "/help PAGE shows a page.",
     **dict.fromkeys(("edit", "editor"), "Ctrl+G opens your editor."),
+    "fast": "/model uses a faster model, and /think sets how long it thinks.",
     "ide": "`ouro acp` runs in an editor: /help editors.",
     "insights": "/usage shows what was used.",
     "keybindings": "? shows the keys; `tui.keys` in config.yaml changes them.",
@@ -217,7 +218,7 @@ class CommandRegistry:
 
         names = [*self._reserved, *(command.name for command in self.commands())]
         longer_names = [name for name in names if name.startswith(word)]
-        similar_names = longer_names[:3] or get_close_matches(word, names, n=3, cutoff=0.5)
+        similar_names = longer_names[:3] or get_close_matches(word, names, n=3, cutoff=0.6)
         if similar_names:
             hint = f"Did you mean {' or '.join(f'/{name}' for name in similar_names)}?"
         else:

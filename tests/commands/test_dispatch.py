@@ -39,6 +39,24 @@ async def test_messages_and_paths_are_no_commands(text):
     assert (front_end.lines, front_end.shown) == ([], [])
 
 
+@pytest.mark.parametrize(("text", "hint"), [
+    ("ouro update", "There is no command `ouro update`.\nUpdate ouro as it was installed"),
+    ("ouro login", "There is no command `ouro login`.\n`ouro models --setup`"),
+    ("ouro doctor", "`ouro doctor` is a command for the terminal.\nRun it there, or from here with `!ouro doctor`."),
+    ("ouro memory list", "`ouro memory list` is a command for the terminal."),
+])  # fmt: skip
+async def test_a_shell_command_of_ouro_is_not_sent_to_the_model(text, hint):
+    front_end = FakeFrontEnd()
+    assert await dispatch(front_end, text)
+    [(said, _level)] = front_end.lines
+    assert said.startswith(hint)
+
+
+@pytest.mark.parametrize("text", ["ouro is slow", "ouro memory list is empty, why?", "ouro"])
+async def test_a_message_about_ouro_is_sent(text):
+    assert await dispatch(FakeFrontEnd(), text) is False
+
+
 async def test_a_command_runs_with_its_argument():
     front_end = FakeFrontEnd()
     assert await dispatch(front_end, "/rename  Mend the\nparser ")
@@ -55,6 +73,7 @@ async def test_case_and_aliases_do_not_matter():
     ("text", "near"),
     [
         ("/modle", "/model"),
+        ("/fast", "/model uses a faster model"),
         ("/resum", "/resume"),
         ("/conf", "/config"),
         ("/zzzzzz", "/help lists them all"),

@@ -271,7 +271,7 @@ class EditorSession(TurnObserver):
         options = permission_options(question)
         try:
             call = self._updates.permission_call(
-                question.call, f"{question.title} ({question.reason})", question.display
+                question.call, f"{question.title} ({question.shown_reason})", question.display
             )
             option_id = await self.request_choice(call, options)
             choice_made = next((choice for choice in question.choices if choice == option_id), None)

@@ -375,7 +375,7 @@ class Viewer:
     async def _ask_permission(self, question: PermissionAsked) -> None:
         """Ask the user of the client. If they choose nothing, the question stays open."""
         call = self._updates.permission_call(
-            question.call, f"{question.title} ({question.reason})", question.display
+            question.call, f"{question.title} ({question.shown_reason})", question.display
         )
         option_id = await self._choose(call, permission_options(question))
         for choice in question.choices:

@@ -233,7 +233,9 @@ class Output(NoticePrinter):
     def print_refusal(self, question: events.PermissionAsked, refusal: Refusal) -> None:
         """Print which tool call was refused, and how to allow it the next time."""
         advice = f"; to allow it: {refusal.advice}" if refusal.advice else ""
-        self.say(f"not allowed: {one_line(question.title)} ({one_line(question.reason)}){advice}")
+        self.say(
+            f"not allowed: {one_line(question.title)} ({one_line(question.shown_reason)}){advice}"
+        )
 
     def print_result(self, result: Result, exit_code: int) -> None:
         """Print what went wrong as progress, then the answer as text or the result as JSON."""

@@ -242,7 +242,7 @@ class TurnQuestions:
         self._printer.calls_with_shown_diff.add(event.call.id)
         self._printer.line(f"? {escape_invisible(one_line(event.title))}", "bold yellow")
         self._printer.question_body(event.display)
-        self._printer.line(f"  {escape_invisible(event.reason)}", "dim")
+        self._printer.line(f"  {escape_invisible(event.shown_reason)}", "dim")
         labels = " · ".join(_CHOICE_LABELS[choice] for choice in event.choices)
         choices = labels.format(rule=escape_invisible(event.rule))
         self._printer.line(f"  {choices}    (text after the letter goes to the model)")

@@ -355,7 +355,7 @@ def _permission_page(question: PermissionAsked) -> str:
     return (
         f"<h2>Allow? <code>{escape_html(question.call.name)}</code></h2>"
         f'<div class="asked">{_whole_body(question.display)}</div>'
-        f'<p class="why">{escape_html(escape_invisible(question.reason))}</p>'
+        f'<p class="why">{escape_html(escape_invisible(question.shown_reason))}</p>'
         '<textarea rows="1" data-comment placeholder="comment for the agent"'
         ' aria-label="comment for the agent"></textarea>'
         f'<div class="choices">{buttons}</div>'

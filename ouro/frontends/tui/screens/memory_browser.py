@@ -48,6 +48,8 @@ EMPTY_TABS: Mapping[Tab, str] = {
 }
 """The tabs in their order, and their texts when they are empty."""
 TABS = tuple(EMPTY_TABS)
+_FRAME_WIDTH = 4
+"""The columns of the frame and of the space beside its content."""
 KEYS: Mapping[str, tuple[str, ...]] = {
     "note": ("edit_note", "confirm_note", "archive_note"),
     "archived": ("restore_note", "edit_note"),
@@ -379,7 +381,7 @@ class MemoryBrowser(Browser):
     def _heading_text(self) -> str:
         """The names of the tabs. The open tab is in brackets, and the tab of proposals shows how
         many there are. If not all names fit, the first names are left out until the open tab is
-        visible, and arrows show that there are more.
+        visible, and the last ones that do not fit; arrows show that there are more.
         """
         proposal_count = len(self._rows.get("proposals", ()))
         names = []
@@ -387,7 +389,7 @@ class MemoryBrowser(Browser):
             has_count = tab == "proposals" and proposal_count > 0
             name = f"{tab} {proposal_count}" if has_count else tab
             names.append(f"[{name}]" if tab == self._tab else f" {name} ")
-        open_tab, width = TABS.index(self._tab), self.size.width - 2
+        open_tab, width = TABS.index(self._tab), self.size.width - _FRAME_WIDTH
         width_before_arrow = max(0, width - 1)  # the last column may be taken by the arrow `›`
         first = 0
         while first < open_tab:
@@ -395,10 +397,13 @@ class MemoryBrowser(Browser):
             if len(names_to_open_tab) <= width_before_arrow:
                 break
             first += 1
-        text = " ".join(names[first:])
+        last = len(names)
+        while last > open_tab + 1 and len(" ".join(names[first:last])) > width_before_arrow:
+            last -= 1
+        text = " ".join(names[first:last])
         if first > 0:
             text = f"‹{text[1:]}"
-        return text if len(text) <= width else f"{text[:width_before_arrow]}›"
+        return text if last == len(names) else f"{text[:width_before_arrow]}›"
 
     def _keys(self) -> Keys:
         """The keys of the last line, for what is marked and where the focus is."""

@@ -445,7 +445,7 @@ class PermissionPanel(QuestionPanel):
         title_text = f"Allow?  {escape_invisible(asked.call.name)}"
         title = Static(title_text, classes="question--title", markup=False)
         size = Static(size_text, classes="question--size", markup=False)
-        reason_text = code_content(escape_invisible(asked.reason))
+        reason_text = code_content(escape_invisible(asked.shown_reason))
         reason = Static(reason_text, classes="question--why", markup=False)
         super().__init__(
             asked.question_id,

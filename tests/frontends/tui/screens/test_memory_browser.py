@@ -126,6 +126,15 @@ async def test_browser_opens_in_the_list_and_slash_searches(app):
         await until(pilot, lambda: texts(browser) == ["Answer in German."])
 
 
+async def test_tabs_that_do_not_fit_are_left_out_whole(app):
+    async with app.run_test(size=(50, 24)) as pilot:
+        await browsing(pilot, "core", searches=False)
+        await until(pilot, lambda: "[core]" in screen_text(pilot.app))
+        [heading] = [line for line in screen_text(pilot.app).splitlines() if "[core]" in line]
+        names = heading.strip("│ ").split()
+        assert names == ["[core]", "notes", "timeline", "archive", "receipt", "›"]
+
+
 async def test_active_notes_are_listed_and_typing_filters_them(app):
     async with app.run_test(size=(80, 24)) as pilot:
         browser = await browsing(pilot)

@@ -10,7 +10,7 @@ from fakes.fake_session import PUSH, FakeSession, Wait, asks_to_push
 from fakes.screens import asked, opened, screen_of, screen_text, until
 from textual import events
 
-from ouro.display import Diff, Display, FileChange, Question
+from ouro.display import CommandOutput, Diff, Display, FileChange, Question
 from ouro.errors import TrustNeeded
 from ouro.events import (
     PermissionAsked,
@@ -37,6 +37,17 @@ async def asked_beside_draft(size):
         gate.set()
         await asked(pilot)
         yield pilot, session
+
+
+@pytest.mark.parametrize(("command", "reason", "shown_reason"), [
+    ("git push 'origin' main", "it runs git push origin main", "no rule allows it"),
+    ("make && git push", "it runs make and 1 more", "it runs make and 1 more"),
+    ("git status", "it runs git with the repository's filter", "it runs git with the repository's filter"),
+])  # fmt: skip
+def test_the_reason_does_not_repeat_the_command(command, reason, shown_reason):
+    display = Display("", CommandOutput(command))
+    asked_event = PermissionAsked("q1", PUSH, f"run {command}", display, reason, "")
+    assert asked_event.shown_reason == shown_reason
 
 
 async def test_a_permission_is_answered_by_letter_digit_arrow_and_with_a_comment():
