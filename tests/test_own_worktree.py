@@ -150,6 +150,15 @@ def test_a_removed_folder_with_a_branch_is_checked_out_again(project):
     assert again.tree.changes().commits == 1
 
 
+def test_a_folder_that_is_no_worktree_is_left_and_the_error_says_what_to_do(project):
+    own = enter_worktree(project, "idea")
+    (own.tree.folder / "kept.txt").write_text("work")
+    (own.tree.folder / ".git").unlink()
+    with pytest.raises(UsageError, match="is not a worktree of this repository. Move or delete it"):
+        enter_worktree(project, "idea")
+    assert (own.tree.folder / "kept.txt").read_text() == "work"
+
+
 def test_remove_asks_once_more(project):
     own = enter_worktree(project, "idea")
     (own.cwd / "b.py").write_text("two = 2\n")

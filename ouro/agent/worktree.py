@@ -8,6 +8,7 @@ import msgspec
 
 from ouro.errors import ToolError
 from ouro.utils.git import Git, GitError, find_root
+from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import join_names, plural
 
 MAX_DIFF = 30_000
@@ -38,7 +39,8 @@ class Worktree(msgspec.Struct, frozen=True):
         that does not exist begins at HEAD. A folder that is this worktree already stays as it is.
 
         Raises:
-            ToolError: `cwd` is not in a git repository with a commit, or git fails.
+            ToolError: `cwd` is not in a git repository with a commit, `folder` has other files, or
+                git fails.
         """
         repository, git = find_root(cwd), Git(cwd, GIT_TIMEOUT)
         try:
@@ -51,6 +53,11 @@ class Worktree(msgspec.Struct, frozen=True):
             # An old branch has commits of its own: its changes are counted from where it began.
             base = git.ask("merge-base", "HEAD", branch).strip() if has_branch else ""
             if not (has_branch and _has_checked_out(folder, branch)):
+                if folder.exists() and any(folder.iterdir()):
+                    raise ToolError(
+                        f"{tilde(folder)} exists, but is not a worktree of this repository. Move or"
+                        " delete it, or use another name."
+                    )
                 folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 git.change("worktree", "prune")
                 new_branch = ("-b", branch, str(folder), head)
