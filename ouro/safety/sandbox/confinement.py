@@ -31,6 +31,7 @@ from ouro.safety.sandbox.sandboxes import (
     is_private,
 )
 from ouro.settings import SandboxSettings
+from ouro.utils.git import find_root
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import ensure_private_dir
@@ -502,14 +503,18 @@ class Confinement:
 
     def _used_in_private(self) -> list[Path]:
         """Returns the folders that commands need and that are in a place such as /tmp, which is
-        empty inside the sandbox. Commands need home, the workspace, memory, and the folders of
-        programs.
+        empty inside the sandbox. Commands need home, the workspace, the repository around it,
+        memory, and the folders of programs.
         """
         folders = os.environ.get("PATH", "").split(os.pathsep)
         programs = [folder for folder in folders if is_private(folder)]
         # A program in /tmp/x/bin may need /tmp/x/lib.
         libraries = [os.path.dirname(folder) for folder in programs]  # noqa: PTH120 - of an environment
-        places = map(str, (Path.home(), self._root, *self._also_writable, *self._memory))
+        # The hooks of a project are in the root of its repository, and so is `.git`.
+        repository = find_root(self._root)
+        places = map(
+            str, (Path.home(), repository, self._root, *self._also_writable, *self._memory)
+        )
         used = (*places, *programs, *libraries)
         return [Path(place) for place in used if is_private(place)]
 

@@ -20,7 +20,7 @@ from ouro.safety import (
     child_environment,
 )
 from ouro.safety.sandbox import sandboxes as sandbox_choice
-from ouro.safety.sandbox.sandboxes import SandboxPolicy, Seatbelt
+from ouro.safety.sandbox.sandboxes import SandboxPolicy, Seatbelt, is_private
 from ouro.safety.sandbox.seccomp import seccomp_filter
 from ouro.settings import SandboxSettings
 from ouro.tools.shell import Shell
@@ -124,6 +124,21 @@ class TestConfinement:
         assert (root / "new").read_text() == "x\n"
         assert run(confinement, "workspace", "cat /tmp/mark", root).stdout == "kept\n"
         assert not Path("/tmp/mark").exists()
+
+    def test_the_repository_around_a_folder_in_tmp_can_be_read(self, root, home):
+        """Its hooks are there. Places such as /tmp are empty in the sandbox otherwise."""
+        if not is_private(str(root)):
+            pytest.skip("the tests do not run in /tmp")
+        (root / "check.sh").write_text("echo checked\n")
+        (root / "sub").mkdir()
+        confinement = Confinement(root / "sub", home / ".ouro" / "sandbox")
+        if not confinement.is_on:
+            pytest.skip("no sandbox works here")
+        line = "sh ../check.sh; echo x > ../new || echo x > here"
+        assert run(confinement, "workspace", line, root / "sub").stdout == "checked\n"
+        assert not (root / "new").exists()
+        assert (root / "sub" / "here").exists()
+        confinement.close()
 
     def test_git_commits_only_with_repository_limits(self, confinement, root):
         (root / "new").write_text("x")
