@@ -95,7 +95,7 @@ COMPUTED = [
     "ls {a..c}",
     "ls & touch made",
     "ls & cat a.txt",
-    "ls |& cat",
+    "ls |& xargs cat",
     "read -r x < a.txt",
     "exit 'a[$(touch made)]'",
 ]

@@ -46,7 +46,7 @@ _ASSIGNMENT = re.compile(
 )
 _REDIRECT = re.compile(r"(?:\d*(<<<|<<-|<<|<>|<&|<|>\||>>|>&|>)|(&>>|&>))(?!\()")
 _OPERATOR = re.compile(r"&&|\|\||\|&|\||;;&|;;|;&|;|&|\n")
-_UNDERSTOOD_OPERATORS = {"&&", "||", "|", ";", "\n"}
+_UNDERSTOOD_OPERATORS = {"&&", "||", "|", "|&", ";", "\n"}
 _REST_OF_LINE = re.compile(r"""([^'"\\`$()\n]|'[^'\n]*'|"[^"\\`$\n]*")*\n""")
 """The rest of a line with a here-document: no quote or substitution continues in the next line."""
 _VARIABLE_NAME = (  # no variable that bash or a program obeys
@@ -284,7 +284,8 @@ class _Lexer(WordReader):
             self._make_opaque(f"it uses `{operator}`")
         has_words, finished = bool(self._words), self._finish_command()
         self._piped = operator in ("|", "|&")
-        self._source = finished if self._piped else None
+        # After `|&` the next command also reads error messages: what it gets is not known.
+        self._source = finished if operator == "|" else None
         is_empty_line = operator == "\n" and not has_words
         if not is_empty_line:
             is_in_line_itself = self._depth == 1  # not in a subshell or another inner script

@@ -131,3 +131,15 @@ def _decide(permissions: Permissions, line: str) -> Decision:
 def _decide_outside(root: Path, line: str, rules: dict[str, list[str]]) -> Decision:
     permissions = Permissions(Workspace(root), "ask", **rules)
     return permissions.decide("shell", Effect.RUN, [line], outside=True)
+
+
+@pytest.mark.parametrize(("line", "decided"), [
+    ("make |& tee log.txt", Allow("off")),
+    ("make 2>&1 | tee log.txt", Allow("off")),
+    ("make |& sh", Ask("sh reads its commands from its input", "")),
+    ("make |& git push", Ask("it runs git push", "shell(git push *)")),
+])  # fmt: skip
+def test_both_spellings_of_a_pipe_with_errors_follow_the_rules_of_their_commands(
+    root, line, decided
+):
+    assert decision(root, line, "ask", allow=["shell(make *)", "shell(tee *)"]) == decided
