@@ -124,13 +124,8 @@ def _make_child(
     ask_user: AskUser,
     before_call: BeforeCall,
 ) -> ChildAgent:
-    """Build what a subagent runs on. Blocks.
-
-    Args:
-        reported: the kinds whose model cannot be used, and of which the user knows it.
-
-    Raises:
-        ToolError: there is no skill that its kind names.
+    """Build what a subagent runs on. Blocks. `reported` as for `_choose_models`. Raises ToolError: there
+    is no skill that its kind names.
     """
     basis, settings = shared.basis, shared.basis.settings
     confinement, permissions = _limit_child(shared, spec, cwd)
@@ -262,6 +257,9 @@ def _choose_models(
 
     If the named model cannot be used, the subagent has the models of the session: the files of Claude
     Code name `haiku`, for which a user of another provider has no key. A notice says so once.
+
+    Args:
+        reported: the kinds of which the notice was shown.
     """
     models = shared.models
     if not spec.model:

@@ -99,12 +99,12 @@ def _refuse_shell_command(text: str) -> None:
     hint = _HINTS_FOR_SHELL.get(match[1])
     if hint:
         raise UsageError(f"There is no command `{match[0]}`.", hint)
-    words = {name.partition(" ")[0] for action in ACTIONS for name in action.names}
-    if match[1] in words:
-        raise UsageError(
-            f"`{match[0]}` is a command for the terminal.",
-            f"Run it there, or from here with `!{match[0]}`.",
-        )
+    for action in ACTIONS:
+        if any(name.partition(" ")[0] == match[1] for name in action.names):
+            raise UsageError(
+                f"`{match[0]}` is a command for the terminal.",
+                f"Run it there, or from here with `!{match[0]}`.",
+            )
 
 
 async def _require_custom_command(session: Session, word: str, argument: str, text: str) -> None:

@@ -12,7 +12,6 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.extensions.hook_files import Hook, HookOrigin, parse_hooks
-from ouro.extensions.known_names import misspelt_keys
 from ouro.extensions.plugins import plugin_folders
 from ouro.safety import EXTENSION_FOLDERS, MAX_FILES, extension_files, files_below
 from ouro.settings import HookEvent
@@ -160,6 +159,8 @@ def _read(
         body = body.replace("${CLAUDE_SKILL_DIR}", str(path.parent))
     origin = HookOrigin(tilde(path), source != "user", str(plugin or ""))
     hooks, problems = _read_hooks(meta, origin)
+    from ouro.extensions.known_names import misspelt_keys  # many homes have no such files
+
     problems += [f"{tilde(path)}: {line}" for line in misspelt_keys(kind, meta)]
     if kind == "agents":
         hooks = [

@@ -12,7 +12,6 @@ import msgspec
 
 from ouro.errors import ConfigError, OuroError
 from ouro.extensions.correction_checks import Check
-from ouro.extensions.known_names import EVENTS_ELSEWHERE, describe_unknown_tools, nearest_name
 from ouro.extensions.plugins import plugin_folder, plugin_tables
 from ouro.extensions.tool_names import demand_tools, own_rule
 from ouro.settings import FailureAction, HookEvent, HookSettings
@@ -221,6 +220,8 @@ def check_matchers(hooks: Iterable[Hook], root: Path) -> list[str]:
     lines: list[str] = []
     for hook in hooks:
         if hook.event in TOOL_EVENTS:
+            from ouro.extensions.known_names import describe_unknown_tools  # few have hooks
+
             texts = describe_unknown_tools(hook.matcher, is_complete=not has_own_tools)
             lines += [f"{hook.place}: {text}" for text in texts]
     return list(dict.fromkeys(lines))
@@ -295,6 +296,8 @@ def parse_hooks(events: Mapping[str, Any], origin: HookOrigin) -> tuple[list[Hoo
     for name, groups in events.items():
         event = CLAUDE_EVENTS.get(name) or next((own for own in EVENTS if own == name), None)
         if event is None:
+            from ouro.extensions.known_names import EVENTS_ELSEWHERE, nearest_name
+
             near = nearest_name(name, (*CLAUDE_EVENTS, *EVENTS))
             is_mistake = near and name not in EVENTS_ELSEWHERE
             hint = f" Did you mean {near}?" if is_mistake else ""

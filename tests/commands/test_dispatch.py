@@ -48,7 +48,7 @@ async def test_messages_and_paths_are_no_commands(text):
 async def test_a_shell_command_of_ouro_is_not_sent_to_the_model(text, hint):
     front_end = FakeFrontEnd()
     assert await dispatch(front_end, text)
-    [(said, _level)] = front_end.lines
+    [(_level, said)] = front_end.lines
     assert said.startswith(hint)
 
 

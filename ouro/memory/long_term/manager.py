@@ -334,7 +334,7 @@ class LongTermMemoryManager:
 
             await self.with_editor(write, refreshes=False)
         if outcome.has_answer:  # else the model is asked again
-            scope_memory.store.repository.create_records()
+            scope_memory.store.repository.create(with_git=False)
             scope_memory.store.repository.write_record(
                 _CONSOLIDATED_RECORD, f"{digest_before} {texts_digest(scope_memory.texts)}"
             )

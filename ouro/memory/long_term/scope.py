@@ -577,7 +577,7 @@ def is_switched_off(store: GitMemoryStore) -> bool:
 
 def switch(store: GitMemoryStore, *, on: bool) -> None:
     """Switch a memory on or off, from the next session on. Blocks."""
-    store.repository.create_records()
+    store.repository.create(with_git=False)
     store.repository.write_record(_OFF_RECORD, "" if on else "off")
 
 

@@ -432,12 +432,12 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         if self.questions.panel is not None:  # the panel's own size may not have changed
             self.questions.panel.on_resize()
 
-    def on_screen_suspend(self) -> None:
-        self.prompt.cover(is_covered=True)
+    def _on_screen_suspend(self) -> None:
+        self.prompt.is_covered = True
         self.app.screen.refresh()  # it may have drawn this screen with the cursor
 
     def on_screen_resume(self) -> None:
-        self.prompt.cover(is_covered=False)
+        self.prompt.is_covered = False
         self.app.clear_notifications()  # those of the sheet that was closed
 
     def on_mount(self) -> None:

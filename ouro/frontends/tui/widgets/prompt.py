@@ -11,6 +11,7 @@ from typing import Any, TypeGuard
 from rich.cells import split_graphemes
 from textual import events
 from textual.message import Message
+from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import TextArea
 
@@ -59,6 +60,9 @@ class PromptArea(TextArea, inherit_bindings=False):
         draft: Draft
         later: bool = False
 
+    is_covered = reactive(False, init=False)
+    """Whether a sheet is open above, which shows a cursor of its own."""
+
     def __init__(
         self,
         keymap: Keymap,
@@ -103,19 +107,14 @@ class PromptArea(TextArea, inherit_bindings=False):
         """The sheet that Ctrl+P opened last."""
         self._vim: VimKeys | None = None
         """Handles keys as Vim does; None with the keys of `emacs`."""
-        self._is_covered = False
-        """Whether a sheet is open above, which shows a cursor of its own."""
 
     @property
     def _draw_cursor(self) -> bool:
         """Whether Textual draws the cursor. Below a sheet the prompt still has the focus of its screen."""
-        return not self._is_covered and super()._draw_cursor
+        return not self.is_covered and super()._draw_cursor
 
-    def cover(self, *, is_covered: bool) -> None:
-        """Hide the cursor below a sheet, or show it again."""
-        self._is_covered = is_covered
+    def _watch_is_covered(self) -> None:
         self._line_cache.clear()  # its lines have the cursor
-        self.refresh()
 
     def use_editing(self, editing: str) -> None:
         """Edit with the keys of `vim`, or with the keys of the keymap, which are like those of

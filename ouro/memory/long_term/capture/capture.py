@@ -466,7 +466,7 @@ def _record_fingerprint(repository: GitRepository, text: str, said_until: str) -
     """Record, outside of the git history, that a text was captured from words that were last said
     at the time `said_until`. Blocks.
     """
-    repository.create_records()
+    repository.create(with_git=False)
     with repository.hold_lock():
         records = [*_read_fingerprints(repository), (_fingerprint(text), said_until)]
         newest_records = records[-_MAX_FINGERPRINTS:]

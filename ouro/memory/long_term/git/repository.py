@@ -126,12 +126,17 @@ class GitRepository:
         """Whether there is a history, or was one: ouro's records alone are none."""
         return (self.git_dir / "HEAD").exists() or (self.own_dir / TIP).exists()
 
-    def create(self) -> None:
+    def create(self, *, with_git: bool = True) -> None:
         """Create an empty git directory if there is none; only the user can read the files in it.
+        `with_git=False` creates only the folder of ouro's records, which is outside of the memory
+        folder: nothing is created in a project before its memory holds something.
 
         If the folder and its history were deleted, a new history begins, in which nothing is
         approved yet. New folders get the mark of their layout at the end, when they exist.
         """
+        if not with_git:
+            self._create_records()
+            return
         git_dir = self.git_dir
         stores = {git_dir: str(git_dir), self.own_dir: str(self.state_dir)}
         mark_layouts(stores, MemoryUnusable)
@@ -145,10 +150,8 @@ class GitRepository:
                 self._make_git_dir(git_dir)
             mark_layouts(stores, MemoryUnusable)
 
-    def create_records(self) -> None:
-        """Create the folder of ouro's records if there is none. It is outside of the memory folder:
-        nothing is created in a project before its memory holds something.
-        """
+    def _create_records(self) -> None:
+        """Create the folder of ouro's records if there is none."""
         store = {self.own_dir: str(self.state_dir)}
         mark_layouts(store, MemoryUnusable)
         if self.own_dir.exists():
@@ -467,7 +470,7 @@ class GitRepository:
 
     def save_state(self, name: str, state: object) -> None:
         """Record a state under a name, as JSON."""
-        self.create_records()
+        self.create(with_git=False)
         self.write_record(name, msgspec.json.encode(state).decode())
 
     def pack(self, max_loose: int = 0) -> bool:
