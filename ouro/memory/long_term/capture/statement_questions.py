@@ -240,19 +240,31 @@ def rank_near(statement: str, texts: Sequence[str]) -> list[int]:
 
 
 def is_parallel(first: str, second: str) -> bool:
-    """Whether two sentences have as many words, three or more, and differ in the first word and in
-    another place, with a common word between: `Lena owns billing`, `Omar owns search`. Only their
-    first clauses are compared: `Omar owns search, by the way`.
+    """Whether two sentences have one form, in any language, and say it of two things: `Lena owns
+    billing`, `Omar owns search`. Only their first clauses are compared: `Omar owns search, by the
+    way`.
+
+    They have as many words, three or more. They differ in the first word and in another place, with
+    a common word between. Each common word is in the same place in both: otherwise they have
+    different forms, and the second may be a correction (`The jobs run on Celery`, `We replaced
+    Celery on Monday`).
     """
     first_words, second_words = (
         _WORD.findall(_CLAUSE_END.split(text, maxsplit=1)[0].casefold()) for text in (first, second)
     )
     if len(first_words) != len(second_words) or len(first_words) < 3:
         return False
+    common_words = set(first_words) & set(second_words)
+    if any(_places(word, first_words) != _places(word, second_words) for word in common_words):
+        return False
     differing = [index for index, word in enumerate(first_words) if word != second_words[index]]
     if not differing or differing[0] != 0:
         return False
     return any(after - before > 1 for before, after in pairwise(differing))
+
+
+def _places(word: str, words: Sequence[str]) -> list[int]:
+    return [place for place, other_word in enumerate(words) if other_word == word]
 
 
 def _quote_pair(first: str, second: str) -> str:

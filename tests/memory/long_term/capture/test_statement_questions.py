@@ -56,6 +56,10 @@ async def test_unusable_answer_and_an_addition_replace_nothing():
         ("The API listens on 8080", "The API listens on 9090", False),
         ("Die Kunden liegen in Rom", "Die Kosten liegen in Bonn", False),
         ("Staging is heron", "Production is crane", True),
+        ("The jobs run on Celery", "We replaced Celery on Monday", False),
+        ("Les magasins ferment le lundi", "Finalement les magasins ferment mardi", False),
+        ("Задачи хранятся на Redis", "Мы заменили Redis на Valkey", False),
+        ("Анна отвечает за кассу", "Борис отвечает за склад", True),
     ],
 )
 def test_sentences_of_one_form_that_differ_in_subject_and_value_both_hold(first, second, parallel):
