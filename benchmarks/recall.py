@@ -87,7 +87,7 @@ def fill(index: Index, passages: int, notes: int) -> None:
             values = (f"/m/{number}.md", "note", f"mem_{number:08x}", 0, "user", "", "patterns", talk.text(25),
                       "2026-01-01T00:00:00Z", 0.9, "user", "", "", 0, "", 0, number)  # fmt: skip
             database.execute(
-                f"INSERT INTO notes VALUES (NULL, {', '.join('?' * len(values))}, NULL)", values
+                f"INSERT INTO notes VALUES (NULL, {', '.join('?' * len(values))}, NULL, '')", values
             )
 
 

@@ -316,8 +316,8 @@ def _build_note_workers(
     manager: long_term.LongTermMemoryManager,
     lookup: memory_index.Lookup,
     busy: asyncio.Lock,
-) -> tuple[long_term.NoteConsolidator, long_term.Crystallizer]:
-    """Build the worker that merges notes, and the one that reads old sessions."""
+) -> long_term.NoteWorkers:
+    """Build the workers that merge notes, read old sessions, and write search words."""
     transcript = basis.transcript
     ask = ask_in_background(
         models, memory=transcript, role="classify", purpose="crystallization", busy=busy
@@ -340,7 +340,34 @@ def _build_note_workers(
     )
     repository = repositories.get("repo") or repositories["user"]
     crystallizer = long_term.Crystallizer(capture, basis.session_catalog, repository, transcript)
-    return consolidator, crystallizer
+    settings = basis.settings.memory
+    search_words = None
+    if settings.capture and settings.write != "ask":
+        search_words = _build_search_words_writer(
+            basis, models, manager, capture.notes.notebook, busy
+        )
+    return long_term.NoteWorkers(consolidator, crystallizer, search_words)
+
+
+def _build_search_words_writer(
+    basis: SessionBasis,
+    models: ModelSource,
+    manager: long_term.LongTermMemoryManager,
+    notebook: long_term.Notebook,
+    busy: asyncio.Lock,
+) -> long_term.SearchWordsWriter:
+    """Build the worker that writes the search words of notes."""
+    ask = ask_in_background(
+        models, memory=basis.transcript, role="classify", purpose="search words", busy=busy
+    )
+    return long_term.SearchWordsWriter(
+        ask=ask,
+        notebook=notebook,
+        repositories={scope.name: scope.store.repository for scope in basis.opened_scopes},
+        mark=_mark_of_session(basis.transcript),
+        run_under_lock=manager.run_under_lock,
+        is_small=lambda: models.role_spec("classify").is_small,
+    )
 
 
 def _mark_of_session(transcript: MemoryManager) -> str:

@@ -298,6 +298,7 @@ class NoteKept(EventStruct, frozen=True):
         "rewrite",
         "archive",
         "share",
+        "describe",
         "propose",
     ]
     note_id: str

@@ -308,6 +308,8 @@ def note_fields(details: long_term.EntryDetails) -> list[tuple[str, str]]:
     rows = [("confidence", f"{details.confidence:.2f}, confirmed {confirmed_at}")]
     if note.entities:
         rows.append(("names", CodeSpan(", ".join(note.entities))))
+    if note.search_words:
+        rows.append(("search words", CodeSpan(", ".join(note.search_words))))
     rows += [
         (relation.rel, f"{relation.source} → {relation.target}") for relation in note.relations
     ]

@@ -29,6 +29,7 @@ _NOTE_VERBS = {
     "rewrite": "Changed",
     "archive": "Archived",
     "share": "Shared with all branches",
+    "describe": "Search words added",
     "propose": "Waiting for approval",
 }
 _ORIGIN_NOTES = {

@@ -46,6 +46,7 @@ WIDE_STRUCTS = {
     "memory/index/session_indexer.py": "a row of the table of sessions",
     "memory/index/search.py": "a row of the tables of notes, messages and outputs",
     "memory/long_term/notes/note.py": "the front matter of a note",
+    "memory/long_term/capture/operations.py": "the JSON of an operation, with fields of a note",
 }
 
 

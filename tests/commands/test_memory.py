@@ -5,6 +5,7 @@ from fakes.fake_front_end import FakeFrontEnd, memory
 from fakes.knowledge import Conversation, write_as_user
 
 from ouro.errors import UsageError
+from ouro.memory.long_term.notes.note import Note, note_text
 
 
 @pytest.fixture
@@ -89,6 +90,16 @@ async def test_show_prints_an_entry_and_receipt_lists_loaded_notes(home):
     front_end, _ = await front_end_of(home, session="s-2")
     await memory(front_end, "receipt")
     assert "- loaded · 6 tokens · Answer in \\*German\\*." in front_end.shown[0]
+
+
+async def test_show_lists_the_search_words_of_a_note(home):
+    front_end, conversation = await front_end_of(home)
+    note = Note(
+        id="mem_00000001", scope="user", text="Tabs.", search_words=("indentation", "style")
+    )
+    await write_as_user(conversation.manager, "user", {note.file_name: note_text(note)}, "x")
+    await memory(front_end, "show mem_00000001")
+    assert "indentation, style" in front_end.shown[0]
 
 
 async def test_memory_off_applies_to_the_repository_until_on(home, repository):

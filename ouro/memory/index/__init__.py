@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ouro.memory.index.late_numpy import has_numpy
     from ouro.memory.index.lookup import Lookup
     from ouro.memory.index.memory_file_indexer import CORE_FILES, MemoryFolder, project_of
-    from ouro.memory.index.query import findable, parse_query, word_starts
+    from ouro.memory.index.query import findable, parse_query, searched_text, word_starts
     from ouro.memory.index.question_process import end_question_process, start_question_process
     from ouro.memory.index.scoring import DAYS_WEIGHT
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter, search_sessions

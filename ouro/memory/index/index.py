@@ -26,7 +26,13 @@ from ouro.memory.index.memory_file_indexer import (
     remove_file,
 )
 from ouro.memory.index.query import findable
-from ouro.memory.index.schema import NOTES_BY_FILTER, VERSION, make_tables
+from ouro.memory.index.schema import (
+    NOTES_BY_FILTER,
+    VERSION,
+    VERSION_WITHOUT_SEARCH_WORDS,
+    add_search_words,
+    make_tables,
+)
 from ouro.memory.index.session_indexer import (
     changed_sessions,
     feed_session,
@@ -437,7 +443,8 @@ def _copy_vectors(database: sqlite3.Connection, aside: Path) -> None:
 
 
 def _is_usable(path: Path) -> bool:
-    """Whether the index can be read and has the tables of this version.
+    """Whether the index can be read and has the tables of this version. Tables of the version
+    before are completed.
 
     Raises:
         SearchUnavailable: a newer ouro made it.
@@ -450,6 +457,11 @@ def _is_usable(path: Path) -> bool:
             if version > VERSION:
                 raise SearchUnavailable(*newer_ouro(str(path), _read_ouro_version(database)))
             database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            if version == VERSION_WITHOUT_SEARCH_WORDS:
+                database.execute("BEGIN IMMEDIATE")
+                add_search_words(database)
+                database.execute("COMMIT")
+                version = VERSION
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF in _ERRORS_WITHOUT_DAMAGE:
             raise

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.errors import SessionError
-from ouro.memory.index.query import content_hash
+from ouro.memory.index.query import content_hash, searched_text
 from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.values import CORE, LoadedScope, Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity
@@ -239,11 +239,12 @@ def _insert_note(
         note.turn,
         note.supersedes or "",
         Path(path).parent.name == "archive",
-        content_hash(note.text),
+        content_hash(searched_text(note.text, note.search_words)),
     )
     placeholders = ", ".join("?" * len(values))
     (row_id,) = database.execute(
-        f"INSERT INTO notes VALUES (NULL, {placeholders}, NULL) RETURNING id", values
+        f"INSERT INTO notes VALUES (NULL, {placeholders}, NULL, ?) RETURNING id",
+        (*values, ", ".join(note.search_words)),
     ).fetchone()
     if not line:
         entities = _entities_of(note, folder.project)

@@ -336,6 +336,13 @@ def _end_of_piece(text: str) -> int:
     return MAX_PASSAGE
 
 
+def searched_text(text: str, search_words: Sequence[str]) -> str:
+    """Returns what is searched of a note: its text, and on the next line its search words. The SQL
+    of `schema.searched_column` makes the same.
+    """
+    return f"{text}\n{', '.join(search_words)}" if search_words else text
+
+
 def content_hash(text: str) -> int:
     """Returns a hash of a text, by which its vector is stored: a signed number of 64 bits."""
     digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()

@@ -6,8 +6,11 @@ import sqlite3
 
 from ouro import __version__
 
-VERSION = 5
-"""The version of the tables; an index of an earlier version is rebuilt from the files."""
+VERSION = 6
+"""The version of the tables. An index of `VERSION_WITHOUT_SEARCH_WORDS` is completed in place; one of
+an earlier version is rebuilt from the files.
+"""
+VERSION_WITHOUT_SEARCH_WORDS = 5
 _TOKENIZER = "tokenize = 'porter unicode61 remove_diacritics 2'"
 _KEPT_TABLES = (
     (
@@ -50,7 +53,7 @@ _REBUILT_TABLES = (
     line INTEGER NOT NULL, scope TEXT NOT NULL, project TEXT NOT NULL, category TEXT NOT NULL, text TEXT NOT NULL,
     at TEXT NOT NULL, confidence REAL NOT NULL, source TEXT NOT NULL, branch TEXT NOT NULL, session TEXT NOT NULL,
     turn INTEGER NOT NULL, supersedes TEXT NOT NULL, archived INTEGER NOT NULL, hash INTEGER NOT NULL,
-    stamp INTEGER)""",
+    stamp INTEGER, search_words TEXT NOT NULL DEFAULT '')""",
     "CREATE INDEX notes_by_path ON notes (path)",
     "CREATE INDEX notes_by_note ON notes (note)",
     "CREATE INDEX notes_by_supersedes ON notes (supersedes)",
@@ -93,26 +96,42 @@ another model. `used` is the day of its last use.
 """
 
 
+def searched_column(table: str, row: str = "") -> str:
+    """Returns the SQL expression for what is searched of a row: of a note its text, and on the next
+    line its search words. `row` is the name of the row with a dot, as `new.`.
+    """
+    if table != "notes":
+        return f"{row}text"
+    return f"{row}text || iif({row}search_words = '', '', char(10) || {row}search_words)"
+
+
 def _word_index_statements(table: str) -> tuple[str, ...]:
-    """Returns the statements that make the word index of the column `text` of a table, and the
-    triggers that keep it up to date.
+    """Returns the statements that make the word index of a table, and the triggers that keep it up
+    to date.
+    """
+    index = (
+        f"CREATE VIRTUAL TABLE {table}_words USING fts5(text, content = '{table}', content_rowid ="
+        f" 'id', {_TOKENIZER})"
+    )
+    return index, *_word_index_triggers(table)
+
+
+def _word_index_triggers(table: str) -> tuple[str, ...]:
+    """Returns the statements that make the triggers of a word index.
 
     The index does not hold the texts (FTS5's external content). To remove a row from it, FTS5 wants
     an INSERT with the command 'delete' and the text that was indexed.
     """
     index_name = f"{table}_words"
+    added, removed = searched_column(table, "new."), searched_column(table, "old.")
     return (
         (
-            f"CREATE VIRTUAL TABLE {index_name} USING fts5(text, content = '{table}', content_rowid ="
-            f" 'id', {_TOKENIZER})"
-        ),
-        (
             f"CREATE TRIGGER {table}_added AFTER INSERT ON {table} BEGIN"
-            f" INSERT INTO {index_name} (rowid, text) VALUES (new.id, findable(new.text)); END"
+            f" INSERT INTO {index_name} (rowid, text) VALUES (new.id, findable({added})); END"
         ),
         (
             f"CREATE TRIGGER {table}_removed AFTER DELETE ON {table} BEGIN INSERT INTO {index_name}"
-            f" ({index_name}, rowid, text) VALUES ('delete', old.id, findable(old.text)); END"
+            f" ({index_name}, rowid, text) VALUES ('delete', old.id, findable({removed})); END"
         ),
     )
 
@@ -122,6 +141,18 @@ _SCHEMA = (
     *_REBUILT_TABLES,
     *(line for table in ("messages", "outputs", "notes") for line in _word_index_statements(table)),
 )
+
+
+def add_search_words(database: sqlite3.Connection) -> None:
+    """Complete the tables of `VERSION_WITHOUT_SEARCH_WORDS`. No text is indexed again: without
+    search words the triggers index the same as before.
+    """
+    database.execute("ALTER TABLE notes ADD COLUMN search_words TEXT NOT NULL DEFAULT ''")
+    database.execute("DROP TRIGGER notes_added")
+    database.execute("DROP TRIGGER notes_removed")
+    for statement in _word_index_triggers("notes"):
+        database.execute(statement)
+    database.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def make_tables(database: sqlite3.Connection) -> None:

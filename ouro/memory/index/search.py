@@ -98,6 +98,8 @@ class MemoryHit(msgspec.Struct, frozen=True):
     branch: str = ""
     supersedes: str = ""
     archived: bool = False
+    search_words: str = ""
+    """Further words by which the note is found; they are not part of its text."""
 
 
 class SearchFilter(msgspec.Struct, frozen=True):
@@ -260,7 +262,7 @@ def _note_hits(database: sqlite3.Connection, ids: Iterable[int]) -> list[MemoryH
     """Returns the notes and core lines with these ids as hits, without scores and in no order."""
     rows = database.execute(
         "SELECT id AS row_id, note AS id, kind, text, at, session, project, iif(line, line, turn)"
-        " AS number, path, scope, category, confidence, source, branch, supersedes, archived FROM"
+        " AS number, path, scope, category, confidence, source, branch, supersedes, archived, search_words FROM"
         f" notes WHERE {_IN_LIST}",
         _json_list(ids),
     )

@@ -36,6 +36,7 @@ from ouro.memory.index.plain_vectors import (
     read_plain_signs,
 )
 from ouro.memory.index.question_process import running_question_process
+from ouro.memory.index.schema import searched_column
 from ouro.memory.index.vector_signs import (
     SignsMade,
     VectorSigns,
@@ -332,7 +333,7 @@ class Vectors:
         """
         with self._index.reading() as database:
             rows = database.execute(
-                f"SELECT id, hash, text FROM {table} WHERE stamp IS NULL ORDER BY id DESC LIMIT ?",
+                f"SELECT id, hash, {searched_column(table)} FROM {table} WHERE stamp IS NULL ORDER BY id DESC LIMIT ?",
                 (max_rows,),
             ).fetchall()
             existing = database.execute(

@@ -41,13 +41,14 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.git.values import BlamedLine, Commit, DiffHunk, FileEdit, Scope
     from ouro.memory.long_term.graph_picture import html_page, picture_of
     from ouro.memory.long_term.import_files import is_trusted_text, read_sources
-    from ouro.memory.long_term.maintenance.background import MemoryMaintenance
+    from ouro.memory.long_term.maintenance.background import MemoryMaintenance, NoteWorkers
     from ouro.memory.long_term.maintenance.crystallizer import (
         CRYSTALLIZE_INSTRUCTIONS,
         CrystallizedPart,
         Crystallizer,
     )
     from ouro.memory.long_term.maintenance.note_consolidator import Merge, NoteConsolidator
+    from ouro.memory.long_term.maintenance.search_words import SearchWordsWriter
     from ouro.memory.long_term.maintenance.summaries import Summaries
     from ouro.memory.long_term.manager import LongTermMemoryManager
     from ouro.memory.long_term.memory_import import (

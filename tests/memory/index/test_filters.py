@@ -39,7 +39,7 @@ def note(database, number, text, project="", category="facts", archived=False):
     day = f"2026-01-{number % 28 + 1:02}"
     row = (f"/{number}.md", "note", f"mem_{number:08x}", 0, scope, project, category, text, day, 0.9,
            "user", "", "", 0, "", archived, content_hash(text))  # fmt: skip
-    database.execute(f"INSERT INTO notes VALUES (NULL, {', '.join('?' * len(row))}, NULL)", row)
+    database.execute(f"INSERT INTO notes VALUES (NULL, {', '.join('?' * len(row))}, NULL, '')", row)
 
 
 @pytest.fixture(scope="module")

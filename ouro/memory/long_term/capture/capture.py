@@ -405,6 +405,7 @@ class Capture(msgspec.Struct, eq=False):
             entities=operation.entities,
             relations=operation.relations,
             until=operation.until,
+            search_words=operation.search_words,
             anchors=self.notes.anchors.of(operation.entities) if in_repo else (),
         )
         return note, message

@@ -56,7 +56,7 @@ _ANSWER_FORMAT = """
 Answer with a JSON object and nothing else: {{"operations": [ … ]}}. Each operation is one of:
 {{"op": "add", "text": "…", "category": "…", "scope": "…", "until": "…", "said_by": "user" or "assistant",
  "confidence": 0.0 to 1.0, "related": [N, …], "entities": ["KIND:NAME", …],
- "relations": [{{"from": "KIND:NAME", "rel": "…", "to": "KIND:NAME"}}]}}
+ "relations": [{{"from": "KIND:NAME", "rel": "…", "to": "KIND:NAME"}}], "search_words": ["…", …]}}
    the text holds beside all notes, also if it is about the same subject as one of them
 {{"op": "supersede", "target": N, "text": "…", …}}   the text answers the same question as note N differently: note N is
    no longer true. Put into the text what else note N says and is still true
@@ -72,6 +72,8 @@ ends with an event, such as an outage); `session` if it holds only right now.
 N: the number of an existing note, as listed. related: existing notes on the same subject that a reader of this note
 should see too; usually none.
 KIND: one of file, cmd, pkg, symbol, tool, config. rel: a word such as tested_by, depends_on or configured_in.
+search_words: four to eight names of one to three words by which someone would look for the note who does not know its
+words: synonyms, other names of the thing, its general subject. If the text is not English, also its subject in English.
 until, related, entities and relations are optional.
 
 scope: user for what holds for the user everywhere, and for how the user is answered; repo for what holds in this
@@ -92,6 +94,7 @@ _OPERATION_SCHEMA = {
         "confidence": {"type": "number"},
         "related": {"type": "array", "items": {"type": "integer"}},
         "entities": _NAMES_SCHEMA,
+        "search_words": _NAMES_SCHEMA,
         "relations": {
             "type": "array",
             "items": {

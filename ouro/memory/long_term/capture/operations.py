@@ -28,6 +28,10 @@ MAX_NOTE = 600
 _MAX_ENTITIES = 12
 _MAX_RELATIONS = 8
 _MAX_RELATED = 4
+MAX_SEARCH_WORDS = 12
+"""The most search words of a note: with more, its vector no longer says what the text says."""
+_MAX_SEARCH_WORD = 40
+"""The most characters of a search word: a longer one is a sentence."""
 _MAX_BROKEN_OBJECTS = 200
 _MIN_LIKENESS = 80
 """The likeness (0 to 100) from which on a name counts as a misspelt category."""
@@ -83,6 +87,8 @@ class Operation(msgspec.Struct, frozen=True):
     related: tuple[str, ...] = ()
     until: str = ""
     """The last day on which it holds; empty: it lasts."""
+    search_words: tuple[str, ...] = ()
+    """Other words for its subject, also in English."""
     certainty: Certainty = "stated"
 
 
@@ -241,6 +247,7 @@ def _make_operation(verb: str, fields: Mapping[str, Any], limits: OperationLimit
         relations=tuple(_read_relations(fields.get("relations"), limits.root))[:_MAX_RELATIONS],
         related=_read_related_notes(fields, target, limits),
         until=until,
+        search_words=read_search_words(fields.get("search_words")),
     )
 
 
@@ -373,6 +380,19 @@ def _read_relations(items: Any, root: str) -> Iterator[Relation]:
                 source, target = normalize_entity(source, root), normalize_entity(target, root)
                 if source and target and source != target and _RELATION_NAME.fullmatch(name):
                     yield Relation(source, name, target)
+
+
+def read_search_words(value: Any) -> tuple[str, ...]:
+    """The search words that a model named, as a list or with commas, each once. Those that are too
+    long or hold no letter are left out, and all after `MAX_SEARCH_WORDS`.
+    """
+    items = value.split(",") if isinstance(value, str) else _as_list(value)
+    words: dict[str, None] = {}
+    for item in items:
+        word = " ".join(clean(str(item)).split())
+        if len(word) <= _MAX_SEARCH_WORD and any(map(str.isalpha, word)):
+            words[word] = None
+    return tuple(words)[:MAX_SEARCH_WORDS]
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -13,7 +13,16 @@ from msgspec.structs import replace
 
 from ouro.errors import ModelError, NoteError, SearchUnavailable, UsageError
 from ouro.events import CoreChanged
-from ouro.memory.index import Graph, Lookup, MemoryFolder, Search, SearchFilter, Sources, project_of
+from ouro.memory.index import (
+    Graph,
+    Lookup,
+    MemoryFolder,
+    Search,
+    SearchFilter,
+    Sources,
+    project_of,
+    searched_text,
+)
 from ouro.memory.long_term.capture.operations import Certainty
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
 from ouro.memory.long_term.core_line_records import carry_records
@@ -152,7 +161,9 @@ class SessionNotes:
                 self._lookup.fill_notes()
                 self._has_all_vectors = True
             hits = search.nearest_notes(
-                [note.text], _MAX_SIMILAR, [SearchFilter(kinds=("note",), scope=note.scope)]
+                [searched_text(note.text, note.search_words)],
+                _MAX_SIMILAR,
+                [SearchFilter(kinds=("note",), scope=note.scope)],
             )
         except (ModelError, SearchUnavailable) as error:
             log.warning("notes are compared by words only: %s", error)

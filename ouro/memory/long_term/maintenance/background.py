@@ -1,5 +1,5 @@
-"""MemoryMaintenance: session summaries, merging of notes and crystallizing of old sessions, in the
-background.
+"""MemoryMaintenance: session summaries, merging of notes, search words and crystallizing of old
+sessions, in the background.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from contextlib import aclosing, contextmanager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # made when they are first needed
         Merge,
         NoteConsolidator,
     )
+    from ouro.memory.long_term.maintenance.search_words import SearchWordsWriter
     from ouro.memory.long_term.maintenance.summaries import Summaries
 
 SETTLE_SECONDS = 1.0
@@ -43,6 +44,15 @@ carried over.
 """
 _TEXT_WIDTH = 80
 """Characters of a note's text or a session's title in a line."""
+
+
+class NoteWorkers(NamedTuple):
+    """What maintains the notes of a session."""
+
+    consolidator: NoteConsolidator
+    crystallizer: Crystallizer
+    search_words: SearchWordsWriter | None
+    """None if the settings let no model change notes by itself."""
 
 
 class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
@@ -58,7 +68,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
     """Constructs the writer of summaries when it is first needed; None if `sessions.summaries` is
     off.
     """
-    make: Callable[[], tuple[NoteConsolidator, Crystallizer]] | None
+    make: Callable[[], NoteWorkers] | None
     """Constructs the services that maintain notes when they are first needed; None if memory is
     off.
     """
@@ -110,7 +120,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
     async def find_clusters(self) -> tuple[Clusters, str]:
         """The clusters of notes to merge, and a line with an estimate of the cost."""
-        consolidator, _ = self._workers
+        consolidator = self._workers.consolidator
         clusters = await asyncio.to_thread(lambda: consolidator.find(every=True))
         tokens = await asyncio.to_thread(consolidator.estimate_tokens, clusters)
         summary = (
@@ -123,7 +133,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         """The unread sessions last used more than `days` ago, oldest first, also skipped ones; and
         a line with their number and an estimate of the cost.
         """
-        _, crystallizer = self._workers
+        crystallizer = self._workers.crystallizer
         sessions = await crystallizer.find_old_sessions(days)
         to_read = [session for session in sessions if not session.skipped]
         summary = f"{plural(len(to_read), 'session')} to read"
@@ -141,7 +151,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         """
         from ouro.memory.long_term.notes.notebook import note_event  # needed only with memory
 
-        consolidator, _ = self._workers
+        consolidator = self._workers.consolidator
         usage_before = self.usage()
         with self._only_one_process():
             async with aclosing(consolidator.merge(clusters)) as merges:
@@ -165,7 +175,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
         After an interruption the next call continues with the first part that was not read.
         """
-        _, crystallizer = self._workers
+        crystallizer = self._workers.crystallizer
         usage_before = self.usage()
         count = sum(session.parts for session in sessions if not session.skipped)
         with self._only_one_process():
@@ -194,7 +204,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         return self.make_summaries() if self.make_summaries else None
 
     @cached_property
-    def _workers(self) -> tuple[NoteConsolidator, Crystallizer]:
+    def _workers(self) -> NoteWorkers:
         if self.make is None:
             raise UsageError(
                 "Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral."
@@ -232,6 +242,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             # These tasks take the lock themselves, and only when they have something to do.
             if self.make is not None:
                 await self._run_step("consolidation of notes", self._merge_new_notes())
+                await self._run_step("search words", self._write_search_words())
                 await self._run_step("crystallization", self._crystallize_old_sessions())
         finally:
             self._is_running = False
@@ -245,7 +256,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
 
     async def _merge_new_notes(self) -> None:
         """Merge notes, if enough were added since the last run."""
-        consolidator, _ = self._workers
+        consolidator = self._workers.consolidator
         if not await asyncio.to_thread(consolidator.is_due):
             return
         clusters = await asyncio.to_thread(consolidator.find)
@@ -253,11 +264,24 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
             async for _line in lines:
                 pass  # nobody sees the lines; the work is done while they are made
 
+    async def _write_search_words(self) -> None:
+        """Write the search words of some notes that have none; shows it unless `silent`."""
+        from ouro.memory.long_term.notes.notebook import notes_event  # needed only with memory
+
+        writer = self._workers.search_words
+        if writer is None:
+            return
+        with only_one(self.lock) as is_mine:
+            written = await writer.write() if is_mine else []
+        if not self.silent:
+            for event in notes_event("describe", written, "that had none"):
+                self.channel.emit(event)
+
     async def _crystallize_old_sessions(self) -> None:
         """Crystallize some old sessions, if the last run was long ago."""
         from ouro.memory.long_term.maintenance.crystallizer import choose_for_one_run
 
-        _, crystallizer = self._workers
+        crystallizer = self._workers.crystallizer
         if not await asyncio.to_thread(crystallizer.is_due):
             return
         sessions = choose_for_one_run(await crystallizer.find_old_sessions())

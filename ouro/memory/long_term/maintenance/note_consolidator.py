@@ -28,6 +28,7 @@ from ouro.errors import LongTermMemoryError, ModelError, OuroError
 from ouro.memory.index import word_starts
 from ouro.memory.long_term.capture.operations import (
     MAX_NOTE,
+    MAX_SEARCH_WORDS,
     Operation,
     OperationLimits,
     read_operations,
@@ -380,7 +381,9 @@ def combine_notes(
     edges_to_archived = [Edge(note.id, "relates-to") for note in notes[:-1]]
     all_entities = [*entities]
     relations: dict[Relation, None] = {}
+    search_words: dict[str, None] = {}
     for note in reversed(notes):
+        search_words |= dict.fromkeys(note.search_words)
         all_entities += note.entities
         relations |= dict.fromkeys(note.relations)
     return replace(
@@ -397,6 +400,7 @@ def combine_notes(
         confirmed_at=max(note.confirmed_at for note in notes),
         entities=tuple(dict.fromkeys(all_entities))[:_MAX_ENTITIES],
         relations=tuple(relations)[:_MAX_RELATIONS],
+        search_words=tuple(search_words)[:MAX_SEARCH_WORDS],
         anchors=tuple(anchors.values()),
         text=text,
         extra={},

@@ -51,7 +51,7 @@ _HEADING_OR_COMMENT = late_pattern(r"\s{0,3}(?:#{1,6}(?:\s|$)|-{3,}\s*$|<!--)")
 """The start of a line of a core file that states nothing: a heading, a rule or a comment."""
 _MIN_ID_START = 3
 """A start of an id without `mem_` has so many characters: a shorter one may be an ordinary word."""
-_ONLY_IF_SET = ("until", "tentative", "tried")
+_ONLY_IF_SET = ("until", "tentative", "tried", "search_words")
 """Fields that are left out of the front matter if they are empty."""
 
 
@@ -131,6 +131,10 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     """
     tried: tuple[Tried, ...] = ()
     """Of a dead end: what was tried. Other files do not name it."""
+    search_words: tuple[str, ...] = ()
+    """Other words for its subject, also in English, by which a search finds it. A model writes them,
+    the user may change them; a file without any does not name them.
+    """
     text: str = ""
     extra: Mapping[str, Any] = msgspec.field(default_factory=dict)
     """Unknown fields of the front matter, written back unchanged."""

@@ -29,7 +29,15 @@ _MIN_CONFIDENCE_AFTER_CHECK = 0.8
 _MIN_CONFIDENCE_BY_USER = 0.9
 """The least confidence in a note that the user confirmed."""
 Change = Literal[
-    "add", "supersede", "refine", "contradict", "confirm", "archive", "rewrite", "share"
+    "add",
+    "supersede",
+    "refine",
+    "contradict",
+    "confirm",
+    "archive",
+    "rewrite",
+    "share",
+    "describe",
 ]
 _RELATIONSHIPS: Mapping[Change, Relationship] = {"refine": "refines", "contradict": "contradicts"}
 Trailers = Mapping[str, str]
@@ -223,6 +231,18 @@ class Notebook(msgspec.Struct, eq=False):
             "share", files, changes_of=lambda file: {file.name: note_text(file.note)}, origin=origin
         )
 
+    def describe(self, notes: Iterable[Note], origin: Origin) -> list[WrittenNote]:
+        """Write notes again that have got search words, in one commit for each scope. Their times
+        stay: they say the same. Returns the notes.
+        """
+        files = [replace(self.find(note.id), note=note) for note in notes]
+        return self._write_all(
+            "describe",
+            files,
+            changes_of=lambda file: {file.name: note_text(file.note)},
+            origin=origin,
+        )
+
     def rewrite(self, note: Note, origin: Origin) -> WrittenNote:
         """Write a note again into the file of its id. If its scope is another one now, the file
         moves to that scope, in a commit there and one here.
@@ -380,7 +400,7 @@ def proposal_event(notes: Sequence[Note]) -> NoteKept:
 
 
 def notes_event(
-    operation: Literal["archive", "share"], written: Sequence[WrittenNote], reason: str
+    operation: Literal["archive", "share", "describe"], written: Sequence[WrittenNote], reason: str
 ) -> list[NoteKept]:
     """The events that show a change of several notes: one for each commit, with the number of its
     notes, the `reason`, and the first three texts. The notes of a commit must follow each other.

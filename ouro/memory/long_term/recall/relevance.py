@@ -115,6 +115,11 @@ def stems(text: str) -> frozenset[str]:
     return frozenset(find_stems(forms[0] for forms in parse_query(text).words))
 
 
+def searched_stems(hit: MemoryHit) -> frozenset[str]:
+    """The stems of the words by which a hit is found: those of its text, and its search words."""
+    return stems(f"{hit.text}\n{hit.search_words}") if hit.search_words else stems(hit.text)
+
+
 def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     """Find the hits that are relevant to a question. Returns the reason by the id of each hit, in
     the order of `hits`.
@@ -172,7 +177,7 @@ def compute_features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str,
             "share": share,
             "cosine": cosine,
             "above": cosine - baseline,
-            "subject": min(len((question_stems & hit_stems) - general_stems), 3),
+            "subject": min(len((question_stems & searched_stems(hit)) - general_stems), 3),
             "cover": len(question_stems & hit_stems) / max(1, len(hit_stems)),
             "general": is_general,
             "gap": best_nearness - nearness(hit),
@@ -222,7 +227,7 @@ def is_rule_for(message_stems: frozenset[str], hit: MemoryHit) -> bool:
     task, and is near enough by words and meaning together; or it is near enough in meaning alone.
     Without vectors the words in common alone decide.
     """
-    is_named = bool((message_stems & stems(hit.text)) - _STEMS_OF_TASKS)
+    is_named = bool((message_stems & searched_stems(hit)) - _STEMS_OF_TASKS)
     if "vectors" in hit.parts:
         return nearness(hit) >= MIN_STANDING and (is_named or _cosine(hit) >= MIN_STANDING)
     return is_named and _share(hit) >= MIN_STANDING_SHARE
@@ -272,7 +277,7 @@ def _is_relevant_by_words(
     common word. Words in `owned_stems` always name one: the user speaks of something of their own
     ("my tests").
     """
-    common_stems = question_stems & stems(hit.text)
+    common_stems = question_stems & searched_stems(hit)
     subjects = common_stems - (_STEMS_OF_TASKS - owned_stems)
     is_only_code = not subjects - (_STEMS_OF_CODE - owned_stems)
     if len(common_stems) < 2:

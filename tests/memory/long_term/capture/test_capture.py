@@ -103,6 +103,14 @@ def bench(tmp_path):
     return Bench(tmp_path)
 
 
+async def test_captured_note_has_the_search_words_of_the_model_unless_they_hold_a_secret(bench):
+    await bench.run(Classifier([{**TESTS, "search_words": ["unit tests", "checks"]}]))
+    assert [note.search_words for note in bench.notes()] == [("unit tests", "checks")]
+    refused = await bench.run(Classifier([{**GENERATED, "search_words": ["hunter2"]}]))
+    assert refused.written == []
+    assert len(bench.notes()) == 1
+
+
 async def test_captured_notes_record_their_source(bench):
     on_feature = [replace(each, branch="feature") for each in (PERSON, ANSWER)]
 

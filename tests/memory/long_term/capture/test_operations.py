@@ -5,6 +5,7 @@ from properties import given, st
 
 from ouro.memory.long_term.capture.operations import (
     MAX_OPERATIONS,
+    MAX_SEARCH_WORDS,
     Operation,
     OperationLimits,
     read_operations,
@@ -232,3 +233,16 @@ def test_related_notes_must_have_been_shown():
     assert operation.related == tuple(note.id for note in SHOWN[:2])
     (operation,) = done([{"op": "refine", "target": 1, "text": "Also on Windows.", "related": [1]}])
     assert operation.related == ()
+
+
+def test_search_words_are_read_as_a_list_or_with_commas_and_long_ones_are_left_out():
+    too_long = "a whole sentence that is no name of the thing at all"
+    named = ["night job", "night job", "Sicherung", too_long, 7, "", "30"]
+    (operation,) = done([{**ADD, "search_words": named}])
+    assert operation.search_words == ("night job", "Sicherung")
+    (operation,) = done([{**ADD, "search_words": "night job, Sicherung"}])
+    assert operation.search_words == ("night job", "Sicherung")
+    (operation,) = done([{**ADD, "search_words": [f"word {n}" for n in range(40)]}])
+    assert len(operation.search_words) == MAX_SEARCH_WORDS
+    (operation,) = done([{**ADD, "search_words": {"no": "list"}}])
+    assert operation.search_words == ()

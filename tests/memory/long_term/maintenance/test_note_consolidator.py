@@ -141,6 +141,12 @@ async def test_merged_note_is_from_the_user_only_if_all_were(bench):
     assert done.written.note.source == "assistant"
 
 
+async def test_merged_note_has_the_search_words_of_all(bench):
+    bench.keep(note(1, ONE, search_words=("unit tests",)), note(2, TWO, search_words=("checks",)))
+    (done,) = await bench.merge(MERGED)
+    assert done.written.note.search_words == ("checks", "unit tests")
+
+
 @pytest.mark.parametrize("more", [{"branch": "feature"}, {"scope": "user"}])
 async def test_notes_of_different_branches_or_scopes_are_not_merged(bench, more):
     bench.keep(note(1, ONE), note(2, TWO, **more))

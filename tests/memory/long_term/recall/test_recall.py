@@ -114,6 +114,14 @@ def test_each_sentence_is_a_separate_query(recall_of, said, wanted):
     assert {item.id[-1] for item in recalled.items if item.state == "loaded"} == set(wanted)
 
 
+def test_note_in_another_language_is_recalled_by_its_search_words(recall_of):
+    words = ("backup time", "nightly backup")
+    backup = note(4, "Die Nachtsicherung läuft um drei.", search_words=words)
+    found = recall_of(backup, TESTS, TEA).find("When does the nightly backup run?", recall_of.here)
+    assert states(found) == {"4": "loaded"}
+    assert "backup time" not in found.text
+
+
 def test_only_relevant_notes_are_recalled(recall_of):
     found = recall_of(LOCKS, TESTS, TEA).find(
         "how do we lock rows when users are updated?", recall_of.here

@@ -1,0 +1,100 @@
+"""Search words: a model writes them once for each note; they are in the file, and a search finds the
+note by them.
+"""
+
+import json
+
+import pytest
+from fakes.knowledge import Conversation
+from msgspec.structs import replace
+
+from ouro.memory.long_term import Notebook, SearchWordsWriter
+from ouro.memory.long_term.notes.note import Note, note_text
+
+FIRST = Note(id="mem_00000001", scope="repo", text="Die Nachtsicherung läuft um drei.")
+SECOND = Note(id="mem_00000002", scope="repo", text="Der Warenkorb wird nie gecacht.")
+ANSWER = json.dumps(
+    {
+        "notes": [
+            {"number": 1, "search_words": ["shopping cart", "basket"]},
+            {"number": 2, "search_words": ["backup time", "nightly job"]},
+        ]
+    }
+)
+
+
+class Bench:
+    """Real notes in a real repository memory, and a model with one answer."""
+
+    def __init__(self, home, project):
+        self.talk = Conversation(home, project, answer="x").connect()
+        stores = {name: scope.store for name, scope in self.talk.scopes.items()}
+        self.book = Notebook(stores, untrusted=lambda scope: self.talk.scopes[scope].untrusted)
+        self.stores = stores
+        self.asked = []
+
+    def keep(self, *notes):
+        for note in notes:
+            text = {note.file_name: note_text(note)}
+            self.stores[note.scope].save_and_commit(text, "Add", {"Ouro-Origin": "capture"})
+
+    async def write(self, answer=ANSWER, *, is_small=False):
+        async def ask(messages, schema=None):
+            self.asked.append(messages[-1].text)
+            return answer() if callable(answer) else answer
+
+        writer = SearchWordsWriter(
+            ask=ask,
+            notebook=self.book,
+            repositories={name: store.repository for name, store in self.stores.items()},
+            mark="memory-1",
+            run_under_lock=self.talk.manager.run_under_lock,
+            is_small=lambda: is_small,
+        )
+        return await writer.write()
+
+    def words(self, note):
+        return self.book.find(note.id).note.search_words
+
+
+@pytest.fixture
+def bench(home, repository):
+    bench = Bench(home, repository)
+    bench.keep(
+        replace(FIRST, updated_at="2026-11-01T10:00:00Z"),
+        replace(SECOND, updated_at="2026-11-02T10:00:00Z"),
+    )
+    return bench
+
+
+async def test_search_words_of_old_notes_are_written_in_one_commit_and_only_once(bench):
+    written = await bench.write()
+    assert {change.note.id for change in written} == {FIRST.id, SECOND.id}
+    assert len({change.commit for change in written}) == 1
+    assert bench.words(FIRST) == ("backup time", "nightly job")
+    assert bench.words(SECOND) == ("shopping cart", "basket")
+    assert bench.book.find(FIRST.id).note.updated_at == "2026-11-01T10:00:00Z"
+    assert await bench.write() == []
+    assert len(bench.asked) == 1
+
+
+async def test_note_without_search_words_is_not_asked_about_again(bench):
+    assert await bench.write('{"notes": []}') == []
+    assert await bench.write() == []
+    assert len(bench.asked) == 1
+
+
+async def test_note_that_changes_while_the_model_answers_keeps_its_new_text(bench):
+    def change_and_answer():
+        bench.keep(replace(SECOND, text="Der Warenkorb wird eine Minute gecacht."))
+        return ANSWER
+
+    await bench.write(change_and_answer)
+    assert bench.words(FIRST) == ("backup time", "nightly job")
+    assert bench.words(SECOND) == ()
+    assert bench.book.find(SECOND.id).note.text == "Der Warenkorb wird eine Minute gecacht."
+
+
+async def test_small_model_writes_no_search_words(bench):
+    assert await bench.write(is_small=True) == []
+    assert bench.asked == []
