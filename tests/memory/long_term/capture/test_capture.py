@@ -81,7 +81,7 @@ class Bench:
     def repository(self, scope):
         return self.stores[scope].repository
 
-    def nearest(self, _spoken, count) -> list[Note]:
+    def find_nearest(self, _spoken, count) -> list[Note]:
         return self.notes()[:count]
 
     def core_lines(self) -> list[Note]:
