@@ -360,12 +360,12 @@ def notices_about(attached: Attached, missing: Sequence[str] = ()) -> list[Notic
 
 def _is_binary(start: bytes) -> bool:
     """Whether these first bytes of a file are not text."""
-    from ouro.utils.text_files import NotTextError, decode
+    from ouro.utils.text_files import NotTextError, decode_text
 
     # The last character may be cut in the middle: up to three bytes of it are left out.
     for cut in range(4):
         try:
-            decode(start[: len(start) - cut])
+            decode_text(start[: len(start) - cut])
         except NotTextError:
             continue
         return False

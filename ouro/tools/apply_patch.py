@@ -34,7 +34,7 @@ from ouro.tools.text_match import (
 )
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.path_escapes import path_text
-from ouro.utils.text_files import Span, TextFile, save
+from ouro.utils.text_files import Span, TextFile, save_file
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
 _END_OF_FILE = "*** End of File"
@@ -632,5 +632,5 @@ def restore_file(file_before: FileBefore, written: bytes | None, seen: FilesSeen
         if file_before.stat is None:
             os.unlink(place.name, dir_fd=place.folder)
         else:
-            save(place.folder, place.name, file_before.data, expected=place.stat())
+            save_file(place.folder, place.name, file_before.data, expected=place.stat())
             os.chmod(place.name, stat.S_IMODE(file_before.stat.st_mode), dir_fd=place.folder)

@@ -179,9 +179,9 @@ class FilesSeen:
         """The content of a file as text: in the encoding that a call has named for it, or in the
         one that is found out. Raises NotTextError.
         """
-        from ouro.utils.text_files import decode
+        from ouro.utils.text_files import decode_text
 
-        return decode(data, path, self._encodings.get(path, ""))
+        return decode_text(data, path, self._encodings.get(path, ""))
 
     def has_read(self, path: Path) -> bool:
         """Whether the model has read a file, or a part of it, in any state."""
@@ -344,7 +344,7 @@ class FilesSeen:
         Raises:
             ToolError: it cannot or may not be written, or another program has changed it.
         """
-        from ouro.utils.text_files import ChangedMeanwhileError, save
+        from ouro.utils.text_files import ChangedMeanwhileError, save_file
 
         data, path = encode(file_before.shown, after), file_before.place.path
         require_writable(file_before)
@@ -358,7 +358,7 @@ class FilesSeen:
         try:
             with self.recording(path, file_before.content, data):
                 if not self._save_in_editor(file_before, after):
-                    save(
+                    save_file(
                         file_before.place.folder,
                         file_before.place.name,
                         data,

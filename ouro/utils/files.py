@@ -33,6 +33,7 @@ _RETRY_SECONDS = 0.02
 MAX_LOOKED_AT = 2_000
 """Names that are looked at to find the kinds of files of a project."""
 _MAX_FOLDER_DEPTH = 3
+"""Levels of folders that are looked at for that."""
 _PACKAGES_AND_OUTPUT = {"node_modules", "venv", "__pycache__", "target", "build", "dist", "vendor"}
 _TEMPORARY = late_pattern(r"\..+\.([1-9][0-9]{0,8})\.[0-9a-f-]{8,36}(?:\.tmp)?")
 """Names of temporary files: of `replace_file`, of the secret scanner (a UUID), and of earlier
@@ -325,13 +326,13 @@ def open_regular(path: Path, flags: int = 0) -> BufferedReader:
     return os.fdopen(descriptor, "rb")
 
 
-def read_start(path: Path, most: int, flags: int = 0) -> str:
-    """The text of the first `most` bytes of a file; empty if it is not a regular file, or cannot be
-    read.
+def read_start(path: Path, max_bytes: int, flags: int = 0) -> str:
+    """The text of the first bytes of a file, at most `max_bytes`; empty if it is not a regular file,
+    or cannot be read.
     """
     try:
         with open_regular(path, flags) as file:
-            return file.read(most).decode("utf-8", "replace")
+            return file.read(max_bytes).decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -390,7 +391,7 @@ def near_endings(root: Path) -> Iterator[str]:
     """Yield the ending (`.py`, in lower case) of each file in `root` and in its folders, to a depth
     of 3. Stops after MAX_LOOKED_AT names.
     """
-    folders, seen = [(str(root), 0)], 0
+    folders, name_count = [(str(root), 0)], 0  # each folder with its depth
     for folder, depth in folders:  # the list grows meanwhile, so that near folders come first
         try:
             with os.scandir(folder) as scan:
@@ -398,8 +399,8 @@ def near_endings(root: Path) -> Iterator[str]:
         except OSError:
             continue
         for entry in entries:
-            seen += 1
-            if seen > MAX_LOOKED_AT:
+            name_count += 1
+            if name_count > MAX_LOOKED_AT:
                 return
             if not entry.is_dir(follow_symlinks=False):
                 yield os.path.splitext(entry.name)[1].lower()  # noqa: PTH122 - for many names

@@ -199,20 +199,20 @@ def _fork_for_client(channel: socket.socket, request: _Request, descriptors: Seq
     has its folder and its session. If the process could not get its folder, the answer has no
     descriptor.
     """
-    waiting, ready = os.pipe()
+    ready_reader, ready_writer = os.pipe()
     pid = os.fork()
     if not pid:
         channel.close()
-        os.close(waiting)
-        _begin(request, descriptors, ready)
+        os.close(ready_reader)
+        _begin_process(request, descriptors, ready_writer)
         return True
     # Closed before the client knows the process. If one of them holds a lock, it is then released
     # as soon as the process ends.
     for received in descriptors:
         os.close(received)
-    os.close(ready)
-    is_ready = os.read(waiting, 1)
-    os.close(waiting)
+    os.close(ready_writer)
+    is_ready = os.read(ready_reader, 1)
+    os.close(ready_reader)
     if is_ready:
         process = os.pidfd_open(pid)
         _send(channel, pid, (process,))
@@ -223,22 +223,22 @@ def _fork_for_client(channel: socket.socket, request: _Request, descriptors: Seq
     return False
 
 
-def _begin(request: _Request, descriptors: Sequence[int], ready: int) -> None:
+def _begin_process(request: _Request, descriptors: Sequence[int], ready_writer: int) -> None:
     """Turn this new process into the requested one, and wait until the client knows its id. Ends
     the process if the folder is gone, or the client.
     """
     is_known = b""
     with suppress(OSError, ValueError):
-        go = _become(request, descriptors)
-        os.write(ready, b"1")
-        os.close(ready)
-        is_known = os.read(go, 1)
-        os.close(go)
+        go_reader = _apply_request(request, descriptors)
+        os.write(ready_writer, b"1")
+        os.close(ready_writer)
+        is_known = os.read(go_reader, 1)
+        os.close(go_reader)
     if not is_known:
         os._exit(_COULD_NOT_START)
 
 
-def _become(request: _Request, descriptors: Sequence[int]) -> int:
+def _apply_request(request: _Request, descriptors: Sequence[int]) -> int:
     """Give this process the session, folder, output and variables of a request. Raises OSError if the
     folder is gone.
 
@@ -246,14 +246,14 @@ def _become(request: _Request, descriptors: Sequence[int]) -> int:
     """
     os.setsid()
     os.chdir(request.folder)
-    go, output, errors, *_ = descriptors
+    go_reader, output, errors, *_ = descriptors
     os.dup2(output, 1)
     os.dup2(errors, 2)
     os.close(output)
     os.close(errors)
     os.environb.clear()
     os.environb.update(request.environment)
-    return go
+    return go_reader
 
 
 def _send(channel: socket.socket, content: object, descriptors: Sequence[int] = ()) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from ouro.utils.files import open_regular, read_start
 from ouro.utils.git_process import GitProfile, run_git, streaming_git
@@ -54,6 +55,15 @@ _SWITCH_VALUES = {"true", "false", "yes", "no", "on", "off", "1", "0", ""}
 
 PREFIXES = ("--src-prefix=a/", "--dst-prefix=b/")
 """Arguments of `git diff`: the user's settings may leave the prefixes out."""
+
+
+class _GitSetting(NamedTuple):
+    """One setting that holds in a repository."""
+
+    scope: str
+    """Where it is set: `system`, `global`, `local` …"""
+    name: str
+    value: str
 
 
 class GitError(OSError):
@@ -174,7 +184,10 @@ class Git:
         name no user. Raises GitError, also if nothing is staged.
         """
         author: tuple[str, ...] = ()
-        if not any(name == "user.email" and value for _, name, value in self._settings):
+        has_author = any(
+            setting.name == "user.email" and setting.value for setting in self._settings
+        )
+        if not has_author:
             author = ("-c", "user.name=ouro", "-c", "user.email=ouro@localhost")
         # The user's own git packs objects when there are many, not in the middle of a task.
         settings = ("user.useConfigOnly=false", "commit.gpgsign=false", "maintenance.auto=false")
@@ -280,22 +293,24 @@ class Git:
     def _own_settings(self) -> dict[str, str]:
         """The settings from the repository, without those of the user, the system and ouro."""
         return {
-            name: value for scope, name, value in self._settings if scope not in _SCOPES_OUTSIDE
+            setting.name: setting.value
+            for setting in self._settings
+            if setting.scope not in _SCOPES_OUTSIDE
         }
 
     @cached_property
-    def _settings(self) -> list[tuple[str, str, str]]:
-        """All settings that hold here, as scope, name and value. If several have the same name, the
-        last one counts. Raises GitError.
+    def _settings(self) -> list[_GitSetting]:
+        """All settings that hold here. If several have the same name, the last one counts. Raises
+        GitError.
         """
         result = self._git("config", "--list", "--show-scope", "-z")
         if result.returncode:
             raise GitError("the repository's settings cannot be read")
         words = result.stdout.decode(errors="replace").split("\0")
-        settings: list[tuple[str, str, str]] = []
+        settings: list[_GitSetting] = []
         for scope, line in zip(words[::2], words[1::2], strict=False):
             name, _, value = line.partition("\n")
-            settings.append((scope, name, value))
+            settings.append(_GitSetting(scope, name, value))
         return settings
 
     def _git(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
@@ -359,6 +374,7 @@ def _output_of(result: subprocess.CompletedProcess[bytes]) -> str:
 _MAX_GIT_FILE = 1 << 24
 """Bytes that are read of a file of git."""
 _MAX_HEAD = 4096
+"""Bytes that are read of the file HEAD."""
 _OPERATIONS = {
     "rebase-merge": "rebase",
     "rebase-apply": "rebase",

@@ -20,7 +20,8 @@ from pathlib import Path
 
 from ouro.utils.processes import send_signal
 
-Ended = subprocess.CompletedProcess[bytes]
+GitResult = subprocess.CompletedProcess[bytes]
+"""What git printed, and its exit code."""
 OnWait = Callable[[float], None]
 """Called several times a second with the seconds that a command runs; an exception from it ends the
 command, with all its processes.
@@ -225,7 +226,7 @@ def finish_git(
     data: bytes,
     timeout: float,
     on_wait: OnWait | None = None,
-) -> Ended:
+) -> GitResult:
     """Give git its input, and wait for its end; returns its output, with any exit code.
 
     Whatever interrupts this ends the process.
@@ -253,7 +254,7 @@ def run_git(
     timeout: float,
     variables: Mapping[str, str] | None = None,
     data: bytes = b"",
-) -> Ended:
+) -> GitResult:
     """Run git in a folder; returns its output, with any exit code.
 
     Raises:

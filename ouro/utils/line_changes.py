@@ -25,6 +25,14 @@ class LineChange(NamedTuple):
     new_end: int
 
 
+class _EqualBlock(NamedTuple):
+    """Lines that are equal in both texts."""
+
+    old_start: int
+    new_start: int
+    size: int
+
+
 def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
     """The ranges of lines in which two texts differ.
 
@@ -36,7 +44,7 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
     before, after = old[head : len(old) - tail], new[head : len(new) - tail]
     changes = []
     old_end = new_end = 0  # of the last block of equal lines
-    at_the_end = (len(before), len(after), 0)
+    at_the_end = _EqualBlock(len(before), len(after), size=0)
     for old_start, new_start, size in [*_equal_lines(before, after), at_the_end]:
         # What is between two equal blocks has changed.
         if (old_end, new_end) != (old_start, new_start):
@@ -86,10 +94,8 @@ def _count_common_lines(old: Sequence[str], new: Sequence[str]) -> int:
     return min(len(old), len(new))
 
 
-def _equal_lines(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
-    """The blocks of equal lines in two texts, in their order. Each is the start in the old text,
-    the start in the new text, and the number of lines. Empty if the texts are too long.
-    """
+def _equal_lines(old: Sequence[str], new: Sequence[str]) -> list[_EqualBlock]:
+    """The blocks of equal lines in two texts, in their order. Empty if the texts are too long."""
     pairs = len(old) * len(new)
     if pairs > _MAX_PAIRS_OF_BITS:
         return []
@@ -102,9 +108,8 @@ def _equal_lines(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int,
         from difflib import SequenceMatcher  # not imported at start-up
 
         blocks = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
-        return [(block.a, block.b, block.size) for block in blocks]
+        return [_EqualBlock(block.a, block.b, block.size) for block in blocks]
     from rapidfuzz.distance import LCSseq  # imported late: 16 ms
 
-    return [
-        (block.a, block.b, block.size) for block in LCSseq.editops(old, new).as_matching_blocks()
-    ]
+    common_blocks = LCSseq.editops(old, new).as_matching_blocks()
+    return [_EqualBlock(block.a, block.b, block.size) for block in common_blocks]

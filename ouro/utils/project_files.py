@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 IgnoreRules = tuple[tuple[str, "GitIgnoreSpec"], ...]
 """The .gitignore files that apply in a folder, with their folders, nearest first."""
 
-_TOGETHER = (("--cached", "--others", "--exclude-standard"),)
+_IN_ONE_CALL = (("--cached", "--others", "--exclude-standard"),)
 _TRACKED_FIRST = (("--cached",), ("--others", "--exclude-standard"))
-"""Options of the calls of `git ls-files`."""
+"""The options of each call of `git ls-files`: one call for all files, or one for the tracked files
+and one for the new ones.
+"""
 _GIT_SECONDS = 20.0
 _BATCH = 1_000
 """Names outside of git that are passed on at once."""
@@ -66,7 +68,9 @@ def stream_project_text(root: Path, *, tracked_first: bool = False) -> Iterator[
     """
     inner: dict[str, None] = {}
     try:
-        yield from _stream_repository(root, _TRACKED_FIRST if tracked_first else _TOGETHER, inner)
+        yield from _stream_repository(
+            root, _TRACKED_FIRST if tracked_first else _IN_ONE_CALL, inner
+        )
     except GitError:  # no repository, a repository of another user, or no git
         yield from map("\0".join, _batches(walk(root, skip=GENERATED)))
         return

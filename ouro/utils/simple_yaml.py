@@ -87,22 +87,22 @@ def _read_list(lines: list[_Line], start: int, levels: int) -> tuple[Sequence, i
     """
     indent = lines[start].indent
     items: list[Node] = []
-    place = start
-    while place < len(lines) and lines[place].indent >= indent:
-        line = lines[place]
+    index = start
+    while index < len(lines) and lines[index].indent >= indent:
+        line = lines[index]
         if line.indent == indent and not _is_item(line):
             break
         item = line.content[2:].strip(" ")
         if line.indent > indent or not item or item.startswith("#"):
             raise _NotSimpleError
         if _has_key(item):
-            lines[place] = line._replace(indent=indent + line.content.index(item), content=item)
-            table, place = _read_table(lines, place, levels - 1)
+            lines[index] = line._replace(indent=indent + line.content.index(item), content=item)
+            table, index = _read_table(lines, index, levels - 1)
             items.append(table)
         else:
             items.append(_read_value(item, line.number))
-            place += 1
-    return Sequence(tuple(items), lines[start].number), place
+            index += 1
+    return Sequence(tuple(items), lines[start].number), index
 
 
 def _read_table(lines: list[_Line], start: int, levels: int) -> tuple[YamlTable, int]:
@@ -113,26 +113,26 @@ def _read_table(lines: list[_Line], start: int, levels: int) -> tuple[YamlTable,
     indent = lines[start].indent
     entries: dict[str, Node] = {}
     key_lines: dict[str, int] = {}
-    place = start
-    while place < len(lines) and lines[place].indent >= indent:
-        line = lines[place]
+    index = start
+    while index < len(lines) and lines[index].indent >= indent:
+        line = lines[index]
         if line.indent > indent:
             raise _NotSimpleError
         key, value = _split_key(line.content)
         if key in entries:
             raise _NotSimpleError
-        place += 1
+        index += 1
         key_lines[key] = line.number
-        after = lines[place] if place < len(lines) else None
+        after = lines[index] if index < len(lines) else None
         has_deeper_block = after is not None and after.indent > indent
         has_list = after is not None and after.indent == indent and _is_item(after)
         if value and not value.startswith("#"):
             entries[key] = _read_value(value, line.number)
         elif has_deeper_block or has_list:
-            entries[key], place = _read_block(lines, place, levels - 1)
+            entries[key], index = _read_block(lines, index, levels - 1)
         else:
             entries[key] = Scalar(text="", line=line.number)
-    return YamlTable(entries, key_lines, lines[start].number), place
+    return YamlTable(entries, key_lines, lines[start].number), index
 
 
 def _has_key(content: str) -> bool:

@@ -34,6 +34,7 @@ _COST_OF_RANK = 1.5
 _MAX_WORDS = 10
 """Maximum frequent words that count."""
 _MAX_NEIGHBOUR, _MAX_NEIGHBOURS = 1 << 16, 8
+"""Bytes of a file beside the one that is read, and how many such files are looked at."""
 # The log-probability of a character that is no letter of the language.
 _SCORE_OF_SYMBOL, _SCORE_OF_STRANGE_LETTER, _SCORE_OF_STRANGE, _SCORE_OF_CONTROL = map(
     math.log, (1e-2, 1e-4, 1e-5, 1e-7)
@@ -168,7 +169,7 @@ class EncodingGuess(msgspec.Struct, frozen=True):
     """Other encodings that fit nearly as well."""
 
 
-def guess(data: bytes, neighbours: Iterable[str] = ()) -> EncodingGuess | None:
+def guess_legacy_encoding(data: bytes, neighbours: Iterable[str] = ()) -> EncodingGuess | None:
     """The most probable encoding of `data`; None if no encoding fits. `neighbours`: the encodings of
     files in the same folder.
     """
@@ -195,7 +196,7 @@ def _score_encodings(data: bytes, neighbours: frozenset[str]) -> dict[str, float
                 continue
             text = lines.decode(encoding, "ignore")
             near = _BONUS_OF_NEIGHBOUR if encoding in neighbours else 0.0
-            score = _score(text, language) + bonus + near - rank * _COST_OF_RANK
+            score = _score_text(text, language) + bonus + near - rank * _COST_OF_RANK
             scores[encoding] = max(score, scores.get(encoding, -math.inf))
     return scores
 
@@ -215,14 +216,16 @@ def _fits(data: bytes, encoding: str) -> bool:
         return False
 
 
-def _score(text: str, language: Language) -> float:
+def _score_text(text: str, language: Language) -> float:
     """How likely a text is in a language, as a logarithm. It counts the characters outside of ASCII,
     which of them stand beside each other, and frequent words; for East Asian languages only the
     characters.
     """
     counts = Counter(char for char in text if char > "\x7f")
     letter_scores = _letter_scores(language)
-    score = sum(count * _score_of(char, letter_scores, language) for char, count in counts.items())
+    score = sum(
+        count * _score_char(char, letter_scores, language) for char, count in counts.items()
+    )
     if language.common:
         return score
     score += _score_neighbours(text, language)
@@ -247,7 +250,7 @@ def _letter_scores(language: Language) -> Mapping[str, float]:
     return {letter: math.log(weight / total) for letter, weight in pairs}
 
 
-def _score_of(char: str, letter_scores: Mapping[str, float], language: Language) -> float:
+def _score_char(char: str, letter_scores: Mapping[str, float], language: Language) -> float:
     """How likely a character is in a text of the language, as a logarithm."""
     if (letter_score := letter_scores.get(char)) is not None:
         return letter_score
@@ -258,11 +261,11 @@ def _score_of(char: str, letter_scores: Mapping[str, float], language: Language)
     if char < "\xa0":
         return _SCORE_OF_CONTROL
     if language.common:
-        return _score_of_ideograph(char, language)
+        return _score_ideograph(char, language)
     return _SCORE_OF_STRANGE_LETTER if char.isalpha() else _SCORE_OF_STRANGE
 
 
-def _score_of_ideograph(char: str, language: Language) -> float:
+def _score_ideograph(char: str, language: Language) -> float:
     """The logarithm of how likely a character is that is not among the common ones of its East Asian
     language: it is frequent if it is in the first level of the character set, else rare.
     """
@@ -313,7 +316,7 @@ def _locale_language() -> str:
     return ""
 
 
-def declared_in(start: bytes) -> str:
+def find_declared_encoding(start: bytes) -> str:
     """The encoding that the first two lines of a file name (PEP 263, CSS, an editor's mode line), or any
     line at the start of XML or HTML; empty if they name none that is known.
     """
@@ -340,16 +343,16 @@ def known_encoding(name: str) -> str:
     return info.name
 
 
-def declared_for(path: Path, start: bytes) -> list[str]:
+def list_declared_encodings(path: Path, start: bytes) -> list[str]:
     """The encodings that the file itself, `.editorconfig` and git's attributes name, in this order.
     Names of unknown encodings are left out.
     """
     charset = editorconfig_value(path, "charset")
-    names = [declared_in(start), charset, git_attribute(path, "working-tree-encoding")]
+    names = [find_declared_encoding(start), charset, git_attribute(path, "working-tree-encoding")]
     return [known_name for known_name in map(known_encoding, filter(None, names)) if known_name]
 
 
-def neighbour_encodings(path: Path) -> list[str]:
+def guess_neighbour_encodings(path: Path) -> list[str]:
     """The guessed encodings of at most _MAX_NEIGHBOURS other files in the folder of a file. Only
     files with the same ending count; those in UTF-8 are left out. Empty for a file without an
     ending.
@@ -369,7 +372,7 @@ def neighbour_encodings(path: Path) -> list[str]:
         except OSError:
             continue
         except UnicodeDecodeError:
-            if guessed := guess(data):
+            if guessed := guess_legacy_encoding(data):
                 encodings.append(guessed.encoding)
     return encodings
 

@@ -141,7 +141,7 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
         return text if newline == "\n" else text.replace("\r\n", "\n").replace("\n", newline)
 
 
-def decode(data: bytes, path: Path | None = None, encoding: str = "") -> TextFile:
+def decode_text(data: bytes, path: Path | None = None, encoding: str = "") -> TextFile:
     """Decode a text in the first encoding that fits: `encoding`, that of its byte order mark, UTF-8, the
     one that the file or its project declares, a guessed one. Raises NotTextError if it is not text.
 
@@ -169,15 +169,20 @@ def _decode_legacy(data: bytes, path: Path | None) -> TextFile:
     damaged UTF-8 or in a guessed encoding. Raises NotTextError if it is not text.
     """
     _require_text(data)
-    from ouro.utils.text_encoding import declared_for, guess, neighbour_encodings
+    from ouro.utils.text_encoding import (
+        guess_legacy_encoding,
+        guess_neighbour_encodings,
+        list_declared_encodings,
+    )
 
-    declared = declared_for(path, data[:1024]) if path else []
+    declared = list_declared_encodings(path, data[:1024]) if path else []
     for name in declared:
         if _fits(data, name):
             return TextFile(data.decode(name), name)
     if (damaged := _decode_damaged(data)) is not None:
         return damaged
-    best = guess(data, neighbour_encodings(path) if path else ())
+    neighbours = guess_neighbour_encodings(path) if path else ()
+    best = guess_legacy_encoding(data, neighbours)
     if best is None:  # in Latin-1 all bytes are characters
         return TextFile(data.decode("latin-1"), "latin-1", is_guess=True)
     return TextFile(data.decode(best.encoding), best.encoding, is_guess=True, rivals=best.rivals)
@@ -256,7 +261,7 @@ def find_ambiguous_char(before: TextFile, after: TextFile) -> str:
     return ""
 
 
-def save(
+def save_file(
     folder: int, name: str, data: bytes, *, expected: os.stat_result | None = None
 ) -> os.stat_result:
     """Write `name` in an open folder atomically; its mode stays. Returns the status of the new file.

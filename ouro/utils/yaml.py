@@ -124,6 +124,7 @@ def json_values(node: Node) -> Any:
 
 
 _JSON_WORDS = {"True", "TRUE", "False", "FALSE"}
+"""Booleans of YAML that JSON writes in lower case."""
 
 
 def read_events(
@@ -262,6 +263,7 @@ T = TypeVar("T")
 TRUE = {"true", "yes", "on"}
 FALSE = {"false", "no", "off"}
 MAX_SHOWN = 20
+"""Characters of a wrong value that an error shows; a longer one may be a key."""
 
 
 class _Field(NamedTuple):
@@ -438,7 +440,7 @@ def _wrong_value_error(node: Node, what: str, name: str, path: str) -> ConfigErr
     return ConfigError(f"{where}: `{path}` must be {what}, not {actual}.")
 
 
-def _bool(text: str) -> bool:
+def _parse_bool(text: str) -> bool:
     """The boolean that a word in TRUE or FALSE means, in any case, or `1` or `0`. Raises ValueError for
     another text.
     """
@@ -450,14 +452,14 @@ def _bool(text: str) -> bool:
     raise ValueError(text)
 
 
-def _int(text: str) -> int:
+def _parse_int(text: str) -> int:
     """A whole number with at most 18 characters. Raises ValueError."""
     if not text.replace("_", "").removeprefix("-").isdecimal() or len(text) > 18:
         raise ValueError(text)
     return int(text)
 
 
-def _float(text: str) -> float:
+def _parse_float(text: str) -> float:
     """A finite number. Raises ValueError."""
     number = float(text)
     if not math.isfinite(number):
@@ -465,7 +467,11 @@ def _float(text: str) -> float:
     return number
 
 
-_READERS: Mapping[Any, Callable[[str], Any]] = {bool: _bool, int: _int, float: _float}
+_READERS: Mapping[Any, Callable[[str], Any]] = {
+    bool: _parse_bool,
+    int: _parse_int,
+    float: _parse_float,
+}
 _NAMES_OF_TYPES = {bool: "true or false", int: "a whole number", float: "a number"}
 
 

@@ -33,7 +33,7 @@ from ouro.memory.long_term.git.values import NO_TURN, TurnRef
 from ouro.memory.long_term.store import repo_store, user_store
 from ouro.messages import Message, ToolCall, ToolReply, assistant, tool, user
 from ouro.utils.files import open_folder
-from ouro.utils.text_files import ChangedMeanwhileError, save
+from ouro.utils.text_files import ChangedMeanwhileError, save_file
 
 
 async def no_model(_messages):
@@ -164,7 +164,7 @@ class Conversation:
                 self.manager.recording(path, before, after),
             ):
                 with open_folder(path.parent) as folder:
-                    save(folder, name, after, expected=found)
+                    save_file(folder, name, after, expected=found)
                 break
         await self.manager.tool_ended(*self.turn())
         self.messages.append(tool(ToolReply(call.id, "edit", "ok")))

@@ -125,7 +125,7 @@ def die(*words, **names):
     os.kill(os.getpid(), signal.SIGKILL)
 kept.keep(1, root / "new.py")
 os.replace = die
-text_files.save(os.open(root, os.O_RDONLY), "new.py", b"new\\n", expected=None)
+text_files.save_file(os.open(root, os.O_RDONLY), "new.py", b"new\\n", expected=None)
 """,
     )
     assert [path.name for path in root.glob(".new.py.*.tmp")]

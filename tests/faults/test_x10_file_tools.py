@@ -238,7 +238,7 @@ def test_x10_reader_is_not_misled_by_a_folder_swapped_for_a_link(root_with_swaps
 
 
 def test_x10_writer_is_not_misled_by_a_folder_swapped_for_a_link(root_with_swaps):
-    from ouro.utils.text_files import save
+    from ouro.utils.text_files import save_file
 
     workspace = Workspace(root_with_swaps)
     written = tried = 0
@@ -248,7 +248,7 @@ def test_x10_writer_is_not_misled_by_a_folder_swapped_for_a_link(root_with_swaps
         tried += 1
         try:
             with workspace.place("d/secret.txt", "write", create_parents=True) as place:
-                save(place.folder, place.name, b"ours\n", expected=place.stat())
+                save_file(place.folder, place.name, b"ours\n", expected=place.stat())
                 written += 1
         except (ToolError, OSError):
             continue
@@ -294,7 +294,7 @@ def test_x10_reader_is_not_misled_by_a_folder_swapped_after_the_check(swapped_wh
     "path", ["d/secret.txt", "d/sub/secret.txt", "d/new.txt", "d/sub/new.txt", "d/more/new.txt"]
 )
 def test_x10_writer_is_not_misled_by_a_folder_swapped_after_the_check(swapped_when_checked, path):
-    from ouro.utils.text_files import save
+    from ouro.utils.text_files import save_file
 
     outside = swapped_when_checked.root.parent / "outside"
     before = sorted(outside.rglob("*"))
@@ -302,7 +302,7 @@ def test_x10_writer_is_not_misled_by_a_folder_swapped_after_the_check(swapped_wh
         pytest.raises(ToolError),
         swapped_when_checked.place(path, "write", create_parents=True) as place,
     ):
-        save(place.folder, place.name, b"ours\n", expected=place.stat())
+        save_file(place.folder, place.name, b"ours\n", expected=place.stat())
     assert sorted(outside.rglob("*")) == before
     assert (outside / "sub/secret.txt").read_text() == SECRET
 

@@ -114,12 +114,12 @@ import os, signal, sys
 from pathlib import Path
 from ouro.memory.sessions.session_file import rewrite_file
 from ouro.utils.files import open_folder
-from ouro.utils.text_files import save
+from ouro.utils.text_files import save_file
 os.replace = lambda *_a, **_b: os.kill(os.getpid(), signal.SIGKILL)
 if sys.argv[2] == "session":
     rewrite_file(Path(sys.argv[1]), "a.txt", b"text")
 with open_folder(Path(sys.argv[1])) as folder:
-    save(folder, "a.txt", b"text", expected=None)
+    save_file(folder, "a.txt", b"text", expected=None)
 """
 
 

@@ -11,8 +11,8 @@ from ouro.safety import Workspace
 from ouro.tools.edit import Edit, EditArgs, Replacement
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.read import Read, ReadArgs
-from ouro.utils.text_encoding import declared_for
-from ouro.utils.text_files import NotTextError, decode, find_ambiguous_char
+from ouro.utils.text_encoding import list_declared_encodings
+from ouro.utils.text_files import NotTextError, decode_text, find_ambiguous_char
 
 SAMPLES = (
     (
@@ -114,7 +114,7 @@ def test_x12_new_text_is_never_written_in_another_encoding(encoding, text):
     for count in range(1, len(words) + 1):
         data = f"{' '.join(words[:count])}\n".encode(encoding)
         try:
-            before = decode(data)
+            before = decode_text(data)
         except NotTextError:
             continue
         assert before.encode() == data
@@ -160,10 +160,14 @@ def test_x12_declared_encoding_counts_before_a_guess(tmp_path):
     (tmp_path / ".editorconfig").write_text("root = true\n[*.{txt,md}]\ncharset = latin1\n")
     path = tmp_path / "a.txt"
 
-    assert declared_for(path, b"x") == ["cp1252"]
-    assert declared_for(tmp_path / "a.c", b"x") == []
-    assert declared_for(tmp_path / "a.py", b"#!/bin/x\n# -*- coding: koi8-r -*-\n") == ["koi8-r"]
-    assert declared_for(tmp_path / "a.x", b'<?xml version="1.0" encoding="ISO-8859-2"?>') == [
-        "iso8859-2"
+    assert list_declared_encodings(path, b"x") == ["cp1252"]
+    assert list_declared_encodings(tmp_path / "a.c", b"x") == []
+    assert list_declared_encodings(tmp_path / "a.py", b"#!/bin/x\n# -*- coding: koi8-r -*-\n") == [
+        "koi8-r"
     ]
-    assert declared_for(tmp_path / "a.h", b"<html>\n<meta charset=windows-1251>") == ["cp1251"]
+    assert list_declared_encodings(
+        tmp_path / "a.x", b'<?xml version="1.0" encoding="ISO-8859-2"?>'
+    ) == ["iso8859-2"]
+    assert list_declared_encodings(tmp_path / "a.h", b"<html>\n<meta charset=windows-1251>") == [
+        "cp1251"
+    ]

@@ -19,7 +19,7 @@ from ouro.tools.file_tool import display_of, file_change
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.text_match import find_lines, find_match
 from ouro.tools.tool import parse_arguments
-from ouro.utils.text_files import decode
+from ouro.utils.text_files import decode_text
 
 PYTHON = """\
 class A:
@@ -335,7 +335,7 @@ def test_an_exact_unique_edit_changes_only_that_region(lines, ending, final, dat
     old, new = text[start:end], data.draw(st.text(alphabet="xy\n", max_size=5))
     places = [at for at in range(len(text)) if old and text.startswith(old, at)]
     assume(old.strip() and len(places) == 1 and old != new and not old.startswith((" ", "\t")))
-    after = apply_edits(decode(raw.encode()), [Replacement(old, new)], notes := [])
+    after = apply_edits(decode_text(raw.encode()), [Replacement(old, new)], notes := [])
     assert notes == []
     expected = text[:start] + new + text[end:]
     assert after.encode().decode() == (
@@ -345,7 +345,7 @@ def test_an_exact_unique_edit_changes_only_that_region(lines, ending, final, dat
 
 def test_overlapping_matches_are_ambiguous():
     with pytest.raises(ToolError, match="at lines 1, 2"):
-        apply_edits(decode(b"aaaaaa\naaaaa\na"), [Replacement("aaaaa\na", "x")], [])
+        apply_edits(decode_text(b"aaaaaa\naaaaa\na"), [Replacement("aaaaa\na", "x")], [])
 
 
 def test_no_temporary_files_remain(tmp_path):

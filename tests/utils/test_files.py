@@ -6,7 +6,7 @@ import pytest
 
 from ouro.utils.files import lock_file, only_one, sweep_written_dirs, write_private
 from ouro.utils.ouro_paths import get_written_journals
-from ouro.utils.text_files import save
+from ouro.utils.text_files import save_file
 
 
 def mode(path):
@@ -63,7 +63,7 @@ def test_leftover_in_a_non_utf8_folder_is_removed_and_others_kept(home, tmp_path
     folder.mkdir()
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        save(descriptor, "a.txt", b"x")
+        save_file(descriptor, "a.txt", b"x")
     finally:
         os.close(descriptor)
     gone = 4_194_303  # larger than every process id

@@ -17,9 +17,9 @@ from ouro.utils.text_files import (
     NotTextError,
     Span,
     TextFile,
-    decode,
+    decode_text,
     guess_encoding,
-    save,
+    save_file,
 )
 
 
@@ -34,7 +34,7 @@ def opened(folder: Path) -> Iterator[int]:
 
 def put(path: Path, data: bytes) -> None:
     with opened(path.parent) as folder:
-        save(folder, path.name, data, expected=path.lstat() if path.exists() else None)
+        save_file(folder, path.name, data, expected=path.lstat() if path.exists() else None)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def put(path: Path, data: bytes) -> None:
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_text_round_trips_in_every_encoding(encoding, newline):
     data = f"one caf\u00e9{newline}two{newline}".encode(encoding)
-    file = decode(data)
+    file = decode_text(data)
     assert (file.text, file.newline, file.encode()) == ("one caf\u00e9\ntwo\n", newline, data)
 
 
@@ -51,7 +51,7 @@ def test_text_round_trips_in_every_encoding(encoding, newline):
 @settings(max_examples=200)
 def test_decoded_data_round_trips_byte_for_byte(data):
     try:
-        file = decode(data)
+        file = decode_text(data)
     except NotTextError:
         return
     assert file.encode() == data
@@ -117,7 +117,7 @@ def test_file_changed_by_someone_else_is_not_overwritten(tmp_path):
     with opened(tmp_path) as folder:
         for name, expected in (("a", before), ("a", None), ("gone", before)):
             with pytest.raises(ChangedMeanwhileError):
-                save(folder, name, b"ours", expected=expected)
+                save_file(folder, name, b"ours", expected=expected)
     assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {"a": b"theirs"}
 
 
@@ -133,7 +133,7 @@ CHINESE = "# 说明文档\n第一行内容\n第三行内容\n"
     ],
 )
 def test_a_few_damaged_bytes_do_not_make_utf8_another_encoding(data):
-    file = decode(data)
+    file = decode_text(data)
     assert (file.encoding, file.is_damaged) == ("utf-8", True)
     assert file.text.rstrip("\ufffd\n") == data.decode("utf-8", "replace").rstrip("\ufffd\n")
     assert file.encode() == data
@@ -148,11 +148,11 @@ def test_a_text_in_an_old_encoding_is_no_damaged_utf8(encoding):
         "cp1252": "configuração não é möglich «ça»\n",
     }
     text = texts.get(encoding, "рабочая страна, съезд рабов и царств\n") * 4
-    assert not decode(text.encode(encoding)).is_damaged
+    assert not decode_text(text.encode(encoding)).is_damaged
 
 
 def test_a_damaged_byte_stays_when_its_line_is_changed():
-    file = decode(CHINESE.encode() + b"old \xff and \xfe byte\nend\n")
+    file = decode_text(CHINESE.encode() + b"old \xff and \xfe byte\nend\n")
     start = file.text.index("old")
     line = "old \ufffd and \ufffd byte"
     new = file.splice([Span(start, start + len(line), line.replace("old", "new"))])
@@ -162,6 +162,6 @@ def test_a_damaged_byte_stays_when_its_line_is_changed():
 
 
 def test_a_mark_that_may_stand_for_several_damaged_bytes_is_refused():
-    file = decode(CHINESE.encode() + b"\xff and \xfe\n")
+    file = decode_text(CHINESE.encode() + b"\xff and \xfe\n")
     with pytest.raises(ToolError, match="Keep all of them, or leave all out"):
         file.with_text(CHINESE + "\ufffd\n")

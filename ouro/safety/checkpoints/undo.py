@@ -38,7 +38,7 @@ from ouro.safety.checkpoints.turn_diffs import TurnDiffs
 from ouro.utils.decoding import from_plain
 from ouro.utils.files import append_private, open_folder, write_private
 from ouro.utils.git_process import GitProfile, finish_git
-from ouro.utils.text_files import save
+from ouro.utils.text_files import save_file
 
 BESIDE_SUFFIX = ".ouro-undo"
 """Suffix of a file next to one that the user has changed meanwhile; it has the text that undo would
@@ -433,7 +433,7 @@ class Undo:
                 os.symlink(os.fsdecode(data), file.name, dir_fd=folder)
                 return
             expected = file.lstat() if file.exists() else None
-            status = save(folder, file.name, data, expected=expected)
+            status = save_file(folder, file.name, data, expected=expected)
             permissions = stat.S_IMODE(status.st_mode) & ~0o111
             if mode == PROGRAM_MODE:  # who can read the file can run it
                 permissions |= (permissions & 0o444) >> 2

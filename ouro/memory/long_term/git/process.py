@@ -23,8 +23,8 @@ import msgspec
 
 from ouro.errors import MemoryUnusable
 from ouro.utils.git_process import (
-    Ended,
     GitProfile,
+    GitResult,
     OnWait,
     command_line,
     environment,
@@ -85,7 +85,7 @@ def run_memory_git(
     stdin: bytes,
     index: Path | None,
     inherited: Sequence[int],
-) -> Ended:
+) -> GitResult:
     """Run git and return its result with any exit code. Raises MemoryUnusable if git is missing or
     takes too long. After git took too long, each call in the next `_PAUSE` seconds raises it at
     once, without starting git.
@@ -145,7 +145,7 @@ def run_remote_git(
     max_bytes: int,
     timeout: float = 0,
     on_wait: OnWait | None = None,
-) -> Ended:
+) -> GitResult:
     """Run a git command that contacts a remote, and return its result with any exit code. Raises
     MemoryUnusable if git is missing or takes too long.
 
@@ -194,7 +194,7 @@ def _execute(
     timeout: float,
     inherited: Sequence[int] = (),
     on_wait: OnWait | None = None,
-) -> Ended:
+) -> GitResult:
     """Run a command with GitPython in its own process group, which a timeout or an interrupt kills
     completely, and return its result with any exit code. The command gets only these variables.
 
