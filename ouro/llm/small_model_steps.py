@@ -111,7 +111,7 @@ def next_step(
     question for its new text; the change; another run of the command. The id of a call shows which
     of these steps it was.
     """
-    turn = _Turn.of(messages)
+    turn = _Turn.at_end_of(messages)
     has_needed_tools = {tool.name for tool in tools} >= _NEEDED_TOOLS
     if turn is None or not has_needed_tools:
         return None
@@ -133,7 +133,7 @@ def small_tools(messages: Sequence[Message], tools: Sequence[ToolSpec]) -> list[
     """The tools for a very small model: without those that it uses to delay the task, and with `change`
     instead of `edit`, unless `change` has just failed.
     """
-    turn = _Turn.of(messages)
+    turn = _Turn.at_end_of(messages)
     offered = [tool for tool in tools if tool.name not in _HIDDEN_TOOLS]
     has_needed_tools = {tool.name for tool in tools} >= _NEEDED_TOOLS
     # After the `read` of a file to change comes a request for its new text. If the model is to
@@ -149,7 +149,7 @@ def begin_change(call: ToolCall, messages: Sequence[Message]) -> ToolCall:
     file that was read in this turn, begins with a `read` of the file. Any other call is returned
     unchanged.
     """
-    turn, path = _Turn.of(messages), call.arguments.get("path")
+    turn, path = _Turn.at_end_of(messages), call.arguments.get("path")
     overwrites = call.name == "write" and turn is not None and path in turn.files_read
     if call.name == "change" or overwrites:
         return ToolCall(_step_id(_READ_TO_CHANGE), "read", {"path": path})
@@ -200,7 +200,7 @@ class _Turn(msgspec.Struct, frozen=True):
     """The calls that have a result."""
 
     @classmethod
-    def of(cls, messages: Sequence[Message]) -> _Turn | None:
+    def at_end_of(cls, messages: Sequence[Message]) -> _Turn | None:
         """The turn at the end of the messages; None if the last one is not the result of one call."""
         user_indexes = [index for index, message in enumerate(messages) if message.role == "user"]
         start = user_indexes[-1] if user_indexes else 0

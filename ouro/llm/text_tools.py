@@ -100,7 +100,7 @@ class TextToolsModel:
     """Another model, for one answer: tool calls in its text are streamed as tool calls.
 
     A very small model is given the tools in the prompt, and asked one step at a time
-    (`small_steps.py`).
+    (`small_model_steps.py`).
     """
 
     def __init__(self, model: Model) -> None:
@@ -147,7 +147,10 @@ class TextToolsModel:
         that it writes as text become calls, too.
         """
         source = self._model.stream(messages, tools)
-        async with aclosing(source), aclosing(self._with_calls(source, messages, tools)) as chunks:
+        async with (
+            aclosing(source),
+            aclosing(self._convert_calls(source, messages, tools)) as chunks,
+        ):
             async for chunk in chunks:
                 yield chunk
 
@@ -161,22 +164,22 @@ class TextToolsModel:
         from ouro.llm.small_model_memory import ask_again  # imported late: few answers need it
         from ouro.llm.small_model_steps import small_tools  # imported late: few answers need it
 
-        step_chunks = await self._take_step(messages, tools)
+        step_chunks = await self._ask_for_step(messages, tools)
         for chunk in step_chunks:
             yield chunk
         if step_chunks:
             return
         offered = small_tools(messages, tools)
         source = self._ask_small(messages, offered)
-        answer = self._with_calls(source, messages, offered)
+        answer = self._convert_calls(source, messages, offered)
         async with aclosing(source), aclosing(answer) as chunks:
             async for chunk in chunks:
                 yield chunk
-        if self._forbidden is None:  # `_with_calls` sets it at a forbidden call
+        if self._forbidden is None:  # `_convert_calls` sets it at a forbidden call
             return
         self._added_messages = ask_again(*self._forbidden)
         source = self._ask_small(messages, offered)
-        answer = self._with_calls(source, messages, offered)
+        answer = self._convert_calls(source, messages, offered)
         async with aclosing(source), aclosing(answer) as chunks:
             async for chunk in chunks:
                 yield chunk
@@ -196,7 +199,7 @@ class TextToolsModel:
         prompt_messages = put_lines_beside(hide_steps(messages), "Keep to what I have told you.")
         return model.stream([*describe_tools(prompt_messages, tools), *self._added_messages])
 
-    async def _take_step(
+    async def _ask_for_step(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> list[Chunk]:
         """The chunks of the call of the next step, for which the model may be asked a separate
@@ -234,7 +237,7 @@ class TextToolsModel:
                     usage = chunk.usage
         return answer, usage
 
-    async def _with_calls(
+    async def _convert_calls(
         self,
         source: AsyncGenerator[Chunk, None],
         messages: Sequence[Message],
