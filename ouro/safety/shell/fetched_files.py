@@ -34,16 +34,16 @@ def check_fetched(line: ShellLine, places: Places, fetched: FetchedFiles | None 
     """Returns why a line needs a question: it may run a file that it has fetched from the network,
     or one of `fetched`. Empty if it does not.
     """
-    flow = _Flow(line, places, fetched)
-    return next(flow.follow(), "")
+    flow = _FetchedFlow(line, places, fetched)
+    return next(flow.follow_commands(), "")
 
 
 def note_fetched(line: ShellLine, places: Places, fetched: FetchedFiles) -> None:
     """Add to `fetched` what a line will fetch when it runs. What it runs itself is removed: the user
     has allowed that.
     """
-    flow = _Flow(line, places, fetched)
-    list(flow.follow())  # up to the end of the line
+    flow = _FetchedFlow(line, places, fetched)
+    list(flow.follow_commands())  # up to the end of the line
     fetched.paths |= flow.paths
     fetched.forget(flow.used)
     for folder in flow.folders:
@@ -56,7 +56,7 @@ def unknown_readers(line: ShellLine) -> list[Command]:
     """
     readers: list[Command] = []
     has_fetched = False
-    for command in filter(network.runs, line.commands):
+    for command in filter(network.is_run_by_bash, line.commands):
         is_reader = has_fetched and command.piped
         if is_reader and not network.reads_input_as_data(command):
             readers.append(command)
@@ -64,7 +64,7 @@ def unknown_readers(line: ShellLine) -> list[Command]:
     return readers
 
 
-class _Flow:
+class _FetchedFlow:
     """Follows what comes from the network through the commands of a line."""
 
     def __init__(self, line: ShellLine, places: Places, earlier: FetchedFiles | None) -> None:
@@ -81,17 +81,19 @@ class _Flow:
         self._written: set[Path] = set()
         """What the line writes that does not come from the network."""
         self._has_fetched = False
+        """Whether a command before the present one fetches."""
 
-    def follow(self) -> Iterator[str]:
-        """Yields why commands of the line need a question, in their order. A line in which a later
-        command may run first is read twice.
+    def follow_commands(self) -> Iterator[str]:
+        """Go through the commands of the line, and note what they fetch, write and run. Yields why
+        commands need a question, in their order. A line in which a later command may run first is
+        read twice.
         """
         if not self._is_needed():
             return
         rounds = 2 if self._line.opaque or self._line.has_loop else 1
         for number in [*range(len(self._line.commands))] * rounds:
             command = self._line.commands[number]
-            if not network.runs(command):
+            if not network.is_run_by_bash(command):
                 continue
             with self._places.before(number):
                 if reason := self._check(command):
@@ -100,7 +102,7 @@ class _Flow:
 
     def _is_needed(self) -> bool:
         """Whether the line fetches something, or something was fetched before."""
-        commands = [*filter(network.runs, self._line.commands)]
+        commands = [*filter(network.is_run_by_bash, self._line.commands)]
         runs_an_address = any(map(network.runs_an_address, commands))
         return bool(self._earlier) or runs_an_address or any(map(fetches_elsewhere, commands))
 
@@ -109,7 +111,7 @@ class _Flow:
         wrapper or the guess before it, if there is one.
         """
         first = number
-        while first > 0 and not network.runs(self._line.commands[first - 1]):
+        while first > 0 and not network.is_run_by_bash(self._line.commands[first - 1]):
             first -= 1
         return [
             redirect
@@ -127,12 +129,12 @@ class _Flow:
             return RUNS_WHAT_IT_FETCHES
         programs = self._paths_of(words)
         loaded = self._paths_of(setting.value for setting in command.settings)  # LD_PRELOAD=./x
-        found = [path for path in (*programs, *loaded) if self._is_fetched(path)]
-        found += self._new_programs(command, programs) + self._unnamed_programs(command)
-        self.used.update(found)
-        if not found:
+        used = [path for path in (*programs, *loaded) if self._is_fetched(path)]
+        used += self._new_programs(command, programs) + self._unnamed_programs(command)
+        self.used.update(used)
+        if not used:
             return ""
-        return f"it runs {self._places.workspace.shown(found[0])}, which comes from the network"
+        return f"it runs {self._places.workspace.shown(used[0])}, which comes from the network"
 
     def _new_programs(self, command: Command, programs: Sequence[Path]) -> list[Path]:
         """Returns the programs of a command that do not exist yet, after a fetch in the line: it
@@ -147,12 +149,12 @@ class _Flow:
         that the text of a program names, and what its folder has, such as modules and settings.
         """
         text = network.program_text(command)
-        found = [path for path in (*self.paths, *self._earlier) if _is_named_in(text, path)]
+        programs = [path for path in (*self.paths, *self._earlier) if _is_named_in(text, path)]
         if network.may_run_its_folder(command):
-            found += [path for path in self.paths if self._is_in_use(path, _may_be_run)]
+            programs += [path for path in self.paths if self._is_in_use(path, _may_be_run)]
             # Of earlier lines only what is obeyed counts: each test run would be a question.
-            found += [path for path in self._earlier if self._is_in_use(path, _is_obeyed)]
-        return found
+            programs += [path for path in self._earlier if self._is_in_use(path, _is_obeyed)]
+        return programs
 
     def _is_in_use(self, path: Path, is_used: Callable[[Path], bool]) -> bool:
         """Whether a command may run a fetched file or folder: the command is in that folder, or the
@@ -191,10 +193,10 @@ class _Flow:
     def _places_of_fetch(self, command: Command) -> list[Path]:
         """Returns the files and folders in which a command may put what it fetches."""
         targets = network.target_words(command)
-        found = self._paths_of(targets)
+        paths = self._paths_of(targets)
         for name in network.names_of_fetched(command):
-            found += self._places.paths_of(name)
-        return [*found, *self._folders_now()] if targets else found
+            paths += self._places.paths_of(name)
+        return [*paths, *self._folders_now()] if targets else paths
 
     def _folders_now(self) -> list[Path]:
         """Returns the folders in which a command runs: those after `cd`, if there is one."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ouro.safety.shell.command import Command, ShellLine, Word
-from ouro.safety.shell.network import FETCHERS, INTERPRETERS, fetches, runs, runs_input
+from ouro.safety.shell.network import FETCHERS, INTERPRETERS, fetches, is_run_by_bash, runs_input
 from ouro.safety.shell.read_only import ReadOptions, only_reads, read_options
 from ouro.safety.shell.tables import names, rows
 from ouro.safety.shell.wrappers import SHELLS
@@ -46,7 +46,7 @@ def check_fetch(line: ShellLine) -> str:
 def _pipes_into_a_program(line: ShellLine) -> bool:
     """Whether a command gets from a pipe what an earlier one fetches, and runs it."""
     has_fetched = False
-    for command in filter(runs, line.commands):
+    for command in filter(is_run_by_bash, line.commands):
         if has_fetched and command.piped and runs_input(command):
             return True
         has_fetched = has_fetched or fetches(command)

@@ -69,6 +69,8 @@ _MODE_CHANGERS = names("chmod chown chgrp")
 _REMOVERS = names("rm shred")
 _RENAMERS = names("rm unlink rmdir mv ln")
 """They change names of files, and not their contents."""
+_EVERYTHING_IN_FOLDER = re.compile(r"(\./)*(\.?\*+|\.\[.*|\?+\*?)(/\*+)*")
+"""A pattern that matches all files of a folder, or all hidden ones: `*`, `./*`, `.[!.]*`, `*/*`."""
 _RECURSIVE_READERS = names("rg ag ack ugrep tar zip 7z 7za 7zz rsync")
 
 
@@ -334,7 +336,7 @@ def _check_target(word: Word, places: Places) -> str:
     """
     if not word.exact and not word.glob:
         return f"{word.text}, which is not known"
-    if re.fullmatch(r"(\./)*(\.?\*+|\.\[.*|\?+\*?)(/\*+)*", word.text):
+    if _EVERYTHING_IN_FOLDER.fullmatch(word.text):
         return f"{word.text}: everything in the folder"
     start = before_pattern(word.text) if word.glob else word.text
     matches_everything = re.fullmatch(r"\.?\*+(/.*)?", word.text[len(start) :])

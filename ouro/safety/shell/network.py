@@ -145,7 +145,7 @@ _RUNNING_WORD = re.compile(
 """A word of a program by which it may run a file."""
 
 
-def runs(command: Command) -> bool:
+def is_run_by_bash(command: Command) -> bool:
     """Whether bash runs a command itself: it is neither a wrapper nor a guess."""
     return command.kind == "plain"
 
@@ -179,14 +179,14 @@ def names_of_fetched(command: Command) -> list[str]:
     target = "".join(word.text for word in target_words(command))
     if command.program == "git" and ":" not in target:  # the folder of the clone is named
         return []
-    found: list[str] = []
+    last_parts: list[str] = []
     for word in command.arguments:
         text = word.text
         path = urlsplit(text).path if "://" in text else text
         name = re.split(r"[/:]", path.rstrip("/"))[-1]
         if name != text:
-            found += [name, name.removesuffix(".git")]
-    return [name for name in dict.fromkeys(found) if name not in ("", ".", "..")]
+            last_parts += [name, name.removesuffix(".git")]
+    return [name for name in dict.fromkeys(last_parts) if name not in ("", ".", "..")]
 
 
 def target_words(command: Command) -> Sequence[Word]:
@@ -341,7 +341,8 @@ def _files_of_interpreter(command: Command) -> list[Word]:
         return []
     files: list[Word] = []
     text_option = _option_of_text(command)
-    valued = next(names for program, names in _VALUED_OPTIONS if program.fullmatch(command.program))
+    program = command.program
+    valued = next(options for name, options in _VALUED_OPTIONS if name.fullmatch(program))
     for before, word in pairwise((Word(""), *command.arguments)):
         option, equals, value = word.text.partition("=")
         if before.text in _LOADING_OPTIONS:

@@ -134,8 +134,8 @@ class _Loop(msgspec.Struct):
     """The values for which the body was not read yet."""
     start: int = 0
     """The position where the body begins; 0 if it is not known how often it runs."""
-    first: int = 0
-    """The number of commands before the body."""
+    commands_before: int = 0
+    """The number of commands of the line before the body."""
 
 
 class _Lexer(WordReader):
@@ -227,7 +227,7 @@ class _Lexer(WordReader):
             self._read_redirect(operator)
         elif match := _OPERATOR.match(self._text, self._at):
             self._at = match.end()
-            self._take_operator(match[0])
+            self._end_at_operator(match[0])
         elif not self._read_assignment():
             self._read_words()
 
@@ -276,7 +276,7 @@ class _Lexer(WordReader):
         if char == "(":
             self.script(")")
 
-    def _take_operator(self, operator: str) -> None:
+    def _end_at_operator(self, operator: str) -> None:
         """End the command before an operator, and note two things for the next command: whether it
         gets the output of this one, and whether it certainly runs.
         """
@@ -309,10 +309,10 @@ class _Lexer(WordReader):
         is_simple = bool(words) and words[0].raw not in _KEYWORDS
         self._has_keywords = self._has_keywords or (bool(words) and not is_simple)
         while words and words[0].raw in _KEYWORDS:
-            words = self._take_keyword(words.pop(0).raw, words, source)
-        assignments = self._take_assignments(words)
+            words = self._read_keyword(words.pop(0).raw, words, source)
+        assignments = self._pop_assignments(words)
         if not words:
-            self._keep_variables(assignments)
+            self._store_variables(assignments)
             return None
         command = Command(
             words=tuple(words),
@@ -324,7 +324,7 @@ class _Lexer(WordReader):
         self._add(command)
         return command if is_simple else None
 
-    def _take_keyword(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
+    def _read_keyword(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
         """Handle a keyword such as `if` or `done`. `words` are the words after it; returns the ones
         among them that may be a command. After `[[`, `case` and `select` there is none. `source` is
         the command before the keyword in a pipe.
@@ -342,7 +342,7 @@ class _Lexer(WordReader):
             return words[1:]
         return [] if keyword in ("[[", "case", "select") else words
 
-    def _take_assignments(self, words: list[Word]) -> list[Assignment]:
+    def _pop_assignments(self, words: list[Word]) -> list[Assignment]:
         """Remove the assignments at the beginning of `words`; returns them."""
         assignments: list[Assignment] = []
         while words and (match := _ASSIGNMENT.match(words[0].raw)):
@@ -353,7 +353,7 @@ class _Lexer(WordReader):
             assignments.append(Assignment(match["name"], value))
         return assignments
 
-    def _keep_variables(self, assignments: list[Assignment]) -> None:
+    def _store_variables(self, assignments: list[Assignment]) -> None:
         """Store the variables that are set by assignments without a command. Their values do not
         count as known, and the line becomes opaque.
         """
@@ -420,7 +420,7 @@ class _Lexer(WordReader):
         if loop.values:
             first_value, *loop.values = loop.values
             self._line.values |= dict.fromkeys(loop.variables, first_value)
-        loop.first = len(self._line.commands)
+        loop.commands_before = len(self._line.commands)
         self._loops.append(loop)
 
     def _end_loop(self) -> None:
@@ -432,11 +432,11 @@ class _Lexer(WordReader):
         line = self._line
         size = len(line.commands)
         line.rounds += 1
-        size_after_next_round = size + (size - loop.first)
+        size_after_next_round = size + (size - loop.commands_before)
         is_small = size_after_next_round <= _MAX_UNROLLED and line.rounds <= _MAX_UNROLLED
         if loop.variables and loop.values and is_small:
             line.values[loop.variables[0]] = loop.values.pop(0)
-            self._at, loop.first = loop.start, size
+            self._at, loop.commands_before = loop.start, size  # read the body again
             self._loops.append(loop)
             return
         if loop.values:
@@ -479,13 +479,13 @@ class _Lexer(WordReader):
         # it.
         is_understood = bool(_REST_OF_LINE.match(self._text, self._at))
         end_of_line = self._text.find("\n", self._at)
-        position = max(
-            len(self._text) if end_of_line < 0 else end_of_line + 1, self._after_heredocs
-        )
+        next_line = len(self._text) if end_of_line < 0 else end_of_line + 1
+        position = max(next_line, self._after_heredocs)  # after an earlier one of this line
         lines: list[str] = []
         for line in self._text[position:].split("\n"):
             position += len(line) + 1
-            if (line.lstrip("\t") if strips_tabs else line) == delimiter.text:
+            end_candidate = line.lstrip("\t") if strips_tabs else line
+            if end_candidate == delimiter.text:
                 break
             lines.append(line)
         else:

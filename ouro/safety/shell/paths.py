@@ -23,8 +23,11 @@ from ouro.safety.workspace import Workspace
 from ouro.utils.git import Git, GitError, find_root
 
 _MAX_FOLDERS = 16
+"""Folders that `cd` may lead to; with more, the folder counts as not known."""
 _MAX_MATCHES = 1000
+"""Files that a pattern may match."""
 _MAX_FILES_BELOW = 100_000
+"""Files below a folder that are looked at."""
 _GIT_TIMEOUT = 1.0
 _STARTED_PROGRAMS = ("sh", "bash", "cat", "grep", "gzip")
 """Programs that egrep, zcat and git start."""
@@ -58,13 +61,13 @@ class Places:
         for command in line.commands:
             self._folder_counts.append(len(self.folders))
             if command.program in ("cd", "pushd", "popd") and command.kind != "guess":
-                self._move(command)
+                self._follow_cd(command)
         self._folder_counts.append(len(self.folders))
         if line.opaque or line.has_loop:
             # A command may run after a `cd` that follows it, as that of a `trap` or an `alias`.
             self._folder_counts = [len(self.folders)] * len(self._folder_counts)
 
-    def _move(self, command: Command) -> None:
+    def _follow_cd(self, command: Command) -> None:
         """Follow `cd FOLDER`: add the folders to which it may lead to `folders`. If it may lead to
         others, too, also set `lost`. That is so for `popd` and `cd -`, for a computed word, if
         CDPATH is set, and if there are too many folders.
@@ -202,11 +205,11 @@ class Places:
             return f"keys are kept below {start}"
         # If none of the files is a link, there is nothing to search for.
         folders = [] if word.regular else [str(start)]
-        seen = 0
-        while folders and seen < _MAX_FILES_BELOW:
+        entry_count = 0
+        while folders and entry_count < _MAX_FILES_BELOW:
             with suppress(OSError), os.scandir(folders.pop()) as scan:
                 entries = [*scan]
-                seen += len(entries)
+                entry_count += len(entries)
                 # All names together: 50,000 names take 5 ms, one by one 25 ms.
                 if is_split and (odd := ODD_NAME.search("/".join(entry.name for entry in entries))):
                     return (

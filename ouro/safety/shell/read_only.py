@@ -203,7 +203,7 @@ def read_options(words: Sequence[Word], row: CommandRow) -> ReadOptions:
         elif word.text == "--":
             options.operands += rest
             break
-        elif not _read_option(word, row, rest, found=options):
+        elif not _read_option(word, row, rest, options=options):
             options.unlisted.append(word.text)
     return options
 
@@ -218,21 +218,21 @@ class _Option(NamedTuple):
     """The value in the same word; None if there is none."""
 
 
-def _read_option(word: Word, row: CommandRow, rest: list[Word], found: ReadOptions) -> bool:
-    """Read an option into `found`, with its value. The value may be the next word, which is then
+def _read_option(word: Word, row: CommandRow, rest: list[Word], options: ReadOptions) -> bool:
+    """Read an option into `options`, with its value. The value may be the next word, which is then
     removed from `rest`. Returns whether the row lists the option with this value.
     """
     is_long = word.text.startswith("--")
     is_number = "#" in row.letters and re.fullmatch(r"-\d+", word.text)  # `head -5`
     if not is_long and is_number:
         return True
-    option = _long_option(word, row, found) if is_long else _short_options(word, row, found)
+    option = _long_option(word, row, options) if is_long else _short_options(word, row, options)
     if not option.is_valued:
         return option.is_listed and word.exact
-    return _read_value(option, word, row, rest, found)
+    return _read_value(option, word, row, rest, options)
 
 
-def _long_option(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
+def _long_option(word: Word, row: CommandRow, options: ReadOptions) -> _Option:
     """Read an option `--name` or `--name=value`, and note its name in `found.given`.
 
     The name may be the beginning of a listed option that takes a value. Then it takes a value too,
@@ -240,7 +240,7 @@ def _long_option(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
     only full names do.
     """
     name, equals, inside = word.text[2:].partition("=")
-    found.given.add(name)
+    options.given.add(name)
     is_listed = name in row.valued or (name in row.long and not equals)
     if not is_listed and len(name) > 1:
         name = next((option for option in row.valued if option.startswith(name)), name)
@@ -249,14 +249,14 @@ def _long_option(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
     return _Option(name, is_listed, is_valued, value=Word(inside, word.exact) if equals else None)
 
 
-def _short_options(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
+def _short_options(word: Word, row: CommandRow, options: ReadOptions) -> _Option:
     """Read a word such as `-la`, and note its letters in `found.given`. Returns the first letter
     that takes a value, with the value if it is attached; if there is no such letter, the last one.
     The option counts as listed only if all letters before it are listed as well.
     """
     name, is_listed = "", True
     for at, name in enumerate(word.text[1:], 2):  # `at` is the position after the letter
-        found.given.add(name)
+        options.given.add(name)
         if name in row.valued:
             attached = word.text[at:]
             value = Word(attached, word.exact) if attached else None
@@ -268,16 +268,16 @@ def _short_options(word: Word, row: CommandRow, found: ReadOptions) -> _Option:
 
 
 def _read_value(
-    option: _Option, word: Word, row: CommandRow, rest: list[Word], found: ReadOptions
+    option: _Option, word: Word, row: CommandRow, rest: list[Word], options: ReadOptions
 ) -> bool:
-    """Read the value of an option into `found`. Returns whether the option is listed and may have
+    """Read the value of an option into `options`. Returns whether the option is listed and may have
     this value. False if there is no value, and for an option that always needs a question.
     """
     marks = row.valued[option.name]
     value = _take_value(option, marks, rest)
     if value is None:
         return False
-    found.values.setdefault(option.name, []).append(value)
+    options.values.setdefault(option.name, []).append(value)
     if not option.is_listed or "!" in marks:
         return False
     if word.exact:

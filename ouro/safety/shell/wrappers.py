@@ -283,7 +283,7 @@ def _unwrap(command: Command, row: CommandRow) -> InnerCommands | None:
         return InnerCommands(hidden="env -S splits text into a command", guesses=guesses)
     words, assignments = options.operands, list(command.assignments)
     # Leaves the words and the assignments of the inner command in these lists.
-    is_begin_understood = _take_own_words(name, words, assignments)
+    is_begin_understood = _remove_own_words(name, words, assignments)
     if not words:
         return InnerCommands(opaque=f"{name} is not understood")
     if name == "xargs":
@@ -324,20 +324,20 @@ def _is_understood(command: Command, row: CommandRow, options: ReadOptions) -> b
     return True
 
 
-def _take_own_words(name: str, words: list[Word], assignments: list[Assignment]) -> bool:
+def _remove_own_words(name: str, words: list[Word], assignments: list[Assignment]) -> bool:
     """Remove from `words` the wrapper's own words, which stand before the inner command: the
     duration of `timeout`, and the settings of `env`, which are moved to `assignments`. Returns
     whether these words are understood.
     """
     if name == "env":
-        return _take_env_settings(words, assignments)
+        return _move_env_settings(words, assignments)
     if name == "timeout" and words:
         duration = words.pop(0)
         return duration.exact and bool(_DURATION.fullmatch(duration.text))
     return True
 
 
-def _take_env_settings(words: list[Word], assignments: list[Assignment]) -> bool:
+def _move_env_settings(words: list[Word], assignments: list[Assignment]) -> bool:
     """Move the settings at the beginning of the words of `env` from `words` to `assignments`;
     returns whether all are understood. A `-` alone, which empties the environment, is removed too,
     and is not understood.
