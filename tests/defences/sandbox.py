@@ -47,7 +47,7 @@ DEFENCES = (
             "protected=()", "test_b1_b3_sandbox_escapes.py -k opened_folders"),
     Defence("B6", "ouro/safety/sandbox/sandboxes.py", 'command += ("--ro-bind", os.devnull, str(place))', "pass",
             "test_b6_sockets.py"),
-    Defence("B6", "ouro/safety/sandbox/sockets.py", "_find_relative_sockets(relative)", "pass",
+    Defence("B6", "ouro/safety/sandbox/sockets.py", "_update_relative_sockets(relative)", "pass",
             "test_b6_sockets.py -k a_socket_that_was_bound"),
     Defence("B3", "ouro/safety/sandbox/sandboxes.py", 'command += _bind("--ro-bind-try", policy.protected)', "pass",
             "test_b1_b3_sandbox_escapes.py"),

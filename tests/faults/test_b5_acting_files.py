@@ -48,7 +48,7 @@ def confine(request, tmp_path, monkeypatch):
         sandbox = Landlock(state)
     else:
         pytest.skip("the kernel has no Landlock")
-    monkeypatch.setattr(confinement_module, "_choose", lambda _dir: ChosenSandbox(sandbox))
+    monkeypatch.setattr(confinement_module, "_choose_once", lambda _dir: ChosenSandbox(sandbox))
     return lambda root: Confinement(root, state)
 
 

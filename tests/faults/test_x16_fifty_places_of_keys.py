@@ -125,7 +125,7 @@ def tier(request, tmp_path, monkeypatch) -> str:
         sandbox = Bubblewrap(program, state)
     if problem := _self_test(sandbox, state):
         pytest.skip(problem)
-    monkeypatch.setattr(confinement_module, "_choose", lambda _dir: ChosenSandbox(sandbox))
+    monkeypatch.setattr(confinement_module, "_choose_once", lambda _dir: ChosenSandbox(sandbox))
     return sandbox.tier
 
 

@@ -203,7 +203,7 @@ RUNS = int(os.environ.get("LANDLOCK_RUNS", len(LEAVING)))
 async def test_x2_landlock_leaves_no_process_of_any_command(bench, tmp_path, monkeypatch):
     """Landlock has no namespace that ends with its command."""
     chosen = ChosenSandbox(Landlock(tmp_path))
-    monkeypatch.setattr("ouro.safety.sandbox.confinement._choose", lambda _: chosen)
+    monkeypatch.setattr("ouro.safety.sandbox.confinement._choose_once", lambda _: chosen)
     bench.shell.confinement = Confinement(bench.root, tmp_path / "state")
     seconds = f"8{os.getpid():07}"  # only processes of this test
     for number in range(RUNS):

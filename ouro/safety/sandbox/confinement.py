@@ -76,6 +76,7 @@ _DENIALS = (
     "NewConnectionError",
     "unable to access",
 )
+"""Texts of a line by which a program reports that it was refused something."""
 SET_LIMITS = (
     'token=$1; { ulimit -n "$2"; ulimit -d "$3"; ulimit -u "$4" || ulimit -p "$4"; } 2>&-; '
     "shift 4; "
@@ -87,11 +88,12 @@ _OUT_OF_MEMORY = late_pattern(
     r"MemoryError|Cannot allocate memory|bad_alloc|[Oo]ut of memory|ENOMEM"
 )
 _MAX_FOLDERS_NAMED = 5
+"""Folders that the advice about Landlock names."""
 _LOCAL_ADDRESS = late_pattern(r"(localhost|127\.0\.0\.1):\d+")
 _RELAY = Path(os.path.realpath(__file__)).with_name("relay.py")
 _PYTHON = Path(os.path.realpath(sys.executable))
-_choose = cache(choose_sandbox)
-_numbers = itertools.count()
+_choose_once = cache(choose_sandbox)
+_command_numbers = itertools.count()
 _MAX_LEFT_RUNNING = 65_536
 """Bytes of the file of processes left running before it is emptied."""
 
@@ -131,6 +133,7 @@ class Confinement:
         self._opened = existing(opened)
         """The folders of `sandbox.writable`."""
         self._acting = ActingFiles(existing((self._root, *also_writable)), state_dir / "reverted")
+        """The files of the workspace that other programs obey."""
         self._confined_calls: set[str] = set()
         """The calls that run confined, with the right to change the workspace."""
         self._memory = tuple(memory)
@@ -168,7 +171,7 @@ class Confinement:
             return ChosenSandbox(Sandbox())
         if self._chosen is None:
             try:
-                self._chosen = _choose(ensure_private_dir(self._state_dir))
+                self._chosen = _choose_once(ensure_private_dir(self._state_dir))
             except OSError as error:
                 return ChosenSandbox(Sandbox(), (f"{self._state_dir} cannot be used: {error}",))
         return self._chosen
@@ -388,7 +391,7 @@ class Confinement:
         """
         if not call_id:
             return NO_TOKEN
-        self._tokens[call_id] = f"{os.getpid()}.{next(_numbers)}"
+        self._tokens[call_id] = f"{os.getpid()}.{next(_command_numbers)}"
         return self._tokens[call_id]
 
     def _ulimit_arguments(self, tier: Tier) -> tuple[str, str, str]:
@@ -482,7 +485,7 @@ class Confinement:
         if limits != "repository":  # otherwise git would record a hidden file as deleted
             self._kept_back = self._unreadable()
             hidden += self._kept_back
-        visible = existing((*self._used_in_private(), *self._visible))
+        visible = existing((*self._needed_private_folders(), *self._visible))
         policy = SandboxPolicy(hidden=tuple(hidden), visible=visible, connects=False)
         if limits == "read":
             return policy
@@ -501,7 +504,7 @@ class Confinement:
             connects=True,
         )
 
-    def _used_in_private(self) -> list[Path]:
+    def _needed_private_folders(self) -> list[Path]:
         """Returns the folders that commands need and that are in a place such as /tmp, which is
         empty inside the sandbox. Commands need home, the workspace, the repository around it,
         memory, and the folders of programs.

@@ -76,7 +76,7 @@ class ContainerConfinement(Confinement):
 
     @property
     def known_tier(self) -> str:
-        return self.containers.place
+        return self.containers.verified_engine
 
     @property
     def is_on(self) -> bool:
@@ -128,7 +128,7 @@ class ContainerConfinement(Confinement):
         """
         with self._lock:
             policy = msgspec.structs.replace(self._policy("workspace"), visible=())
-            return self.containers.check(policy)
+            return self.containers.start_and_remove(policy)
 
     @property
     def _left_running(self) -> Path:

@@ -31,7 +31,7 @@ from ouro.safety.sandbox.engine import (
     EngineName,
     find_engine,
     last_line,
-    refuse,
+    refusal_error,
 )
 from ouro.safety.sandbox.process_record import PREFIX, ProcessRecord, left_records
 from ouro.safety.sandbox.sandboxes import SandboxPolicy
@@ -56,6 +56,7 @@ _FOLDERS_OF_IMAGES = (
 """Folders of every image: a workspace in their place would leave no programs."""
 _OWN_FOLDER_PREFIX = "ouro-container-"
 _MAX_CHECKED = 20
+"""Read-only places that the self-test of a container tries to change."""
 _START_TIMEOUT = 120.0
 _MAX_NPROC = 30_000
 """Processes of the user in the whole machine; podman itself has no right to more than 32,768."""
@@ -70,6 +71,7 @@ _LOST_SIGNS = (
     "failed to connect to",
     "oci runtime",
 )
+"""Messages of an engine about a container that is gone, or that it cannot reach."""
 _GIT_SECONDS = 2.0
 
 
@@ -250,8 +252,8 @@ class Containers:
         """Containers that are not used any more, but in which a command still runs."""
         self._folder: Path | None = None
         """The private folder of the session; None until it is needed."""
-        self.place = ""
-        """The engine, once a container has passed its test; empty before."""
+        self.verified_engine = ""
+        """The name of the engine, once a container has passed its test; empty before."""
 
     @cached_property
     def engine(self) -> ContainerEngine:
@@ -272,12 +274,12 @@ class Containers:
         if plan.build is not None:
             plan = msgspec.structs.replace(plan, image=plan.build.tag)
         if not plan.image:
-            raise refuse(
+            raise refusal_error(
                 "The settings name a container, but no image",
                 "Set `sandbox.image`, or `sandbox.devcontainer` where the project has one.",
             )
         if not _IMAGE_NAME.fullmatch(plan.image):  # otherwise it could be an option of the engine
-            raise refuse(f"{plan.image!r} is not the name of an image")
+            raise refusal_error(f"{plan.image!r} is not the name of an image")
         return plan
 
     def command(
@@ -306,7 +308,7 @@ class Containers:
         """
         view = self._make_view(limits, policy)
         if not view.is_shared(cwd):
-            raise refuse(
+            raise refusal_error(
                 f"{cwd} is not in the container",
                 f"It has the workspace, {self._root}, and the folders added to it.",
             )
@@ -320,7 +322,7 @@ class Containers:
             [*words, container.name, *shell, *argv], CommandInside(container, mark)
         )
 
-    def check(self, policy: SandboxPolicy) -> str:
+    def start_and_remove(self, policy: SandboxPolicy) -> str:
         """Start a container, which verifies it, and remove it. Returns its engine and image as text
         for the user. Raises ToolError.
         """
@@ -371,7 +373,7 @@ class Containers:
             old.retire()
             self._retired = [retired for retired in (*self._retired, old) if retired.uses]
         self.running[view.name] = container = self._start(view, fingerprint)
-        self.place = self.engine.name
+        self.verified_engine = self.engine.name
         return container
 
     def _start(self, view: ContainerView, fingerprint: tuple[object, ...]) -> _Container:
@@ -381,7 +383,7 @@ class Containers:
         """
         self._require_image()
         if str(self._root) in _FOLDERS_OF_IMAGES:
-            raise refuse(f"{self._root} cannot be shared with a container")
+            raise refusal_error(f"{self._root} cannot be shared with a container")
         name = f"{PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
         records = _records_dir(self._state_dir)
         engine = self.engine
@@ -397,7 +399,7 @@ class Containers:
             words = self._run_words(view, name)
             result = self.engine.call("run", *words, timeout=_START_TIMEOUT)
             if result.returncode:
-                raise refuse(
+                raise refusal_error(
                     f"{self.engine.name} cannot start a container: {last_line(result.stderr)}"
                 )
             self._verify(view, name)
@@ -415,10 +417,10 @@ class Containers:
             return
         if plan.build is not None:
             command = plan.build.command(engine.name)
-            raise refuse(
+            raise refusal_error(
                 "The image of the devcontainer is not built", f"The user can build it: `!{command}`"
             )
-        raise refuse(
+        raise refusal_error(
             f"The image {plan.image} is not on this machine",
             f"The user can fetch it: `!{engine.name} pull {plan.image}`.",
         )
@@ -507,7 +509,9 @@ class Containers:
         if result.returncode == 0 and problem == [container_scripts.VERIFIED]:
             return
         reason = problem[0] if problem else last_line(result.stderr)
-        raise refuse(f"The container of {self.engine.name} does not confine commands: {reason}")
+        raise refusal_error(
+            f"The container of {self.engine.name} does not confine commands: {reason}"
+        )
 
 
 def _ulimit_words(settings: SandboxSettings) -> Iterator[str]:

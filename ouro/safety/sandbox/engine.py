@@ -60,9 +60,9 @@ class ContainerEngine:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise refuse(f"{self.name} has not answered in {timeout:g} s") from error
+            raise refusal_error(f"{self.name} has not answered in {timeout:g} s") from error
         except OSError as error:
-            raise refuse(f"{self.name} cannot be started: {error.strerror}") from error
+            raise refusal_error(f"{self.name} cannot be started: {error.strerror}") from error
 
     def query(self, *words: str) -> str:
         """Run the engine; returns what it prints. Blocks.
@@ -72,7 +72,7 @@ class ContainerEngine:
         """
         result = self.call(*words)
         if result.returncode:
-            raise refuse(f"`{self.name} {words[0]}` failed: {last_line(result.stderr)}")
+            raise refusal_error(f"`{self.name} {words[0]}` failed: {last_line(result.stderr)}")
         return result.stdout.strip()
 
     @cached_property
@@ -85,7 +85,7 @@ class ContainerEngine:
         """Whether the image is on this machine. Blocks; raises ToolError: it does not answer."""
         result = self.call("image", "inspect", "--format", "{{.Id}}", image)
         if result.returncode and not _is_absence(result.stderr):
-            raise refuse(f"{self.name} does not answer: {last_line(result.stderr)}")
+            raise refusal_error(f"{self.name} does not answer: {last_line(result.stderr)}")
         return result.returncode == 0
 
     def is_container_running(self, name: str) -> bool:
@@ -123,7 +123,7 @@ class ContainerEngine:
         return result.returncode == 0 or _is_absence(result.stderr)
 
 
-def refuse(problem: str, advice: str = "") -> ToolError:
+def refusal_error(problem: str, advice: str = "") -> ToolError:
     """Returns the error for a command that cannot run in its container: the problem, the advice,
     and that nothing ran.
     """
@@ -156,7 +156,7 @@ def find_engine(wanted: str, workspace: Sequence[Path]) -> ContainerEngine:
         program = shutil.which(name)
         if program and not any(_is_below(program, folder) for folder in workspace):
             return ContainerEngine(name, os.path.abspath(program))  # noqa: PTH100 - links stay
-    raise refuse(
+    raise refusal_error(
         f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'} not installed",
         "The settings run commands in a container: install it, or start ouro with --no-sandbox.",
     )

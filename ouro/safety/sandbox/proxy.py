@@ -21,6 +21,7 @@ from ouro.safety.sandbox.relay import join
 from ouro.utils.addresses import is_on_internet
 
 _MAX_HEAD = 65_536
+"""Bytes of the head of a request."""
 _CONNECT_TIMEOUT = 20.0
 _IDLE_TIMEOUT = 300.0
 _USUAL_PORTS = (80, 443)
@@ -180,18 +181,25 @@ class _Connection(socketserver.BaseRequestHandler):
             if method == "CONNECT":
                 client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
             elif not is_tunnel:
-                # Only one request for each connection: the next one could be for another host.
-                # The request is sent to the same host that was checked.
-                dropped = ("proxy-", "connection:", "host:")
-                kept_headers = [line for line in lines[1:] if not line.lower().startswith(dropped)]
-                path = f"{url.path or '/'}{'?' if url.query else ''}{url.query}"
-                host = f"Host: {url.netloc.rpartition('@')[2]}"
-                request = "\r\n".join(
-                    [f"{method} {path} {version}", host, *kept_headers, "Connection: close"]
-                )
-                upstream.sendall(f"{request}\r\n\r\n".encode("latin-1"))
+                upstream.sendall(_forwarded_head(method, url, version, headers=lines[1:]))
             upstream.sendall(rest)
             join(client, upstream, _IDLE_TIMEOUT)
+
+
+def _forwarded_head(method: str, url: SplitResult, version: str, headers: Sequence[str]) -> bytes:
+    """Returns the head of a request as it is sent to the host of `url`, which was checked. It asks
+    for the end of the connection: a further request could be for another host.
+
+    Args:
+        headers: the header lines of the command; those about the proxy, the connection and the host
+            are left out.
+    """
+    dropped = ("proxy-", "connection:", "host:")
+    kept_headers = [line for line in headers if not line.lower().startswith(dropped)]
+    path = f"{url.path or '/'}{'?' if url.query else ''}{url.query}"
+    host = f"Host: {url.netloc.rpartition('@')[2]}"
+    lines = [f"{method} {path} {version}", host, *kept_headers, "Connection: close"]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
 def _read_head(client: socket.socket) -> bytes:

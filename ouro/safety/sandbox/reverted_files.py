@@ -36,6 +36,7 @@ ACTING_IN_GIT = (
 """The parts of a git directory that run programs, or name settings."""
 _MAX_COPIED_BYTES = 1_000_000
 _MAX_COPIES = 500
+"""Files that are copied before a command; of further ones a change is not noticed."""
 _PLAIN_SETTING = late_pattern(
     r"\s*(?:[#;].*)?|\s*\[(?:core|user|init|extensions|(?:remote|branch) \"[\w./@+ -]+\")\]"
     r"|\s*(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode"
@@ -43,8 +44,10 @@ _PLAIN_SETTING = late_pattern(
     r"|tagopt|vscode-merge-base)\s*=[^\n]*|\s*(?:push)?url\s*=(?![^\n]*::)[^\n]*",
     re.IGNORECASE,
 )
+"""A line of a configuration of git that names no program."""
 _PLAIN_NAMES_IN_INFO = {"exclude", "refs"}
 _MAX_CONFIG = 1 << 16
+"""Bytes of a configuration; a longer one does not count as plain."""
 
 
 class _Listing(msgspec.Struct, frozen=True):
@@ -145,15 +148,15 @@ class ActingFiles:
                 self._accepted[path] = kind
         return [*reverted, *self._restore_copies()]
 
-    def restore(self, taken: Sequence[RevertedFile]) -> list[Path]:
-        """Move files back into the workspace that were taken out of it, because the user allows
+    def restore(self, reverted: Sequence[RevertedFile]) -> list[Path]:
+        """Move files back into the workspace that were moved out of it, because the user allows
         them. Each replaces the version that was restored. Returns the paths of the files that could
         not be moved.
         """
         import shutil  # imported late: few sessions need it
 
         failed: list[Path] = []
-        for item in taken:
+        for item in reverted:
             try:
                 if item.was_changed:
                     _remove(item.path)
@@ -205,15 +208,14 @@ class ActingFiles:
         """
         acting: list[str] = []
         folders = [*self._roots]
-        saved_listings, look_at = self._listings, os.stat
         # The list grows while it is read: the folders near the root come first.
         for folder in islice(folders, MAX_FOLDERS):
             try:
-                status = look_at(folder)
+                status = os.stat(folder)  # noqa: PTH116 - for 400 folders, before each command
             except OSError:
                 continue
             # No program can set this time (ctime), and each new or removed name changes it.
-            saved = saved_listings.get(folder)
+            saved = self._listings.get(folder)
             if saved and saved.changed_at == status.st_ctime_ns and saved.inode == status.st_ino:
                 listing = saved.listing
             else:
@@ -258,7 +260,7 @@ class ActingFiles:
         out.
         """
         files = chain.from_iterable(map(_files_of, places))
-        for _, path in zip(range(_MAX_COPIES), files, strict=False):
+        for path in islice(files, _MAX_COPIES):
             try:
                 status = os.lstat(path)
                 if stat.S_ISLNK(status.st_mode):

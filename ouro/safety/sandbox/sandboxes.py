@@ -121,6 +121,7 @@ _BWRAP_OPTIONS = (
     "/proc",
 )
 _WITH_FILTER = 'filter=$1; shift; exec "$@" 9<"$filter" 8>>"${filter%/*}/left_running"'
+"""Runs bwrap with two open files: the seccomp filter, and the one named `LEFT_RUNNING`."""
 LEFT_RUNNING = "left_running"
 """The file beside the filters in which commands record what they left running."""
 WATCHED = (
@@ -210,6 +211,7 @@ def _bind(option: str, places: Sequence[Path]) -> list[str]:
 
 
 SOCKETS_OF_PROGRAMS = "sockets with a path, such as those of docker and ssh-agent"
+"""What Landlock of an old kernel leaves open, as text for the user."""
 
 
 class Landlock(Sandbox):

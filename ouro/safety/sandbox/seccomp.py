@@ -66,13 +66,19 @@ _DENIED_CALLS = {
 }
 _SOCKET, _CONNECT, _IOCTL, _CLONE, _CLONE3 = (41, 198), (42, 203), (16, 29), (56, 220), (435, 435)
 _SET_LIMIT, _PROCESS_LIMIT = (160, 164), (302, 261)
+"""Numbers of system calls that are tested by their arguments: x86_64, aarch64."""
 _RESIDENT_LIMIT = 5
+"""RLIMIT_RSS."""
 _X32_CALLS = 0x4000_0000
+"""The bit in the numbers of the calls of x32."""
 _NEW_USER_NAMESPACE = 0x1000_0000
+"""CLONE_NEWUSER."""
 _TYPES_INTO_TERMINAL = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX."""
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+"""Instructions of BPF."""
 _ALLOW, _KILL, _ERROR = 0x7FFF_0000, 0x8000_0000, 0x0005_0000
+"""Results of the filter; an error has its number in the lower bits."""
 _EPERM, _ENOSYS, _EAFNOSUPPORT = 1, 38, 97
 _NUMBER_OFFSET, _ARCHITECTURE_OFFSET = 0, 4
 _FIRST_ARGUMENT, _SECOND_ARGUMENT = 16, 24

@@ -79,7 +79,7 @@ def _list_sockets() -> Iterator[str]:
     for path, inode in paths_and_inodes:
         if inode not in relative and path[0] == "/":  # not an abstract one, which has no file
             yield path
-    _find_relative_sockets(relative)  # updates `_paths_by_inode`
+    _update_relative_sockets(relative)  # in `_paths_by_inode`
     yield from (path for path in _paths_by_inode.values() if path != _NOT_FOUND)
 
 
@@ -103,7 +103,7 @@ def _paths_in_variables(environment: Mapping[str, str]) -> Iterator[str]:
             yield from _PATH_IN_VARIABLE.findall(value.replace("//", "/"))
 
 
-def _find_relative_sockets(paths: Mapping[str, str]) -> None:
+def _update_relative_sockets(paths: Mapping[str, str]) -> None:
     """Put the absolute path of each of these sockets into `_paths_by_inode`, and remove the sockets
     that are gone from it.
 
