@@ -40,6 +40,7 @@ _START_FOLDERS_IN_HOME = (
     ".config/systemd",
     "Library/LaunchAgents",
 )
+"""Folders in home with files that programs run when they start."""
 _KEY_FOLDERS = {".ssh", ".aws", ".gnupg"}
 _START_FILES = {
     ".bashrc",
@@ -71,6 +72,7 @@ _START_FILES = {
     "sitecustomize.py",
     "usercustomize.py",
 }
+"""Files that shells, desktops and Python run when they start."""
 _ACTING_FILES = {
     # git and its hooks
     ".gitconfig",
@@ -137,6 +139,7 @@ _ACTING_FOLDERS = {
     ".amazonq",
     ".qwen",
 }
+"""Folders whose files editors, hooks and other agents obey."""
 _ACTING_PARTS = {
     ".github": {"workflows", "actions"},
     ".yarn": {"releases", "plugins"},
@@ -335,13 +338,10 @@ def _reserved_by_parts(_home: str, _own: str) -> dict[tuple[str, ...], Path]:
     is cached; the arguments are only the key of the cache.
     """
     home, ouro_home = _real(Path.home()), _real(get_home())
-    keys, secrets = (
-        (home / name for name in KEYS_IN_HOME),
-        (ouro_home / name for name in _CLOSED_IN_OURO_HOME),
-    )
-    return {
-        _folded_parts(str(area)): area for area in (*keys, *secrets, *map(Path, SYSTEM_FOLDERS))
-    }
+    keys = [home / name for name in KEYS_IN_HOME]
+    of_ouro = [ouro_home / name for name in _CLOSED_IN_OURO_HOME]
+    areas = (*keys, *of_ouro, *map(Path, SYSTEM_FOLDERS))
+    return {_folded_parts(str(area)): area for area in areas}
 
 
 @lru_cache(maxsize=8)

@@ -163,13 +163,13 @@ class Rule(msgspec.Struct, frozen=True):
             return fnmatch.fnmatchcase(requested.hostname or "", self.pattern.lower())
         scheme, _, rest = self.pattern.partition("://")
         host, slash, path = rest.partition("/")
-        below = _translate_glob(f"/{path}", ".*")
+        below_host = _translate_glob(f"/{path}", ".*")
         if not slash:
-            below = ".*" if host.endswith("*") else "/?"
+            below_host = ".*" if host.endswith("*") else "/?"
         # In the host a star is no slash: `https://*.a.example/*` is not
         # `https://evil.example/x.a.example/`.
-        location = _translate_glob(re.sub(r"\*+", "*", f"{scheme}://{host}".lower()), "[^/]*")
-        return bool(re.fullmatch(location + below, requested.geturl(), re.DOTALL))
+        host_regex = _translate_glob(re.sub(r"\*+", "*", f"{scheme}://{host}".lower()), "[^/]*")
+        return bool(re.fullmatch(host_regex + below_host, requested.geturl(), re.DOTALL))
 
 
 def requested_url(url: str) -> SplitResult:
@@ -351,7 +351,7 @@ class RuleStore:
 
     def __init__(self, path: Path, project: Path) -> None:
         self._path = path
-        self._uses = path.with_name("permissions_used.jsonl")
+        self._uses_path = path.with_name("permissions_used.jsonl")
         """The file with the record of uses."""
         self._project = path_text(project.resolve())
         """The folder of the project, as the file names it."""
@@ -399,18 +399,21 @@ class RuleStore:
         use = RuleUse(self._project, rule, what, at=datetime.now(UTC).isoformat(timespec="seconds"))
         with suppress(OSError):
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(self._uses, flags, 0o600)
+            descriptor = os.open(self._uses_path, flags, 0o600)
             try:
                 os.write(descriptor, msgspec.json.encode(use) + b"\n")
                 size = os.fstat(descriptor).st_size
             finally:
                 os.close(descriptor)
             if size > _MAX_USES:
-                last_uses = {
-                    (use.project, use.rule): msgspec.json.encode(use).decode()
-                    for use in self._all_uses()
-                }
-                write_private(self._uses, "".join(f"{line}\n" for line in last_uses.values()))
+                self._keep_last_uses()
+
+    def _keep_last_uses(self) -> None:
+        """Rewrite the record of uses with only the last use of each rule. Raises OSError."""
+        last_uses = {
+            (use.project, use.rule): msgspec.json.encode(use).decode() for use in self._all_uses()
+        }
+        write_private(self._uses_path, "".join(f"{line}\n" for line in last_uses.values()))
 
     def uses(self) -> dict[str, RuleUse]:
         """Returns the last use of each rule in this project, by the text of the rule."""
@@ -420,9 +423,9 @@ class RuleStore:
         """Yield the recorded uses of all projects, oldest first. Lines that cannot be read are left
         out.
         """
-        if not self._uses.is_file():
+        if not self._uses_path.is_file():
             return
-        for line in self._uses.read_bytes().splitlines():
+        for line in self._uses_path.read_bytes().splitlines():
             with suppress(msgspec.MsgspecError):
                 yield decode_json(line, RuleUse)
 

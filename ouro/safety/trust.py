@@ -176,9 +176,12 @@ FILE_KINDS: tuple[ExtensionKind, ...] = ("commands", "skills", "agents", "output
 MAX_FILES = 2_000
 """Maximum files in one folder of extensions; the rest is neither asked about nor used."""
 MAX_DEPTH = 6
+"""Levels below a folder of extensions that are searched."""
 MAX_IMPORT_DEPTH = 5
 MAX_IMPORTS = 100
+"""Files of instructions that are read with the imports of one start."""
 _MAX_READ = 200_000
+"""Bytes of a file that are searched for imports and hooks."""
 _IGNORED_IN_SKILLS = {".git", ".DS_Store", ".venv"}
 _GIT_SECONDS = 2.0
 _CODE_IN_MARKDOWN = late_pattern(
@@ -329,15 +332,15 @@ def with_imports(
     return list(instructions.values()), refused
 
 
-def _import_problem(target: Path, depth: int, number: int) -> str:
+def _import_problem(target: Path, depth: int, count: int) -> str:
     """Returns why a file is not imported; empty if it is. `depth` is the number of imports above
-    the file that imports it. `number` is the number of files that were added before.
+    the file that imports it. `count` is the number of files that were added before.
     """
     if reason := _find_import_obstacle(target):
         return f"not imported: {reason}"
     if depth >= MAX_IMPORT_DEPTH:
         return f"imported more than {MAX_IMPORT_DEPTH} deep"
-    if number >= MAX_IMPORTS:
+    if count >= MAX_IMPORTS:
         return f"one of more than {MAX_IMPORTS} imports"
     return ""
 
@@ -385,13 +388,14 @@ def files_below(folder: Path, kind: ExtensionKind, *, inside: Path = Path("/")) 
     resolved folder `inside`: ouro would search the whole disk if a repository has a link to `/`.
     """
     paths: list[Path] = []
-    seen: set[Path] = set()
+    visited: set[Path] = set()
     for parent, folders, files in os.walk(folder, followlinks=True):
         real = Path(parent).resolve()
-        if real in seen or not real.is_relative_to(inside):
+        if real in visited or not real.is_relative_to(inside):
             folders.clear()  # is not walked into
             continue
-        seen.add(real)
+        visited.add(real)
+        # `os.walk` visits the folders that are left in this list.
         is_deepest = len(Path(parent).relative_to(folder).parts) >= MAX_DEPTH
         folders[:] = [] if is_deepest else sorted(name for name in folders if _is_used(name, kind))
         paths += _used_files(Path(parent), names=files, kind=kind, inside=inside)
@@ -441,7 +445,7 @@ def _is_acting(path: Path, root: Path) -> bool:
     """Whether ouro obeys a path in the project: it is a regular file that can be read, with links
     followed. A link out of the project is not obeyed, and neither is a file in ouro's own folder.
     """
-    resolved, ouro_home = path.resolve(), _resolve(get_home())
+    resolved, ouro_home = path.resolve(), _resolve_cached(get_home())
     # If the project is the home folder, its `.ouro/` belongs to the user, not to the project.
     return (
         os.access(path, os.R_OK)
@@ -452,7 +456,8 @@ def _is_acting(path: Path, root: Path) -> bool:
 
 
 @lru_cache(maxsize=8)
-def _resolve(path: Path) -> Path:
+def _resolve_cached(path: Path) -> Path:
+    """A path that does not change while ouro runs, with links followed."""
     return path.resolve()
 
 

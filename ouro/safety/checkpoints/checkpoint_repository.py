@@ -43,6 +43,7 @@ _REPOSITORY_FILES = {
     "HEAD": "ref: refs/heads/main\n",  # written last: when it exists, the repository is complete
 }
 _CHUNK = 1 << 20
+"""Bytes of a large file that are read at once."""
 _PACK_FROM = 100
 """More objects than this are copied as one pack, fewer as single files."""
 REFS = "refs/checkpoints"

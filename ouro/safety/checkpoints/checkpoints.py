@@ -54,8 +54,11 @@ from ouro.utils.files import sweep_written_dirs
 
 Moment = Literal["before", "after"]
 MAX_FILE_BYTES = 5_000_000
+"""Checkpoints leave out larger files, unless the settings name another limit."""
 _DAY = 86_400
 _MAX_BYTES_IN_MEMORY = 64_000_000
+"""Larger files are written into the repository piece by piece."""
+# Why a file cannot be restored.
 _NOT_KNOWN = "it may have been there before the turn: commands did not wait for the checkpoint"
 _NOT_KEPT = "it changed before it was kept: commands did not wait for the checkpoint"
 _BEGAN_UNKNOWN = 1
@@ -105,11 +108,11 @@ class Checkpoints:
         """
         self._journals: dict[int, TurnJournal] = {}
         """The journals of the turns that this process holds, by their numbers."""
-        self._guard = threading.Lock()
+        self._journal_lock = threading.Lock()
         """Held while a journal is begun or written: tools run in parallel threads."""
         self.left_out: frozenset[str] = frozenset()
         """What the last checkpoint left out: nested repositories, large and unreadable files."""
-        self._last_taken: tuple[object, str, Path] = (None, "", self.folder)
+        self._last_checkpoint: tuple[object, str, Path] = (None, "", self.folder)
         """What the last checkpoint holds, its commit, and the file of its ref."""
         self.is_undoing = False
         """Whether an undo is written down that this process carries out."""
@@ -146,14 +149,14 @@ class Checkpoints:
             }
             # With the day: commits are deleted by their date, so an old one is not used again.
             content = (now, notes, time.time() // _DAY)
-            last_content, commit_id, ref_file = self._last_taken
+            last_content, commit_id, ref_file = self._last_checkpoint
             # The ref may have been deleted by another ouro, and the commit with it.
             if content != last_content or not ref_file.is_file():
                 notes = {name: value for name, value in notes.items() if value}
                 commit_id = commit(self.repository, now.tree, names=now.left_out, details=notes)
             ref = self._turn_ref(number, "before")
             self.repository.write_ref(ref, commit_id)
-            self._last_taken = (content, commit_id, self.folder / ref)
+            self._last_checkpoint = (content, commit_id, self.folder / ref)
 
     def _take_after(self, number: int) -> ChangedFiles:
         """Record what a turn changed, end its journal, and return the changes. If this fails, the
@@ -166,7 +169,7 @@ class Checkpoints:
         try:
             with self.repository.lock():
                 changes = self._find_changes(record)
-                self._keep(record, changes)
+                self._commit_changes(record, changes)
             is_done = True
         finally:
             if journal:
@@ -183,13 +186,13 @@ class Checkpoints:
         name = self._name_in_workspace(path)
         if not name or path.is_dir():
             return True  # not in the workspace, or the tool will refuse it
-        with self._guard:
+        with self._journal_lock:
             journal = self._journal(number)
             if name in journal.record.kept:
                 # Written again, because the journal also records when a tool begins to write.
                 journal.append(kept=[name, *journal.record.kept[name]])
                 return True
-            state = self._keep_file(path)
+            state = self._store_file(path)
             if state is None:
                 return False
             journal.append(kept=[name, *state])
@@ -201,8 +204,8 @@ class Checkpoints:
         journal = self._journals.get(number)
         if not name or journal is None:
             return
-        with self._guard, suppress(OSError):
-            if (state := self._keep_file(path)) is not None:
+        with self._journal_lock, suppress(OSError):
+            if (state := self._store_file(path)) is not None:
                 journal.append(written=[name, *state])
 
     def command_began(self, number: int, *, is_early: bool = False) -> None:
@@ -212,7 +215,7 @@ class Checkpoints:
             is_early: whether the checkpoint before the turn is not complete yet. Files that change
                 from now on may then be missing in it.
         """
-        with self._guard:
+        with self._journal_lock:
             journal = self._journal(number)
             journal.append(began=1)
             if is_early:
@@ -220,7 +223,7 @@ class Checkpoints:
 
     def note_command_end(self, number: int) -> None:
         """Write into the journal of the turn that a command has ended."""
-        with self._guard:
+        with self._journal_lock:
             if journal := self._journals.get(number):
                 journal.append(ended=1)
 
@@ -287,7 +290,7 @@ class Checkpoints:
         for cut in cut_turns(self.folder, self.session, self._journals):
             with self.repository.lock():
                 changes = self._find_changes(cut.record, cut)
-                self._keep(cut.record, changes)
+                self._commit_changes(cut.record, changes)
             cut.delete()
             recovered.append(cut)
         return recovered
@@ -356,7 +359,7 @@ class Checkpoints:
         is_kept_by_ouro = name.startswith((".ouro/memory/", ".ouro/plans/"))
         return name if is_inside(name) and not is_kept_by_ouro else ""
 
-    def _keep_file(self, path: Path) -> FileState | None:
+    def _store_file(self, path: Path) -> FileState | None:
         """Write the content of a file into the repository, and return the state of the file. The
         state is `ABSENT` if the file does not exist. It is None, and nothing is written, for a
         folder, a device, and a large file for which there is no room.
@@ -386,12 +389,13 @@ class Checkpoints:
         changes = ChangedFiles()
         if record.began:
             self._add_all_differences(record, changes)
+        # What later turns changed is not of this turn.
         later = self._files_kept_by_later_turns(record)
         for name in set(later) & set(changes.files):
             changes.files[name] = TreeChange(name, *changes.files[name].old, *later[name])
         # The old content of files that tools changed is known exactly, so it replaces all above.
         for name, old in record.kept.items():
-            new = later.get(name) or record.written.get(name) or self._keep_file(self.root / name)
+            new = later.get(name) or record.written.get(name) or self._store_file(self.root / name)
             changes.lost.pop(name, None)
             changes.unsure.discard(name)
             changes.files.pop(name, None)
@@ -428,7 +432,7 @@ class Checkpoints:
         if is_complete:
             start = ref.read_text().strip()
             notes = read_notes(self.repository, start)
-        elif (last_files := self.index.last()) is not None:
+        elif (last_files := self.index.last_files()) is not None:
             start = commit(self.repository, last_files.tree)
         else:
             self._add_files_not_kept(record, changes)
@@ -518,7 +522,7 @@ class Checkpoints:
             return None
         is_file_now = bool(key_now(path))
         if not is_file_now:
-            new = self._keep_file(path)
+            new = self._store_file(path)
             return TreeChange(name, large.mode, old_blob, *new) if new else None
         with path.open("rb") as file:
             mode = git_mode(os.fstat(file.fileno()))
@@ -544,15 +548,15 @@ class Checkpoints:
             new = changes.files[name].new if name in changes.files else change.new
             changes.files[name] = TreeChange(name, *change.old, *new)
 
-    def _keep(self, record: TurnRecord, changes: ChangedFiles) -> None:
+    def _commit_changes(self, record: TurnRecord, changes: ChangedFiles) -> None:
         """Write the two small commits of a turn: the changed files as they were before it (`old`)
         and after it (`new`). Changes that earlier commits of this turn hold are included.
         """
         self._add_earlier_changes(record, changes)
-        wanted = set[str]()
+        blobs = set[str]()
         for change in changes.files.values():
-            wanted.update(blob for mode, blob in (change.old, change.new) if mode != ABSENT.mode)
-        missing = self.repository.copy_objects(wanted)
+            blobs.update(blob for mode, blob in (change.old, change.new) if mode != ABSENT.mode)
+        missing = self.repository.copy_objects(blobs)
         for change in tuple(changes.files.values()):
             if change.old_blob in missing:
                 changes.lost[change.path] = "its old content is not in the repository any more"

@@ -76,14 +76,14 @@ def copy_user_index(repository: Repository) -> bool:
     return True
 
 
-def _copy_index(own: Path, folder: Path) -> bool:
-    """Copy the index in the git directory `own`, with its shared parts and its time, into `folder`.
+def _copy_index(git_dir: Path, folder: Path) -> bool:
+    """Copy the index of a git directory, with its shared parts and its time, into `folder`.
     Returns False if there is none, or it is a link.
     """
-    index = own / "index"
+    index = git_dir / "index"
     if index.is_symlink() or not index.is_file():
         return False
-    for shared_index in own.glob("sharedindex.*"):
+    for shared_index in git_dir.glob("sharedindex.*"):
         if shared_index.is_file() and not shared_index.is_symlink():
             shutil.copyfile(shared_index, folder / shared_index.name)
     # The copy keeps the time: git compares the content of files that are newer than the index.
@@ -173,6 +173,8 @@ def _blob_sizes(repository: Repository, entries: Sequence[IndexEntry]) -> dict[s
 
 def read_index(data: bytes) -> Iterator[IndexEntry]:
     """Yield the entries of an index file of version 2 or 3 with SHA-1 names (gitformat-index)."""
+    # The header is 12 bytes. Of an entry the mode, the size, the id and the flags are at the bytes
+    # 24, 36, 40 and 60; version 3 has more flags behind these.
     count, position = int.from_bytes(data[8:12]), 12
     for _ in range(count):
         flags = int.from_bytes(data[position + 60 : position + 62])

@@ -108,7 +108,7 @@ class CheckpointIndex:
             return set()
         return {name for name in names if changed_after(f"{self._root}/{name}", began - _CLOCK_LAG)}
 
-    def last(self) -> FilesNow | None:
+    def last_files(self) -> FilesNow | None:
         """Returns the files as the index has them, without an update. If there is no index yet, it
         is made of the user's own index; None if that cannot be used either.
         """

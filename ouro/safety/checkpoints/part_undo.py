@@ -126,7 +126,7 @@ class PartUndo:
             before: its state before; `ABSENT` if there is no file yet.
             content: its content before.
         """
-        path = self._keep_before(name, before, content)
+        path = self._store_before(name, before, content)
         self._undo.write(path, mode, text.encode("utf-8", "surrogateescape"))
         after, content_after = state_and_content(path)
         if after is None or after == ABSENT:  # another program has deleted it already
@@ -138,10 +138,10 @@ class PartUndo:
         """Delete a file, and store its content; returns the change. `before` is its state,
         `content` its content.
         """
-        self._undo.remove(self._keep_before(name, before, content))
+        self._undo.remove(self._store_before(name, before, content))
         return TreeChange(name, *before, *ABSENT)
 
-    def _keep_before(self, name: str, before: FileState, content: bytes) -> Path:
+    def _store_before(self, name: str, before: FileState, content: bytes) -> Path:
         """Store the content of a file that is about to change, if there is a file already. Returns
         the path of the file. Raises UsageError if a folder on this path is a link.
         """
@@ -149,10 +149,10 @@ class PartUndo:
         if self._undo.leads_away(path):
             raise UsageError(f"{name}: a folder on its path is a link.")
         if before != ABSENT:
-            self._keep(name, before, content)
+            self._commit_file(name, before, content)
         return path
 
-    def _keep(self, name: str, state: FileState, content: bytes) -> None:
+    def _commit_file(self, name: str, state: FileState, content: bytes) -> None:
         """Commit a file as it was before an undo, so that a user can restore it with git from the
         checkpoints.
         """

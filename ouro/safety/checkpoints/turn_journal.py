@@ -21,7 +21,9 @@ from ouro.utils.files import lock_descriptor, unlock
 from ouro.utils.ouro_paths import ensure_private_dir
 
 OPEN_TURNS_FOLDER = "open"
+"""The folder of the journals, below the checkpoints of a workspace."""
 _DIED_SUFFIX = ".died"
+"""The suffix of the file that the watcher writes when ouro is killed."""
 _WRITE_NANOSECONDS = 1_000_000_000
 """A tool that was about to change a file has done so after this time, or never."""
 _PATIENCE = 20.0
@@ -55,6 +57,7 @@ class TurnRecord(msgspec.Struct):
     commands: int = 0
     """How many commands began that may change files."""
     running: int = 0
+    """How many of these commands run."""
     began: int = 0
     """When the first command began, in nanoseconds; 0: none did."""
     last: int = 0
@@ -62,7 +65,7 @@ class TurnRecord(msgspec.Struct):
     pending: dict[str, list[int]] = msgspec.field(default_factory=dict)
     """Files that tools were about to change, with the time of each tool."""
 
-    def take(self, line: Mapping[str, Any]) -> None:
+    def apply_line(self, line: Mapping[str, Any]) -> None:
         """Bring the record up to date with one more line of the journal: a file that a tool is
         about to change (`kept`) or has `written`, files that are `late`, or a command that `began`
         or `ended`. Each line has the time `at`.
@@ -126,7 +129,7 @@ class TurnJournal:
             self._watch()
         line = {"at": time.time_ns(), **words}
         os.write(self._descriptor, json.dumps(line).encode() + b"\n")
-        self.record.take(line)
+        self.record.apply_line(line)
 
     def _watch(self) -> None:
         """Start a shell that writes a file when this process is killed. The time of that file is
@@ -272,7 +275,7 @@ def _read_cut_turn(path: Path, session: str, number: int) -> CutTurn:
     record = TurnRecord(session, number)
     for line in path.read_bytes().splitlines(keepends=True):
         if line.endswith(b"\n"):  # the last one may be incomplete
-            record.take(json.loads(line))
+            record.apply_line(json.loads(line))
     died = record.last
     if record.running > 0:
         with suppress(OSError):  # without the watcher's file the last line counts

@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -55,6 +55,7 @@ was not restored.
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _MERGE_TIMEOUT = 120.0
 UNDOING_FOLDER = "undoing"
+"""The folder of the plans that are carried out, one for each session."""
 QUESTION_SUFFIX = ".asked"
 """Suffix of the file with the question that the user has not answered yet."""
 
@@ -483,10 +484,17 @@ def _whole_lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
 
 
-def _parse_hunk(hunk: str) -> tuple[int, int, list[str]]:
-    """Returns three parts of a hunk: the first line of its new side (from 0), the number of lines
-    of its new side, and the lines of its old side.
-    """
+class _ParsedHunk(NamedTuple):
+    """What undoes a hunk: the lines of its new side are replaced by those of its old side."""
+
+    start: int
+    """The first line of its new side, from 0."""
+    line_count: int
+    """The number of lines of its new side."""
+    old_lines: list[str]
+
+
+def _parse_hunk(hunk: str) -> _ParsedHunk:
     head, *body = _LINE.findall(hunk)
     numbers = re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", head)
     assert numbers is not None
@@ -499,4 +507,4 @@ def _parse_hunk(hunk: str) -> tuple[int, int, list[str]]:
         old_lines.append(line[1:].removesuffix("\n") if has_no_newline else line[1:])
     start = int(numbers[1])
     # git counts lines from 1. If the new side is empty, it names the line before it.
-    return (start - 1 if count else start), count, old_lines
+    return _ParsedHunk(start - 1 if count else start, count, old_lines)
