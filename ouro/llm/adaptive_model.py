@@ -92,7 +92,7 @@ class AdaptiveModel(ABC):
                     async for chunk in chunks:
                         if not has_begun:
                             has_begun = True
-                            self.facts.keep()  # an answer proves that the changes were right
+                            self.facts.keep_trials()  # an answer proves that the changes were right
                             for notice in notices:
                                 yield NoticeChunk(notice)
                         yield chunk

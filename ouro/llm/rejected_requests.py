@@ -200,7 +200,7 @@ def _find_effort(refused: Refused) -> Changes:
     is_value_named = f"'{sent}'" in with_plain_quotes
     if not is_value_named and not rejection_words.ABOUT_EFFORT.search(words):
         return {}
-    tried = {sent, *refused.facts.keys("effort")}
+    tried = {sent, *refused.facts.names_of_kind("effort")}
     efforts = [effort for effort in _list_efforts(words) if effort not in tried]
     if not sent:  # no effort was sent; only `set reasoning_effort to 'none'` asks for one
         return {"effort.unset": "none"} if efforts == ["none"] else {}

@@ -38,7 +38,7 @@ def shape_request(body: dict[str, Any], facts: ServerFacts) -> dict[str, Any]:
         body["messages"] = _change_messages(body["messages"], facts)
     if body.get("tools") and facts.get("tool_schema"):
         body["tools"] = [_simplify_tool(tool) for tool in body["tools"]]
-    for field in facts.keys("without"):
+    for field in facts.names_of_kind("without"):
         body = _remove_field(body, field)
     return body
 

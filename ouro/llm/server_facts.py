@@ -90,8 +90,8 @@ class Fact(msgspec.Struct, frozen=True):
 class ServerFacts:
     """The facts about a model at an endpoint; copies of a model share it.
 
-    A change after a refusal is on trial until a request with it succeeds: `keep` saves it, `drop`
-    undoes it.
+    A change after a refusal is on trial until a request with it succeeds: `keep_trials` saves
+    it, `drop_trials` undoes it.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class ServerFacts:
         """Whether there are no facts."""
         return not (self._given or self._learned or self._trial)
 
-    def keys(self, kind: str) -> Iterator[str]:
+    def names_of_kind(self, kind: str) -> Iterator[str]:
         """Yield the name in the key of each fact of a kind: `stream_options` for the kind `without`
         and the key `without.stream_options`.
         """
@@ -189,7 +189,7 @@ class ServerFacts:
         self.refuses_signatures = True
         self.version += 1
 
-    def keep(self) -> None:
+    def keep_trials(self) -> None:
         """Keep and save the changes on trial: a request with them has succeeded."""
         self._hidden_on_trial.clear()
         self._described_on_trial.clear()
@@ -243,14 +243,14 @@ class FactStore:
 
     def find(self, model: str) -> dict[str, Mapping[str, Fact]]:
         """The valid facts about a model by server. Servers without any are left out."""
-        found: dict[str, Mapping[str, Fact]] = {}
+        facts_by_server: dict[str, Mapping[str, Fact]] = {}
         for server in self._read_all():
             if server.partition(" ")[2] != model:  # see `server_key`
                 continue
             facts = self.read(server)
             if facts:
-                found[server] = facts
-        return found
+                facts_by_server[server] = facts
+        return facts_by_server
 
     def save(self, server: str, facts: Mapping[str, Fact]) -> None:
         """Add facts about a server."""

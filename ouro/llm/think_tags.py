@@ -40,8 +40,8 @@ class ThinkTags:
         """Text that may be the beginning of a tag."""
         self._possible_answer: list[str] = []
         """The text so far, until it is certain that it is the answer, and not thinking."""
-        self._size = 0
-        """Its characters."""
+        self._possible_size = 0
+        """The characters of `_possible_answer`."""
         self._state: Literal["start", "inside", "undecided", "answer"] = "start"
         """`start`: a tag may follow. `inside`: the text is after an opening tag. `undecided`: a
         closing tag may show that the text was thinking. `answer`: all further text is the answer.
@@ -122,7 +122,7 @@ class ThinkTags:
         thinking. After MAX_UNDECIDED characters it stays the answer.
         """
         text = "".join(self._possible_answer) + self._undecided
-        closing = _CLOSING_TAG.search(text, max(0, self._size - MAX_TAG))
+        closing = _CLOSING_TAG.search(text, max(0, self._possible_size - MAX_TAG))
         # A tag at the end of a piece waits: what follows it decides whether it ends thinking.
         is_cut_here = closing is not None and closing.end() == len(text) and not is_end
         if closing and not is_cut_here and _ends_thinking(text, closing):
@@ -140,10 +140,10 @@ class ThinkTags:
         certain = self._undecided[: len(self._undecided) - undecided]
         self._undecided = self._undecided[len(self._undecided) - undecided :]
         self._possible_answer.append(certain)
-        self._size += len(certain)
+        self._possible_size += len(certain)
         if certain:
             yield TextChunk(certain)
-        if self._size > MAX_UNDECIDED:
+        if self._possible_size > MAX_UNDECIDED:
             self._state = "answer"
             self._possible_answer.clear()
 

@@ -85,6 +85,18 @@ LANGUAGES = (
         ("月", "火", "水", "木", "金", "土", "日"), r"(?!)", r"(?!)"),
 )
 # fmt: on
+
+
+class _DatePattern(NamedTuple):
+    """A pattern of a relative date in one language."""
+
+    pattern: re.Pattern[str]
+    offset: DateOffset
+    """The day that it means."""
+    sign: re.Pattern[str] | None
+    """If other languages have the word too: matches in texts of this language."""
+
+
 _WORD_START, _WORD_END = r"(?<![\w./`-])", r"(?![\w/`-]|\.\w)"
 """The edges of a word that is no part of a name, such as `today.sh`."""
 _BEGIN_AFTER_DATE = re.compile(r"\s*(?:on(?:wards?)?\b|起|开始|から|以降)")
@@ -197,29 +209,26 @@ def _patterns_in(text: str, words: DateWords) -> Iterator[tuple[re.Pattern[str],
     `_date_text`; of a shared word only if the text has a sign of this language.
     """
     # By its name, because a DateWords holds dictionaries, which no cache can have as a key.
-    for pattern, offset, sign in _compile_patterns(words.language):
-        if sign is None or sign.search(text):
-            yield pattern, offset
+    for row in _compile_patterns(words.language):
+        if row.sign is None or row.sign.search(text):
+            yield row.pattern, row.offset
 
 
 @cache
-def _compile_patterns(
-    language: str,
-) -> tuple[tuple[re.Pattern[str], DateOffset, re.Pattern[str] | None], ...]:
-    """The patterns of a language, compiled once: of a date, with its offset, and of the sign of the
-    language if the date is a shared word.
-    """
+def _compile_patterns(language: str) -> tuple[_DatePattern, ...]:
+    """The patterns of the relative dates of a language, compiled once."""
     words = next(row for row in LANGUAGES if row.language == language)
     names = "|".join(words.weekdays)
     # Chinese and Japanese are written without blanks: there is no edge between two words.
     start, end = (_WORD_START, _WORD_END) if words.on else ("", "")
-    patterns: list[tuple[re.Pattern[str], DateOffset, re.Pattern[str] | None]] = []
+    patterns: list[_DatePattern] = []
     for word, offset in words.days.items():
         sign = words.shared.get(word)
         compiled_sign = re.compile(sign, re.IGNORECASE) if sign else None
-        patterns.append((re.compile(f"{start}{word}{end}", re.IGNORECASE), offset, compiled_sign))
-    ways: tuple[tuple[str, DateOffset], ...] = ((words.coming, "coming"), (words.past, "past"))
-    for pattern, way in ways:
-        with_names = pattern.replace("{name}", f"(?:{names})")
-        patterns.append((re.compile(with_names, re.IGNORECASE), way, None))
+        pattern = re.compile(f"{start}{word}{end}", re.IGNORECASE)
+        patterns.append(_DatePattern(pattern, offset, compiled_sign))
+    weekdays: tuple[tuple[str, DateOffset], ...] = ((words.coming, "coming"), (words.past, "past"))
+    for weekday, way in weekdays:
+        pattern = re.compile(weekday.replace("{name}", f"(?:{names})"), re.IGNORECASE)
+        patterns.append(_DatePattern(pattern, way, sign=None))
     return tuple(patterns)

@@ -212,24 +212,49 @@ def run_worker(
         error_fields: converts an error to plain data; `begun` is added.
         on_end: called in a thread when the input has closed; the process ends when it returns.
     """
-    output = os.fdopen(take_stdout(), "w", encoding="utf-8")
-    lines: asyncio.Queue[JsonObject] = asyncio.Queue()
-    running: dict[int, asyncio.Task[None]] = {}
-    loop = asyncio.new_event_loop()
+    _Server(error_fields, on_end).run(load)
 
-    def read() -> None:
+
+class _Server:
+    """The inside of a worker: serves the requests on stdin, each in its own task."""
+
+    def __init__(
+        self, error_fields: Callable[[BaseException], JsonObject], on_end: Callable[[], None]
+    ) -> None:
+        """Take over stdout for the answers. For the arguments see `run_worker`."""
+        self._error_fields = error_fields
+        self._on_end = on_end
+        self._output = os.fdopen(take_stdout(), "w", encoding="utf-8")
+        self._lines: asyncio.Queue[JsonObject] = asyncio.Queue()
+        """The lines of stdin that were not looked at yet."""
+        self._running: dict[int, asyncio.Task[None]] = {}
+        """The tasks that answer, by the numbers of their requests."""
+        self._loop = asyncio.new_event_loop()
+
+    def run(self, load: Callable[[], Handler]) -> None:
+        """Serve requests until the process ends. Stdin is read while `load` imports the package."""
+        threading.Thread(target=self._read_lines, daemon=True).start()
+        self._loop.run_until_complete(self._serve(load()))
+
+    def _read_lines(self) -> None:
         """Queue the lines of stdin; end the process when it closes."""
         for line in sys.stdin.buffer:
-            loop.call_soon_threadsafe(lines.put_nowait, json.loads(line))
-        on_end()
+            self._loop.call_soon_threadsafe(self._lines.put_nowait, json.loads(line))
+        self._on_end()
         os._exit(0)
 
-    def send(message: JsonObject) -> None:
-        """Write a line to the other side."""
-        output.write(json.dumps(message, default=str) + "\n")
-        output.flush()
+    async def _serve(self, handler: Handler) -> None:
+        """Start a task for each request, and cancel it if the other side asks for it."""
+        self._send({"ready": True})
+        while True:
+            line = await self._lines.get()
+            number = line["id"]
+            if "do" in line:
+                self._running[number] = asyncio.create_task(self._answer(handler, number, line))
+            elif number in self._running:
+                self._running[number].cancel()
 
-    async def answer(handler: Handler, number: int, line: JsonObject) -> None:
+    async def _answer(self, handler: Handler, number: int, line: JsonObject) -> None:
         """Answer one request: send its events, then `end` or `error`."""
         begun = False
 
@@ -237,26 +262,17 @@ def run_worker(
             """Send an event of the answer. An error after it is marked as one in a begun answer."""
             nonlocal begun
             begun = True
-            send({"id": number, "event": event})
+            self._send({"id": number, "event": event})
 
         try:
             await handler(line["do"], line["with"], emit)
-            send({"id": number, "end": True})
+            self._send({"id": number, "end": True})
         except Exception as error:  # noqa: BLE001 (whatever a package raises is reported to the other side)
-            send({"id": number, "error": {**error_fields(error), "begun": begun}})
+            self._send({"id": number, "error": {**self._error_fields(error), "begun": begun}})
         finally:
-            running.pop(number, None)
+            self._running.pop(number, None)
 
-    async def serve(handler: Handler) -> None:
-        """Start a task for each request, and cancel it if the other side asks for it."""
-        send({"ready": True})
-        while True:
-            line = await lines.get()
-            number = line["id"]
-            if "do" in line:
-                running[number] = asyncio.create_task(answer(handler, number, line))
-            elif number in running:
-                running[number].cancel()
-
-    threading.Thread(target=read, daemon=True).start()
-    loop.run_until_complete(serve(load()))
+    def _send(self, message: JsonObject) -> None:
+        """Write a line to the other side."""
+        self._output.write(json.dumps(message, default=str) + "\n")
+        self._output.flush()

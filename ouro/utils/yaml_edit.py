@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from ouro.errors import ConfigError
 from ouro.utils.late_pattern import late_pattern
@@ -35,25 +36,35 @@ def with_value(text: str, path: Iterable[str], value: str, name: str) -> str:
     if text and not text.endswith("\n"):
         text += "\n"
     lines = text.splitlines(keepends=True)
-    table, heading, indent, new_keys = _descend(table, list(path), lines)
-    first, last = _span_of(new_keys, table, heading, count=len(lines))
+    place = _descend(table, list(path), lines)
+    first, last = _span_of(place, line_count=len(lines))
     comment = _comment_of(lines[first - 1 : last], name)
-    step = indent or "  "
+    step = place.indent or "  "
     # A line for each key that is not there yet; the last one has the value.
-    new_lines = [f"{indent}{step * depth}{as_scalar(key)}:" for depth, key in enumerate(new_keys)]
+    new_lines = [
+        f"{place.indent}{step * depth}{as_scalar(key)}:" for depth, key in enumerate(place.keys)
+    ]
     new_lines[-1] += f" {value}{comment}"
     lines[first - 1 : last] = [f"{line}\n" for line in new_lines] if value else []
     return "".join(lines)
 
 
-def _descend(
-    table: YamlTable, words: list[str], lines: list[str]
-) -> tuple[YamlTable, int, str, list[str]]:
+class _Place(NamedTuple):
+    """Where the value is, or where it is to be inserted."""
+
+    table: YamlTable
+    """The innermost table on the way to it that exists."""
+    heading: int
+    """The line of the key of this table; 0: the table is the document."""
+    indent: str
+    """The indentation of the keys of this table."""
+    keys: list[str]
+    """The key in this table, then the keys in the tables below it that are still missing."""
+
+
+def _descend(table: YamlTable, words: list[str], lines: list[str]) -> _Place:
     """Follow the keys of `words`, all but the last, to the innermost table that exists. If that is an
     empty one (`models: {}`), its line is changed in `lines`, so that keys can follow.
-
-    Returns the table, the line of its key (0: it is the document), the indentation of its keys, and
-    the keys that were not followed.
     """
     heading, indent = 0, ""
     while len(words) > 1 and words[0] in table.entries:
@@ -66,27 +77,26 @@ def _descend(
         if isinstance(node, YamlTable):  # `models: {}`
             lines[heading - 1] = f"{indent}{as_scalar(word)}:\n"
         table, indent = YamlTable(entries={}, key_lines={}, line=heading), indent + (indent or "  ")
-    return table, heading, indent, words
+    return _Place(table, heading, indent, words)
 
 
-def _span_of(words: list[str], table: YamlTable, heading: int, count: int) -> tuple[int, int]:
-    """The first and the last line, from 1, of the value at `words[0]` in a table. If the table has
-    no such key, the first is the line at which to insert it, and the last is the line before that:
-    a single key is inserted at the beginning of the table, a key of a new table at the end.
+def _span_of(place: _Place, line_count: int) -> tuple[int, int]:
+    """The first and the last line, from 1, of the value at the first of `place.keys`. If the table
+    has no such key, the first is the line at which to insert it, and the last is the line before
+    that: a single key is inserted at the beginning of the table, a key of a new table at the end.
 
     Args:
-        words: the key in this table, then the keys in the tables below it that are still missing.
-        heading: the line of the key of the table; 0: the table is the document.
-        count: the number of lines of the document.
+        line_count: the number of lines of the document.
     """
-    old = table.entries.get(words[0])
+    table, heading, key = place.table, place.heading, place.keys[0]
+    old = table.entries.get(key)
     if old is not None:
-        begin = table.key_lines[words[0]]
+        begin = table.key_lines[key]
         return begin, max(begin, _last_line(old))
-    if len(words) > 1:
-        last = _last_line(table) if heading else count
+    if len(place.keys) > 1:
+        last = _last_line(table) if heading else line_count
         return last + 1, last
-    begin = heading + 1 if heading else min(table.key_lines.values(), default=count + 1)
+    begin = heading + 1 if heading else min(table.key_lines.values(), default=line_count + 1)
     return begin, begin - 1
 
 
@@ -99,9 +109,8 @@ def _comment_of(lines: list[str], name: str) -> str:
     for comment in _COMMENT_START.finditer(text):
         head = text[: comment.start()]
         try:
-            is_comment = plain_values(parse_table(head, name)) == plain_values(
-                parse_table(text, name)
-            )
+            with_rest, without_rest = (parse_table(part, name) for part in (text, head))
+            is_comment = plain_values(without_rest) == plain_values(with_rest)
         except ConfigError:  # it is inside of a quoted value
             continue
         if is_comment:
