@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ouro.batch.pending_memory import take_pending
+from ouro.batch.pending_memory import move_pending_out
 from ouro.batch.state import (
     CHECKS,
     DONE,
@@ -149,7 +149,7 @@ class Attempt:
     def clear_ended(self) -> None:
         """Remove the trees of tasks that have a result: a run that was killed leaves them."""
         for result in self._state.results():
-            folder = self._state.place(result.id)
+            folder = self._state.ensure_task_folder(result.id)
             # A result without a session may be a fault: then the tree has changes that git could
             # not commit.
             if result.session_id and (folder / _ANSWER).exists():
@@ -160,7 +160,7 @@ class Attempt:
         """Remove the tree and the answer of a task whose result is saved."""
         with suppress(OSError):  # the result is saved; the next run tries again
             tree.remove(keeps_branch=bool(result.branch))
-            (self._state.place(result.id) / _ANSWER).unlink(missing_ok=True)
+            (self._state.ensure_task_folder(result.id) / _ANSWER).unlink(missing_ok=True)
 
     def _run_with_retries(
         self, task: Task, max_cost: float | None, lease_descriptor: int
@@ -179,7 +179,7 @@ class Attempt:
             # If this answer stays, the next attempt uses it instead of running a session. That is
             # right without a tree: git could not commit, and the attempt only commits again.
             if outcome.tree is not None:
-                (self._state.place(task.id) / _ANSWER).unlink(missing_ok=True)
+                (self._state.ensure_task_folder(task.id) / _ANSWER).unlink(missing_ok=True)
             next_outcome = self._run_attempt(task, max_cost, lease_descriptor)
             outcome = next_outcome._replace(
                 result=msgspec.structs.replace(next_outcome.result, attempts=number)
@@ -192,7 +192,7 @@ class Attempt:
         """Run a task in the tree that an earlier attempt has left, or in a new one. If git or the disk
         fails, the result has the outcome FAULT. Raises NoSuchTree, Stopped.
         """
-        folder = self._state.place(task.id)
+        folder = self._state.ensure_task_folder(task.id)
         left_tree = self._find_left_tree(task)
         try:
             tree = left_tree or TaskTree.make(task, folder / "tree", f"ouro/{self._name}/{task.id}")
@@ -221,7 +221,7 @@ class Attempt:
         """The tree that an earlier attempt left, if its session ended with an answer; otherwise
         None. A tree is left if ouro was killed, or if git could not commit the changes.
         """
-        folder = self._state.place(task.id)
+        folder = self._state.ensure_task_folder(task.id)
         if not (folder / "tree").is_dir() or not _read_answer(folder / _ANSWER):
             return None
         try:
@@ -233,15 +233,15 @@ class Attempt:
         self, task: Task, tree: TaskTree, max_cost: float | None, lease_descriptor: int
     ) -> TaskResult:
         """Run the session, commit its changes, and run the checks. Returns the result of the task."""
-        task_folder = self._state.place(task.id)
+        task_folder = self._state.ensure_task_folder(task.id)
         answer, timed_out = self._run_session(task, tree.folder, max_cost, lease_descriptor)
         files = self._commit_changes(task, tree)  # before the checks: what they write is not kept
-        checks = self._check(task, tree.folder) if _has_answered(answer) else ()
+        checks = self._run_checks(task, tree.folder) if _has_answered(answer) else ()
         # Without a repository of the user the folder is a clone, which may be removed: what the
         # session proposes for memory is moved out of it.
         if task.memory == "read" and tree.repository is None:
             keep = partial(self._state.add_learned, task.id)
-            take_pending(tree.folder, string(answer.get("session_id")), keep)
+            move_pending_out(tree.folder, string(answer.get("session_id")), keep)
         detail = string(answer.get("detail"))
         if timed_out:
             detail = f"It took more than {task.limits.seconds:.0f} seconds."
@@ -250,7 +250,7 @@ class Attempt:
         return TaskResult(
             id=task.id,
             repo=task.repo,
-            outcome=LIMIT if timed_out else _outcome(task, answer, checks),
+            outcome=LIMIT if timed_out else _find_outcome(task, answer, checks),
             detail=detail,
             answer=_make_answer(answer),
             session_id=string(answer.get("session_id")),
@@ -263,10 +263,10 @@ class Attempt:
         """Commit to the branch what the agent has changed, and save it as a patch. Returns the
         names of the changed files. They are recorded, and a later call only returns the record.
         """
-        record = self._state.place(task.id) / _FILES
+        record = self._state.ensure_task_folder(task.id) / _FILES
         with suppress(OSError, msgspec.MsgspecError):
             return decode_json(record.read_bytes(), tuple[str, ...])
-        files, patch = tree.commit(_subject(task))
+        files, patch = tree.commit(_commit_subject(task))
         self._state.save_patch(task.id, patch)
         write_private(record, msgspec.json.encode(files))
         return tuple(files)
@@ -279,7 +279,7 @@ class Attempt:
         Returns the answer, and whether the session took too long. The answer is empty if ouro
         printed none. If the answer was there already, the second value is False.
         """
-        task_folder = self._state.place(task.id)
+        task_folder = self._state.ensure_task_folder(task.id)
         if answer := _read_answer(task_folder / _ANSWER):
             return answer, False
         self._raise_if_stopped()
@@ -287,7 +287,7 @@ class Attempt:
             process = self._start_session(
                 _flags(task, max_cost, task_folder),
                 folder,
-                environment={**os.environ, **_variables(task)},
+                environment={**os.environ, **_session_variables(task)},
                 lease_descriptor=lease_descriptor,
                 output=output.fileno(),
                 log=log.fileno(),
@@ -296,7 +296,7 @@ class Attempt:
                 timed_out = self._wait(process, task.limits.seconds)
         return _read_answer(task_folder / _ANSWER), timed_out
 
-    def _check(self, task: Task, folder: Path) -> tuple[CheckResult, ...]:
+    def _run_checks(self, task: Task, folder: Path) -> tuple[CheckResult, ...]:
         """Run the checks of the task, up to the first that fails; returns the results of those that
         were run, each with what it printed. Raises Stopped.
         """
@@ -304,7 +304,7 @@ class Attempt:
             _replace_folder(Path(task.tests), folder / "tests")
         confinement = Confinement(folder, get_home() / "sandbox")
         check_results = []
-        with (self._state.place(task.id) / "checks.txt").open("w+b") as output:
+        with (self._state.ensure_task_folder(task.id) / "checks.txt").open("w+b") as output:
             for line in task.checks:
                 words = confinement.wrap(["/bin/sh", "-c", line], "workspace")
                 start = output.seek(0, os.SEEK_END)
@@ -351,6 +351,7 @@ class Attempt:
         )
 
     def _raise_if_stopped(self) -> None:
+        """Raises Stopped if `stop` was called."""
         if self._stopping.is_set():
             raise Stopped
 
@@ -388,6 +389,7 @@ def _start_check(words: Sequence[str], folder: Path, output: int) -> subprocess.
 
 
 def _fault(task: Task, detail: str) -> TaskResult:
+    """The result of a task that a server, git or the disk has ended."""
     return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
 
 
@@ -475,7 +477,7 @@ def _replace_folder(source: Path, target: Path) -> None:
     shutil.copytree(source, target, symlinks=True)
 
 
-def _variables(task: Task) -> dict[str, str]:
+def _session_variables(task: Task) -> dict[str, str]:
     """The variables with settings for a session whose folder will be removed, and which has no
     user.
     """
@@ -510,10 +512,11 @@ def _make_answer(answer: Mapping[str, Any]) -> TaskAnswer:
 
 
 def _has_answered(answer: Mapping[str, Any]) -> bool:
+    """Whether a session ended with an answer of the model."""
     return answer.get("outcome") == "answered"
 
 
-def _outcome(task: Task, answer: Mapping[str, Any], checks: Sequence[CheckResult]) -> str:
+def _find_outcome(task: Task, answer: Mapping[str, Any], checks: Sequence[CheckResult]) -> str:
     """The outcome of a task, from the answer of its session and the results of its checks. FAULT if
     the answer is empty: the session ended without one.
     """
@@ -527,7 +530,7 @@ def _outcome(task: Task, answer: Mapping[str, Any], checks: Sequence[CheckResult
     return CHECKS if any(check.exit_code for check in checks) else DONE
 
 
-def _subject(task: Task) -> str:
+def _commit_subject(task: Task) -> str:
     """The subject of the commit: the first line of the prompt, cut."""
     first_line = task.prompt.strip().splitlines()[0]
     return first_line if len(first_line) <= 60 else f"{first_line[:59]}…"

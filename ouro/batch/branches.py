@@ -92,7 +92,7 @@ def _repository(state: BatchState, result: TaskResult) -> Path:
         raise BranchError(f"{result.id} is {result.state} already.")
     folder = Path(result.repo)
     if not folder.is_dir():
-        folder = state.place(result.id) / "tree"
+        folder = state.ensure_task_folder(result.id) / "tree"
         _clone_for_bundle(state, result, folder)
     if not folder.is_dir():
         raise BranchError(f"{folder} does not exist any more.", "Run the task again.")
@@ -104,7 +104,7 @@ def _clone_for_bundle(state: BatchState, result: TaskResult, folder: Path) -> No
     worker has sent. Does nothing if there is no bundle, or if the folder exists already. Raises
     BranchError.
     """
-    bundle = state.place(result.id) / BUNDLE
+    bundle = state.ensure_task_folder(result.id) / BUNDLE
     if folder.is_dir() or not bundle.is_file():
         return
     task = state.task(result.id)

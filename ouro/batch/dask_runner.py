@@ -87,11 +87,11 @@ class DaskRunner:
             saved_result = self._state.result(task.id)
             if saved_result is not None:
                 return saved_result
-            result = self._run(task, max_cost)
+            result = self._run_on_workers(task, max_cost)
             self._state.save(result)
         return result
 
-    def _run(self, task: Task, max_cost: float | None) -> TaskResult:
+    def _run_on_workers(self, task: Task, max_cost: float | None) -> TaskResult:
         """Run a task on one worker after another, until a result is not the fault of its worker, or
         until no other worker is left. Returns the last result. If `_MAX_LOST` workers were lost,
         the result is a fault.
@@ -100,8 +100,7 @@ class DaskRunner:
 
         order = Order(__version__, self._name, task, max_cost, self._variables)
         encoded = msgspec.msgpack.encode(order)
-        tried_workers: set[str] = set()
-        """Workers that were to blame for a fault of this task."""
+        tried_workers: set[str] = set()  # those to blame for a fault of this task
         lost_count, detail = 0, ""
         while lost_count < _MAX_LOST:
             workers = self._fit_workers(tried_workers)

@@ -61,7 +61,7 @@ class SharedBudget:
             self._reserved += share
             return share
 
-    def settle(self, reserved: float | None, cost: float | None) -> None:
+    def record_cost(self, reserved: float | None, cost: float | None) -> None:
         """Record what a task cost, and end its reservation."""
         with self._lock:
             if self._left is not None:
@@ -107,16 +107,16 @@ def run_batch(
     waiting = deque(task for task in tasks if task.id not in finished_ids)
     running: set[Future[None]] = set()
     with ThreadPoolExecutor(workers, "batch") as pool:
-        _fill(pool, running, waiting, workers, runner, budget, progress)
+        _start_waiting_tasks(pool, running, waiting, workers, runner, budget, progress)
         while running:
             finished, unfinished = wait(running, return_when=FIRST_COMPLETED)
             running = set(unfinished)
             for future in finished:
                 _raise_unless_stopped(future)
-            _fill(pool, running, waiting, workers, runner, budget, progress)
+            _start_waiting_tasks(pool, running, waiting, workers, runner, budget, progress)
 
 
-def _fill(
+def _start_waiting_tasks(
     pool: ThreadPoolExecutor,
     running: set[Future[None]],
     waiting: deque[Task],
@@ -125,13 +125,13 @@ def _fill(
     budget: SharedBudget,
     progress: BatchProgress,
 ) -> None:
-    """Move tasks from `waiting` to `running`, until each worker has one, none is left, the budget is
-    spent, or the runner was stopped.
+    """Start tasks in `waiting`, and move them to `running`, until each worker has one, none is left,
+    the budget is spent, or the runner was stopped.
     """
     while waiting and len(running) < workers and not runner.is_stopped:
         limit = budget.reserve(waiting[0].limits.cost)
         if limit is not None and limit <= 0:
-            return
+            return  # when a running task has ended, less may be reserved: then this is called again
         task = waiting.popleft()
         running.add(pool.submit(_run_one, runner, task, limit, budget, progress))
 
@@ -139,14 +139,14 @@ def _fill(
 def _run_one(
     runner: Runner, task: Task, limit: float | None, budget: SharedBudget, progress: BatchProgress
 ) -> None:
-    """Run a task, and settle its cost: nothing if it has no result. Called in a thread."""
+    """Run a task, and record its cost: nothing if it has no result. Called in a thread."""
     progress.started(task)
     cost = None
     try:
         result = runner.run(task, limit)
         cost = result.cost
     finally:
-        budget.settle(limit, cost)
+        budget.record_cost(limit, cost)
     progress.ended(result)
 
 

@@ -39,7 +39,7 @@ class SharedChange(NamedTuple):
         return tuple(dict.fromkeys(change.task for change in self.changes))
 
 
-def take_pending(
+def move_pending_out(
     repository: Path, session: str, keep: Callable[[Sequence[Proposal]], None]
 ) -> None:
     """Move the pending changes of one session out of the memories that it used. These are the

@@ -98,28 +98,29 @@ def carry_out(order: bytes, version: str, is_wanted: Callable[[], bool]) -> Parc
     if missing:
         return _unfit(decoded_order.task, f"A worker lacks the variable {', '.join(missing)}.")
     try:
-        folder = Path(tempfile.mkdtemp(prefix="ouro-batch-"))
+        return _run_in_new_folder(decoded_order, is_wanted)
     except OSError as error:  # a full disk
         return _unfit(
             decoded_order.task, f"A worker has no place to work: {plain_error(error).message}"
         )
+
+
+def _run_in_new_folder(order: Order, is_wanted: Callable[[], bool]) -> Parcel:
+    """Run an order in a temporary folder. If little space is free before a task or after its fault,
+    the parcel is `is_unfit`. Raises OSError, Stopped.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ouro-batch-"))
     try:
         if _is_full(folder):
-            return _unfit(
-                decoded_order.task, f"A worker has less than {_MIN_FREE >> 20} MB of free disk."
-            )
-        parcel = _run(decoded_order, folder, is_wanted)
+            return _unfit(order.task, f"A worker has less than {_MIN_FREE >> 20} MB of free disk.")
+        parcel = _run_task(order, folder, is_wanted)
         is_fault = parcel.result.outcome == FAULT and not parcel.result.answer.turns
         return msgspec.structs.replace(parcel, is_unfit=is_fault and _is_full(folder))
-    except OSError as error:
-        return _unfit(
-            decoded_order.task, f"A worker has no place to work: {plain_error(error).message}"
-        )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _run(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
+def _run_task(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
     """Run the task of an order in a folder. Returns its result, patch, branch and session, and what
     the session would remember. If its repository is a folder that is not on this machine, the
     result is a fault, and the rest is empty. Raises OSError, Stopped.
@@ -132,7 +133,7 @@ def _run(order: Order, folder: Path, is_wanted: Callable[[], bool]) -> Parcel:
     state = BatchState(folder)
     state.begin(Batch(order.name, (to_clone,)))
     attempt = Attempt(state, _fork_server(), on_worker=True)
-    with _stopping_unless(is_wanted, attempt.stop):
+    with _stopping_when_unwanted(is_wanted, attempt.stop):
         result = attempt.run(to_clone, order.max_cost)
     result = msgspec.structs.replace(result, repo=task.repo)
     bundle = _make_bundle(state, result)
@@ -150,6 +151,7 @@ def _fork_server() -> ForkServer:
 
 
 def read_parcel(encoded: bytes) -> Parcel:
+    """The parcel that `run_on_worker` has encoded."""
     return from_plain(msgspec.msgpack.decode(encoded), Parcel)
 
 
@@ -160,7 +162,7 @@ def receive(state: BatchState, task: Task, parcel: Parcel) -> TaskResult:
     The session is saved among the sessions of this machine. The bundle of the branch is saved in
     the state; if the repository is a folder, the branch is fetched into it.
     """
-    result, folder = parcel.result, state.place(task.id)
+    result, folder = parcel.result, state.ensure_task_folder(task.id)
     with suppress(OSError):
         _save_session(parcel.session)
     state.save_patch(task.id, parcel.patch)
@@ -216,7 +218,9 @@ def _make_wanted_check() -> Callable[[], bool]:
 
 
 @contextmanager
-def _stopping_unless(is_wanted: Callable[[], bool], stop: Callable[[], None]) -> Iterator[None]:
+def _stopping_when_unwanted(
+    is_wanted: Callable[[], bool], stop: Callable[[], None]
+) -> Iterator[None]:
     """In this context call `stop` as soon as the work is no longer wanted."""
     ended = threading.Event()
 
@@ -240,7 +244,7 @@ def _make_bundle(state: BatchState, result: TaskResult) -> bytes:
     """The commits that the task made on its branch, as a git bundle; empty without a branch."""
     if not result.branch:
         return b""
-    folder = state.place(result.id)
+    folder = state.ensure_task_folder(result.id)
     tree = read_tree(folder)
     target = folder / BUNDLE
     arguments = ("bundle", "create", "--quiet", str(target), result.branch, f"^{tree.base}")
@@ -286,10 +290,12 @@ def _is_full(folder: Path) -> bool:
 
 
 def _unfit(task: Task, detail: str) -> Parcel:
+    """A fault for which the worker is to blame: another worker may succeed."""
     return msgspec.structs.replace(_fault(task, detail), is_unfit=True)
 
 
 def _fault(task: Task, detail: str) -> Parcel:
+    """What a worker sends back for a task that it could not run."""
     return Parcel(TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail))
 
 

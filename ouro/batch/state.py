@@ -133,7 +133,7 @@ class BatchState:
                 return task
         raise UnknownTask(f"This batch has no task `{name}`.", f"See {self.folder / _BATCH}.")
 
-    def place(self, task_id: str) -> Path:
+    def ensure_task_folder(self, task_id: str) -> Path:
         """The folder of one task, which is created if needed."""
         place = self.folder / "tasks" / task_id
         if task_id not in self._places:
@@ -146,13 +146,15 @@ class BatchState:
         """Lock a task, so that no other run runs it. Yields the descriptor of the lock. A process that
         inherits it holds the lock until it ends, even if ouro is killed.
         """
-        with lock_file(self.place(task_id) / "lease") as descriptor:
+        with lock_file(self.ensure_task_folder(task_id) / "lease") as descriptor:
             yield descriptor
 
     def result(self, task_id: str) -> TaskResult | None:
         """The saved result of a task; None if it has none that can be read."""
         try:
-            return decode_json((self.place(task_id) / _RESULT).read_bytes(), TaskResult)
+            return decode_json(
+                (self.ensure_task_folder(task_id) / _RESULT).read_bytes(), TaskResult
+            )
         except (OSError, msgspec.MsgspecError):
             return None
 
@@ -164,18 +166,20 @@ class BatchState:
                 yield result
 
     def save(self, result: TaskResult) -> None:
-        write_private(self.place(result.id) / _RESULT, msgspec.json.encode(result))
+        write_private(self.ensure_task_folder(result.id) / _RESULT, msgspec.json.encode(result))
 
     def forget(self, task_id: str) -> None:
         """Delete the result of a task, so that it runs again."""
-        (self.place(task_id) / _RESULT).unlink(missing_ok=True)
+        (self.ensure_task_folder(task_id) / _RESULT).unlink(missing_ok=True)
 
     def learned(self, task_id: str) -> list[Proposal]:
         """The changes of memory that the session of a task proposes and that wait in this folder; empty
         if there are none, or if they cannot be read.
         """
         try:
-            return decode_json((self.place(task_id) / _LEARNED).read_bytes(), list[Proposal])
+            return decode_json(
+                (self.ensure_task_folder(task_id) / _LEARNED).read_bytes(), list[Proposal]
+            )
         except (OSError, msgspec.MsgspecError):
             return []
 
@@ -184,7 +188,7 @@ class BatchState:
 
     def save_learned(self, task_id: str, changes: Sequence[Proposal]) -> None:
         """Replace the saved changes of memory that a task proposes; an empty sequence deletes them."""
-        path = self.place(task_id) / _LEARNED
+        path = self.ensure_task_folder(task_id) / _LEARNED
         if changes:
             write_private(path, msgspec.json.encode(changes))
         else:
@@ -193,9 +197,11 @@ class BatchState:
     def patch(self, task_id: str) -> str:
         """The changes of a task as a patch; empty if there are none."""
         try:
-            return (self.place(task_id) / _PATCH).read_text("utf-8", "replace")
+            return (self.ensure_task_folder(task_id) / _PATCH).read_text("utf-8", "replace")
         except OSError:
             return ""
 
     def save_patch(self, task_id: str, patch: str) -> None:
-        write_private(self.place(task_id) / _PATCH, patch.encode("utf-8", "surrogateescape"))
+        write_private(
+            self.ensure_task_folder(task_id) / _PATCH, patch.encode("utf-8", "surrogateescape")
+        )

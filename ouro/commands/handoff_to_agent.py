@@ -70,7 +70,7 @@ def _write(whole: WholeSession, agent: Agent) -> AgentSession:
     write_document(copy.path, copy.lines, force=False)
     # `ouro sessions import` skips the copy as long as the other agent adds no messages to it.
     ledger = ImportLedger()
-    ledger.note(copy.path.absolute(), whole.header.id)
+    ledger.record_import(copy.path.absolute(), whole.header.id)
     ledger.save()
     return copy
 

@@ -223,7 +223,7 @@ async def _export_to_agent(
     write_document(path, agent_session.lines, force=force)
     # `ouro sessions import` skips the copy as long as the other agent adds no messages to it.
     ledger = ImportLedger()
-    ledger.note(path.absolute(), info.id)
+    ledger.record_import(path.absolute(), info.id)
     ledger.save()
     view = [
         line(f"Wrote {tilde(path)}."),

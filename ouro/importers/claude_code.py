@@ -76,7 +76,7 @@ def read_claude_code(path: Path) -> ForeignSession:
     """The session in a file of Claude Code. Raises SessionError."""
     reader = _EntryReader()
     for entry in json_lines(path, reader.builder.left_out):
-        reader.take(entry)
+        reader.add_entry(entry)
     return reader.finish(path)
 
 
@@ -95,7 +95,7 @@ class _EntryReader:
         self._compaction_metadata: Mapping[str, Any] = {}
         """What the file says about the compaction whose summary follows."""
 
-    def take(self, entry: dict[str, Any]) -> None:
+    def add_entry(self, entry: dict[str, Any]) -> None:
         """Take one entry: its titles, its facts about the session, and its message. Of an entry of a
         subagent only the titles are taken.
         """

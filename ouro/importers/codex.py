@@ -78,7 +78,7 @@ def read_codex(path: Path) -> ForeignSession:
     roles_with_items = {_speaker(line) for line in json_lines(path, Counter())}
     reader = _LineReader({"user", "assistant"} - roles_with_items)
     for line in json_lines(path, reader.builder.left_out):
-        reader.take(line)
+        reader.add_line(line)
     return reader.finish(path)
 
 
@@ -127,7 +127,7 @@ class _LineReader:
         self._records_before = 0
         """The number of records before this line."""
 
-    def take(self, line: dict[str, Any]) -> None:
+    def add_line(self, line: dict[str, Any]) -> None:
         """Add what one line of the file has to the session: an item of the model, an event of the
         program, or the header. A line of an unknown kind is only counted.
         """
@@ -193,7 +193,7 @@ class _LineReader:
             case "reasoning":
                 self._take_thoughts(item)
             case "function_call" | "custom_tool_call" | "local_shell_call":
-                self._add_to_answer(_call(item))
+                self._add_to_answer(_read_call(item))
             case "web_search_call" | "tool_search_call":
                 # The provider ran it, so its results are not in the file.
                 call_id = short_text(item.get("call_id")) or f"search_{len(self.builder.calls) + 1}"
@@ -217,7 +217,7 @@ class _LineReader:
 
     def _take_output(self, item: Mapping[str, Any]) -> None:
         """Add the result of a tool call, with the exit code that its text names."""
-        text, images, failed = _output(item.get("output"))
+        text, images, failed = _read_output(item.get("output"))
         match = _EXIT_CODE.search(text[:400])
         exit_code = int(match[1]) if match else None
         call_id = short_text(item.get("call_id"))
@@ -325,7 +325,7 @@ def _is_from_program(part: Part) -> bool:
     return isinstance(part, Text) and _ADDED_BY_PROGRAM.match(part.text) is not None
 
 
-def _call(item: Mapping[str, Any]) -> ToolCall:
+def _read_call(item: Mapping[str, Any]) -> ToolCall:
     """A tool call from an item of any of the three types that Codex has."""
     call_id = short_text(item.get("call_id")) or short_text(item.get("id"))
     if item.get("type") == "local_shell_call":
@@ -336,12 +336,12 @@ def _call(item: Mapping[str, Any]) -> ToolCall:
     return parse_call(call_id, name, item.get("arguments"))
 
 
-def _output(output: Any) -> tuple[str, tuple[Image, ...], bool]:
+def _read_output(output: Any) -> tuple[str, tuple[Image, ...], bool]:
     """The text of a tool result, its images, and whether it failed. `output` is a text, a list of blocks
     or an object around one of them, by the version of Codex.
     """
     if isinstance(output, dict):
-        text, images, failed = _output(output.get("content", output.get("output")))
+        text, images, failed = _read_output(output.get("content", output.get("output")))
         return text, images, failed or output.get("success") is False
     if isinstance(output, list):
         parts = texts_and_images(output)

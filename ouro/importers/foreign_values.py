@@ -59,9 +59,7 @@ def json_lines(
         while line := file.readline(MAX_LINE):
             if len(line) == MAX_LINE and not line.endswith(b"\n"):
                 left_out[TOO_LONG] += 1
-                # Skip the rest of this line.
-                while (rest := file.readline(MAX_LINE)) and not rest.endswith(b"\n"):
-                    pass
+                _skip_rest_of_line(file)
                 continue
             value = None
             with suppress(ValueError, RecursionError):
@@ -74,6 +72,12 @@ def json_lines(
                 left_out[DAMAGED] += 1
             if max_bytes is not None and file.tell() >= max_bytes:
                 return
+
+
+def _skip_rest_of_line(file: BinaryIO) -> None:
+    """Read up to the end of the line, in pieces of `MAX_LINE` bytes."""
+    while (piece := file.readline(MAX_LINE)) and not piece.endswith(b"\n"):
+        pass
 
 
 def parse_time(value: Any, otherwise: str = "") -> str:

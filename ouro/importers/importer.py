@@ -101,7 +101,7 @@ def find_sources(paths: Iterable[Path], program: Program | None = None) -> list[
             sources += _sources_below(path, program)
         elif not path.exists():
             raise UsageError(f"{path} is not there.")
-        elif (source := _source(path, program)) is not None:
+        elif (source := _read_source(path, program)) is not None:
             sources.append(source)
         else:
             raise UsageError(
@@ -118,12 +118,12 @@ def _sources_below(root: Path, program: Program | None) -> Iterator[ImportSource
         for name in sorted(names):
             if name.startswith(".") or not name.endswith(_FILE_ENDINGS):
                 continue
-            source = _source(Path(folder, name), program)
+            source = _read_source(Path(folder, name), program)
             if source is not None:
                 yield source
 
 
-def _source(path: Path, program: Program | None) -> ImportSource | None:
+def _read_source(path: Path, program: Program | None) -> ImportSource | None:
     """A file as the source of a session; None if it is not a session of a known program."""
     try:
         first_lines: list[dict[str, object]] = []
@@ -238,7 +238,7 @@ class ImportLedger:
         is_unchanged = (size, changed) == _size_and_time(path)
         return session_id if is_unchanged and session_id in sessions else ""
 
-    def note(self, path: Path, session_id: str) -> None:
+    def record_import(self, path: Path, session_id: str) -> None:
         """Record that a file was imported into a session."""
         self._imports[str(path)] = (*_size_and_time(path), session_id)
 
@@ -301,7 +301,7 @@ class Importer(msgspec.Struct, frozen=True, eq=False):
         except SessionError as error:
             return ImportResult(source, "failed", reason=str(error))
         if result.outcome != "empty":
-            self.ledger.note(source.path, result.session_id)
+            self.ledger.record_import(source.path, result.session_id)
         return result
 
     async def _import(self, source: ImportSource, session: ForeignSession) -> ImportResult:

@@ -12,13 +12,13 @@ def test_a_task_gets_its_limit_or_its_share_of_what_is_left():
 
 def test_what_a_task_did_not_use_is_there_for_others():
     budget = SharedBudget(1.0, spent=0, workers=1)
-    budget.settle(budget.reserve(None), 0.25)
+    budget.record_cost(budget.reserve(None), 0.25)
     assert budget.reserve(2.0) == 0.75
 
 
 def test_an_unknown_price_leaves_the_budget_as_it_was():
     budget = SharedBudget(1.0, spent=0, workers=1)
-    budget.settle(budget.reserve(0.5), None)
+    budget.record_cost(budget.reserve(0.5), None)
     assert budget.reserve(None) == 1.0
 
 
