@@ -87,7 +87,7 @@ def count_extensions(
     counts["hook"] = len(hooks) + hooks_of_files
     if tool_count:
         counts["own tool"] = tool_count
-    if checks := len(Checks(root).here()):
+    if checks := len(Checks(root).list_here()):
         counts["check"] = checks
     counts["MCP server"] = len(servers.servers)
     files = len([*instructions.user_texts(), *instructions.project_texts()])

@@ -56,7 +56,7 @@ async def main(url: str) -> int:
     one = servers.by_name["one"]
     try:
         servers.start()
-        await servers.settle()
+        await servers.wait_until_started()
         if one.state == "login":
             await one.login(browse)
         one = await servers.connect("one")

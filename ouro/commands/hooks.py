@@ -338,7 +338,7 @@ def _refused_title(session: Session, rule: str, call: ToolCall) -> str:
 
 def checks_of(session: Session) -> list[Check]:
     """The corrections that are enforced in the session's project."""
-    return session.turn.hooks.runner.checks.here()
+    return session.turn.hooks.runner.checks.list_here()
 
 
 def _run_row(run: HookRun) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ async def list_servers(context: ActionContext) -> Answer:
         if context.session is None:
             with suppress(TimeoutError):  # a slow one is `starting`
                 async with asyncio.timeout(_LIST_SECONDS):
-                    await servers.settle()
+                    await servers.wait_until_started()
         listed = list(servers.by_name.values())
         if not listed:
             return Answer(value=[], view=[line(f"There are no MCP servers. {ADD_HINT}")])

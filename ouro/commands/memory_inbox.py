@@ -111,7 +111,7 @@ def _check_items(entries: Sequence[MemoryEntry], root: Path) -> list[InboxItem]:
     enforces.
     """
     # The text of a check is cut in this way when it is saved (`hooks.py`).
-    enforced_texts = {check.text for check in Checks(root).here()}
+    enforced_texts = {check.text for check in Checks(root).list_here()}
     return [
         InboxItem("check", entry.id, entry.text, why="a rule that a check can enforce")
         for entry in entries

@@ -154,6 +154,7 @@ class CommandRegistry:
 
     @cached_property
     def _reserved(self) -> dict[str, None]:
+        """The names of the built-in commands, in lower case and in their order."""
         return dict.fromkeys(name.casefold() for name in self._get_reserved())
 
     def commands(self) -> list[CustomCommand]:
@@ -239,9 +240,11 @@ class CommandRegistry:
                 lines.append(
                     f"{command.place} is not used: /{command.name} is a command of ouro. Rename it."
                 )
-            elif (other := by_name.setdefault(name, command)) is not command:
+                continue
+            first = by_name.setdefault(name, command)
+            if first is not command:
                 lines.append(
-                    f"Two are named /{command.name}: {other.place} is used, {command.place} is not."
+                    f"Two are named /{command.name}: {first.place} is used, {command.place} is not."
                     " Rename one."
                 )
         return lines

@@ -54,7 +54,7 @@ class Checks:
         self.path = get_home() / "checks.json"
         self._project = path_text(root.resolve())
 
-    def here(self) -> list[Check]:
+    def list_here(self) -> list[Check]:
         """The checks that apply in this project, oldest first. Raises ConfigError: the file cannot
         be read.
         """
@@ -75,7 +75,7 @@ class Checks:
         """Remove a check. Raises UsageError if no check has that number here; ConfigError or
         OSError if the file cannot be read or written.
         """
-        numbers = [check.number for check in self.here()]
+        numbers = [check.number for check in self.list_here()]
         if number not in numbers:
             choices = ", ".join(map(str, numbers)) or "none"
             raise UsageError(f"There is no check {number} here. There are: {choices}.")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -56,6 +56,15 @@ class ExtensionFile(msgspec.Struct, frozen=True):
         return " ".join(" ".join(texts).split())
 
 
+class _FoundPath(NamedTuple):
+    """A file of an extension that was not read yet."""
+
+    path: Path
+    folder: Path
+    """The folder of its kind, to which the name of a command is relative."""
+    source: Source
+
+
 def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[ExtensionFile], list[str]]:
     """Find the extension files of a kind, in the folders of the user, of plugins and of the
     project. Returns them sorted by name, and a line for each file that is not used. Blocks.
@@ -69,12 +78,13 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
         trusted: whether the user trusts the project's files; if not, none of them is read.
     """
     by_name: dict[str, ExtensionFile] = {}
-    paths, problems = _list_paths(kind, root, trusted)
-    for path, folder, source in paths:
+    found_paths, problems = _list_paths(kind, root, trusted)
+    for found_path in found_paths:
+        path = found_path.path
         if kind == "skills" and path.name != "SKILL.md":
             continue
         try:
-            file, file_problems = _read(kind, path, folder, source)
+            file, file_problems = _read_file(kind, found_path)
         except ValueError as error:
             problems.append(f"{tilde(path)} is not used: {error}")
             continue
@@ -89,14 +99,11 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
     return [by_name[name] for name in sorted(by_name)], problems
 
 
-def _list_paths(
-    kind: FileKind, root: Path, trusted: bool
-) -> tuple[list[tuple[Path, Path, Source]], list[str]]:
+def _list_paths(kind: FileKind, root: Path, trusted: bool) -> tuple[list[_FoundPath], list[str]]:
     """List the files of a kind without reading them: the user's, those of plugins, those of a
-    trusted project. Returns a tuple for each file (its path, the folder that its name is relative
-    to, and its source), and a line for each problem.
+    trusted project. Returns them, and a line for each problem.
     """
-    paths: list[tuple[Path, Path, Source]] = []
+    paths: list[_FoundPath] = []
     problems: list[str] = []
     names = EXTENSION_FOLDERS[kind]  # `~/.ouro/commands`, `~/.claude/commands`, …
 
@@ -106,7 +113,7 @@ def _list_paths(
         folder = get_home() / name.removeprefix(".ouro/") if is_ours else Path.home() / name
         files = files_below(folder, kind)
         problems += _check_file_count(folder, files)
-        paths += [(path, folder, "user") for path in files]
+        paths += [_FoundPath(path, folder, "user") for path in files]
 
     # Of plugins.
     plugins, plugin_problems = plugin_folders()
@@ -114,7 +121,7 @@ def _list_paths(
     for plugin in map(Path.resolve, plugins.values()):
         folder = plugin / kind
         files = files_below(folder, kind, inside=plugin)
-        paths += [(path, folder, "plugin") for path in files]
+        paths += [_FoundPath(path, folder, "plugin") for path in files]
 
     # Of the project.
     if not trusted:
@@ -124,7 +131,7 @@ def _list_paths(
         folder = root.resolve() / name
         files = [path for path in project_files if path.is_relative_to(folder)]
         problems += _check_file_count(folder, files)
-        paths += [(path, folder, "project") for path in files]
+        paths += [_FoundPath(path, folder, "project") for path in files]
     return paths, problems
 
 
@@ -135,18 +142,12 @@ def _check_file_count(folder: Path, files: Sequence[Path]) -> list[str]:
     return [f"{tilde(folder)} holds more than {MAX_FILES:,} files: the rest is not used."]
 
 
-def _read(
-    kind: FileKind, path: Path, folder: Path, source: Source
-) -> tuple[ExtensionFile, list[str]]:
+def _read_file(kind: FileKind, found_path: _FoundPath) -> tuple[ExtensionFile, list[str]]:
     """Read an extension file. Returns it, and a line for each of its hooks and keys that is not
-    used because of a mistake.
-
-    Args:
-        folder: the folder of its kind, to which the name of a command is relative.
-
-    Raises:
-        ValueError: the file cannot be used; with the reason and the remedy.
+    used because of a mistake. Raises ValueError, with the reason and the remedy, if the file cannot
+    be used.
     """
+    path, folder, source = found_path
     meta, body = split_front_matter(clean(read_extension(path, _TOO_LARGE_HINT)))
     if kind != "commands" and not meta.get("description"):
         raise ValueError(f"it has no description. {_DESCRIPTION_HINT}")

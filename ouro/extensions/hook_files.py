@@ -35,6 +35,8 @@ CLAUDE_EVENTS: Mapping[str, HookEvent] = {
     "Notification": "notification",
 }
 """The events, by their names in Claude Code's settings.json."""
+_EVENT_OF_NAME: Mapping[str, HookEvent] = {**CLAUDE_EVENTS, **{event: event for event in EVENTS}}
+"""The events, by their names in Claude Code and in ouro."""
 EVENT_NAMES = {event: name for name, event in CLAUDE_EVENTS.items()}
 """The names in Claude Code, by event."""
 _ENTRY_KEYS = {
@@ -294,7 +296,7 @@ def parse_hooks(events: Mapping[str, Any], origin: HookOrigin) -> tuple[list[Hoo
     hooks: list[Hook] = []
     problems: list[str] = []
     for name, groups in events.items():
-        event = CLAUDE_EVENTS.get(name) or next((own for own in EVENTS if own == name), None)
+        event = _EVENT_OF_NAME.get(name)
         if event is None:
             from ouro.extensions.known_names import EVENTS_ELSEWHERE, nearest_name
 

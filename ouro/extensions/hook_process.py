@@ -98,24 +98,25 @@ async def run_command(
 
     # Read its output until it has ended.
     out, error_output = bytearray(), bytearray()
-    readers = [
+    end_task = asyncio.create_task(process.wait())
+    tasks = [
         asyncio.create_task(_read(process.stdout, out, max_output)),
         asyncio.create_task(_read(process.stderr, error_output, MAX_OUTPUT, on_error_output)),
-        ended := asyncio.create_task(process.wait()),
+        end_task,
     ]
     try:
         async with asyncio.timeout(seconds):
             # Not `process.wait` alone: it also waits for processes that have inherited the pipes.
             while process.returncode is None:
-                await asyncio.wait({ended}, timeout=_POLL_SECONDS)
+                await asyncio.wait({end_task}, timeout=_POLL_SECONDS)
     except TimeoutError:
         return HookAnswer.failed(f"it ran longer than {seconds:g} s and was ended")
     finally:
         send_signal(process.pid, signal.SIGKILL, group=True)  # also ends the processes that it left
-        await asyncio.wait(readers, timeout=_LAST_OUTPUT_SECONDS)
-        for reader in readers:
-            reader.cancel()
-        await asyncio.gather(*readers, return_exceptions=True)
+        await asyncio.wait(tasks, timeout=_LAST_OUTPUT_SECONDS)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     return HookAnswer(process.returncode, clean_output(_decode(out)).strip(), _text(error_output))
 
 

@@ -192,7 +192,7 @@ class Hooks:
     def enforce_checks(self) -> None:
         """Enforce the saved checks from now on, and no others. Blocks. Raises ConfigError."""
         other_hooks = (hook for hook in self.hooks if not hook.check)
-        self.hooks = (*other_hooks, *map(_hook_of_check, self.checks.here()))
+        self.hooks = (*other_hooks, *map(_hook_of_check, self.checks.list_here()))
 
     def add(self, hooks: Sequence[Hook]) -> None:
         """Run these hooks, too, from now on."""
@@ -232,8 +232,14 @@ class Hooks:
             hook for hook in self.hooks if hook.event == event and hook.matches(names, agent)
         )
         event_data = {**data, "hook_event_name": EVENT_NAMES[event], "event": event}
-        due = [hook for hook in matching if await self._begin_use(hook, event_data)]
-        foreground = [hook for hook in due if not self._start_in_background(hook, event_data)]
+        foreground: list[Hook] = []
+        for hook in matching:
+            if not await self._begin_use(hook, event_data):
+                continue
+            if hook.traits.in_background and self._can_start_in_background(event):
+                self._start_in_background(hook, event_data)
+            else:
+                foreground.append(hook)
         if not foreground:
             return HookOutcome()
         runs = (self._run_one(hook, event_data, max_seconds) for hook in foreground)
@@ -245,8 +251,9 @@ class Hooks:
         return merge_outcomes([HookOutcome(), *outcomes])
 
     async def _begin_use(self, hook: Hook, event_data: Mapping[str, Any]) -> bool:
-        """Whether a hook, whose matcher fits the event, runs now. It does not if its condition does not
-        hold, if it has `once` and ran before, or if it asks an agent and such an agent made the call.
+        """Decide whether a hook, whose matcher fits the event, runs now, and return that. It does not
+        if its condition does not hold, if it has `once` and ran before, or if it asks an agent and
+        such an agent made the call. If it has `once`, it counts as used from now on.
         """
         if hook in self._used_hooks or (hook.traits.checker and _is_checked_now.get()):
             return False
@@ -257,17 +264,21 @@ class Hooks:
             is_about = await asyncio.to_thread(covers, condition, event_data, self._cwd)
             if not is_about:
                 return False
-        if hook.traits.is_once:  # it counts as used from now on
+        if hook.traits.is_once:
             self._used_hooks.add(hook)
         return True
 
-    def _start_in_background(self, hook: Hook, event_data: Mapping[str, Any]) -> bool:
-        """If a hook is one for the background, start it there; returns whether it was started. At
-        the end of a session it is not, because nobody would end it.
+    def _can_start_in_background(self, event: HookEvent) -> bool:
+        """Whether hooks of an event can run in the background. At the end of a session they cannot,
+        because nobody would end them.
         """
-        start = self._services.start
-        if not hook.traits.in_background or start is None or hook.event == "session-end":
-            return False
+        return self._services.start is not None and event != "session-end"
+
+    def _start_in_background(self, hook: Hook, event_data: Mapping[str, Any]) -> None:
+        """Start a hook in the background of the session; its texts wait for
+        `collect_background_outcome`.
+        """
+        assert self._services.start is not None
 
         async def run() -> None:
             outcome = await self._run_one(hook, event_data, max_seconds=None)
@@ -275,8 +286,7 @@ class Hooks:
             texts = HookOutcome(context=outcome.context, message=outcome.message)
             self._background_outcomes.append(texts)
 
-        start(run())
-        return True
+        self._services.start(run())
 
     async def _run_one(
         self, hook: Hook, event_data: Mapping[str, Any], max_seconds: float | None
@@ -308,6 +318,7 @@ class Hooks:
         return outcome
 
     def _count_refusal(self, number: int) -> None:
+        """Count a refusal of the check with this number; a failure is only logged. Blocks."""
         try:
             self.checks.count_refusal(number)
         except (ConfigError, OSError) as error:
@@ -345,10 +356,10 @@ class Hooks:
         """Where the command of a hook runs. A file of a project names its scripts relative to the
         project, also if the session works in a folder of it.
         """
-        is_of_files = hook.is_project and not hook.plugin and not hook.check
-        return (
-            Path(self._environment.get("OURO_PROJECT_DIR", self._cwd)) if is_of_files else self._cwd
-        )
+        is_of_project_file = hook.is_project and not hook.plugin and not hook.check
+        if not is_of_project_file:
+            return self._cwd
+        return Path(self._environment.get("OURO_PROJECT_DIR", self._cwd))
 
     async def _check_by_agent(self, hook: Hook, data: bytes, seconds: float) -> HookAnswer:
         """Let a subagent decide. Its own tool calls do not start the subagent of a hook again."""

@@ -47,7 +47,7 @@ MAX_FILES = 5_000
 MAX_BYTES = 50_000_000
 """Maximum bytes of a plugin."""
 _FETCH_TIMEOUT = 120.0
-"""Seconds."""
+"""Seconds for a fetch from a git repository."""
 _MAX_JSON = 1_000_000
 """Bytes that are read of a file in JSON."""
 _PLUGIN_NAME_FORM = late_pattern(r"\w[\w-]{0,63}")
@@ -117,13 +117,13 @@ def plugin_tables(key: str) -> tuple[dict[str, dict[str, Any]], list[str]]:
     folders, problems = plugin_folders()
     for name, folder in folders.items():
         try:
-            tables[name] = _table(folder, key)
+            tables[name] = _read_table(folder, key)
         except ConfigError as error:
             problems.append(f"plugin {name}: {error.message}")
     return tables, problems
 
 
-def _table(folder: Path, key: str) -> dict[str, Any]:
+def _read_table(folder: Path, key: str) -> dict[str, Any]:
     """The table `hooks` or `mcpServers` (the key) of a plugin. It is merged from the usual file,
     the files that the manifest names, and what the manifest itself has; `${CLAUDE_PLUGIN_ROOT}` is
     filled in.
@@ -263,9 +263,9 @@ def describe_plugin(folder: Path) -> Iterator[str]:
             yield f"{kind}: {', '.join(names)}"
 
     for key in TABLES:
-        table = json.dumps({key: _table(folder, key)})
+        table = json.dumps({key: _read_table(folder, key)})
         folder_in_json = json.dumps(str(folder))[1:-1]
-        # `_table` has filled in the folder, which is a temporary one: show the variable instead.
+        # The table has the folder itself, which is a temporary one: show the variable instead.
         text = table.replace(folder_in_json, "${CLAUDE_PLUGIN_ROOT}")
         yield from programs_in(text, f"{key}.json")
 

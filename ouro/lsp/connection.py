@@ -193,7 +193,7 @@ class LspConnection:
             changed = await self._follow_disk()
             self._to_check.subtract(paths)
             # Without the files whose new text a check beside this one has sent already.
-            files = [file for file in files if not self._has_seen(file)]
+            files = [file for file in files if not self._has_sent_new_text(file)]
             before, after = _texts(files, "before"), _texts(files, "after")
             messages_before = self._diagnostics.number
             has_answered = await self._update(files, before, changed)
@@ -218,8 +218,10 @@ class LspConnection:
             self._failure = f"it did not answer after {MAX_SILENT} changes"
             self._ended.set()
 
-    def _has_seen(self, file: JsonObject) -> bool:
-        """Whether a check beside this one has read the changed text from disk already."""
+    def _has_sent_new_text(self, file: JsonObject) -> bool:
+        """Whether the server has the changed text of a file already: a check beside this one has
+        read it from disk.
+        """
         document = self._documents.get(file["path"])
         return document is not None and document.text == file["after"]
 
@@ -241,7 +243,7 @@ class LspConnection:
         sent = {path: self._documents[path].sent for path in awaited & self._documents.keys()}
         # A server that has published nothing yet may still load the project.
         seconds = ANSWER_SECONDS if self._diagnostics.number else LOAD_SECONDS
-        return await self._diagnostics.settle(sent, seconds) if sent else True
+        return await self._diagnostics.wait_for_errors(sent, seconds) if sent else True
 
     def _open(self, path: str, text: str, language: str) -> None:
         """Open a document, or send its text if it is open and the text has changed. If more than

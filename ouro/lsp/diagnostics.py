@@ -101,7 +101,7 @@ class Diagnostics:
         file.number = self._number
         self._changed.set()
 
-    async def settle(self, awaited: Mapping[str, Sent], seconds: float) -> bool:
+    async def wait_for_errors(self, awaited: Mapping[str, Sent], seconds: float) -> bool:
         """Wait until the errors of all awaited texts are published, and nothing more has come for
         QUIET_SECONDS. Returns False if the time limit is over before that.
 
@@ -110,11 +110,12 @@ class Diagnostics:
             seconds: the time limit.
         """
         deadline = time.monotonic() + seconds
-        while (rest := deadline - time.monotonic()) > 0:
+        while (seconds_left := deadline - time.monotonic()) > 0:
             is_done = all(self._is_published(path, sent) for path, sent in awaited.items())
+            wait = min(QUIET_SECONDS, seconds_left) if is_done else seconds_left
             self._changed.clear()
             try:
-                async with asyncio.timeout(min(QUIET_SECONDS, rest) if is_done else rest):
+                async with asyncio.timeout(wait):
                     await self._changed.wait()
             except TimeoutError:
                 if is_done:

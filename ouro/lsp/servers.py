@@ -170,7 +170,10 @@ class LanguageServer:
             "cwd": str(host.root),
             "languages": dict(spec.languages),
             "options": msgspec.to_builtins(spec.options),
-            "settings": {**msgspec.to_builtins(spec.settings), **_python_of(spec, host.root)},
+            "settings": {
+                **msgspec.to_builtins(spec.settings),
+                **_python_settings(spec, host.root),
+            },
         }
 
     def _on_event(self, event: JsonObject) -> None:
@@ -494,7 +497,7 @@ def _place(error: JsonObject) -> tuple[str, int]:
     return error["path"], error["line"]
 
 
-def _python_of(spec: LanguageServerSpec, root: Path) -> JsonObject:
+def _python_settings(spec: LanguageServerSpec, root: Path) -> JsonObject:
     """The settings that name the virtual environment of a Python project, because servers do not
     look for it; empty if there is none.
     """

@@ -303,12 +303,12 @@ class Connection:
         """
         for field in _LISTS.keys() & result.keys():
             if isinstance(items := result[field], list):
-                result[field] = [item for item in items if self._check_item(field, item, result)]
+                result[field] = [item for item in items if self._admit_item(field, item, result)]
 
-    def _check_item(self, field: str, item: Any, result: JsonObject) -> bool:
-        """Returns whether an item of the list `field` can be used. If not, the reason is recorded
-        for the user. If only its output schema is too large, this schema is removed from the item,
-        and the item can be used.
+    def _admit_item(self, field: str, item: Any, result: JsonObject) -> bool:
+        """Decide whether an item of the list `field` can be used, and return that. If not, the
+        reason is recorded for the user. If only its output schema is too large, this schema is
+        removed from the item, and the item can be used.
 
         Args:
             result: the whole result, with the list.
@@ -326,12 +326,13 @@ class Connection:
                 _LISTS[field], self.client.protocol_version, {**result, field: [item]}
             )
         except ValidationError as error:
-            fault = next((one for one in error.errors() if one["loc"][:1] == (field,)), None)
-            if fault is None:  # something else in the result is wrong, not this item
+            faults_of_item = [fault for fault in error.errors() if fault["loc"][:1] == (field,)]
+            if not faults_of_item:  # something else in the result is wrong
                 return True
+            first_fault = faults_of_item[0]
             name = item.get("name") if isinstance(item, dict) else None
-            path = ".".join(map(str, fault["loc"][2:]))
-            self._left_out[f"{field} `{name or '?'}`: {path}: {fault['msg']}"[:300]] = None
+            path = ".".join(map(str, first_fault["loc"][2:]))  # after the list and the index
+            self._left_out[f"{field} `{name or '?'}`: {path}: {first_fault['msg']}"[:300]] = None
             return False
         except (KeyError, ValueError):  # a version or a list that the SDK does not check
             pass

@@ -81,12 +81,12 @@ def _first_error(schema: Any, content: Any) -> str:
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
-    steps = iter(range(_MAX_STEPS))
+    steps_left = iter(range(_MAX_STEPS))
     follow = Draft202012Validator.VALIDATORS["$ref"]
 
     def follow_in_bounds(validator: Any, place: Any, instance: Any, inside: Any) -> Iterator[Any]:
         """Follow a reference as usual. Raises _TooManySteps after _MAX_STEPS of them."""
-        if next(steps, None) is None:
+        if next(steps_left, None) is None:
             raise _TooManySteps
         yield from follow(validator, place, instance, inside) or ()
 

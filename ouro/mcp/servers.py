@@ -160,7 +160,8 @@ class McpServer:
         """Read from disk which of its tools are approved. `start` connects it.
 
         Args:
-            off: the servers and tools that are switched off: `github`, `github.delete_repo`.
+            off: the servers and tools that are switched off: `github`, `github.delete_repo`. The
+                set is that of `McpServers`, which changes it.
             project_root: the root of the project, if a file of the project defines the server. It
                 runs there, not in the folder of the session.
         """
@@ -569,7 +570,7 @@ class McpServers:
         await server.wait_until_ready()
         return server
 
-    async def settle(self) -> None:
+    async def wait_until_started(self) -> None:
         """Start the servers that wait, and return when no server is starting any more."""
         self._start_waiting()
         for server in self.by_name.values():

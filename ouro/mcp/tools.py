@@ -278,7 +278,7 @@ class ToolSearch(Tool[ToolSearchArgs]):
         starting = [server.name for server in servers if server.state in ("waiting", "starting")]
         if starting:
             ctx.report(f"waiting for {', '.join(starting)} …")
-            await self._servers.settle()
+            await self._servers.wait_until_started()
         scored = sorted(self._score_tools(args.query), key=lambda pair: -pair[0])
         ranked = [tool for _score, tool in scored]
         hits, others = ranked[: args.max_results], ranked[args.max_results :]
@@ -440,6 +440,7 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
         McpRead(servers, outputs),
     ]
     names = {tool.name for tool in tools}
+    tokens_left = budget
     for name, server in servers.by_name.items():
         if server.state == "off":
             continue
@@ -447,9 +448,9 @@ def mcp_tools(servers: McpServers, outputs: Outputs, budget: int) -> tuple[AnyTo
         cost = sum(map(tokens_of, offered.values()))
         new_names = {spec.name for spec in offered.values()}
         has_used_name = bool(names & new_names)  # a provider would refuse the request
-        if cost > budget or has_used_name:
+        if cost > tokens_left or has_used_name:
             continue
-        budget -= cost
+        tokens_left -= cost
         names |= new_names
         tools += [McpTool(server, tool, spec, outputs) for tool, spec in offered.items()]
     return tuple(tools)
