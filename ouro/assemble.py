@@ -369,7 +369,7 @@ def _build_tools(
         *file_and_shell_tools,
         *skill_tools(extensions, subagents.run),
         *web_and_mcp_tools,
-        subagents.tool(),
+        subagents.make_tool(),
         *basis.options.tools,
         *own_tools,
     )

@@ -194,7 +194,8 @@ class Subagents:
         self._opening = asyncio.Lock()
         """Held while one is made: two at a time would get the same id, or pass `max_running`."""
 
-    def tool(self) -> Subagent:
+    def make_tool(self) -> Subagent:
+        """The tool with which the model starts subagents."""
         return Subagent(self.run, tuple(self.specs.values()))
 
     @cached_property

@@ -178,7 +178,7 @@ class CommandRegistry:
                 return command
         return None
 
-    def called_by(self, text: str) -> tuple[CustomCommand, str] | None:
+    def find_called(self, text: str) -> tuple[CustomCommand, str] | None:
         """The command that a typed text `/name …` calls, and what follows the name; None if it
         calls none.
         """
@@ -189,15 +189,15 @@ class CommandRegistry:
         return (command, (call["arguments"] or "").strip()) if command else None
 
     async def find_connected(self, text: str) -> tuple[CustomCommand, str] | None:
-        """What `called_by` returns. If no command has the typed name, but the name begins with that
+        """What `find_called` returns. If no command has the typed name, but the name begins with that
         of an MCP server, this waits until the server is connected, because the server may offer the
         command. Raises OuroError if the server cannot be used.
         """
-        called = self.called_by(text)
+        called = self.find_called(text)
         call = _COMMAND_CALL.match(text)
         if called is None and call and ":" in call["name"] and self._connect:
             await self._connect(call["name"].partition(":")[0])
-            called = self.called_by(text)
+            called = self.find_called(text)
         return called
 
     def explain_unknown(self, text: str) -> str:

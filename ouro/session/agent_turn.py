@@ -74,13 +74,15 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
 
             # Run the agent; if the text calls a command, with the command's model and permissions.
             hook_text = await self.hooks.before_turn(text)
-            command = await self.commands.prompt(text, emit)
+            command = await self.commands.read_prompt(text, emit)
             with self.commands.in_force(command, emit) if command else nullcontext():
                 if command:
                     # The prompt is shown before the shell lines in it run. The agent emits the
                     # same event again: `is_command` keeps it from being shown twice.
                     emit(Prompted(text, tuple(images)))
-                command_text = await self.commands.context(text, command, emit) if command else ""
+                command_text = (
+                    await self.commands.make_context(text, command, emit) if command else ""
+                )
                 finished = await self._run_agent(
                     text,
                     images,

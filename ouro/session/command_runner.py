@@ -46,7 +46,7 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
     hooks: Hooks
     numbers: Iterator[int] = msgspec.field(default_factory=lambda: itertools.count(1))
 
-    async def prompt(self, text: str, emit: Emit) -> CommandPrompt | None:
+    async def read_prompt(self, text: str, emit: Emit) -> CommandPrompt | None:
         """The prompt of the custom command that `text` calls; None if it calls none. If it begins
         like a command that does not exist, a notice says so. Raises OuroError if the command cannot
         be used.
@@ -59,14 +59,14 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
             emit(Notice(f"{unknown} The message was sent as it is.", "warning"))
         return None
 
-    async def context(self, text: str, prompt: CommandPrompt, emit: Emit) -> str:
+    async def make_context(self, text: str, prompt: CommandPrompt, emit: Emit) -> str:
         """Returns what the model reads about the typed `text`: the prompt of its command with the
         inserts. If a subagent carries out the command, it is run now, and its report is returned.
         Raises UsageError if an insert was refused.
         """
-        called = self.registry.called_by(text)
+        called = self.registry.find_called(text)
         name = place = ""
-        if called is not None:  # otherwise its file was removed after `prompt` had read it
+        if called is not None:  # otherwise its file was removed after `read_prompt` had read it
             command, _argument = called
             name, place = command.name, command.place
         opening = OPENING.format(name, place)
@@ -118,34 +118,8 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         """
         old_model, old_mode = self.models.main.spec.name, self.permissions.mode
 
-        # Set the model of the command.
-        command_model = ""
-        if prompt.model:
-            try:
-                self.models.change(prompt.model, self.models.effort)
-                command_model = self.models.main.spec.name
-            except NoModelError as error:
-                emit(
-                    Notice(
-                        f"The command runs on this model, not on its own: {error.message}",
-                        "warning",
-                    )
-                )
-
-        # Set the mode of the command.
-        if prompt.mode in get_args(Mode):
-            command_mode = cast("Mode", prompt.mode)
-            self.permissions.mode = (
-                command_mode if prompt.is_own else narrower(command_mode, old_mode)
-            )
-        elif prompt.mode:
-            emit(
-                Notice(
-                    "The command runs in this mode, not in its own: there is no mode"
-                    f" `{prompt.mode}`.",
-                    "warning",
-                )
-            )
+        command_model = self._set_model(prompt.model, emit)
+        self._set_mode(prompt, emit)
         mode_in_force = self.permissions.mode
 
         try:
@@ -157,6 +131,33 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
                 self.models.change(old_model, self.models.effort)
             if self.permissions.mode == mode_in_force:
                 self.permissions.mode = old_mode
+
+    def _set_model(self, name: str, emit: Emit) -> str:
+        """Change to the model of a command. Returns its full name; empty if the command names none, or
+        one that cannot be used, which a notice then says.
+        """
+        if not name:
+            return ""
+        try:
+            self.models.change(name, self.models.effort)
+        except NoModelError as error:
+            text = f"The command runs on this model, not on its own: {error.message}"
+            emit(Notice(text, "warning"))
+            return ""
+        return self.models.main.spec.name
+
+    def _set_mode(self, prompt: CommandPrompt, emit: Emit) -> None:
+        """Change to the mode of a command, unless it is of the project and its mode is wider. A notice
+        says if there is no such mode.
+        """
+        if prompt.mode in get_args(Mode):
+            mode = cast("Mode", prompt.mode)
+            self.permissions.mode = mode if prompt.is_own else narrower(mode, self.permissions.mode)
+        elif prompt.mode:
+            text = (
+                f"The command runs in this mode, not in its own: there is no mode `{prompt.mode}`."
+            )
+            emit(Notice(text, "warning"))
 
     def _insert_call(self, insert: Insert) -> ToolCall:
         """The tool call that runs an insert."""

@@ -553,7 +553,7 @@ class TurnQueue:
         """
         if await self._run_command(draft) or self.session is None:
             return
-        if self.session.extensions.commands.called_by(draft.text):
+        if self.session.extensions.commands.find_called(draft.text):
             # A custom command gets a separate turn, with its own model, mode and inserts.
             self.queue(draft)
         else:
