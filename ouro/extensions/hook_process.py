@@ -76,21 +76,8 @@ async def run_command(
         on_error_output: gets what the command prints on standard error, when it prints it.
         clean_output: returns what is kept of its output; the default leaves escape sequences out.
     """
-    from tempfile import TemporaryFile  # imported late: it imports random
-
     try:
-        with TemporaryFile() as input_file:  # not a pipe: the command need not read its input
-            input_file.write(data)
-            input_file.seek(0)
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                cwd=cwd,
-                env=dict(environment),
-                stdin=input_file,
-                stdout=PIPE,
-                stderr=PIPE,
-                start_new_session=True,
-            )
+        process = await _start_command(argv, data, cwd, environment)
     except OSError as error:
         return HookAnswer.failed(f"bash cannot be started: {error.strerror}")
     assert process.stdout is not None
@@ -118,6 +105,26 @@ async def run_command(
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     return HookAnswer(process.returncode, clean_output(_decode(out)).strip(), _text(error_output))
+
+
+async def _start_command(
+    argv: Sequence[str], data: bytes, cwd: Path, environment: Mapping[str, str]
+) -> asyncio.subprocess.Process:
+    """Start a command that reads `data` from standard input. Raises OSError."""
+    from tempfile import TemporaryFile  # imported late: it imports random
+
+    with TemporaryFile() as input_file:  # not a pipe: the command need not read its input
+        input_file.write(data)
+        input_file.seek(0)
+        return await asyncio.create_subprocess_exec(
+            *argv,
+            cwd=cwd,
+            env=dict(environment),
+            stdin=input_file,
+            stdout=PIPE,
+            stderr=PIPE,
+            start_new_session=True,
+        )
 
 
 async def post(url: str, data: bytes, seconds: float) -> HookAnswer:

@@ -108,8 +108,6 @@ async def login_provider(
     client = request["client"]
     method: Any = "client_secret_basic" if client["secret"] else "none"
     is_interactive = request.get("login", False)
-
-    # Choose which of the stored values are used.
     tokens = Tokens(url)
     missing_scope = ""
     ignored: set[str] = set()
@@ -128,8 +126,6 @@ async def login_provider(
     storage = _TokenStorage(tokens, configured_client, ignored)
     if not is_interactive and await storage.get_tokens() is None:
         return None
-
-    # Prepare the login in the browser, or its refusal.
     redirect = _LoginRedirect(emit, missing_scope)
     if is_interactive:
         await redirect.start()
