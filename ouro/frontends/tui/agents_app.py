@@ -34,8 +34,8 @@ from ouro.frontends.tui.widgets.question_stack import make_panel
 from ouro.utils.text import clean, dollars, one_line, plural
 
 POLL_SECONDS = 1.0
-LINES = 2
-"""Lines of a row: what it is, and what it says."""
+LINES_PER_ROW = 2
+"""A session has two lines: what it is, and what it wrote last."""
 KEYS = "↑↓ · Enter attach · x end · q leave"
 PERMIT_KEYS = "y s a n d answer · Tab comment"
 REPLY_KEYS = "a digit answers · Tab another answer"
@@ -66,10 +66,10 @@ class AgentTable(Widget, can_focus=True):
         self._marked = ""
         """The id of the marked session; empty if none was marked yet."""
         self._first = 0
-        """The place of the first session that is visible."""
+        """The index of the first session that is visible."""
 
     @property
-    def row(self) -> AgentRow | None:
+    def marked_row(self) -> AgentRow | None:
         """The marked session; None if there is none."""
         return next((row for row in self.rows if row.id == self._marked), None)
 
@@ -77,12 +77,12 @@ class AgentTable(Widget, can_focus=True):
         self._marked = session_id
 
     def show(self, rows: list[AgentRow]) -> None:
-        """Show these sessions. The marked session stays marked at its new place. If it is gone, the
-        session that is now at its place is marked.
+        """Show these sessions. The marked session stays marked at its new index. If it is gone, the
+        session that is now at its index is marked.
         """
         old_index = self._marked_index
         self.rows, self.has_asked = rows, True
-        if self.row is None and rows:
+        if self.marked_row is None and rows:
             self._marked = rows[min(old_index, len(rows) - 1)].id
         self.refresh(layout=True)
 
@@ -98,17 +98,17 @@ class AgentTable(Widget, can_focus=True):
 
     @property
     def _marked_index(self) -> int:
-        """The place of the marked session; 0 if there is none."""
-        return next((place for place, row in enumerate(self.rows) if row.id == self._marked), 0)
+        """The index of the marked session; 0 if there is none."""
+        return next((index for index, row in enumerate(self.rows) if row.id == self._marked), 0)
 
     def get_content_height(self, _container: Size, _viewport: Size, _width: int) -> int:
-        return max(LINES, LINES * len(self.rows))
+        return max(LINES_PER_ROW, LINES_PER_ROW * len(self.rows))
 
     def render(self) -> Content:
         """The visible rows, scrolled so that the marked session is among them."""
         if not self.rows:
             return Content(NO_SESSIONS if self.has_asked else "…")
-        row_count = max(1, self.size.height // LINES)
+        row_count = max(1, self.size.height // LINES_PER_ROW)
         index = self._marked_index
         # As little scrolling as needed.
         self._first = max(index - row_count + 1, min(self._first, index))
@@ -117,7 +117,7 @@ class AgentTable(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         """Mark the session that was clicked."""
-        index = self._first + event.y // LINES
+        index = self._first + event.y // LINES_PER_ROW
         if 0 <= index < len(self.rows):
             self.move(index - self._marked_index)
 
@@ -153,7 +153,8 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
     CSS_PATH = "ouro.tcss"
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, settings: ScreenSettings, selected: str = "") -> None:
+    def __init__(self, settings: ScreenSettings, selected_id: str = "") -> None:
+        """`selected_id` is the session that is marked at first; empty: the first one."""
         super().__init__(ansi_color=settings.theme == ANSI or None)
         self._answer_keys = Keymap(settings.keys)
         self._rings = settings.bell_after > 0
@@ -166,15 +167,15 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         """Whether the terminal reports if it has the focus."""
         self._is_reading = False
         self.table = AgentTable()
-        self.table.mark(selected)
+        self.table.mark(selected_id)
         self.panel: QuestionPanel | None = None
         """The panel with the question of the marked session; None without one."""
         self._shown_question: tuple[str, str] | None = None
         """The session and the id of the question in the panel."""
         self._head = Static(id="agents-head", markup=False)
         self._foot = Static(id="agents-foot", markup=False)
-        self._is_answered = False
-        """Whether a question was answered here, so that the next one is marked."""
+        self._marks_next_question = False
+        """Whether a question was answered here, so that the next one is to be marked."""
         self._key_actions: dict[str, Callable[[], None]] = {
             "up": partial(self.table.move, -1),
             "down": partial(self.table.move, 1),
@@ -248,7 +249,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
 
     def _open(self) -> None:
         """End the app with the marked session as its result, or say why it cannot be attached to."""
-        row = self.table.row
+        row = self.table.marked_row
         if row is None:
             return
         if row.state in ("silent", "refused"):
@@ -260,7 +261,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         """Ask whether the marked session is to end. If it has ended already, remove it from the
         list without asking.
         """
-        row = self.table.row
+        row = self.table.marked_row
         if row is None:
             return
         if row.state == "ended":
@@ -291,7 +292,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
 
     @on(QuestionPanel.Answered)
     def _take_answer(self, message: QuestionPanel.Answered) -> None:
-        row = self.table.row
+        row = self.table.marked_row
         if row is not None and self._shown_question == (row.id, message.question_id):
             self.run_worker(self._send_answer(row, message))
 
@@ -302,7 +303,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             await send_answer(connection, message.question_id, message.answer)
         except OuroError as error:
             self._say(str(error))
-        self._is_answered = True
+        self._marks_next_question = True
         self.table.focus()
         self._poll()
 
@@ -311,7 +312,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         """Show the question of the marked session, or none if it has none. A question that is shown
         already stays as it is.
         """
-        row = self.table.row
+        row = self.table.marked_row
         question = row.question if row is not None else None
         question_key = None
         if row is not None and question is not None:
@@ -369,14 +370,14 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         marked session has another question, it stays marked, and this is tried again after the next
         reading.
         """
-        row = self.table.row
+        row = self.table.marked_row
         marked_has_question = row is not None and row.question is not None
-        if not self._is_answered or marked_has_question:
+        if not self._marks_next_question or marked_has_question:
             return
         rows_with_question = [row for row in self.table.rows if row.question is not None]
         if rows_with_question:
             self.table.mark(rows_with_question[0].id)
-        self._is_answered = False
+        self._marks_next_question = False
 
     def _ring_for(self, rows: list[AgentRow]) -> None:
         """Ring the bell for a new question, unless the user looks at this terminal."""

@@ -105,13 +105,13 @@ class FirstFrame:
             return tuple(self._editor.entered)
 
     def take_message(self) -> str:
-        """Take the first entered message; see `LineEditor.take_message`."""
+        """Remove the first entered message and return it; see `LineEditor.take_message`."""
         with self._lock:
             return self._editor.take_message()
 
     def take_keys(self) -> tuple[list[tuple[float, str]], bytes]:
-        """Stop reading. Returns the time and input of each key, and the bytes of a character that
-        is not complete.
+        """Stop reading and drawing. Returns the time and input of each key that was not taken yet, and
+        the bytes of a character that is not complete.
         """
         if not self._is_stopped:
             self._stop_drawing()
@@ -295,19 +295,19 @@ class _FrameText:
         header_height = 0
         if height >= HEADER_FROM_HEIGHT:
             header_height = 2 if height >= ROOMY_FROM_HEIGHT else 1
-            rows[0] = self._header()
+            rows[0] = self._header_text()
         if height >= 2:
-            rows[height - 1] = self._status(QUIT_HINT if asks_to_quit else OPENING_TEXT)
-        prompt = height - (3 if self._has_box else 2)
-        if width >= 8 and prompt >= 0:
-            message_rows = range(header_height + 1, prompt - 1)
+            rows[height - 1] = self._status_text(QUIT_HINT if asks_to_quit else OPENING_TEXT)
+        prompt_row = height - (3 if self._has_box else 2)
+        if width >= 8 and prompt_row >= 0:
+            message_rows = range(header_height + 1, prompt_row - 1)
             for row, message in zip(message_rows, entered, strict=False):
-                rows[row] = self._message(message)
-            rows[prompt] = self._prompt(typed)
+                rows[row] = self._message_text(message)
+            rows[prompt_row] = self._prompt_text(typed)
             if self._has_box:
                 edge = self._style("border")
-                rows[prompt - 1] = edge + "╭" + "─" * (width - 2) + "╮"
-                rows[prompt + 1] = edge + "╰" + "─" * (width - 2) + "╯"
+                rows[prompt_row - 1] = edge + "╭" + "─" * (width - 2) + "╮"
+                rows[prompt_row + 1] = edge + "╰" + "─" * (width - 2) + "╯"
         base = self._style("text")
         return {row: base + text for row, text in rows.items()}
 
@@ -318,12 +318,12 @@ class _FrameText:
         colors = self._settings.colors
         return f"\x1b[38;{_color_code(colors[name])};48;{_color_code(colors[background])}m"
 
-    def _status(self, text: str) -> str:
-        """The last line of the screen."""
+    def _status_text(self, text: str) -> str:
+        """The last line of the screen, with this text cut or filled to the width."""
         style = self._style("text" if text == QUIT_HINT else "muted")
         return style + f" {text}"[: self._width].ljust(self._width)
 
-    def _header(self) -> str:
+    def _header_text(self) -> str:
         """The first line of the screen: the name in bold, the version and the folder."""
         width = self._width
         name_and_version = f" ouro {self._settings.version}".rstrip()[:width]
@@ -335,14 +335,14 @@ class _FrameText:
         bold, muted = "\x1b[1m" + self._style("accent"), "\x1b[0m" + self._style("muted")
         return bold + name + muted + version + folder + blanks
 
-    def _message(self, message: str) -> str:
+    def _message_text(self, message: str) -> str:
         """A queued message in one line, as the transcript will show it."""
         room = max(1, self._width - len(QUEUED_MARK) - 3)
         text, width = _fit(" ".join(message.split()), room, from_end=False)
         padding = " " * max(0, self._width - len(QUEUED_MARK) - 2 - width)
         return f"{self._style('warning')}  {QUEUED_MARK}{self._style('muted')}{text}{padding}"
 
-    def _prompt(self, typed: str) -> str:
+    def _prompt_text(self, typed: str) -> str:
         """The line of the prompt. It has the end of what was typed, and the cursor behind it. If
         nothing was typed, it has a hint, with the cursor on its first character.
         """
@@ -390,7 +390,7 @@ def _color_code(color: str) -> str:
     """
     import colorsys  # terminals with all colours need it not
 
-    red, green, blue = (int(color[place : place + 2], 16) for place in (1, 3, 5))
+    red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
     if has_true_color():
         return f"2;{red};{green};{blue}"
     _, light, saturation = colorsys.rgb_to_hls(red / 255, green / 255, blue / 255)

@@ -103,9 +103,9 @@ class LineEditor:
             self._press(match, now)
 
     def take_message(self) -> str:
-        """Take the first message that was entered, and drop the keys that typed it.
+        """Remove the first message that was entered, with the keys that typed it, and return it.
 
-        Returns an empty text, and takes nothing, if there is no message, or if Textual must handle
+        Returns an empty text, and removes nothing, if there is no message, or if Textual must handle
         the first one: a command, or a text with a file name that Enter may complete.
         """
         if not self._messages:
@@ -116,7 +116,7 @@ class LineEditor:
             return ""
         del self._messages[0]
         self._keys = self._keys[key_count:]
-        self._messages = [(text, end - key_count) for text, end in self._messages]
+        self._messages = [(text, count - key_count) for text, count in self._messages]
         return message
 
     def take_keys(self) -> list[tuple[float, str]]:

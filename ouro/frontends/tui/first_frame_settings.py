@@ -116,7 +116,7 @@ def _with_checksum(stamp: str, body: str) -> str:
     the copy is damaged. The body follows.
     """
     # Changes with each byte. To load `zlib` or `hashlib` for a better checksum would take 1 ms.
-    checksum = sum(place * byte for place, byte in enumerate(body.encode(), 1))
+    checksum = sum(position * byte for position, byte in enumerate(body.encode(), 1))
     return f"{stamp} {checksum}\n{body}"
 
 

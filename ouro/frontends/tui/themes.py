@@ -101,7 +101,7 @@ def _is_dark(background: str) -> bool:
     """Whether a background `#rrggbb` is dark; one that the terminal chooses counts as dark."""
     if not background.startswith("#"):
         return True
-    red, green, blue = (int(background[place : place + 2], 16) for place in (1, 3, 5))
+    red, green, blue = (int(background[start : start + 2], 16) for start in (1, 3, 5))
     mean = (red + green + blue) / 3
     return mean < 128  # half of the brightest
 

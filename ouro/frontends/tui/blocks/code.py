@@ -33,21 +33,21 @@ class Code:
         self._language = language
         self._width = width
         self._palette = palette
-        self._start = 0
-        """Where the first chunk that is not finished begins in the code."""
-        self._done: list[StyledLine] = []
+        self._finished_end = 0
+        """The offset in the code behind the finished chunks."""
+        self._finished_lines: list[StyledLine] = []
         """The lines of the finished chunks."""
 
     def lines(self, code: str) -> list[StyledLine]:
         """The lines of `code`, which must begin with the code of the last call."""
-        rest = code[self._start :]
+        rest = code[self._finished_end :]
         while (size := _chunk_size(rest, self._language)) > 0:
-            self._done += self._draw(rest[: size - 1])  # without its last newline
-            self._start += size
+            self._finished_lines += self._draw_chunk(rest[: size - 1])  # without its last newline
+            self._finished_end += size
             rest = rest[size:]
-        return [*self._done, *self._draw(rest)]
+        return [*self._finished_lines, *self._draw_chunk(rest)]
 
-    def _draw(self, text: str) -> list[StyledLine]:
+    def _draw_chunk(self, text: str) -> list[StyledLine]:
         """The lines of a chunk in the colours of its syntax. The background of code fills the width;
         the margin before it has none.
         """

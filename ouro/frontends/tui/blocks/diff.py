@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.segment import Segment
 
@@ -125,7 +125,8 @@ class DiffLayout:
         page_number, line_in_page = self.lines.page_at(line)
         place, page = self._places[page_number], self._pages[page_number]
         if isinstance(page, _HunkPage):
-            return place._replace(**page.place_of(line_in_page))
+            sign, number = page.source_line(line_in_page)
+            return place._replace(sign=sign, number=number)
         return place
 
     def line_of(self, file: int, hunk: int = NO_HUNK) -> int:
@@ -142,7 +143,7 @@ def _file_pages(
 
     `has_two_columns` None: if the width is enough. A new or deleted file always has one column.
     """
-    yield NO_HUNK, DrawnPage([_head(file, width, palette)])
+    yield NO_HUNK, DrawnPage([_head_line(file, width, palette)])
     if has_two_columns is None:
         has_two_columns = width >= TWO_COLUMNS
     exists_before_and_after = NO_FILE not in (file.before, file.after)
@@ -157,7 +158,7 @@ def _file_pages(
             yield number, page
 
 
-def _head(file: FileDiff, width: int, palette: Palette) -> StyledLine:
+def _head_line(file: FileDiff, width: int, palette: Palette) -> StyledLine:
     """The line above the hunks of a file: its name, or the old and the new name if it was moved,
     and how many lines have changed.
     """
@@ -171,19 +172,19 @@ def diff_figures(file: FileDiff, palette: Palette) -> list[Segment]:
     """What is shown behind the name of a file: ` (new)` or ` (deleted)`, and the numbers of added
     and removed lines. There are no numbers if no line has changed.
     """
-    what = ""
+    state = ""
     if file.before == NO_FILE:
-        what = " (new)"
+        state = " (new)"
     elif file.after == NO_FILE:
-        what = " (deleted)"
+        state = " (deleted)"
     runs = chain.from_iterable(lines.runs for lines in file.hunks)
     changed = [run for run in runs if not run.is_same]
     added = sum(len(run.news) for run in changed)
     removed = sum(len(run.olds) for run in changed)
     if not changed:
-        return [Segment(what, palette.muted)]
+        return [Segment(state, palette.muted)]
     return [
-        Segment(f"{what}  ", palette.muted),
+        Segment(f"{state}  ", palette.muted),
         Segment(f"+{added}", palette.success),
         Segment(f" −{removed}", palette.error),
     ]
@@ -218,17 +219,16 @@ class _HunkPage:
     def draw(self, *, is_colored: bool = True) -> list[StyledLine]:
         return self._hunk.draw(self._start, self._end, is_colored)
 
-    def place_of(self, line: int) -> dict[str, Any]:
-        """What is drawn on a line of this page, as the fields `sign` and `number` of DiffPlace.
-        Empty if the page has no such line.
+    def source_line(self, line: int) -> tuple[str, int]:
+        """The sign and the number of the source that is drawn on a line of this page, as DiffPlace has
+        them. The sign is empty if the page has no such line.
         """
         end = 0
         for row in range(self._start, self._end):
             end += self._hunk.height(row, row + 1)
             if line < end:
-                sign, number = self._hunk.source(row)
-                return {"sign": sign, "number": number}
-        return {}
+                return self._hunk.source(row)
+        return "", 0
 
 
 class _LongRowPage(_HunkPage):
@@ -242,6 +242,5 @@ class _LongRowPage(_HunkPage):
     def draw(self, *, is_colored: bool = True) -> list[StyledLine]:  # noqa: ARG002 (it has no colours of syntax)
         return self._hunk.draw_part(self._start, self._first, self._last)
 
-    def place_of(self, line: int) -> dict[str, Any]:  # noqa: ARG002 (all are of one row)
-        sign, number = self._hunk.source(self._start)
-        return {"sign": sign, "number": number}
+    def source_line(self, line: int) -> tuple[str, int]:  # noqa: ARG002 (all are of one row)
+        return self._hunk.source(self._start)

@@ -61,12 +61,12 @@ class LineRun(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         return max(len(self.olds), len(self.news))
 
-    def pair(self, place: int) -> Pair:
-        """The old line and the new one at `place`, which counts from 0 in this run."""
-        old = self.olds[place] if place < len(self.olds) else None
-        new = self.news[place] if place < len(self.news) else None
-        old_number = 0 if old is None else self.old_number + place
-        new_number = 0 if new is None else self.new_number + place
+    def pair(self, index: int) -> Pair:
+        """The old line and the new one at this index, which counts from 0 in this run."""
+        old = self.olds[index] if index < len(self.olds) else None
+        new = self.news[index] if index < len(self.news) else None
+        old_number = 0 if old is None else self.old_number + index
+        new_number = 0 if new is None else self.new_number + index
         return Pair(old, new, old_number, new_number)
 
 
@@ -83,25 +83,25 @@ class HunkLines(Sequence[Pair]):
         return self._starts[-1]
 
     @overload
-    def __getitem__(self, place: int) -> Pair: ...
+    def __getitem__(self, index: int) -> Pair: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Pair]: ...
+    def __getitem__(self, index: slice) -> list[Pair]: ...
 
-    def __getitem__(self, place: int | slice) -> Pair | list[Pair]:
-        """The pair at a place, or a list of the pairs of a slice."""
-        places = range(len(self))[place]
-        if isinstance(places, range):
-            return [self._pair(number) for number in places]
-        return self._pair(places)
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
+        """The pair at an index, or a list of the pairs of a slice."""
+        selected = range(len(self))[index]
+        if isinstance(selected, range):
+            return [self._pair(number) for number in selected]
+        return self._pair(selected)
 
     def __iter__(self) -> Iterator[Pair]:
         for run in self.runs:
             yield from map(run.pair, range(len(run)))
 
-    def _pair(self, place: int) -> Pair:
-        run_number = bisect_right(self._starts, place) - 1
-        return self.runs[run_number].pair(place - self._starts[run_number])
+    def _pair(self, index: int) -> Pair:
+        run_number = bisect_right(self._starts, index) - 1
+        return self.runs[run_number].pair(index - self._starts[run_number])
 
 
 class FileDiff(msgspec.Struct, frozen=True):
@@ -156,24 +156,34 @@ def _lines_of_hunk(
         changes: the ranges that differ; the lines between two of them are the same.
         first_line: the number of the first line of `old` and `new`.
     """
-    at, end, new_at, new_end = window
+    start, end, new_start, new_end = window
     behind_last_change = (end, end, new_end, new_end)
     runs: list[LineRun] = []
     for first, last, new_first, new_last in [*changes, behind_last_change]:
-        same, same_new = old[at:first], new[new_at:new_first]
-        runs += _runs(same, news=same_new, at=at + first_line, new_at=new_at + first_line)
-        changed, changed_new = old[first:last], new[new_first:new_last]
+        # The lines before the change, which are the same.
         runs += _runs(
-            changed, news=changed_new, at=first + first_line, new_at=new_first + first_line
+            old[start:first],
+            new[new_start:new_first],
+            old_number=start + first_line,
+            new_number=new_start + first_line,
         )
-        at, new_at = last, new_last
+        # The changed lines.
+        runs += _runs(
+            old[first:last],
+            new[new_first:new_last],
+            old_number=first + first_line,
+            new_number=new_first + first_line,
+        )
+        start, new_start = last, new_last
     return HunkLines(runs)
 
 
-def _runs(olds: Sequence[str], news: Sequence[str], at: int, new_at: int) -> Iterator[LineRun]:
-    """Yield the lines as runs: each has either only unchanged or only changed lines. `at` and `new_at`
-    are the numbers of the first lines. Old and new lines are compared as they are shown, so lines that
-    differ only in what is not shown are unchanged.
+def _runs(
+    olds: Sequence[str], news: Sequence[str], old_number: int, new_number: int
+) -> Iterator[LineRun]:
+    """Yield the lines as runs: each has either only unchanged or only changed lines. The numbers are
+    those of the first lines. Old and new lines are compared as they are shown, so lines that differ
+    only in what is not shown are unchanged.
     """
     if not olds and not news:
         return
@@ -181,16 +191,16 @@ def _runs(olds: Sequence[str], news: Sequence[str], at: int, new_at: int) -> Ite
     # Lines that only the longer side has are changed.
     are_same += [False] * abs(len(olds) - len(news))
     if all(are_same) or not any(are_same):  # one run, without copies of the lines
-        yield LineRun(olds, news, old_number=at, new_number=new_at, is_same=are_same[0])
+        yield LineRun(olds, news, old_number, new_number, is_same=are_same[0])
         return
     start = 0
     for is_same, group in groupby(are_same):
         end = start + len(list(group))
         yield LineRun(
             olds[start:end],
-            news=news[start:end],
-            old_number=at + start,
-            new_number=new_at + start,
+            news[start:end],
+            old_number=old_number + start,
+            new_number=new_number + start,
             is_same=is_same,
         )
         start = end
@@ -201,6 +211,7 @@ def file_diffs(rows: Iterable[str]) -> list[FileDiff]:
     files: list[FileDiff] = []
     reader = iter(rows)
     for row in reader:
+        # `--- ` reads the next row, too. If that is not `+++ `, the row `--- ` is refused below.
         if row.startswith("--- ") and (next_row := next(reader, "")).startswith("+++ "):
             files.append(FileDiff(row[4:], next_row[4:], hunks=[], names=[]))
         elif files and (head := _HUNK.match(row)):
@@ -243,9 +254,9 @@ def _hunk_lines(head: re.Match[str], rows: Sequence[str]) -> HunkLines:
     runs: list[LineRun] = []
     for match in _SAME_OR_CHANGED.finditer(signs):
         lines, signs_of_lines = texts[match.start() : match.end()], match[0]
-        old_lines = _lines_with(lines, signs_of_lines, "-")
-        new_lines = _lines_with(lines, signs_of_lines, "+")
-        runs += _runs(old_lines, news=new_lines, at=old_number, new_at=new_number)
+        old_lines = _lines_with_sign("-", lines, signs_of_lines)
+        new_lines = _lines_with_sign("+", lines, signs_of_lines)
+        runs += _runs(old_lines, new_lines, old_number, new_number)
         old_number += len(old_lines)
         new_number += len(new_lines)
     return HunkLines(runs)
@@ -258,13 +269,13 @@ def _numbers(head: re.Match[str]) -> list[int]:
     return [int(number or 1) for number in head.groups()]
 
 
-def _lines_with(lines: Sequence[str], signs: str, wanted: str) -> Sequence[str]:
-    """Those of the lines that have the sign `wanted`, `-` or `+`. `signs` has one sign for each line.
+def _lines_with_sign(wanted_sign: str, lines: Sequence[str], signs: str) -> Sequence[str]:
+    """Those of the lines that have this sign, `-` or `+`. `signs` has one sign for each line.
     Unchanged lines are in both files, so all of them are returned.
     """
     if signs[0] == " ":  # then all signs are spaces
         return lines
-    return [line for line, sign in zip(lines, signs, strict=True) if sign == wanted]
+    return [line for line, sign in zip(lines, signs, strict=True) if sign == wanted_sign]
 
 
 def _read_hunk_lines(reader: Iterator[str], old_count: int, new_count: int) -> Iterator[str]:

@@ -13,11 +13,12 @@ from rich.style import Style
 from ouro.frontends.tui.blocks.code import MAX_LINE, highlight, language_of
 from ouro.frontends.tui.blocks.diff_data import HunkLines, LineRun, Pair, Span, find_changed_words
 from ouro.frontends.tui.blocks.lines import (
+    LineSpan,
     Run,
     StyledLine,
     count_fold_lines,
     fold,
-    fold_places,
+    fold_spans,
     indent,
     pad,
     restyle_spans,
@@ -56,10 +57,8 @@ class HunkRows(ABC):
             self._extra.update(self._extra_lines(run))
             self.row_count += self._count_rows(run)
         self._tall_rows = list(self._extra)
-        self._places_of_lines: dict[str, list[tuple[int, int, str]]] = {}
-        """By a long text: where each of its wrapped lines starts and ends, and the joint of the
-        line (see `StyledLine.joint`).
-        """
+        self._spans_of_lines: dict[str, list[LineSpan]] = {}
+        """By a long text: the spans of its wrapped lines."""
 
     def height(self, start: int, end: int) -> int:
         """The number of lines of the rows from `start` to before `end`."""
@@ -82,21 +81,21 @@ class HunkRows(ABC):
     def draw_part(self, row: int, first: int, last: int) -> list[StyledLine]:
         """The lines of a row from `first` to before `last`."""
 
-    def _part(
+    def _wrapped_part(
         self, sign: str, number: int, text: str, width: int, lines: tuple[int, int]
     ) -> list[StyledLine]:
         """Wrap a text with its sign and number to `width`, and return a range of its lines, without the
         colours of syntax. `lines` is the range: the first line, and the line behind the last one.
         """
         first, last = lines
-        if text not in self._places_of_lines:
-            self._places_of_lines[text] = list(fold_places(text, self._room(width)))
+        if text not in self._spans_of_lines:
+            self._spans_of_lines[text] = list(fold_spans(text, self._room(width)))
         style = self._line_style(sign)
-        shown = [
+        part = [
             StyledLine([Segment(text[start:end], style)], joint=joint)
-            for start, end, joint in self._places_of_lines[text][first:last]
+            for start, end, joint in self._spans_of_lines[text][first:last]
         ]
-        return self._numbered(shown, sign, number, width, has_start=first == 0)
+        return self._add_number(part, sign, number, width, has_start=first == 0)
 
     def _line_style(self, sign: str) -> Style:
         """The style of a line that has no colours of syntax: the usual style of text, and for an
@@ -138,16 +137,17 @@ class HunkRows(ABC):
         """
         old_numbers = [pair.old_number for pair in olds if pair.old_number]
         new_numbers = [pair.new_number for pair in news if pair.new_number]
-        color = self._color if is_colored else self._plain
+        lines_of = self._colored_lines if is_colored else self._plain_lines
         return (
-            color(self._olds, self._old_start, old_numbers),
-            color(self._news, self._new_start, new_numbers),
+            lines_of(self._olds, self._old_start, old_numbers),
+            lines_of(self._news, self._new_start, new_numbers),
         )
 
-    def _plain(self, texts: Sequence[str], start: int, numbers: Sequence[int]) -> _Side:
+    def _plain_lines(self, texts: Sequence[str], start: int, numbers: Sequence[int]) -> _Side:
+        """The lines with these numbers, without colours; see `_colored_lines`."""
         return {number: [(texts[number - start], self._palette.text)] for number in numbers}
 
-    def _color(self, texts: Sequence[str], start: int, numbers: Sequence[int]) -> _Side:
+    def _colored_lines(self, texts: Sequence[str], start: int, numbers: Sequence[int]) -> _Side:
         """The lines with these numbers, in the colours of their syntax. `texts` are all lines of
         the side, and `start` is the number of the first of them. Lexing begins before the lines,
         where a statement begins.
@@ -166,8 +166,8 @@ class HunkRows(ABC):
         of removed and added lines, and changed words stand out in them.
         """
         palette = self._palette
-        removed = _marking(palette.removed, palette.removed_word)
-        added = _marking(palette.added, palette.added_word)
+        removed = _marking_styles(palette.removed, palette.removed_word)
+        added = _marking_styles(palette.added, palette.added_word)
         for pair in pairs:
             if pair.is_same:
                 continue
@@ -175,15 +175,15 @@ class HunkRows(ABC):
             new_spans: list[Span] = []
             if pair.old and pair.new:
                 old_spans, new_spans = find_changed_words(pair.old, pair.new)
-            _mark(olds, pair.old_number, old_spans, marking=removed)
-            _mark(news, pair.new_number, new_spans, marking=added)
+            _mark_line(olds, pair.old_number, old_spans, marking=removed)
+            _mark_line(news, pair.new_number, new_spans, marking=added)
 
-    def _row(self, sign: str, number: int, side: _Side, width: int) -> list[StyledLine]:
+    def _row_lines(self, sign: str, number: int, side: _Side, width: int) -> list[StyledLine]:
         """The line `number` of a side with its sign and number, wrapped to `width`."""
         code = fold(side[number], self._room(width))
-        return self._numbered(code, sign, number, width, has_start=True)
+        return self._add_number(code, sign, number, width, has_start=True)
 
-    def _numbered(
+    def _add_number(
         self, code: list[StyledLine], sign: str, number: int, width: int, *, has_start: bool
     ) -> list[StyledLine]:
         """Put the number and the sign before the wrapped lines of one text, and fill the lines to
@@ -223,7 +223,7 @@ def _find_lead(texts: Sequence[str], first: int) -> int:
     return lead
 
 
-def _marking(line: Style, word: Style) -> tuple[Style, Style]:
+def _marking_styles(line: Style, word: Style) -> tuple[Style, Style]:
     """Two styles for a changed line: for its changed words, and for the rest of the line. Both are
     put over the colours of syntax. The rest of the line keeps these colours.
     """
@@ -231,7 +231,7 @@ def _marking(line: Style, word: Style) -> tuple[Style, Style]:
     return strong, Style(bgcolor=line.bgcolor)
 
 
-def _mark(
+def _mark_line(
     side: _Side, number: int, spans: Sequence[tuple[int, int]], marking: tuple[Style, Style]
 ) -> None:
     """Change the line `number` of a side, if the side has it: the words in `spans` get the first style
@@ -264,7 +264,7 @@ class OneColumnRows(HunkRows):
         """The lines of a row from `first` to before `last`."""
         sign, pair = self._row_at(row)
         number = pair.old_number if sign == "-" else pair.new_number
-        return self._part(sign, number, _text_of(sign, pair), self._width, (first, last))
+        return self._wrapped_part(sign, number, _text_of(sign, pair), self._width, (first, last))
 
     def _rows(self, start: int, end: int) -> list[tuple[str, Pair]]:
         """What `_row_at` returns, for the rows from `start` to before `end`."""
@@ -298,9 +298,9 @@ class OneColumnRows(HunkRows):
         lines: list[StyledLine] = []
         for sign, pair in rows:
             if sign == "-":
-                lines += self._row(sign, pair.old_number, olds, self._width)
+                lines += self._row_lines(sign, pair.old_number, olds, self._width)
             else:
-                lines += self._row(sign, pair.new_number, news, self._width)
+                lines += self._row_lines(sign, pair.new_number, news, self._width)
         return lines
 
 
@@ -319,8 +319,11 @@ def _count_extra_lines(texts: Sequence[str], width: int, row: int) -> dict[int, 
         return {}
     extra = {}
     for number, text in enumerate(texts, row):
-        if len(text) > always_fits and (lines := count_fold_lines(text, width)) > 1:
-            extra[number] = lines - 1
+        if len(text) <= always_fits:
+            continue
+        line_count = count_fold_lines(text, width)
+        if line_count > 1:
+            extra[number] = line_count - 1
     return extra
 
 
@@ -366,11 +369,11 @@ class TwoColumnRows(HunkRows):
 
     def _pair_lines(self, pair: Pair, olds: _Side, news: _Side) -> Iterator[StyledLine]:
         """The lines of a pair, with the old line on the left and the new one on the right."""
-        left = self._column(" " if pair.is_same else "-", pair.old_number, olds)
-        right = self._column(" " if pair.is_same else "+", pair.new_number, news)
-        return self._side_by_side(left, right)
+        left = self._column_lines(" " if pair.is_same else "-", pair.old_number, olds)
+        right = self._column_lines(" " if pair.is_same else "+", pair.new_number, news)
+        return self._join_columns(left, right)
 
-    def _side_by_side(
+    def _join_columns(
         self, left: Sequence[StyledLine], right: Sequence[StyledLine]
     ) -> Iterator[StyledLine]:
         """Yield the lines of a row, with a vertical line between both sides. The side with fewer lines
@@ -399,11 +402,11 @@ class TwoColumnRows(HunkRows):
         left: list[StyledLine] = []
         right: list[StyledLine] = []
         if pair.old is not None:
-            left = self._part(old_sign, pair.old_number, pair.old, self._half, lines)
+            left = self._wrapped_part(old_sign, pair.old_number, pair.old, self._half, lines)
         if pair.new is not None:
-            right = self._part(new_sign, pair.new_number, pair.new, self._half, lines)
-        return list(self._side_by_side(left, right))
+            right = self._wrapped_part(new_sign, pair.new_number, pair.new, self._half, lines)
+        return list(self._join_columns(left, right))
 
-    def _column(self, sign: str, number: int, side: _Side) -> list[StyledLine]:
+    def _column_lines(self, sign: str, number: int, side: _Side) -> list[StyledLine]:
         """The lines of one side of a pair; none if the pair has no line there (the number is 0)."""
-        return self._row(sign, number, side, self._half) if number else []
+        return self._row_lines(sign, number, side, self._half) if number else []

@@ -17,6 +17,10 @@ from ouro.utils.text import clean
 
 Run = tuple[str, Style]
 """Words in one style."""
+LineSpan = tuple[int, int, str]
+"""Where a wrapped line starts and ends in its text, and its joint (see `StyledLine.joint`). A plain
+tuple, because a long diff makes many of them.
+"""
 
 CODE = "$foreground on $panel"
 _INLINE_CODE = re.compile(r"(?<![\w`])`([^`\n]+)`(?![\w`])")
@@ -140,22 +144,22 @@ class GrowingText:
         self._width = width
         self._margin = (margin, style)
         """What is put before each line, with its style."""
-        self._done: list[StyledLine] = []
+        self._final_lines: list[StyledLine] = []
         """All lines but the last, which can change no more."""
         self._last = StyledLine([])
-        self._start = 0
-        """Where the last line begins in the text."""
+        self._last_start = 0
+        """The offset in the text at which the last line begins."""
 
     def lines(self, text: str) -> list[StyledLine]:
         """The lines of `text`, which must begin with the text of the last call."""
         _, style = self._margin
-        new_lines = wrap([(text[self._start :], style)], self._width)
+        new_lines = wrap([(text[self._last_start :], style)], self._width)
         # Spaces at the end do not count: a wrapped line may have lost them.
-        self._start = len(text.rstrip(" ")) - len(new_lines[-1].text.rstrip(" "))
+        self._last_start = len(text.rstrip(" ")) - len(new_lines[-1].text.rstrip(" "))
         new_lines[0].joint = self._last.joint
-        *done, self._last = indent(new_lines, self._margin, self._margin)
-        self._done += done
-        return [*self._done, self._last]
+        *final_lines, self._last = indent(new_lines, self._margin, self._margin)
+        self._final_lines += final_lines
+        return [*self._final_lines, self._last]
 
 
 def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
@@ -165,12 +169,12 @@ def fold(runs: Sequence[Run], width: int) -> list[StyledLine]:
 
 def count_fold_lines(text: str, width: int) -> int:
     """The number of lines of `fold`, without building them."""
-    return sum(1 for _ in fold_places(text, width))
+    return sum(1 for _ in fold_spans(text, width))
 
 
-def fold_places(text: str, width: int) -> Iterator[tuple[int, int, str]]:
-    """The lines that `fold` makes of a text without line breaks, without building them. For each line:
-    its start and end in the text, and its joint, which is what precedes it (see `StyledLine.joint`).
+def fold_spans(text: str, width: int) -> Iterator[LineSpan]:
+    """The spans of the lines that `fold` makes of a text without line breaks, without building the
+    lines.
     """
     width = max(1, width)
     cells = len(text) if text.isascii() else cell_len(text)
@@ -256,8 +260,8 @@ def _slice_runs(runs: Sequence[Run], start: int, end: int) -> Iterator[Run]:
         start, end = start - len(text), end - len(text)  # now from the start of the next run
 
 
-def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tuple[int, int, str]]:
-    """Yield start, end and joint of each line of a paragraph that is too wide for one line.
+def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[LineSpan]:
+    """Yield the spans of the lines of a paragraph that is too wide for one line.
 
     An atom (a word, a run of spaces, or a wide character) that does not fit into the line begins
     the next one, and is cut if it is wider than a line. With `keeps_spaces`, the text is code:
@@ -293,7 +297,7 @@ def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[tupl
     yield start, len(text) if keeps_spaces else end, joint
 
 
-def _split_narrow_code(text: str, width: int) -> Iterator[tuple[int, int, str]]:
+def _split_narrow_code(text: str, width: int) -> Iterator[LineSpan]:
     """Do what `_split_paragraph` does with `keeps_spaces`, ten times as fast. Each character of the
     text must take one cell.
     """
@@ -390,13 +394,13 @@ def _cut_at(text: str, offset: int, spans: Sequence[tuple[int, int]]) -> Iterato
     """
     cuts = {0, len(text)}
     for span in spans:
-        cuts.update(max(0, min(len(text), place - offset)) for place in span)
+        cuts.update(max(0, min(len(text), edge - offset)) for edge in span)
     for start, end in pairwise(sorted(cuts)):
         yield text[start:end], any(first <= offset + start < last for first, last in spans)
 
 
-def join_fitting(items: Sequence[str], width: int, most: int) -> str:
-    """Join items with dots into at most `most` lines of this width. The first and the last item
+def join_fitting(items: Sequence[str], width: int, max_lines: int) -> str:
+    """Join items with dots into at most `max_lines` lines of this width. The first and the last item
     always stay. Items between them are left out if they have no room.
     """
     if len(items) < 2:
@@ -404,7 +408,7 @@ def join_fitting(items: Sequence[str], width: int, most: int) -> str:
     fitting_items = [items[0], items[-1]]
     for item in items[1:-1]:
         longer = [*fitting_items[:-1], item, fitting_items[-1]]
-        if len(_fill_lines(longer, width)) <= most:
+        if len(_fill_lines(longer, width)) <= max_lines:
             fitting_items = longer
     return "\n".join(_fill_lines(fitting_items, width))
 

@@ -116,34 +116,34 @@ class AnswerBlock(StreamedBlock):
     def __init__(self, text: str = "") -> None:
         super().__init__(text)
         self._pieces = MarkdownPieces()
-        self._finished: list[StyledLine] = []
+        self._finished_lines: list[StyledLine] = []
         """The lines of the finished pieces."""
-        self._drawn_pieces = 0
+        self._finished_count = 0
         """How many finished pieces these lines are of."""
-        self._code: Code | None = None
+        self._growing_code: Code | None = None
         """Draws the first piece that is not finished, if it is a fence."""
 
     def forget(self) -> None:
         super().forget()
-        self._finished, self._drawn_pieces, self._code = [], 0, None
+        self._finished_lines, self._finished_count, self._growing_code = [], 0, None
 
     def _draw(self, width: int, palette: Palette) -> Sequence[StyledLine]:
         """The lines of all pieces. The lines of finished pieces are drawn once and kept. The pieces that
-        still grow are drawn each time; if the first of them is a fence, `_code` keeps what it has drawn.
-        An open fence further below is drawn whole each time, until it is the first of them.
+        still grow are drawn each time; if the first of them is a fence, `_growing_code` keeps what it has
+        drawn. An open fence further below is drawn whole each time, until it is the first of them.
         """
         unfinished_pieces = self._pieces.update(self.text)
         text_width = width - 2 * len(MARGIN)
-        for piece in self._pieces.finished[self._drawn_pieces :]:
-            self._add_piece(self._finished, piece, text_width, palette, self._code)
-            self._code = None  # only the first of them was drawn as it grew
-        self._drawn_pieces = len(self._pieces.finished)
-        lines = list(self._finished)
+        for piece in self._pieces.finished[self._finished_count :]:
+            self._add_piece(self._finished_lines, piece, text_width, palette, self._growing_code)
+            self._growing_code = None  # only the first of them was drawn as it grew
+        self._finished_count = len(self._pieces.finished)
+        lines = list(self._finished_lines)
         for number, piece in enumerate(unfinished_pieces):
-            if piece.is_open and piece.code is not None and self._code is None:
+            if piece.is_open and piece.code is not None and self._growing_code is None:
                 language, _ = piece.code
-                self._code = Code(language, text_width, palette, margin=MARGIN)
-            code = self._code if number == 0 else None
+                self._growing_code = Code(language, text_width, palette, margin=MARGIN)
+            code = self._growing_code if number == 0 else None
             self._add_piece(lines, piece, text_width, palette, code)
         return lines
 

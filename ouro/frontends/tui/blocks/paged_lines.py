@@ -48,7 +48,7 @@ class PagedLines(Sequence[StyledLine]):
         self._tops = list(accumulate((page.height for page in pages), initial=0))
         """The number of the first line of each page; at the end that of all lines."""
         self._drawn: OrderedDict[int, Sequence[StyledLine]] = OrderedDict()
-        """The lines of the pages that were drawn last, by the places of the pages."""
+        """The lines of the pages that were drawn last, by the indexes of the pages."""
         self._lock = Lock()
         """A thread may draw pages before they are seen."""
 
@@ -56,21 +56,21 @@ class PagedLines(Sequence[StyledLine]):
         return self._tops[-1]
 
     @overload
-    def __getitem__(self, place: int) -> StyledLine: ...
+    def __getitem__(self, index: int) -> StyledLine: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[StyledLine]: ...
+    def __getitem__(self, index: slice) -> list[StyledLine]: ...
 
-    def __getitem__(self, place: int | slice) -> StyledLine | list[StyledLine]:
-        """The line at a place, or a list of the lines of a slice. Pages are drawn if needed."""
-        places = range(len(self))[place]
-        if isinstance(places, range):
-            return [self._line(number) for number in places]
-        return self._line(places)
+    def __getitem__(self, index: int | slice) -> StyledLine | list[StyledLine]:
+        """The line at an index, or a list of the lines of a slice. Pages are drawn if needed."""
+        selected = range(len(self))[index]
+        if isinstance(selected, range):
+            return [self._line(number) for number in selected]
+        return self._line(selected)
 
     def __iter__(self) -> Iterator[StyledLine]:
-        for number in range(len(self._pages)):
-            yield from self._page(number)
+        for page in range(len(self._pages)):
+            yield from self._page_lines(page)
 
     def is_drawn(self, start: int, end: int) -> bool:
         """Whether the lines from `start` to before `end` can be shown without drawing a page."""
@@ -79,7 +79,7 @@ class PagedLines(Sequence[StyledLine]):
     def draw(self, start: int, end: int) -> None:
         """Draw the lines from `start` to before `end`. A thread may do it."""
         for page in self._pages_with(start, end):
-            self._page(page)
+            self._page_lines(page)
 
     def _pages_with(self, start: int, end: int) -> range:
         """The numbers of the pages that have the lines from `start` to before `end`. Lines that do
@@ -93,7 +93,7 @@ class PagedLines(Sequence[StyledLine]):
         return range(first_page, last_page + 1)
 
     def page_at(self, number: int) -> tuple[int, int]:
-        """The place of the page with the line `number`, and the place of the line in that page."""
+        """The index of the page with the line `number`, and the index of the line in that page."""
         page = bisect_right(self._tops, number) - 1
         return page, number - self._tops[page]
 
@@ -117,20 +117,20 @@ class PagedLines(Sequence[StyledLine]):
         return PagedLines([first, *(_IndentedPage(page, margin) for page in self._pages)])
 
     def _line(self, number: int) -> StyledLine:
-        page, place = self.page_at(number)
-        return self._page(page)[place]
+        page, line_in_page = self.page_at(number)
+        return self._page_lines(page)[line_in_page]
 
-    def _page(self, place: int) -> Sequence[StyledLine]:
-        """The lines of the page at this place. They are drawn if they are not kept. The lines of the
+    def _page_lines(self, page: int) -> Sequence[StyledLine]:
+        """The lines of the page with this index. They are drawn if they are not kept. The lines of the
         MAX_PAGES pages that were read last are kept.
         """
         with self._lock:
-            lines = self._drawn.get(place)
+            lines = self._drawn.get(page)
             if lines is not None:
-                self._drawn.move_to_end(place)
+                self._drawn.move_to_end(page)
                 return lines
-            lines = _draw_page(self._pages[place], self._margin)
-            self._drawn[place] = lines
+            lines = _draw_page(self._pages[page], self._margin)
+            self._drawn[page] = lines
             if len(self._drawn) > MAX_PAGES:
                 self._drawn.popitem(last=False)
             return lines

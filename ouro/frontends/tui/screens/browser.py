@@ -109,26 +109,28 @@ class PageView(VerticalScroll, can_focus=True):
         self._text = Static(markup=False)
         super().__init__(self._text, id="browser-page")
         self._page = Page()
-        self._links: list[int] = []
+        self._link_lines: list[int] = []
         """The number of the first line of each link, in their order."""
-        self._marked_link = 0
-        """The place of the marked link in `_links`."""
+        self._marked_index = 0
+        """The index of the marked link in `_link_lines`."""
 
     @property
     def link(self) -> PageLink | None:
         """The marked link; None if the page has none."""
-        return self._page.lines[self._links[self._marked_link]].link if self._links else None
+        if not self._link_lines:
+            return None
+        return self._page.lines[self._link_lines[self._marked_index]].link
 
     def show(self, page: Page) -> None:
         """Show a page from its top, with its first link marked. A link that has several lines is
         marked as one.
         """
-        self._page, self._marked_link = page, 0
+        self._page, self._marked_index = page, 0
         first_lines: dict[PageLink, int] = {}
         for number, line in enumerate(page.lines):
             if line.link is not None:
                 first_lines.setdefault(line.link, number)
-        self._links = list(first_lines.values())
+        self._link_lines = list(first_lines.values())
         self._draw()
         self.scroll_home(animate=False)
 
@@ -136,14 +138,14 @@ class PageView(VerticalScroll, can_focus=True):
         """Mark the next link (`by` is 1) or the previous one (-1), and scroll so that it is seen. If
         there is no such link, scroll by one line.
         """
-        link_index = self._marked_link + by
-        if not 0 <= link_index < len(self._links):
+        new_index = self._marked_index + by
+        if not 0 <= new_index < len(self._link_lines):
             self.scroll_relative(y=by, animate=False, force=True)
             return
-        self._marked_link = link_index
+        self._marked_index = new_index
         self._draw()
         width = max(1, self._text.size.width)
-        lines_above = self._page.lines[: self._links[link_index]]
+        lines_above = self._page.lines[: self._link_lines[new_index]]
         top = sum(_drawn_height(line, width) for line in lines_above)
         if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height - 1:
             self.scroll_to(y=max(0, top - self.size.height // 2), animate=False, force=True)
@@ -158,12 +160,12 @@ class PageView(VerticalScroll, can_focus=True):
         the focus.
         """
         pieces: list[tuple[str, str] | Content] = []
-        shows_mark = bool(self._links) and self.has_focus
-        marked_line = self._links[self._marked_link] if shows_mark else None
+        shows_mark = bool(self._link_lines) and self.has_focus
+        marked_line = self._link_lines[self._marked_index] if shows_mark else None
         for number, line in enumerate(self._page.lines):
             if number == marked_line:
                 sign = "❯ "
-            elif number in self._links:
+            elif number in self._link_lines:
                 sign = "› "
             else:
                 sign = "  " if line.link else ""  # a further line of a link is indented

@@ -64,7 +64,7 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         comments the result is None.
         """
         if self._field.display:
-            self._keep_comment()
+            self._save_comment()
         self.dismiss(self._message() or None)
 
     def action_close(self) -> None:
@@ -81,7 +81,7 @@ class CommentSheet(Sheet[str | None], Generic[K]):
             self.dismiss(None)
 
     def on_input_submitted(self) -> None:
-        self._keep_comment()
+        self._save_comment()
 
     def _take_comment_key(self, key: str) -> bool:
         """Write a comment on Enter, or remove one on Delete. Returns whether the key was used. No
@@ -115,13 +115,13 @@ class CommentSheet(Sheet[str | None], Generic[K]):
         self._field.focus()
         self._field.cursor_position = len(self._field.value)
 
-    def _keep_comment(self) -> None:
+    def _save_comment(self) -> None:
         """Make the text of the field the comment on the marked line, and close the field. An empty
         text removes the comment.
         """
-        key, written = self._marked_key, self._field.value.strip()
-        if key is not None and written:
-            self._comments[key] = written
+        key, comment = self._marked_key, self._field.value.strip()
+        if key is not None and comment:
+            self._comments[key] = comment
         elif key is not None:
             self._comments.pop(key, None)
         self._end_comment()

@@ -355,7 +355,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
     def show(self, event: Event) -> None:
         """Show an event: in the transcript, and in the widgets around it."""
         self._show_in_transcript(event)
-        self.box.observe(event)
+        self.box.note_event(event)
         if self.browser is not None and isinstance(
             event, events.NotesRecalled | events.NoteKept | events.CoreChanged
         ):

@@ -61,12 +61,12 @@ MessageKind = Literal["", "-asks", "-failed"]
 class KeyLine(Widget):
     """The last line of a dialog: its keys, as many as fit, or for a moment a message."""
 
-    def __init__(self, keys: Keys, more: str, most: int = 2) -> None:
-        """`more` is the key that shows all keys; it is empty if there are no others. `most` is the
+    def __init__(self, keys: Keys, more: str, max_lines: int = 2) -> None:
+        """`more` is the key that shows all keys; it is empty if there are no others. `max_lines` is the
         maximum of lines for the keys.
         """
         super().__init__(classes="sheet--keys")
-        self._most = most
+        self._max_lines = max_lines
         self.keys = keys
         self._more = more
         self._message = ""
@@ -111,7 +111,7 @@ class KeyLine(Widget):
         """
         if self._message:
             return "\n".join(wrap(self._message, max(1, width))[:MAX_MESSAGE_LINES])
-        max_lines = 1 if self.screen.has_class("-low") else self._most
+        max_lines = 1 if self.screen.has_class("-low") else self._max_lines
         key_texts = [" ".join(filter(None, key)) for key in self.keys]
         if self._more and width >= MIN_WIDTH_FOR_HINT:
             last_two = f"{self._more} keys · {key_texts[-1]}"
@@ -280,8 +280,8 @@ class KeySheet(Sheet[None]):
         for key, what in keys:
             table.add_row(Text(key), Text(what))
         self._text = VerticalScroll(Static(table), classes="sheet--scroll", can_focus=True)
-        closes = (("↑↓", ""), ("Esc", "closes"))
-        super().__init__(make_frame("Keys", self._text, keys=closes, more=""))
+        own_keys = (("↑↓", ""), ("Esc", "closes"))
+        super().__init__(make_frame("Keys", self._text, keys=own_keys, more=""))
 
     def on_mount(self) -> None:
         self._text.focus()
@@ -403,5 +403,5 @@ class LineSheet(Sheet[str | None]):
         super().__init__(make_frame(title, field, keys=_LINE_KEYS, more=""))
 
     @on(Input.Submitted)
-    def _take(self, event: Input.Submitted) -> None:
+    def _close_with_text(self, event: Input.Submitted) -> None:
         self.dismiss(event.value.strip())

@@ -40,7 +40,7 @@ def _make_word_test(label: str) -> Callable[[str], bool]:
     """
     characters_before = f" {label}"
     word_starts = {
-        place for place, character in enumerate(characters_before) if not character.isalnum()
+        start for start, character in enumerate(characters_before) if not character.isalnum()
     }
     return lambda text: any(label.startswith(text, start) for start in word_starts)
 
@@ -121,7 +121,7 @@ class Picker(Sheet[str | None]):
         self._shows_prompt = any(prompt.text for prompt in self._beneath.query(PromptArea))
         if not self.is_short:
             self._search.focus()
-        self.screen_layout_refresh_signal.subscribe(self, self._follow_layout)
+        self.screen_layout_refresh_signal.subscribe(self, self._make_room_after_layout)
         self._opened_at = time.monotonic()
         self._accepts_from = self._opened_at + self._grace
         self._reads_from = self._opened_at + STRAY_GRACE
@@ -158,7 +158,7 @@ class Picker(Sheet[str | None]):
     def on_unmount(self) -> None:
         self._beneath.styles.padding = 0
 
-    def _follow_layout(self, _screen: Screen[Any]) -> None:
+    def _make_room_after_layout(self, _screen: Screen[Any]) -> None:
         """On a low terminal, make room again after a layout that has changed the heights of the
         texts. The first layout has heights for an earlier width or text.
         """
@@ -318,11 +318,11 @@ class Picker(Sheet[str | None]):
         if time.monotonic() < self._reads_from or not event.character:
             return False
         typed_text = "".join(key.character or "" for key in (*self._typed_keys, event))
-        place = self._find(typed_text.casefold())
-        if place is None:
+        index = self._find_choice(typed_text.casefold())
+        if index is None:
             return False
         self._typed_keys.append(event)
-        self._list.marked_index = place
+        self._list.marked_index = index
         return True
 
     def _move_by_letter(self, event: events.Key) -> bool:
@@ -346,8 +346,8 @@ class Picker(Sheet[str | None]):
         if has_only_moves and now - self._typed_keys[-1].time > STRAY_GRACE:
             self._typed_keys = []
 
-    def _find(self, text: str) -> int | None:
-        """The place of the first choice whose label begins with a text. If there is none, the first
+    def _find_choice(self, text: str) -> int | None:
+        """The index of the first choice whose label begins with a text. If there is none, the first
         choice that has, for each word of the text, a word that begins with it: `claude` finds
         `anthropic/claude-…`. None if no choice matches, or the text has no word.
         """
@@ -356,13 +356,13 @@ class Picker(Sheet[str | None]):
             return None
         # The labels of a short list begin with their numbers.
         labels = [choice.label.partition(" ")[2].casefold() for choice in self._choices]
-        for place, label in enumerate(labels):
+        for index, label in enumerate(labels):
             if label.startswith(text):
-                return place
-        for place, label in enumerate(labels):
+                return index
+        for index, label in enumerate(labels):
             begins_a_word = _make_word_test(label)
             if all(begins_a_word(word) for word in words):
-                return place
+                return index
         return None
 
     def _pass_to_prompt(self, keys: Sequence[events.Key]) -> None:
@@ -372,7 +372,7 @@ class Picker(Sheet[str | None]):
         self._typed_keys = []
         self._accepts_from = max(self._accepts_from, time.monotonic() + STRAY_GRACE)
         for key in keys:
-            stray = QuestionPanel.KeyForPrompt(events.Key(key.key, key.character))
-            self.app.screen_stack[-2].post_message(stray)
+            message = QuestionPanel.KeyForPrompt(events.Key(key.key, key.character))
+            self.app.screen_stack[-2].post_message(message)
         self._shows_prompt = True
         self._make_room()

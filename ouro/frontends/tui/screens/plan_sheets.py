@@ -99,13 +99,13 @@ class PlanComments(CommentSheet[int]):
         self._text = text
         comments: dict[int, str] = {}
         self._lines = _PlanLines(text.splitlines(), comments)
-        self._whole = Static(markup=False, classes="sheet--whole")
+        self._whole_line = Static(markup=False, classes="sheet--whole")
         """Shows the whole marked line, if the list cuts it."""
         field = CommentField()
         frame = make_frame(
             "Comment on lines of the plan",
             self._lines,
-            self._whole,
+            self._whole_line,
             field,
             keys=_COMMENT_KEYS,
             id="plan",
@@ -123,8 +123,8 @@ class PlanComments(CommentSheet[int]):
     def _show_whole(self) -> None:
         """Show the whole marked line below the list if it is cut."""
         text = self._lines.full_text_if_cut()
-        self._whole.display = bool(text)
-        self._whole.update(code_content(text))
+        self._whole_line.display = bool(text)
+        self._whole_line.update(code_content(text))
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._show_whole)

@@ -106,7 +106,7 @@ class PtyView(Widget, can_focus=True):
     async def on_key(self, event: events.Key) -> None:
         event.stop()
         event.prevent_default()
-        await self._type(self._code(event))
+        await self._type(self._codes_of(event))
 
     async def on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -119,21 +119,21 @@ class PtyView(Widget, can_focus=True):
     def _row(self, row: int) -> Text:
         """A row of the screen of the program, with its cursor."""
         screen = self._pty.screen
-        column, cursor_row = screen.cursor
+        cursor_column, cursor_row = screen.cursor
         has_cursor = row == cursor_row and not screen.is_cursor_hidden
         text = Text(end="")
-        for place, cell in enumerate(screen.cells(row)):
-            is_cursor = has_cursor and place == column
+        for cell_column, cell in enumerate(screen.cells(row)):
+            is_cursor = has_cursor and cell_column == cursor_column
             text.append(clean(cell.data), _style(cell, is_cursor=is_cursor))
         return text
 
-    def _code(self, event: events.Key) -> str:
+    def _codes_of(self, event: events.Key) -> str:
         """The text that a key sends to the program; empty if it sends nothing. Alt with a character is
         sent as Esc and the character.
         """
-        code = self._pty.key_codes(event.key)
-        if code:
-            return code
+        codes = self._pty.key_codes(event.key)
+        if codes:
+            return codes
         key = event.key.removeprefix("alt+")
         is_alt_character = key != event.key and len(key) == 1
         if is_alt_character:
@@ -205,10 +205,11 @@ def _color(name: str) -> Color | None:
     if name == "default":
         return None
     name = _PYTE_COLORS.get(name, name)
-    is_hex = len(name) == 6 and all(letter in "0123456789abcdef" for letter in name.lower())
     # pyte writes `brightred`, and rich `bright_red`, as our table already does.
-    with_underscore = name.replace("bright", "bright_", 1).replace("__", "_")
-    rich_name = f"#{name}" if is_hex else with_underscore
+    rich_name = name.replace("bright", "bright_", 1).replace("__", "_")
+    is_hex = len(name) == 6 and all(letter in "0123456789abcdef" for letter in name.lower())
+    if is_hex:
+        rich_name = f"#{name}"
     try:
         return Color.parse(rich_name)
     except ColorParseError:

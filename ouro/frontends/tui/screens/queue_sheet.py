@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events
 
@@ -26,8 +26,16 @@ _KEYS: Keys = (
     ("Delete", "removes"),
     ("Esc", "closes"),
 )
-QueueRow = tuple[int, str, bool]
-"""The place of a message in the queue, its text, and whether it steers the running turn."""
+
+
+class QueueRow(NamedTuple):
+    """A message that waits."""
+
+    position: int
+    """Its index in the queue."""
+    text: str
+    steers: bool
+    """Whether it steers the running turn."""
 
 
 class _QueueRows(RowList[QueueRow]):
@@ -35,10 +43,9 @@ class _QueueRows(RowList[QueueRow]):
 
     def cells(self, row: QueueRow, is_marked: bool, width: int) -> Iterable[Cell]:
         """The number of a message, an arrow if it steers the turn, and its text in one line."""
-        place, text, steers = row
-        label = f"{place + 1} {'→ ' if steers else ''}"
+        label = f"{row.position + 1} {'→ ' if row.steers else ''}"
         yield label, "detail"
-        one_line_text = clean(text).replace("\n", " ⏎ ")
+        one_line_text = clean(row.text).replace("\n", " ⏎ ")
         yield crop(one_line_text, max(1, width - len(label))), "marked" if is_marked else ""
 
 
@@ -64,7 +71,8 @@ class QueueSheet(Sheet[None]):
         """Show the queue as it is now, if it has changed. The first messages steer the turn."""
         steering_count = len(self._queue.steering)
         rows = [
-            (place, text, place < steering_count) for place, text in enumerate(self._queue.waiting)
+            QueueRow(index, text, steers=index < steering_count)
+            for index, text in enumerate(self._queue.waiting)
         ]
         if rows != self._rows.rows:
             self._rows.show(rows, "No message waits.", keep_mark=False)
@@ -77,14 +85,14 @@ class QueueSheet(Sheet[None]):
         row = self._rows.marked
         if row is None:
             return False
-        place, _text, _ = row
         if event.key == "enter":
             self.run_worker(self._edit())
         elif event.key in ("delete", "backspace"):
-            self._queue.remove(place)
-            self._show_place(place)
+            self._queue.remove(row.position)
+            self._fill_and_mark(row.position)
         elif event.key in _MOVE_STEPS:
-            self._show_place(self._queue.move(place, _MOVE_STEPS[event.key]))
+            new_index = self._queue.move(row.position, _MOVE_STEPS[event.key])
+            self._fill_and_mark(new_index)
         else:
             return False
         return True
@@ -96,18 +104,18 @@ class QueueSheet(Sheet[None]):
         row = self._rows.marked
         if row is None:
             return
-        place, old_text, _ = row
-        text = await show_sheet(self.app, TextSheet("Queued message", old_text))
+        text = await show_sheet(self.app, TextSheet("Queued message", row.text))
         waiting = self._queue.waiting
-        if not text or not text.strip() or old_text not in waiting:
+        if not text or not text.strip() or row.text not in waiting:
             return
-        has_same_place = waiting[place : place + 1] == (old_text,)
-        if not has_same_place:  # messages before it were delivered
-            place = waiting.index(old_text)
-        self._queue.change(place, text.strip())
-        self._show_place(place)
+        index = row.position
+        has_same_index = waiting[index : index + 1] == (row.text,)
+        if not has_same_index:  # messages before it were delivered
+            index = waiting.index(row.text)
+        self._queue.change(index, text.strip())
+        self._fill_and_mark(index)
 
-    def _show_place(self, place: int) -> None:
-        """Show the queue again, with the mark at this place."""
+    def _fill_and_mark(self, index: int) -> None:
+        """Show the queue again, with the mark at this index."""
         self._fill()
-        self._rows.action_move(place - self._rows.marked_index)
+        self._rows.action_move(index - self._rows.marked_index)

@@ -125,11 +125,11 @@ class DiffLines(LineScroll, can_focus=True):
         """Mark a line, and scroll so that it is near the top, because what is below it is of interest."""
         lines_above = min(2, self.size.height // 4)
         top = max(0, line - lines_above)
-        await self._draw(top)
+        await self._draw_page(top)
         self.scroll_to(y=top, animate=False, force=True)
         self.move(line - self.line)
 
-    async def _draw(self, top: int) -> None:
+    async def _draw_page(self, top: int) -> None:
         """Draw the page that begins at the line `top`, before it is seen. Near the end it is the
         last page. A thread draws it, so that other keys and frames are handled in the meantime.
         """
@@ -144,12 +144,13 @@ class DiffLines(LineScroll, can_focus=True):
     async def _draw_ahead(self) -> None:
         """Draw the pages below and above the present one, which the next key may show."""
         top, height = self.scroll_offset.y, self.size.height
-        await self._draw(top + height)
-        await self._draw(max(0, top - height))
+        await self._draw_page(top + height)
+        await self._draw_page(max(0, top - height))
 
     async def action_move(self, by: int) -> None:
         """Move the mark by `by` lines, after drawing the page that is shown then."""
-        await self._draw(self._top_with(self._line_after(by)))
+        new_line = self._line_after(by)
+        await self._draw_page(self._top_with(new_line))
         self.move(by)
 
     def _line_after(self, by: int) -> int:
@@ -173,7 +174,7 @@ class DiffLines(LineScroll, can_focus=True):
     async def action_page(self, by: int) -> None:
         """Scroll by a page, up for -1, and move the mark by the same number of lines."""
         lines = by * max(1, self.size.height - 1)
-        await self._draw(max(0, self.scroll_offset.y + lines))
+        await self._draw_page(max(0, self.scroll_offset.y + lines))
         self.step(lines)
         self.move(lines)
 
@@ -188,10 +189,10 @@ class DiffLines(LineScroll, can_focus=True):
         """Mark the line that is clicked; a click on the marked line picks it. After a text was selected
         with the mouse, nothing happens.
         """
-        at = event.get_content_offset(self)
-        if at is None or self.text_selection is not None or self._layout is None:
+        offset = event.get_content_offset(self)
+        if offset is None or self.text_selection is not None or self._layout is None:
             return
-        line = at.y + self.scroll_offset.y
+        line = offset.y + self.scroll_offset.y
         if line == self.line:
             self.post_message(self.Picked())
         elif line < len(self._layout.lines):
@@ -220,7 +221,8 @@ class DiffLines(LineScroll, can_focus=True):
         """The row `y` of the widget: a line of the diff, with the selected text marked, and at the
         right the start of its comment. Without a diff, the first row says that there is none.
         """
-        row, width = y + self.scroll_offset.y, self.scrollable_content_region.width
+        row = y + self.scroll_offset.y
+        width = self.scrollable_content_region.width
         base = self._palette.text
         if self._layout is None or row >= len(self._layout.lines):
             text = crop(f"  {self._nothing}", width) if y == 0 and self._nothing else ""

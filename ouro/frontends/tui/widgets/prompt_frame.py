@@ -72,8 +72,8 @@ class PromptFrame(Horizontal):
         """Show in the frame that a turn runs, with a clock."""
         self._began = self._last_event = time.monotonic()
         self._running_calls.clear()
-        self._timer = self.set_interval(0.2, self._tick)
-        self._tick()
+        self._timer = self.set_interval(0.2, self._update_title)
+        self._update_title()
 
     def work_ends(self) -> None:
         """Remove the clock of the turn from the frame."""
@@ -88,9 +88,9 @@ class PromptFrame(Horizontal):
         """
         self._waits_for_answer = waits
         if self._timer is not None:
-            self._tick()
+            self._update_title()
 
-    def observe(self, event: events.Event) -> None:
+    def note_event(self, event: events.Event) -> None:
         """Note that the turn goes on, and which tool calls have not ended."""
         self._last_event = time.monotonic()
         self._wait_text = ""
@@ -102,21 +102,22 @@ class PromptFrame(Horizontal):
             case _:
                 pass
 
-    def _tick(self) -> None:
+    def _update_title(self) -> None:
         """Show in the frame how long the turn has worked, or that it waits, for an answer of the user
         or of the model.
         """
         now = time.monotonic()
-        passed = now - self._began
+        seconds = now - self._began
         is_silent = now - self._last_event >= MODEL_WAIT_SECONDS
         activity = "working"
         if is_silent and not self._running_calls:
             # Asked once for each wait: it estimates the whole request.
             self._wait_text = self._wait_text or self._describe_wait()
             activity = self._wait_text
-        duration = format_duration(int(passed), tenths=False)
-        working = f"{spinner_sign(passed)} {activity} · {duration} · Esc interrupts"
-        title = "? waits for your answer" if self._waits_for_answer else working
+        duration = format_duration(int(seconds), tenths=False)
+        title = f"{spinner_sign(seconds)} {activity} · {duration} · Esc interrupts"
+        if self._waits_for_answer:
+            title = "? waits for your answer"
         # Changed only if needed, because a change draws the frame again.
         if title != self.border_title:
             self.border_title = title

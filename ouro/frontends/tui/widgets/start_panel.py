@@ -62,8 +62,8 @@ class StartPanel(Widget):
         """Pairs of a name and a text."""
         self._sessions: Sequence[SessionInfo] = ()
         self._tip = ""
-        self._place = -1
-        """The marked session; -1: none."""
+        self._marked_index = -1
+        """The index of the marked session; -1: none."""
 
     @property
     def is_open(self) -> bool:
@@ -71,7 +71,7 @@ class StartPanel(Widget):
 
     @property
     def is_marked(self) -> bool:
-        return self.is_open and self._place >= 0 and self._lists_sessions
+        return self.is_open and self._marked_index >= 0 and self._lists_sessions
 
     def show(self, session: Session, sessions: Sequence[SessionInfo]) -> None:
         """Show the facts of a new session, a tip, and the last sessions of this folder, at most
@@ -86,7 +86,7 @@ class StartPanel(Widget):
             if info.messages and info.id != session.id and is_here(info.project)
         ][:MAX_SESSIONS]
         self._tip = TIPS[sum(session.id.encode()) % len(TIPS)]  # another one for each session
-        self._place = -1
+        self._marked_index = -1
         self.display = True
         self.refresh(layout=True)
 
@@ -107,7 +107,7 @@ class StartPanel(Widget):
         self.refresh(layout=True)
 
     def take_offer(self) -> AgentMemory | None:
-        """Take the offer away and return it; None if there is none."""
+        """Remove the offer and return it; None if there is none."""
         offer, self._offer = self._offer, None
         self.refresh(layout=True)
         return offer
@@ -117,7 +117,7 @@ class StartPanel(Widget):
         return self.app.size.height >= MIN_HEIGHT
 
     def close(self) -> None:
-        self._facts, self._place = (), -1
+        self._facts, self._marked_index = (), -1
         self.display = False
 
     def move(self, by: int) -> bool:
@@ -125,35 +125,35 @@ class StartPanel(Widget):
         session is marked. Returns False if the panel cannot use the key: it is closed, it lists no
         sessions, or `by` is -1 and none is marked.
         """
-        has_none_above = by < 0 and self._place < 0
+        has_none_above = by < 0 and self._marked_index < 0
         if not self.is_open or not self._lists_sessions or has_none_above:
             return False
-        self._place = min(self._place + by, len(self._sessions) - 1)
+        self._marked_index = min(self._marked_index + by, len(self._sessions) - 1)
         self.refresh()
         return True
 
     def mark_next(self) -> None:
         """Mark the next session; after the last one the first."""
-        if self._place == len(self._sessions) - 1:
-            self._place = -1
+        if self._marked_index == len(self._sessions) - 1:
+            self._marked_index = -1
         self.move(1)
 
     def unmark(self) -> None:
-        self._place = -1
+        self._marked_index = -1
         self.refresh()
 
     def choose_marked(self) -> None:
         if self.is_marked:
-            self._choose(self._place)
+            self._choose(self._marked_index)
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the session that was clicked: its text has its place as `meta`."""
-        place = event.style.meta.get("place")
-        if place is not None:
-            self._choose(place)
+        """Choose the session that was clicked: its text has its index as `meta`."""
+        index = event.style.meta.get("index")
+        if index is not None:
+            self._choose(index)
 
-    def _choose(self, place: int) -> None:
-        self.post_message(self.Chosen(self._sessions[place].id))
+    def _choose(self, index: int) -> None:
+        self.post_message(self.Chosen(self._sessions[index].id))
 
     def render(self) -> Content:
         return Content("\n").join(self._rows(self.size.width))
@@ -206,20 +206,20 @@ class StartPanel(Widget):
         """The rows of the last sessions, after one with the keys."""
         keys = "↓ marks one · Enter resumes it"
         head = Content.assemble(("sessions ", "$muted"), (keys, "$faint"))
-        return [head, *(self._session_row(place) for place in range(len(self._sessions)))]
+        return [head, *(self._session_row(index) for index in range(len(self._sessions)))]
 
-    def _session_row(self, place: int) -> Content:
-        """The row of the session at this place of the list: its age and title, with a sign if it is
+    def _session_row(self, index: int) -> Content:
+        """The row of the session at this index of the list: its age and title, with a sign if it is
         marked.
         """
-        info = self._sessions[place]
+        info = self._sessions[index]
         title = session_title(info)
         age = f"{format_age(info.updated_at, self.clock()):<{_AGE_WIDTH}}"
-        if place == self._place:
+        if index == self._marked_index:
             row = Content.assemble("❯ ", age, title).stylize("$mark bold")
         else:
             row = Content.assemble("  ", (age, "$muted"), title)
-        return row.stylize(Style.from_meta({"place": place}))
+        return row.stylize(Style.from_meta({"index": index}))
 
 
 def _fact_row(name: str, text: str) -> Content:

@@ -93,15 +93,15 @@ class TodoPanel(Static):
 
     def watch_todos(self) -> None:
         """Show the todos around the first open one; the panel closes when all are done."""
-        open_places = [place for place, todo in enumerate(self.todos) if todo.state != "done"]
-        self.set_class(self._is_wanted and bool(open_places), "-open")
-        done = len(self.todos) - len(open_places)
-        self.border_title = f"plan {done}/{len(self.todos)}"
-        first_open = open_places[0] if open_places else 0
+        open_indexes = [index for index, todo in enumerate(self.todos) if todo.state != "done"]
+        self.set_class(self._is_wanted and bool(open_indexes), "-open")
+        done_count = len(self.todos) - len(open_indexes)
+        self.border_title = f"plan {done_count}/{len(self.todos)}"
+        first_open = open_indexes[0] if open_indexes else 0
         # Two that are done stay above the first open one.
-        first = max(0, min(first_open - 2, len(self.todos) - MAX_TODOS))
+        first_shown = max(0, min(first_open - 2, len(self.todos) - MAX_TODOS))
         rows = []
-        for todo in self.todos[first : first + MAX_TODOS]:
+        for todo in self.todos[first_shown : first_shown + MAX_TODOS]:
             text = f"{todo.mark} {clean(todo.text)}".replace("\n", " ")
             rows.append(Content.styled(text, _TODO_STYLES[todo.state]))
         self.update(Content("\n").join(rows))
@@ -145,10 +145,10 @@ class StatusLine(Widget):
         else:
             queued = f"{self.queued} queued" if self.queued else ""
             texts = {**status_items(self.status), "queued": queued}
-            line = self._with_script(texts) if self.script else self._fit_items(texts, width)
+            line = self._line_with_script(texts) if self.script else self._fit_items(texts, width)
         return line.truncate(width, ellipsis=True)
 
-    def _with_script(self, texts: dict[str, str]) -> Content:
+    def _line_with_script(self, texts: dict[str, str]) -> Content:
         """The line if the user's status command has printed something: the items that the command
         cannot know or must not hide, then what it printed. `texts` has the text of each item, which
         is empty if there is nothing to show.
@@ -214,8 +214,8 @@ class ResumePanel(Widget):
         """The facts about the resumed session; None while the panel is closed."""
         self._choices: list[tuple[Part, str]] = []
         """The parts with which it can be resumed, each with its label."""
-        self._place = 0
-        """The number of the marked choice."""
+        self._marked_index = 0
+        """The index of the marked choice."""
 
     @property
     def is_open(self) -> bool:
@@ -223,7 +223,7 @@ class ResumePanel(Widget):
 
     def show(self, card: ResumeCard) -> None:
         """Show the card of a resumed session, with its first part marked."""
-        self._card, self._choices, self._place = card, card_choices(card), 0
+        self._card, self._choices, self._marked_index = card, card_choices(card), 0
         self.border_title = f"resumed: {session_title(card.info)}"
         keys = "Enter · Esc closes"
         if len(self._choices) > 1:
@@ -238,21 +238,21 @@ class ResumePanel(Widget):
 
     def mark_next(self) -> None:
         if self.is_open:
-            self._place = (self._place + 1) % len(self._choices)
+            self._marked_index = (self._marked_index + 1) % len(self._choices)
             self.refresh()
 
     def choose_marked(self) -> None:
         if self.is_open:
-            self._choose(self._place)
+            self._choose(self._marked_index)
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the choice that was clicked: its text has its place as `meta`."""
-        place = event.style.meta.get("place")
-        if place is not None:
-            self._choose(place)
+        """Choose the choice that was clicked: its text has its index as `meta`."""
+        index = event.style.meta.get("index")
+        if index is not None:
+            self._choose(index)
 
-    def _choose(self, place: int) -> None:
-        part, _ = self._choices[place]
+    def _choose(self, index: int) -> None:
+        part, _label = self._choices[index]
         self.post_message(self.Chosen(part))
         self.close()
 
@@ -278,12 +278,13 @@ class ResumePanel(Widget):
     def _choice_rows(self, width: int) -> list[Content]:
         """The choices in rows. Each row has as many choices as fit."""
         rows = [Content()]
-        for place, (_part, label) in enumerate(self._choices):
+        for index, (_part, label) in enumerate(self._choices):
             choice = Content(f"  {label}")
-            if place == self._place:
+            if index == self._marked_index:
                 choice = Content.styled(f"❯ {label}", "$mark bold")
-            choice = choice.stylize(Style.from_meta({"place": place}))
-            if rows[-1] and rows[-1].cell_length + len(_CHOICE_GAP) + choice.cell_length > width:
+            choice = choice.stylize(Style.from_meta({"index": index}))
+            width_with_choice = rows[-1].cell_length + len(_CHOICE_GAP) + choice.cell_length
+            if rows[-1] and width_with_choice > width:
                 rows.append(Content())
             rows[-1] = Content.assemble(rows[-1], _CHOICE_GAP if rows[-1] else "", choice)
         return rows

@@ -43,44 +43,45 @@ _SCROLLS = {
     "ctrl+end": "scroll_end",
     "G": "scroll_end",
 }
-_PROMPTS = {"left_curly_bracket": -1, "shift+up": -1, "right_curly_bracket": 1, "shift+down": 1}
-_OUTSIDE = {"p": editor_and_pager.page, "left_square_bracket": editor_and_pager.print_text}
+_PROMPT_STEPS = {
+    "left_curly_bracket": -1,
+    "shift+up": -1,
+    "right_curly_bracket": 1,
+    "shift+down": 1,
+}
+"""Keys that go to the previous or the next message of the user."""
+_SHOWN_OUTSIDE = {"p": editor_and_pager.page, "left_square_bracket": editor_and_pager.print_text}
 """Keys that show the transcript in the pager, and in the scrollback of the terminal."""
-_MATCHES = {"n": -1, "N": 1}
+_MATCH_STEPS = {"n": -1, "N": 1}
+"""Keys that go to the match above or below; the search goes upwards, from the newest message."""
 
 
 class TranscriptReader(Horizontal, can_focus=True):
     """The line below the transcript. Its keys are those of `less`: scroll, search, go from message
     to message.
-
-    Args:
-        show_earlier: reads earlier messages from disk and shows them; returns False if there are
-            none.
-        closed: called when the reader is closed.
-        closing_keys: more keys that close it.
     """
 
     def __init__(
         self,
         transcript: TranscriptView,
         show_earlier: Callable[[], Awaitable[bool]],
-        closed: Callable[[], object],
+        after_close: Callable[[], object],
         closing_keys: tuple[str, ...],
     ) -> None:
         """Make the reader.
 
         Args:
             show_earlier: reads earlier messages into the transcript; returns whether there were any.
-            closed: called after the reader has closed.
+            after_close: called after the reader has closed.
             closing_keys: keys that close the reader, besides `q`, Esc, Ctrl+C and Ctrl+D.
         """
         self._transcript = transcript
         self._show_earlier = show_earlier
-        self._after_close = closed
+        self._after_close = after_close
         self._opened_before: frozenset[TranscriptBlock] = frozenset()
         """The tool outputs and thinking that were open before the reader opened all."""
         self._closing_keys = {"q", "escape", "ctrl+c", "ctrl+d", *closing_keys}
-        self._hint = KeyLine(_KEYS, "?", most=1)
+        self._hint = KeyLine(_KEYS, "?", max_lines=1)
         self._search = TypedField(compact=True, id="reader-search")
         self._words = ""
         """The text of the last search; empty if there is none."""
@@ -138,12 +139,12 @@ class TranscriptReader(Horizontal, can_focus=True):
             self.app.push_screen(
                 KeySheet([*_KEYS[1:-1], *_FOUND_KEYS[:2], *MOVE_KEYS, ("q Esc", "close")])
             )
-        elif key in _OUTSIDE:
-            self.run_worker(self._show_outside(_OUTSIDE[key]))
-        elif key in _MATCHES and self._words:
-            self._start_search(_MATCHES[key])
-        elif key in _PROMPTS:
-            self._transcript.go_to_next_prompt(_PROMPTS[key])
+        elif key in _SHOWN_OUTSIDE:
+            self.run_worker(self._show_outside(_SHOWN_OUTSIDE[key]))
+        elif key in _MATCH_STEPS and self._words:
+            self._start_search(_MATCH_STEPS[key])
+        elif key in _PROMPT_STEPS:
+            self._transcript.go_to_next_prompt(_PROMPT_STEPS[key])
         elif key in _SCROLLS:
             getattr(self._transcript, f"action_{_SCROLLS[key]}")()
         elif not event.is_printable:

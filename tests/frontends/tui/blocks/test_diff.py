@@ -190,10 +190,10 @@ def test_only_the_pages_of_a_diff_that_are_seen_are_drawn(lines):
     change = file_change("a.py", before, before.replace("value", "sum of"))
     display = display_of([change])  # the tool compares the texts, in its own thread
     for block in (DisplayBlock(display), _finished_card(display)):
-        with counted_calls(HunkRows._row, highlight, fold, line_changes) as counts:
+        with counted_calls(HunkRows._row_lines, highlight, fold, line_changes) as counts:
             drawn = block.lines(100, PALETTE)
             assert len(drawn[:24]) == 24
-        assert counts["HunkRows._row"] <= 2 * PAGE_ROWS
+        assert counts["HunkRows._row_lines"] <= 2 * PAGE_ROWS
         assert (counts["highlight"], counts["line_changes"]) == (2, 0)
 
 
@@ -283,9 +283,9 @@ def _finished_card(display):
 def test_the_end_of_a_long_diff_is_drawn_without_what_is_before_it():
     change = file_change("a.py", None, CODE)
     lines = DisplayBlock(display_of([change])).lines(100, PALETTE)
-    with counted_calls(HunkRows._row) as counts:
+    with counted_calls(HunkRows._row_lines) as counts:
         assert lines[-1].text.rstrip().endswith("50000 +     return 'value 24999'")
-    assert counts["HunkRows._row"] <= PAGE_ROWS
+    assert counts["HunkRows._row_lines"] <= PAGE_ROWS
 
 
 def test_a_search_in_a_long_diff_needs_no_colours():

@@ -383,10 +383,10 @@ async def test_the_viewer_is_painted_with_the_lines_of_its_first_pages_and_not_b
     async with viewing(repository, writes=False) as (_, pilot, open_it):
         (repository / "long.txt").write_text(before.replace("line", "row"))
         monkeypatch.setattr(Compositor, "render_update", note_and_paint)
-        with counted_calls(HunkRows._row, LineRun.pair, count_fold_lines) as counts:
+        with counted_calls(HunkRows._row_lines, LineRun.pair, count_fold_lines) as counts:
             await open_it()
         assert f"+{count} −{count}" in screen_text(pilot.app)
-        assert counts["HunkRows._row"] <= 2 * PAGE_ROWS
+        assert counts["HunkRows._row_lines"] <= 2 * PAGE_ROWS
         assert counts["LineRun.pair"] <= 2 * PAGE_ROWS + 2 * pilot.app.size.height
         assert counts["count_fold_lines"] == 0
         assert had_lines
