@@ -5,7 +5,8 @@ import pytest
 from ouro.assemble import Options, opener
 from ouro.errors import SessionNotFound, UsageError
 from ouro.events import PermissionAsked, Permit
-from ouro.frontends.session_format import SessionMatches, session_labels
+from ouro.frontends.session_format import session_labels
+from ouro.frontends.session_matches import SessionMatches
 from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest
 from ouro.session.session_labels import read_tags

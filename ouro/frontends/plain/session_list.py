@@ -9,14 +9,12 @@ from ouro.errors import OuroError
 from ouro.frontends.plain.line_questions import LineQuestions
 from ouro.frontends.plain.printer import Printer
 from ouro.frontends.session_format import (
-    ALL,
-    SessionMatch,
-    SessionMatches,
     format_figures,
     now,
     preview_lines,
     session_title,
 )
+from ouro.frontends.session_matches import ALL, SessionMatch, SessionMatches
 from ouro.session import SessionCatalog, SessionInfo
 from ouro.session.opening import OpenRequest
 
@@ -85,7 +83,7 @@ def _print_matches(printer: Printer, matches: SessionMatches) -> Sequence[Sessio
     heading = f"Sessions, {matches.scope_text}"
     if matches.query:
         heading += f", with “{matches.query}”"
-    printer.choices(
+    printer.print_choices(
         f"{heading}: {len(all_matches):,}", [_match_line(match) for match in printed_matches]
     )
     left_out = len(all_matches) - len(printed_matches)

@@ -12,16 +12,13 @@ from textual import events, work
 
 from ouro.errors import OuroError, UsageError
 from ouro.frontends.session_format import (
-    ALL,
-    SessionMatch,
-    SessionMatches,
-    find_similar,
     format_age,
     now,
     preview_lines,
     session_labels,
     session_title,
 )
+from ouro.frontends.session_matches import ALL, SessionMatch, SessionMatches, find_similar
 from ouro.frontends.tui.blocks.lines import crop
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.browser import Browser, Page
