@@ -139,7 +139,7 @@ def ours(kind: str, seconds: float, report):
     from ouro.events import Replied, TextDelta
     from ouro.frontends.tui.blocks.markdown import warm_up
     from ouro.frontends.tui.blocks.palette import Palette
-    from ouro.frontends.tui.garbage import shorten_collections
+    from ouro.frontends.tui.idle_collector import shorten_collections
     from ouro.frontends.tui.transcript_writer import TranscriptWriter
     from ouro.frontends.tui.widgets.transcript import TranscriptView
     from ouro.messages import assistant

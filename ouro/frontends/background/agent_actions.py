@@ -16,7 +16,7 @@ from ouro.frontends.background.background_sessions import (
     find_agents,
     stop_agent,
 )
-from ouro.frontends.background.rows import row_cells
+from ouro.frontends.background.session_rows import row_cells
 from ouro.session.background_record import find_record
 
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ def _run_list() -> int:
     from ouro.frontends.tui.screen_settings import screen_settings_in
 
     screen_settings = screen_settings_in(Path.cwd())
-    selected = ""
+    marked_id = ""
     while True:
-        row = AgentsApp(screen_settings, selected).run()
+        row = AgentsApp(screen_settings, marked_id).run()
         if row is None:
             return 0
-        selected = row.record.id
-        arguments = ["--resume", selected] if row.state == "ended" else ["attach", selected]
+        marked_id = row.record.id
+        arguments = ["--resume", marked_id] if row.state == "ended" else ["attach", marked_id]
         folder = Path(row.record.cwd)
         subprocess.call(
             [sys.executable, "-P", "-m", "ouro", *arguments],
@@ -102,7 +102,7 @@ async def stop_session(context: ShellContext, session: str, *, yes: bool) -> Ans
         context, f"End {record.short_id} {record.title}?", "End it", assume_yes=yes
     ):
         return None
-    record, ran = await stop_agent(record.id)
-    outcome = "has ended" if ran else "had ended: it leaves the list"
+    record, was_running = await stop_agent(record.id)
+    outcome = "has ended" if was_running else "had ended: it leaves the list"
     text = f"{record.short_id} {outcome}. Resume it with `ouro --resume {record.short_id}`."
-    return Answer({"id": record.id, "stopped": ran}, [line(text)])
+    return Answer({"id": record.id, "stopped": was_running}, [line(text)])

@@ -50,7 +50,7 @@ def attach_screen(record: BackgroundRecord, screen_settings: ScreenSettings) -> 
 
 def _app_kind() -> type[OuroApp]:
     """The class of the full screen for a session that is attached."""
-    from ouro.frontends.tui.attached import AttachedApp
+    from ouro.frontends.tui.attached_app import AttachedApp
 
     return AttachedApp
 

@@ -70,6 +70,6 @@ class AttachedRepl(Repl):
             session.set_mode(next_mode(session.status().mode))
             self.redraw()
 
-    def _say_end(self, session: Session) -> None:
+    def _print_end_hint(self, session: Session) -> None:
         if not self._has_ended:
             self._printer.say(f"It continues in the background: ouro attach {session.id[:8]}")

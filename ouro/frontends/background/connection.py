@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ouro.errors import HostGone, OuroError
-from ouro.frontends.background import state as names
+from ouro.frontends.background import extension_methods as methods
 from ouro.frontends.background.state import SessionState, state_from
 from ouro.session.background_record import BackgroundPlace, BackgroundRecord
 from ouro.utils.lenient_json import dump_json
@@ -64,7 +64,7 @@ class HostConnection:
             await connection.call(
                 "initialize",
                 protocolVersion=_VERSION,
-                clientCapabilities={"_meta": {names.META: True}},
+                clientCapabilities={"_meta": {methods.META: True}},
             )
         except BaseException:
             await connection.close()
@@ -109,7 +109,7 @@ class HostConnection:
         """The state of the session. Raises HostGone if it has ended, or is of another version."""
         result = await self.call("session/list")
         try:
-            return state_from(result["sessions"][0]["_meta"][names.META])
+            return state_from(result["sessions"][0]["_meta"][methods.META])
         except (KeyError, IndexError, TypeError, msgspec.ValidationError) as error:
             raise HostGone(
                 f"The process of this session is of another version of ouro: {error}."
@@ -117,7 +117,7 @@ class HostConnection:
 
     async def answer(self, question_id: str, **fields: Any) -> None:
         """Answer a question. The fields are `choice` and `comment`, or `answers`."""
-        await self.call(names.extension_method(names.ANSWER), questionId=question_id, **fields)
+        await self.call(methods.extension_method(methods.ANSWER), questionId=question_id, **fields)
 
     async def attach(self, cwd: str) -> None:
         """Ask the host to send the whole session, and all that happens from now on."""

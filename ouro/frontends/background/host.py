@@ -45,13 +45,7 @@ MAX_LINE = 64 * 1024 * 1024
 
 
 class SessionHost(TurnObserver):
-    """Runs a session until it is stopped, was idle for long, or its process gets a signal.
-
-    Args:
-        claim: the lock of this process on the session.
-        idle_minutes: the session ends after so many minutes without activity; 0: it never does.
-        turns: the queue of a session that was in the foreground before; None makes a new one.
-    """
+    """Runs a session until it is stopped, was idle for long, or its process gets a signal."""
 
     def __init__(
         self,
@@ -65,7 +59,8 @@ class SessionHost(TurnObserver):
 
         Args:
             claim: the lock and the record that say that this process hosts the session.
-            idle_minutes: after so many minutes without work and viewers the session ends.
+            idle_minutes: after so many minutes without work and viewers the session ends; 0: it
+                never does.
             turns: the queue of a front end that leaves the session to this host; None: a new one.
         """
         self.session = session
@@ -209,7 +204,7 @@ class SessionHost(TurnObserver):
             await viewer.serve(reader)
         finally:
             del self._connections[task]
-            self.forget(viewer)
+            self.remove_viewer(viewer)
 
     async def _hang_up(self) -> None:
         """Close the connections of all viewers, and wait until they have ended."""
@@ -230,13 +225,13 @@ class SessionHost(TurnObserver):
                 await asyncio.to_thread(import_sdk)
                 self._has_protocol = True
 
-    def add(self, viewer: Viewer) -> None:
+    def add_viewer(self, viewer: Viewer) -> None:
         """Send this viewer what happens from now on."""
         self.viewers.append(viewer)
         self.send_state_soon()
 
-    def forget(self, viewer: Viewer) -> None:
-        """Send this viewer nothing more."""
+    def remove_viewer(self, viewer: Viewer) -> None:
+        """Send this viewer nothing more. Does nothing if it only asked for the state."""
         if viewer in self.viewers:
             self.viewers.remove(viewer)
             self._activity_changed_at = time.monotonic()
@@ -318,12 +313,12 @@ class SessionHost(TurnObserver):
     # What the session reports
 
     def show(self, event: Event) -> None:
-        self._send(event, is_background=False)
+        self._send_event(event, is_background=False)
 
     def show_background(self, event: Event) -> None:
-        self._send(event, is_background=True)
+        self._send_event(event, is_background=True)
 
-    def _send(self, event: Event, *, is_background: bool) -> None:
+    def _send_event(self, event: Event, *, is_background: bool) -> None:
         """Send an event and the state to the viewers. A new title is recorded."""
         if isinstance(event, events.Titled):
             self._write_record()

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from ouro.display import Todo
 from ouro.errors import HostGone, UsageError
 from ouro.events import Event, Outcome, Permit, UserAnswer
-from ouro.frontends.background import state as names
+from ouro.frontends.background import extension_methods as methods
 from ouro.frontends.background.connection import HostConnection
 from ouro.frontends.background.event_codec import decode
 from ouro.frontends.background.state import SessionState, state_from
@@ -59,7 +59,7 @@ class RemotePlan:
         raise UsageError("The plan cannot be edited while attached.", "Say what to change.")
 
 
-class RemoteFace(Protocol):
+class RemoteView(Protocol):
     """What a front end shows of a background session, beside its events."""
 
     def show_text(self, markdown: str, page: str) -> None:
@@ -143,7 +143,7 @@ class RemoteSession:
         """
         while (message := await self.connection.notifications.get()) is not None:
             method, params = message
-            if method == names.SNAPSHOT and self.add_to_snapshot(params):
+            if method == methods.SNAPSHOT and self.add_to_snapshot(params):
                 return
         raise HostGone("The process of this session has ended.")
 
@@ -200,11 +200,11 @@ class RemoteSession:
         fields = msgspec.to_builtins(answer)
         if isinstance(answer, Permit):
             self.connection.send(
-                names.extension_method(names.ANSWER), questionId=question_id, **fields
+                methods.extension_method(methods.ANSWER), questionId=question_id, **fields
             )
         else:
             self.connection.send(
-                names.extension_method(names.ANSWER),
+                methods.extension_method(methods.ANSWER),
                 questionId=question_id,
                 answers=fields["answers"],
             )
@@ -225,23 +225,23 @@ class RemoteSession:
         Returns how many commands were moved. The answer of the host is not awaited, so it is an
         estimate: 1 if the session works, else 0.
         """
-        self.connection.send(names.extension_method(names.MOVE_COMMAND))
+        self.connection.send(methods.extension_method(methods.MOVE_COMMAND))
         return int(self.state.activity == "working")
 
 
 class RemoteTurns(TurnQueue):
     """The queue of a session in another process: messages go to its host, which runs the turns.
 
-    What the host sends is shown by the observer and the face.
+    What the host sends is shown by the observer and the view.
     """
 
-    def __init__(self, observer: TurnObserver, face: RemoteFace) -> None:
+    def __init__(self, observer: TurnObserver, view: RemoteView) -> None:
         super().__init__(observer)
-        self._face = face
+        self._view = view
         self._remote: RemoteSession | None = None
         """The attached session, the same as `session`; None before `attach`."""
-        self._follower: asyncio.Task[None] | None = None
-        """Shows what the host sends."""
+        self._receiver: asyncio.Task[None] | None = None
+        """Shows what the host sends; None before `attach`."""
         self._early_drafts: list[Draft] = []
         """Messages that were sent before the session was attached."""
         self._is_turn_running = False
@@ -279,22 +279,22 @@ class RemoteTurns(TurnQueue):
         """Show what the host sends from now on, and send it the messages that wait."""
         self.session = session
         self._remote = cast("RemoteSession", cast("object", session))
-        self._follower = asyncio.create_task(self._follow(self._remote))
+        self._receiver = asyncio.create_task(self._receive_all(self._remote))
         early_drafts, self._early_drafts = self._early_drafts, []
         for draft in early_drafts:
             self.say(draft)
 
     def say(self, draft: Draft) -> None:
         """Send a message, unless it is a command that this front end runs itself."""
-        if not (draft.text.startswith("/") and self._face.run_here(draft.text)):
+        if not (draft.text.startswith("/") and self._view.run_here(draft.text)):
             self._send(draft, later=False)
 
     def queue(self, draft: Draft) -> None:
         self._send(draft, later=True)
 
     def withdraw(self) -> Draft | None:
-        """Take the newest waiting message out of the queue: the queue here before the session is
-        attached, then the queue of the host. None if no message waits.
+        """Remove the newest waiting message from the queue and return it: from the queue here before the
+        session is attached, then from the queue of the host. None if no message waits.
         """
         if self._early_drafts:
             return self._early_drafts.pop()
@@ -314,7 +314,7 @@ class RemoteTurns(TurnQueue):
         if self._remote is None or place >= len(self._remote.state.turn.waiting):
             return ""
         turn = self._remote.state.turn
-        self._remote.connection.send(names.extension_method(names.WITHDRAW), place=place)
+        self._remote.connection.send(methods.extension_method(methods.WITHDRAW), place=place)
         waiting = (*turn.waiting[:place], *turn.waiting[place + 1 :])
         steering = turn.steering
         if place < steering:  # the messages that steer come first
@@ -354,9 +354,9 @@ class RemoteTurns(TurnQueue):
         on_released: Callable[[], None] | None = None,  # noqa: ARG002 (it is not released)
     ) -> None:
         """Leave the session; it continues."""
-        if self._follower is not None:
-            self._follower.cancel()
-            await asyncio.gather(self._follower, return_exceptions=True)
+        if self._receiver is not None:
+            self._receiver.cancel()
+            await asyncio.gather(self._receiver, return_exceptions=True)
         if self._remote is not None:
             await self._remote.close()
 
@@ -369,7 +369,7 @@ class RemoteTurns(TurnQueue):
             self._early_drafts.append(draft)
             return
         if self._has_ended:
-            self._face.show_session_end(f"The session {self._remote.id[:8]} does not run any more.")
+            self._view.show_session_end(f"The session {self._remote.id[:8]} does not run any more.")
             return
         images = [
             {
@@ -380,10 +380,12 @@ class RemoteTurns(TurnQueue):
             for image in draft.images
         ]
         fields = {"text": draft.text, "images": images}
-        self._remote.connection.send(names.extension_method(names.SEND), draft=fields, later=later)
+        self._remote.connection.send(
+            methods.extension_method(methods.SEND), draft=fields, later=later
+        )
 
-    async def _follow(self, session: RemoteSession) -> None:
-        """Show what the host sends until its end."""
+    async def _receive_all(self, session: RemoteSession) -> None:
+        """Show the running turn, and then what the host sends until its end."""
         self._show_current_work(session)
         notifications = session.connection.notifications
         while (message := await notifications.get()) is not None:
@@ -415,7 +417,7 @@ class RemoteTurns(TurnQueue):
         if self._is_turn_running:
             self._is_turn_running = False
             self._observer.turn_ended("interrupted", self.seconds)
-        self._face.show_session_end(ENDED_TEXT.format(cause, session.id[:8]))
+        self._view.show_session_end(ENDED_TEXT.format(cause, session.id[:8]))
 
     def _receive(self, session: RemoteSession, method: str, params: dict[str, Any]) -> None:
         """Show one message of the host. Raises KeyError, TypeError or ValidationError if the
@@ -423,21 +425,21 @@ class RemoteTurns(TurnQueue):
         version.
         """
         match method:
-            case names.EVENTS:
+            case methods.EVENTS:
                 self._show_event(params)
-            case names.STATE:
+            case methods.STATE:
                 session.state = state_from(params["state"])
                 self._observer.queue_changed()
-                self._face.show_changes()
-            case names.TURN:
+                self._view.show_changes()
+            case methods.TURN:
                 self._show_turn(params["what"], float(params["seconds"]))
-            case names.SNAPSHOT:
+            case methods.SNAPSHOT:
                 is_complete = session.add_to_snapshot(params)
                 if is_complete:
-                    self._face.show_session(str(params.get("draft", "")))
-            case names.SHOWN:
-                self._face.show_text(str(params["markdown"]), str(params.get("page", "")))
-            case names.ENDED:
+                    self._view.show_session(str(params.get("draft", "")))
+            case methods.SHOWN:
+                self._view.show_text(str(params["markdown"]), str(params.get("page", "")))
+            case methods.ENDED:
                 self._show_end(
                     _END_CAUSES.get(str(params.get("reason")), "its process ends"), session
                 )

@@ -20,7 +20,7 @@ from ouro.frontends.acp.content_blocks import draft_of
 from ouro.frontends.acp.editor_session import available_commands, permission_options
 from ouro.frontends.acp.server import STOP_REASONS, report_errors
 from ouro.frontends.acp.updates import EventUpdates, plan_update
-from ouro.frontends.background import state as names
+from ouro.frontends.background import extension_methods as methods
 from ouro.frontends.background.event_codec import encode
 from ouro.frontends.background.host import SessionHost
 from ouro.messages import Image
@@ -124,7 +124,7 @@ class Viewer:
         if isinstance(event, events.TurnFinished):
             self._last_turn_finished = event
         if self._is_ouro:
-            self._notify(names.EVENTS, {"event": encoded, "background": is_background})
+            self._notify(methods.EVENTS, {"event": encoded, "background": is_background})
             return
         for update in self._updates.updates_of(event):
             self._send_update(update)
@@ -140,26 +140,26 @@ class Viewer:
     def send_state(self, encoded: dict[str, Any]) -> None:
         """Send the state of the session; only viewers of ouro understand it."""
         if self._is_ouro:
-            self._notify(names.STATE, {"state": encoded})
+            self._notify(methods.STATE, {"state": encoded})
 
     def send_turn(self, what: str, seconds: float) -> None:
         """Send that a turn began, or how it ended: `what` is `began` or its outcome."""
         if self._is_ouro:
-            self._notify(names.TURN, {"what": what, "seconds": seconds})
+            self._notify(methods.TURN, {"what": what, "seconds": seconds})
 
     def show_text(self, markdown: str, page: str) -> None:
         """Send what a command shows. ouro shows it on a sheet with the title `page`, or in the
         transcript if that is empty. An editor gets it as a message of the agent.
         """
         if self._is_ouro:
-            self._notify(names.SHOWN, {"markdown": markdown, "page": page})
+            self._notify(methods.SHOWN, {"markdown": markdown, "page": page})
         else:
             self._send_update(update_agent_message_text(f"{markdown}\n\n"))
 
     def send_end(self, reason: str) -> None:
         """Send that the session ends, and why."""
         if self._is_ouro:
-            self._notify(names.ENDED, {"reason": reason})
+            self._notify(methods.ENDED, {"reason": reason})
 
     def send_snapshot(self, draft: str = "") -> None:
         """Send all events of the session. A viewer of ouro gets them in chunks. The last message of
@@ -174,14 +174,14 @@ class Viewer:
             return
         encoded = [encode(event) for event in shown_events]
         for start in range(0, len(encoded), SNAPSHOT_CHUNK):
-            self._notify(names.SNAPSHOT, {"events": encoded[start : start + SNAPSHOT_CHUNK]})
+            self._notify(methods.SNAPSHOT, {"events": encoded[start : start + SNAPSHOT_CHUNK]})
         state = msgspec.to_builtins(self._host.state(), enc_hook=str)
         commands = [
             [command.name, command.description]
             for command in available_commands(self._host.session)
         ]
-        last = {"events": [], "state": state, "draft": draft, "commands": commands}
-        self._notify(names.SNAPSHOT, last)
+        last_message = {"events": [], "state": state, "draft": draft, "commands": commands}
+        self._notify(methods.SNAPSHOT, last_message)
 
     async def close(self, seconds: float) -> None:
         """Send what waits within `seconds`, then close the connection."""
@@ -210,7 +210,7 @@ class Viewer:
     ) -> acp.InitializeResponse:
         """Remember whether the client is ouro; returns what the host can do."""
         capabilities = client_capabilities or acp.ClientCapabilities()
-        self._is_ouro = bool((capabilities.field_meta or {}).get(names.META))
+        self._is_ouro = bool((capabilities.field_meta or {}).get(methods.META))
         return acp.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=acp.Implementation(name="ouro", title="ouro", version=__version__),
@@ -239,7 +239,7 @@ class Viewer:
             session_id=state.id,
             cwd=state.cwd,
             title=state.title,
-            field_meta={names.META: msgspec.to_builtins(state, enc_hook=str)},
+            field_meta={methods.META: msgspec.to_builtins(state, enc_hook=str)},
         )
         return acp.ListSessionsResponse(sessions=[info])
 
@@ -257,7 +257,7 @@ class Viewer:
         self.send_snapshot()
         if not self._is_attached:
             self._is_attached = True
-            self._host.add(self)
+            self._host.add_viewer(self)
         if not self._is_ouro:
             if self._host.session.todos:
                 self._send_update(plan_update(self._host.session.todos))
@@ -308,21 +308,21 @@ class Viewer:
         many running commands were moved to the background. Empty for the other requests. A request
         that is not known raises RequestError.
         """
-        if method == names.ANSWER:
+        if method == methods.ANSWER:
             self._host.answer(str(params.get("questionId")), _parse_answer(params))
-        elif method == names.SEND:
+        elif method == methods.SEND:
             draft = from_plain(params.get("draft"), _SentDraft)
             images = tuple(
                 Image(image.media_type, image.data, image.name) for image in draft.images
             )
             send = self._host.turns.queue if params.get("later") else self._host.turns.say
             send(Draft(draft.text, images))
-        elif method == names.WITHDRAW:
+        elif method == methods.WITHDRAW:
             return {"text": self._host.turns.remove(int(params.get("place", -1)))}
-        elif method == names.MOVE_COMMAND:
+        elif method == methods.MOVE_COMMAND:
             return {"moved": self._host.session.background.move_running()}
         else:
-            raise RequestError.method_not_found(names.extension_method(method))
+            raise RequestError.method_not_found(methods.extension_method(method))
         return {}
 
     def _check_session(self, session_id: str) -> None:
@@ -437,8 +437,8 @@ def _parse_answer(params: dict[str, Any]) -> events.UserAnswer:
     """The answer in a request. Raises UsageError if there is none."""
     try:
         if "choice" in params:
-            given = {"choice": params["choice"], "comment": params.get("comment", "")}
-            return from_plain(given, events.Permit)
+            fields = {"choice": params["choice"], "comment": params.get("comment", "")}
+            return from_plain(fields, events.Permit)
         return from_plain({"answers": params.get("answers", ())}, events.Reply)
     except msgspec.ValidationError as error:
         raise UsageError(f"This is not an answer: {error}.") from error

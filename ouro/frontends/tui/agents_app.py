@@ -23,7 +23,7 @@ from ouro.frontends.background.background_sessions import (
     send_answer,
     stop_agent,
 )
-from ouro.frontends.background.rows import MARKS, folder_name
+from ouro.frontends.background.session_rows import MARKS, folder_name
 from ouro.frontends.session_format import format_age
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screen_settings import ScreenSettings
@@ -153,8 +153,8 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
     CSS_PATH = "ouro.tcss"
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, settings: ScreenSettings, selected_id: str = "") -> None:
-        """`selected_id` is the session that is marked at first; empty: the first one."""
+    def __init__(self, settings: ScreenSettings, marked_id: str = "") -> None:
+        """`marked_id` is the session that is marked at first; empty: the first one."""
         super().__init__(ansi_color=settings.theme == ANSI or None)
         self._answer_keys = Keymap(settings.keys)
         self._rings = settings.bell_after > 0
@@ -167,7 +167,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
         """Whether the terminal reports if it has the focus."""
         self._is_reading = False
         self.table = AgentTable()
-        self.table.mark(selected_id)
+        self.table.mark(marked_id)
         self.panel: QuestionPanel | None = None
         """The panel with the question of the marked session; None without one."""
         self._shown_question: tuple[str, str] | None = None

@@ -22,7 +22,7 @@ from ouro.frontends.tui.changed_cells import PaintedUpdate, ScreenPainter
 from ouro.frontends.tui.command_front_end import ScreenFrontEnd
 from ouro.frontends.tui.driver import TerminalDriver
 from ouro.frontends.tui.first_frame_prompt import SECOND_CTRL_C
-from ouro.frontends.tui.garbage import IdleCollector
+from ouro.frontends.tui.idle_collector import IdleCollector
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screen_constants import QUIT_HINT

@@ -189,7 +189,7 @@ def run_tui(
         """Import Textual, and make the app that takes the terminal over from the first frame."""
         from ouro.frontends.tui.app import OuroApp
         from ouro.frontends.tui.driver import TerminalDriver
-        from ouro.frontends.tui.garbage import shorten_collections
+        from ouro.frontends.tui.idle_collector import shorten_collections
 
         gc.freeze()  # modules are never freed: the garbage collector need not visit them
         shorten_collections()

@@ -161,7 +161,7 @@ class TranscriptWriter:
 
     def _show_core(self, event: events.CoreChanged) -> None:
         """Show a change of the core of memory. Its diff is left out if a tool call has shown it."""
-        text, level, body = self._memory.notice(event)
+        text, level, body = self._memory.notice_of_change(event)
         self._transcript.add(NoticeBlock(text, level))
         if body is not None:
             self._transcript.add(DisplayBlock(event.display))

@@ -222,7 +222,7 @@ class SessionFeed(TurnObserver):
 
     def _add_core(self, event: events.CoreChanged) -> None:
         """Add the notice of a changed core memory, with its diff."""
-        self._add(partial(pages.core_card, *self._memory.notice(event)))
+        self._add(partial(pages.core_card, *self._memory.notice_of_change(event)))
 
     def _add_receipt(self, event: events.NotesRecalled) -> None:
         """Add the notice of recalled notes, with the command that shows them."""

@@ -174,7 +174,7 @@ class Guard:
         self._tickets[word] = _Ticket(_digest(cookie), now + TICKET_SECONDS)
         return word
 
-    def take_ticket(self, ticket: str, cookie: str) -> None:
+    def use_ticket(self, ticket: str, cookie: str) -> None:
         """Use up a ticket. Raises WebRefused if it is not valid, or belongs to another browser."""
         owner, end = self._tickets.pop(ticket, _Ticket(owner="", valid_until=0.0))
         digest = _digest(cookie)

@@ -16,7 +16,7 @@ from ouro.commands.export.formats import HtmlFormat, escape_html
 from ouro.display import NO_FILE, Body, CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import PermissionAsked, QuestionAsked
 from ouro.frontends.background.background_sessions import AgentRow
-from ouro.frontends.background.rows import MARKS, folder_name
+from ouro.frontends.background.session_rows import MARKS, folder_name
 from ouro.frontends.background.state import SessionState
 from ouro.frontends.event_lines import PERMIT_LABELS, receipt_command
 from ouro.frontends.session_format import format_age
@@ -154,20 +154,20 @@ def _diff_row(css_class: str, number: str, line: str) -> str:
 # The list
 
 
-def list_page(rows: Sequence[AgentRow], selected: str = "") -> str:
-    """The list of sessions. Sessions that wait for the user are first. `selected` is the id of the
-    open session.
+def list_page(rows: Sequence[AgentRow], open_session_id: str = "") -> str:
+    """The list of sessions, in the order of `rows`. `open_session_id` is the session that the page
+    shows; empty if it shows none.
     """
     if not rows:
         return NO_SESSIONS
     now = datetime.now(UTC)
-    return "".join(_session_row(row, now, is_selected=row.id == selected) for row in rows)
+    return "".join(_session_row(row, now, is_open=row.id == open_session_id) for row in rows)
 
 
-def _session_row(row: AgentRow, now: datetime, *, is_selected: bool) -> str:
+def _session_row(row: AgentRow, now: datetime, *, is_open: bool) -> str:
     """One session of the list, as a link to its page."""
     figures = " · ".join(filter(None, (dollars(row.cost), format_age(row.record.started_at, now))))
-    current = ' aria-current="true"' if is_selected else ""
+    current = ' aria-current="true"' if is_open else ""
     title = one_line(clean(row.title), 120) or row.record.short_id
     last_line = one_line(clean(row.line), 240)
     return (
@@ -337,9 +337,11 @@ def text_card(markdown: str) -> str:
 # Questions
 
 
-def question_page(question: PermissionAsked | QuestionAsked, later: int) -> str:
-    """The question with its choices; `later` is the number of questions after it."""
-    later_note = f'<p class="more">{plural(later, "more question")} after this</p>' if later else ""
+def question_page(question: PermissionAsked | QuestionAsked, later_count: int) -> str:
+    """The question with its choices; `later_count` is the number of questions after it."""
+    later_note = ""
+    if later_count:
+        later_note = f'<p class="more">{plural(later_count, "more question")} after this</p>'
     if isinstance(question, PermissionAsked):
         return _permission_page(question) + later_note
     return _choices_page(question) + later_note

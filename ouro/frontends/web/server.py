@@ -19,7 +19,7 @@ from aiohttp import WSMsgType, web
 from ouro.commands.export.formats import code_style
 from ouro.errors import OuroError, SocketRefused, UsageError
 from ouro.events import Permit, Reply, UserAnswer
-from ouro.frontends.background import state as names
+from ouro.frontends.background import extension_methods as methods
 from ouro.frontends.background.background_sessions import AgentRow, send_answer, stop_agent
 from ouro.frontends.background.connection import host_connection
 from ouro.frontends.background.process import StartReport
@@ -177,7 +177,7 @@ class WebServer:
         if kind in ("data", "change"):
             self._guard.check_login(self._cookie_of(request), request.headers.get(KEY_HEADER, ""))
         elif kind == "socket":
-            self._guard.take_ticket(request.match_info["ticket"], self._cookie_of(request))
+            self._guard.use_ticket(request.match_info["ticket"], self._cookie_of(request))
 
     def _cookie_of(self, request: web.Request) -> str:
         return request.cookies.get(self._cookie, "")
@@ -226,24 +226,27 @@ class WebServer:
             self._streams.difference_update(tasks)
         return answer
 
-    async def _watch_list(self, lines: asyncio.Queue[dict[str, Any]], selected: str) -> None:
-        """Send the list of sessions, and again when it has changed."""
-        reading, sent = 0, dict[str, Any]()
+    async def _watch_list(self, lines: asyncio.Queue[dict[str, Any]], open_session_id: str) -> None:
+        """Send the list of sessions, and again when it has changed. `open_session_id` is the session
+        that the page shows; empty if it shows none.
+        """
+        reading_number = 0
+        sent: dict[str, Any] = {}
         async with self._agents.polling():
             while True:
-                reading = await self._agents.wait_for_reading(reading)
-                current = self._list_state(selected)
+                reading_number = await self._agents.wait_for_reading(reading_number)
+                current = self._list_state(open_session_id)
                 if current != sent:
                     sent = current
                     await lines.put({"list": current})
 
-    def _list_state(self, selected: str) -> dict[str, Any]:
+    def _list_state(self, open_session_id: str) -> dict[str, Any]:
         """The list of sessions for the page, and the folders in which one can be started. If the
         list could not be read, the page shows the error instead.
         """
         rows = self._agents.rows
         problem = self._agents.problem
-        page = pages.list_page(rows, selected)
+        page = pages.list_page(rows, open_session_id)
         if problem:
             page = pages.notice_card(problem, "error")
         return {
@@ -264,7 +267,7 @@ class WebServer:
         """Send what happens in a session while it runs, and its saved transcript while it does not.
         Returns only if the session can never be shown.
         """
-        reading = 0
+        reading_number = 0
         while True:
             try:
                 row = await self._agents.find_row(session_id)
@@ -278,7 +281,7 @@ class WebServer:
                 return  # the page cannot show this session at all
             except OuroError as error:  # the session ends just now, or hangs
                 await lines.put({"problem": str(error)})
-            reading = await self._wait_until_running(session_id, reading)
+            reading_number = await self._wait_until_running(session_id, reading_number)
 
     async def _send_live(self, lines: asyncio.Queue[dict[str, Any]], row: AgentRow) -> None:
         """Send what happens in a session until it has ended. Raises OuroError if it cannot be attached."""
@@ -300,15 +303,15 @@ class WebServer:
             pieces = [pages.notice_card(str(error), "warning")]
         await lines.put({"session": saved_patch(row, pieces)})
 
-    async def _wait_until_running(self, session_id: str, reading: int) -> int:
-        """Wait until a process has the session. Readings of the list up to the number `reading` do not
+    async def _wait_until_running(self, session_id: str, reading_number: int) -> int:
+        """Wait until a process has the session. Readings of the list up to `reading_number` do not
         count. Returns the number of the reading that shows the process.
         """
         while True:
-            reading = await self._agents.wait_for_reading(reading)
+            reading_number = await self._agents.wait_for_reading(reading_number)
             row = next((row for row in self._agents.rows if row.id == session_id), None)
             if row is not None and row.live is not None:
-                return reading
+                return reading_number
 
     # What users do
 
@@ -333,7 +336,9 @@ class WebServer:
             return await self._confirm()
         async with host_connection(row.record) as connection:
             draft = {"text": body.text, "images": []}
-            await connection.call(names.extension_method(names.SEND), draft=draft, later=body.later)
+            await connection.call(
+                methods.extension_method(methods.SEND), draft=draft, later=body.later
+            )
         return await self._confirm()
 
     async def _interrupt_turn(self, request: web.Request) -> web.Response:

@@ -17,7 +17,7 @@ from ouro import events
 from ouro.display import Display
 from ouro.errors import OuroError
 from ouro.events import Event
-from ouro.frontends.drafts import KeptDraft, join_unsent
+from ouro.frontends.drafts import DraftSaver, join_unsent
 from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.saved_file_list import SavedFileList
@@ -121,7 +121,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         """Whether to synchronize in the background of the start."""
         self._is_loading_earlier = False
         self._has_sent = False
-        self.draft = KeptDraft(self._unsent_text)
+        self.draft = DraftSaver(self._unsent_text)
         self._jobs_timer: Timer | None = None
         self._window_title: str | None = None
         self.reports_focus = False
@@ -185,7 +185,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         `is_new` a turn has begun already, so there is no transcript and no start panel to show.
         """
         self.session = session
-        self.prompt_history.use(session.cwd, _loaded_user_messages(session))
+        self.prompt_history.begin_session(session.cwd, _loaded_user_messages(session))
         if is_new:
             self.show_state()
         else:
@@ -426,7 +426,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         queued = waiting[len(steering) :]  # those that steer come first
         self.writer.show_queue(steering, queued, self.turns.starting)
         self.status.queued = len(queued)
-        self.draft.change()
+        self.draft.save_soon()
 
     def on_resize(self) -> None:
         if self.questions.panel is not None:  # the panel's own size may not have changed
@@ -555,7 +555,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         if self.prompt.vim_mode in ("", "INSERT"):
             self.completion.show_suggestions(self.prompt.before_cursor)
         self.attachments.show_attachments_of(self.prompt.text)
-        self.draft.change()
+        self.draft.save_soon()
         if self.prompt.text and self.session is not None and self.session.memory.recall:
             self.session.memory.recall.prepare()
 

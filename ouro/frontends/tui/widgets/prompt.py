@@ -501,7 +501,7 @@ class PromptArea(TextArea, inherit_bindings=False):
 
     def action_clear(self) -> None:
         """Clear the text; Up brings it back, as long as ouro runs."""
-        self._history.keep(self.attachments.expand(self.text).text)
+        self._history.keep_unsent(self.attachments.expand(self.text).text)
         self.fill("")
 
     def go_to_end(self, action: str) -> bool:

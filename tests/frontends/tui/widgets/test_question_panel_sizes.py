@@ -218,17 +218,17 @@ async def test_a_question_about_a_long_file_draws_what_is_seen():
     async with screen_of(session).run_test(size=(100, 30)) as pilot:
         await opened(pilot)
         await pilot.press("g")
-        with counted_calls(HunkRows._row) as counts:
+        with counted_calls(HunkRows._row_lines) as counts:
             await pilot.press("enter")
             panel = await asked(pilot)
             await until(pilot, lambda: "5 + value_4 = 'one of many'" in screen_text(pilot.app))
-        assert counts["HunkRows._row"] <= 4 * PAGE_ROWS
+        assert counts["HunkRows._row_lines"] <= 4 * PAGE_ROWS
         keys = panel.query_one(".question--keys")
         await until(pilot, lambda: "5001 lines" in str(keys.content))
-        with counted_calls(HunkRows._row) as counts:
+        with counted_calls(HunkRows._row_lines) as counts:
             panel.query_one(".question--body").action_scroll_end()
             await until(pilot, lambda: "value_4999" in screen_text(pilot.app))
-        assert counts["HunkRows._row"] <= 4 * PAGE_ROWS
+        assert counts["HunkRows._row_lines"] <= 4 * PAGE_ROWS
 
 
 async def test_a_low_terminal_shows_the_first_changed_line_of_an_edit():

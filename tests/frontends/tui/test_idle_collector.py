@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from ouro.frontends.tui.garbage import (
+from ouro.frontends.tui.idle_collector import (
     FULL_COLLECTION_EVERY,
     IDLE_SECONDS,
     IdleCollector,

@@ -1,0 +1,27 @@
+"""The methods that ouro adds to the protocol, for a host and its viewers."""
+
+from __future__ import annotations
+
+META = "ouro"
+"""The key of ouro's own data in `_meta` of the protocol."""
+EVENTS = "ouro/event"
+SNAPSHOT = "ouro/snapshot"
+STATE = "ouro/state"
+TURN = "ouro/turn"
+SHOWN = "ouro/shown"
+ENDED = "ouro/ended"
+"""Notifications of the host to a viewer of ouro."""
+ANSWER = "ouro/answer"
+SEND = "ouro/send"
+WITHDRAW = "ouro/withdraw"
+MOVE_COMMAND = "ouro/move_command"
+"""Requests of a viewer of ouro; the others are those of the protocol. `extension_method` makes the
+method that is sent.
+"""
+
+
+def extension_method(name: str) -> str:
+    """The name by which a request of ouro is sent. The protocol demands an underscore before
+    methods that it does not define itself.
+    """
+    return f"_{name}"
