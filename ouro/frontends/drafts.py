@@ -78,15 +78,15 @@ class DraftFile:
             log.warning("the draft was not saved: %s", error)
 
 
-class KeptDraft:
-    """The unsent text of a prompt: it is saved a moment after it has changed.
+class DraftSaver:
+    """Saves the unsent text of a prompt a moment after it has changed.
 
     Args:
-        unsent: returns the text of the prompt.
+        get_unsent_text: returns the text of the prompt, and of the messages that wait.
     """
 
-    def __init__(self, unsent: Callable[[], str]) -> None:
-        self._unsent = unsent
+    def __init__(self, get_unsent_text: Callable[[], str]) -> None:
+        self._get_unsent_text = get_unsent_text
         self._file: DraftFile | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -103,7 +103,7 @@ class KeptDraft:
         self._file = DraftFile(get_drafts_dir(), session.cwd, session.id)
         return saved_draft
 
-    def change(self) -> None:
+    def save_soon(self) -> None:
         """Save the text soon, because it may have changed."""
         if self._timer is None and self._file is not None:
             self._timer = asyncio.get_running_loop().call_later(DRAFT_DELAY, self._save)
@@ -115,7 +115,7 @@ class KeptDraft:
             self._timer = None
         if self._file is None:
             return
-        self._file.save(self._unsent() if keep else "")
+        self._file.save(self._get_unsent_text() if keep else "")
         file, self._file = self._file, None
         writer.submit(file.close)
 
@@ -123,7 +123,7 @@ class KeptDraft:
         """Save the text that is in the prompt now; the timer calls this."""
         self._timer = None
         if self._file is not None:
-            self._file.save(self._unsent())
+            self._file.save(self._get_unsent_text())
 
 
 def join_unsent(texts: Iterable[str], undone_text: str) -> str:
@@ -135,7 +135,7 @@ def join_unsent(texts: Iterable[str], undone_text: str) -> str:
 
 
 def take_draft(drafts_root: Path, working_folder: Path, session_id: str = "") -> str:
-    """Return and delete a draft that a killed ouro left. With `session_id` it is the draft of this
+    """Read and delete a draft that a killed ouro left. With `session_id` it is the draft of this
     session, otherwise the newest draft of any session in `working_folder`. Empty if there is none.
     """
     for path in list(_draft_paths(drafts_root, working_folder)):

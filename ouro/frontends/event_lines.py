@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from ouro import events
 from ouro.display import Body, Diff
@@ -143,7 +144,7 @@ class NoticePrinter(ABC):
     def say(self, text: str, level: Level = "info") -> None:
         """Print one line."""
 
-    def event(self, event: Event) -> None:
+    def print_event(self, event: Event) -> None:
         """Print the notice of an event, or the new activity of a subagent. The title of a tool call
         is stored until the call ends. Events without a notice print nothing.
         """
@@ -218,6 +219,15 @@ def _core_line(event: events.CoreChanged, subject: str = "") -> str:
     return f"Memory ({event.scope}) changed{origin}: {subject}{undo_hint}"
 
 
+class CoreNotice(NamedTuple):
+    """How a change of the core is shown."""
+
+    text: str
+    level: Level
+    body: Body | None
+    """What is shown below the text; None: nothing."""
+
+
 class MemoryChanges:
     """The notices of changes of the core. Each change is shown once: by the diff of the call that
     made it, by the words of its notice, or by a diff below it.
@@ -234,26 +244,26 @@ class MemoryChanges:
             in_memory = [change for change in changes if "memory/" in change.path]
             self._shown.update(tuple(change.changed_lines()) for change in in_memory)
 
-    def notice(self, event: events.CoreChanged) -> tuple[str, Level, Body | None]:
-        """How a change of the core is shown: the text of its notice, its level, and a body below
-        it. The body is the diff of the change. It is None if its lines were shown before, or if it
-        has only one line and the text of the notice contains that line. If a diff shows the lines,
-        here or before, and only one file has changed, the text names only this file.
+    def notice_of_change(self, event: events.CoreChanged) -> CoreNotice:
+        """How a change of the core is shown. The body is the diff of the change. It is None if its
+        lines were shown before, or if it has only one line and the text of the notice contains that
+        line. If a diff shows the lines, here or before, and only one file has changed, the text
+        names only this file.
         """
         level: Level = "warning" if event.proposal else "info"
         body = event.display.body
         lines = _changed_lines(body)
         if not isinstance(body, Diff) or not lines:
-            return _core_line(event), level, body
+            return CoreNotice(_core_line(event), level, body)
         # The summary of one file is `NAME: TEXT`, and the diff shows the text.
         has_one_file = len(body.changes) == 1
         files = event.summary.partition(": ")[0] if has_one_file else event.summary
         if lines in self._shown:
-            return _core_line(event, files), level, None
+            return CoreNotice(_core_line(event, files), level, body=None)
         text_of_first_line = lines[0].lstrip("+-*# ").strip()
         if len(lines) == 1 and text_of_first_line in event.summary:
-            return _core_line(event), level, None
-        return _core_line(event, files), level, body
+            return CoreNotice(_core_line(event), level, body=None)
+        return CoreNotice(_core_line(event, files), level, body)
 
 
 def _changed_lines(body: Body | None) -> tuple[str, ...]:

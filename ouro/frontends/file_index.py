@@ -210,7 +210,7 @@ class _Search(NamedTuple):
     text: str
     searched: FileIndex | None
     size: int
-    """How many names the index had."""
+    """How many characters the index had: it may have more names now."""
     names: list[str]
 
     def answers(self, text: str, index: FileIndex) -> bool:
@@ -274,8 +274,11 @@ class ProjectFiles:
         """Search for the text that was asked for last. If another text was asked for during the
         search, search for that text, too. Then call `changed`.
         """
-        while (index := self._index) and not self._last_search.answers(self._next_text, index):
-            text, size = self._next_text, index.size  # names may be added during the search
+        while True:
+            text, index = self._next_text, self._index
+            if index is None or self._last_search.answers(text, index):
+                break
+            size = index.size  # names may be added during the search
             names = await asyncio.to_thread(index.search, text, limit)
             self._last_search = _Search(text, searched=index, size=size, names=names)
         self._changed()
@@ -298,7 +301,7 @@ class ProjectFiles:
             await self._fill(index, self._read(), can_search=self._index is None)
         except OSError as error:
             log.warning("the project's files could not be listed: %s", error)
-        self._show(index)
+        self._use_index(index)
         self._read_at = time.monotonic()
         if saved_list is not None:
             await asyncio.to_thread(saved_list.save, index.texts(), index.size)
@@ -315,9 +318,10 @@ class ProjectFiles:
             await asyncio.wait([reader], timeout=wait)
             wait = min(2 * wait, SHOW_INTERVAL)
             if can_search and index.size:
-                self._show(index)
+                self._use_index(index)
         await reader
 
-    def _show(self, index: FileIndex) -> None:
+    def _use_index(self, index: FileIndex) -> None:
+        """Search in this index from now on, and call `changed`: another search may find more."""
         self._index = index
         self._changed()

@@ -31,16 +31,16 @@ class PromptHistory:
         self._unsent: list[str] = []
         """Texts of all sessions that were cleared, not sent."""
 
-    def use(self, project: Path, prompts: Sequence[str] = ()) -> None:
+    def begin_session(self, project: Path, prompts: Sequence[str] = ()) -> None:
         """Begin a session in a project. From now on `entries` returns the entries of other projects
         first, then those of this project, and those of the session last: its earlier `prompts`, the
         texts that were not sent in earlier sessions of this process, and what is added.
         """
-        name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
+        file_name = hashlib.sha256(os.fsencode(project)).hexdigest()[:16]
         # What was typed before the first session was open belongs to it.
         is_first_session = self._project is None
         typed_before = self._session_entries if is_first_session else self._unsent
-        self._project = self._path.with_name(f"{self._path.name}.d") / name
+        self._project = self._path.with_name(f"{self._path.name}.d") / file_name
         self._session_entries = [*(text for text in prompts if text.strip()), *typed_before]
 
     def entries(self) -> list[str]:
@@ -61,7 +61,7 @@ class PromptHistory:
             self._session_entries.append(text)
             write_masked(text, self._write)
 
-    def keep(self, text: str) -> None:
+    def keep_unsent(self, text: str) -> None:
         """Keep a text that was not sent, until ouro ends."""
         if text.strip():
             self._session_entries.append(text)

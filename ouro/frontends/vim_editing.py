@@ -51,9 +51,9 @@ class VimEditor(VimCursor):
         self._copy = copy
         self._keys: list[str] = []
         """The typed keys that are not a complete command yet."""
-        self._undo: list[tuple[str, int]] = []
+        self._undo_states: list[tuple[str, int]] = []
         """The texts that undo returns to, each with its cursor; the last one at the end."""
-        self._redo: list[tuple[str, int]] = []
+        self._redo_states: list[tuple[str, int]] = []
         """The texts that redo returns to, each with its cursor; the last one at the end."""
         self._last_change: RepeatedCommand | None = None
         """What `.` repeats."""
@@ -65,7 +65,7 @@ class VimEditor(VimCursor):
         """The text and the cursor when the insert mode began."""
         self._register = ""
         """The register that the command names; "": the unnamed one."""
-        self._repeats = False
+        self._is_repeating = False
         """Whether `.` runs a command now."""
 
     @property
@@ -187,8 +187,12 @@ class VimEditor(VimCursor):
             "J": self._join,
             "p": lambda count, keys: self._put_register(count or 1, keys, after=True),
             "P": lambda count, keys: self._put_register(count or 1, keys, after=False),
-            "u": lambda count, _keys: self._travel(self._undo, self._redo, count or 1),
-            "<C-r>": lambda count, _keys: self._travel(self._redo, self._undo, count or 1),
+            "u": lambda count, _keys: self._restore_states(
+                self._undo_states, self._redo_states, count or 1
+            ),
+            "<C-r>": lambda count, _keys: self._restore_states(
+                self._redo_states, self._undo_states, count or 1
+            ),
             ".": self._repeat,
             "v": lambda _count, _keys: self._begin_visual("visual"),
             "V": lambda _count, _keys: self._begin_visual("visual line"),
@@ -373,7 +377,7 @@ class VimEditor(VimCursor):
         """
         self._inserting, self._insert_count = self._last_change, count
         self.begin_insert()
-        if self._repeats and self._last_change is not None:
+        if self._is_repeating and self._last_change is not None:
             typed, at = self._last_change.typed, self.cursor
             text = self.text[:at] + typed + self.text[at:]
             self.end_insert(text, at + len(typed))
@@ -416,7 +420,7 @@ class VimEditor(VimCursor):
         self._note_change(keys.typed)
         self._apply(edits.put(self.text, self.cursor, register, count, after=after))
 
-    def _travel(
+    def _restore_states(
         self, source: list[tuple[str, int]], other: list[tuple[str, int]], count: int
     ) -> None:
         """Undo or redo `count` changes. The next state of the text is taken from the end of
@@ -437,7 +441,7 @@ class VimEditor(VimCursor):
         """
         if self._last_change is None:
             raise InvalidCommand
-        last, self._repeats = self._last_change, True
+        last, self._is_repeating = self._last_change, True
         keys = list(last.keys)
         if count:
             if keys[0] != "0":  # `0` is a motion; only within a count it is a digit
@@ -446,21 +450,21 @@ class VimEditor(VimCursor):
         try:
             self._run_command(CommandKeys(keys))
         finally:
-            self._last_change, self._repeats = last, False
+            self._last_change, self._is_repeating = last, False
 
     def _note_change(self, keys: list[str]) -> None:
         """Save the text for undo and, unless `.` runs, the keys as what `.` repeats."""
         self._save_for_undo(self.text, self.cursor)
-        if not self._repeats:
+        if not self._is_repeating:
             self._last_change = RepeatedCommand(list(keys))
 
     def _save_for_undo(self, text: str, cursor: int) -> None:
         """Add a state of the text to the states that undo returns to, of which 200 are kept. After
         a new change nothing can be redone.
         """
-        self._undo.append((text, cursor))
-        del self._undo[:-200]
-        self._redo.clear()
+        self._undo_states.append((text, cursor))
+        del self._undo_states[:-200]
+        self._redo_states.clear()
 
     # Visual modes
 

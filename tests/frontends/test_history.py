@@ -97,10 +97,10 @@ def test_entries_of_the_session_come_last_and_before_them_those_of_the_project(h
 
 def test_a_text_that_was_cleared_is_also_there_in_the_next_session(home, tmp_path):
     history = PromptHistory(home / ".ouro" / "history")
-    history.use(tmp_path)
+    history.begin_session(tmp_path)
     history.add("sent")
-    history.keep("cleared with Ctrl+C")
-    history.use(tmp_path, ["of the other session"])
+    history.keep_unsent("cleared with Ctrl+C")
+    history.begin_session(tmp_path, ["of the other session"])
     assert history.entries()[-2:] == ["of the other session", "cleared with Ctrl+C"]
     assert read_entries(home / ".ouro" / "history") == ["sent"]
 
@@ -109,6 +109,6 @@ def test_without_a_project_all_entries_are_in_the_order_of_time(home):
     path = home / ".ouro" / "history"
     for project, text in (("/a", "one"), ("/b", "two"), ("/a", "three")):
         history = PromptHistory(path)
-        history.use(Path(project))
+        history.begin_session(Path(project))
         history.add(text)
     assert read_entries(path) == ["one", "two", "three"]

@@ -96,14 +96,14 @@ def test_shortened_change_is_marked():
 def test_long_title_is_cut_before_its_result(monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     printed: list[str] = []
-    Printer(printed.append, plain=False).line_with_mark(
+    Printer(printed.append, plain=False).print_marked_line(
         "✓", "green", "shell " + "echo " * 30, "3 lines  4 s"
     )
     assert (
         Text.from_ansi("".join(printed)).plain
         == "✓ shell echo echo echo echo echo echo echo ec…  3 lines  4 s\n"
     )
-    Printer(printed.append, plain=True).line_with_mark(
+    Printer(printed.append, plain=True).print_marked_line(
         "✓", "green", "shell " + "echo " * 30, "3 lines  4 s"
     )
     assert printed[-1].count("echo") == 30

@@ -26,16 +26,18 @@ class EditorClient:
     """The `Editor` of the workspace and the `Terminals` of the shell tool, for one session.
 
     Args:
-        can: what the editor can do.
+        capabilities: what the editor can do.
         session_id: the id in the protocol. It may be empty until the session is open.
     """
 
-    def __init__(self, client: Client, can: acp.ClientCapabilities, session_id: str = "") -> None:
+    def __init__(
+        self, client: Client, capabilities: acp.ClientCapabilities, session_id: str = ""
+    ) -> None:
         self.session_id = session_id
         self.terminals: dict[str, str] = {}
-        """The terminal of each tool call."""
+        """The id of the terminal in which each tool call runs its command, by the id of the call."""
         self._client = client
-        self._file_access = can.fs or acp.FileSystemCapabilities()
+        self._file_access = capabilities.fs or acp.FileSystemCapabilities()
         self._loop = asyncio.get_running_loop()
 
     def read(self, path: Path) -> str | None:

@@ -213,7 +213,7 @@ class EditorAgent:
         self._open_catalog = open_catalog
         self._client: Client | None = None
         """The editor; None before it has connected."""
-        self._client_can = acp.ClientCapabilities()
+        self._client_capabilities = acp.ClientCapabilities()
         self._sessions: dict[str, EditorSession] = {}
         """The open sessions, by their ids."""
         self._untrusted: dict[str, _UntrustedSession] = {}
@@ -239,7 +239,7 @@ class EditorAgent:
         **_meta: Any,
     ) -> acp.InitializeResponse:
         """Remember what the client can do; returns what ouro can do."""
-        self._client_can = client_capabilities or acp.ClientCapabilities()
+        self._client_capabilities = client_capabilities or acp.ClientCapabilities()
         return acp.InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
             agent_info=acp.Implementation(name="ouro", title="ouro", version=__version__),
@@ -434,10 +434,10 @@ class EditorAgent:
         if self._enter_folder is not None:
             work_folder = await asyncio.to_thread(self._enter_folder, work_folder)
         assert self._client is not None
-        client = EditorClient(self._client, self._client_can, request.new_id)
+        client = EditorClient(self._client, self._client_capabilities, request.new_id)
         # In Zed ouro runs the commands, and the editor only shows their output in a terminal. Other
         # editors with terminals run the commands themselves.
-        runs_commands = bool(self._client_can.terminal) and not self._shows_terminals
+        runs_commands = bool(self._client_capabilities.terminal) and not self._shows_terminals
         options = replace(
             self._options,
             cwd=work_folder,
@@ -473,8 +473,8 @@ class EditorAgent:
         assert self._client is not None
         updates = EventUpdates(session.cwd, client.terminals, has_terminals=self._shows_terminals)
         can_fill_forms = (
-            self._client_can.elicitation is not None
-            and self._client_can.elicitation.form is not None
+            self._client_capabilities.elicitation is not None
+            and self._client_capabilities.elicitation.form is not None
         )
         editor = EditorSession(
             session, self._client, updates, folder, can_fill_forms=can_fill_forms
@@ -486,7 +486,7 @@ class EditorAgent:
     @property
     def _shows_terminals(self) -> bool:
         """Whether the editor can show output in a terminal, without running the command."""
-        return bool((self._client_can.field_meta or {}).get("terminal_output"))
+        return bool((self._client_capabilities.field_meta or {}).get("terminal_output"))
 
     async def _ask_for_trust(self, session_id: str) -> None:
         """Ask the user whether to trust the folder. If they do, open the session again, now with

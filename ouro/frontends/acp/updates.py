@@ -52,13 +52,7 @@ _MAX_OUTPUT = 10_000
 
 
 class EventUpdates:
-    """The updates of one session.
-
-    Args:
-        cwd: the folder of the session.
-        terminals: call id -> the editor's terminal in which the command runs.
-        has_terminals: the client shows output as a terminal (`_meta.terminal_output`, as Zed does).
-    """
+    """Makes the updates of one session."""
 
     def __init__(
         self, cwd: Path, terminals: Mapping[str, str], *, has_terminals: bool = False
@@ -69,7 +63,7 @@ class EventUpdates:
             terminals: the terminal of the editor in which each call runs its command, by the id of
                 the call. A call whose command ouro runs itself is not in here.
             has_terminals: whether the editor can show output in a terminal without running the
-                command.
+                command (`_meta.terminal_output`, as Zed does).
         """
         self._cwd = cwd
         self._terminals = terminals

@@ -155,13 +155,13 @@ class HeadlessRun(TurnObserver):
         self._queue = TurnQueue(self, self._answer_prompt)
         self._signal: int | None = None
         """The first signal that came; None if none has."""
-        self._over = asyncio.Event()
-        """Set when the run ends before its input: by a signal, an error or a closed pipe."""
+        self._stop_reading = asyncio.Event()
+        """Set when the input is not read any more: after a signal, an error or a closed output."""
         self._result = Result(session.id, model="", outcome="answered")
         """The result of the running prompt or the last one; answered as long as there was none."""
         self._is_answering = False
         """Whether a prompt is answered; a turn outside of it was begun by the background."""
-        self._is_interrupted = False
+        self._interrupts_next_turn = False
         """Whether an interrupt came while a prompt had no turn yet: its first event ends it."""
         self.input_code = 0
         """Not 0 if a line of the input was invalid, so that a script notices."""
@@ -183,12 +183,14 @@ class HeadlessRun(TurnObserver):
         if self._session.resumed is not None and self._output.prints_events:
             from ouro.frontends.session_format import card_line, now
 
-            self._output.event(events.Notice(card_line(await self._session.resumed.card(), now())))
+            self._output.print_event(
+                events.Notice(card_line(await self._session.resumed.card(), now()))
+            )
         if prompt:
             self._queue.queue(Draft(prompt))
         self._queue.attach(self._session)  # the queue begins to send
         if self._has_user:
-            await self._read_until_over(stdin)
+            await self._read_until_stopped(stdin)
         await self._queue.idle()
         self._name_running_work()
 
@@ -208,10 +210,10 @@ class HeadlessRun(TurnObserver):
         """Print an event, and add it to the result. A question is answered at once if there is no user.
         If nobody reads the output any more, the run ends.
         """
-        self._output.event(event)
+        self._output.print_event(event)
         self._result.add(event)
-        if self._is_interrupted:
-            self._is_interrupted = False
+        if self._interrupts_next_turn:
+            self._interrupts_next_turn = False
             self._session.interrupt()
         match event:
             case events.PermissionAsked() | events.QuestionAsked() if self._has_user:
@@ -224,7 +226,7 @@ class HeadlessRun(TurnObserver):
                 pass
         if self._output.pipe.is_gone:
             self._session.interrupt()
-            self._over.set()
+            self._stop_reading.set()
 
     def show_background(self, event: Event) -> None:
         """Print an event outside of turns. A question is handled as in a turn: without a user it is
@@ -233,7 +235,7 @@ class HeadlessRun(TurnObserver):
         if isinstance(event, events.PermissionAsked | events.QuestionAsked | events.QuestionClosed):
             self.show(event)
         else:
-            self._output.event(event)
+            self._output.print_event(event)
 
     def turn_began(self) -> None:
         """A turn that the background has begun gets a result of its own."""
@@ -245,9 +247,12 @@ class HeadlessRun(TurnObserver):
             self._result.seconds = seconds
             self._output.print_result(self._result, self.exit_code)
 
-    async def _read_until_over(self, stdin: int | None) -> None:
-        """Handle the lines of the input until its end, or until the run is over."""
-        tasks = [asyncio.create_task(self._read(stdin)), asyncio.create_task(self._over.wait())]
+    async def _read_until_stopped(self, stdin: int | None) -> None:
+        """Handle the lines of the input until its end, or until `_stop_reading` is set."""
+        tasks = [
+            asyncio.create_task(self._read(stdin)),
+            asyncio.create_task(self._stop_reading.wait()),
+        ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -264,14 +269,14 @@ class HeadlessRun(TurnObserver):
 
         for _ in range(MAX_CORRECTIONS):
             misfit = result.check_and_store(schema)
-            if misfit is None or self._is_over:
+            if misfit is None or self._must_end:
                 return
             await self._run_turns(correction_request(misfit), images=())
         result.check_and_store(schema)
 
     async def _answer_prompt(self, draft: Draft) -> None:
-        """Answer one prompt, and print the result. If an error occurs, the run is over, and the error is
-        raised.
+        """Answer one prompt, and print the result. If an error occurs, no further prompt is read, and
+        the error is raised.
         """
         started = time.monotonic()
         self._is_answering = True
@@ -292,10 +297,10 @@ class HeadlessRun(TurnObserver):
             self._output.print_result(result, self.exit_code)
         except Exception:
             self._queue.stop()
-            self._over.set()
+            self._stop_reading.set()
             raise
         finally:
-            self._is_answering = self._is_interrupted = False
+            self._is_answering = self._interrupts_next_turn = False
 
     async def _run_command(self, text: str, result: Result) -> str:
         """Run a slash command, and return the message for the agent. It is the message that the
@@ -343,11 +348,11 @@ class HeadlessRun(TurnObserver):
         if text:
             await self._queue.run(self._session.send(text, images))
         goal = self._session.background.standing.goal
-        while goal.is_active and not self._queue.waiting and not self._is_over:
+        while goal.is_active and not self._queue.waiting and not self._must_end:
             await self._queue.run(self._session.wake_up())
 
     @property
-    def _is_over(self) -> bool:
+    def _must_end(self) -> bool:
         """Whether a signal or a closed output ends the run."""
         return self._signal is not None or self._output.pipe.is_gone
 
@@ -402,7 +407,7 @@ class HeadlessRun(TurnObserver):
                 self._session.answer(message.question_id, events.Reply(tuple(message.answers)))
             case InterruptInput():
                 has_turn = self._session.interrupt()
-                self._is_interrupted = self._queue.busy and not has_turn
+                self._interrupts_next_turn = self._queue.busy and not has_turn
 
     async def _receive_message(self, message: UserInput) -> None:
         """Steer the running turn with a message, or queue it for the next turn. Raises OuroError if
@@ -429,4 +434,4 @@ class HeadlessRun(TurnObserver):
         """
         self._signal = self._signal or number
         self._queue.stop()  # interrupts first, and kills at further calls
-        self._over.set()
+        self._stop_reading.set()

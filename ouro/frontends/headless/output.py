@@ -214,7 +214,7 @@ class Output(NoticePrinter):
         """Print one line of progress without terminal control."""
         self._progress.write(f"ouro: {clean(text)}\n")
 
-    def event(self, event: Event) -> None:
+    def print_event(self, event: Event) -> None:
         """Print an event as progress, or as a line of JSON."""
         match event:
             case _ if self.prints_events:
@@ -228,7 +228,7 @@ class Output(NoticePrinter):
             case events.NotesRecalled() | events.TurnFinished():  # `result` prints the end
                 pass
             case _:
-                super().event(event)
+                super().print_event(event)
 
     def print_refusal(self, question: events.PermissionAsked, refusal: Refusal) -> None:
         """Print which tool call was refused, and how to allow it the next time."""

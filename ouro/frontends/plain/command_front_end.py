@@ -59,7 +59,7 @@ class ReplFrontEnd(FrontEnd):
         return self._turns.session
 
     def show(self, markdown: str, page: str = "") -> None:  # noqa: ARG002 (for screens)
-        self._printer.markdown(markdown)
+        self._printer.print_markdown(markdown)
 
     def say(self, text: str, level: Level = "info") -> None:
         self._printer.say(text, level)
@@ -69,7 +69,7 @@ class ReplFrontEnd(FrontEnd):
         user enters an empty line.
         """
         values = [choice.value for choice in choices]
-        self._printer.choices(title, [choice_line(choice, current) for choice in choices])
+        self._printer.print_choices(title, [choice_line(choice, current) for choice in choices])
         return await self._questions.ask("number: ", lambda line: parse_choice(line, values))
 
     @property

@@ -124,9 +124,9 @@ class LineQuestions:
             done.cancel()
             await asyncio.gather(question_added, done, return_exceptions=True)
 
-    def take(self, line: str) -> str:
-        """Answer the open question with a line. If the line is no answer, returns a hint for the
-        user. Returns an empty text if the line is an answer, or if no question is open.
+    def answer_with(self, line: str) -> str:
+        """Answer the open question with a line. Returns a hint for the user if the line is no answer;
+        empty if it is one, or if no question is open.
         """
         question = self.open
         if question is None:
@@ -195,9 +195,9 @@ def parse_choice(line: str, values: Sequence[str]) -> str | None:
         return values[int(text) - 1]
     if text in values:
         return text
-    values_that_begin_so = [value for value in values if value.startswith(text)]
-    if len(values_that_begin_so) == 1:
-        return values_that_begin_so[0]
+    matching_values = [value for value in values if value.startswith(text)]
+    if len(matching_values) == 1:
+        return matching_values[0]
     raise NotUnderstood(f"Type a number from 1 to {len(values)}, or an empty line to cancel.")
 
 
@@ -214,7 +214,7 @@ class TurnQuestions:
         self._question_tasks: dict[str, asyncio.Task[None]] = {}
         """The tasks that wait for the answers, by the ids of the questions."""
 
-    def take(self, event: Event, session: Session) -> bool:
+    def handle_event(self, event: Event, session: Session) -> bool:
         """Handle an event about questions: print and ask a new question, or end one that was
         closed. Returns whether a question was asked; False for any other event.
         """
@@ -240,28 +240,28 @@ class TurnQuestions:
     def _print_permission(self, event: PermissionAsked) -> None:
         """Print what a call would do, why the user is asked, and the choices."""
         self._printer.calls_with_shown_diff.add(event.call.id)
-        self._printer.line(f"? {escape_invisible(one_line(event.title))}", "bold yellow")
-        self._printer.question_body(event.display)
-        self._printer.line(f"  {escape_invisible(event.shown_reason)}", "dim")
+        self._printer.print_line(f"? {escape_invisible(one_line(event.title))}", "bold yellow")
+        self._printer.print_question_body(event.display)
+        self._printer.print_line(f"  {escape_invisible(event.shown_reason)}", "dim")
         labels = " · ".join(_CHOICE_LABELS[choice] for choice in event.choices)
         choices = labels.format(rule=escape_invisible(event.rule))
-        self._printer.line(f"  {choices}    (text after the letter goes to the model)")
+        self._printer.print_line(f"  {choices}    (text after the letter goes to the model)")
 
     def _print_question(self, event: QuestionAsked) -> None:
         """Print a question of the model with its choices, and how it is answered."""
         question = event.question
-        self._printer.markdown(question.text)
+        self._printer.print_markdown(question.text)
         if question.details:
-            self._printer.markdown(question.details)
-        self._printer.choices("", question.choices)
+            self._printer.print_markdown(question.details)
+        self._printer.print_choices("", question.choices)
         if event.question_id.startswith(PLAN_QUESTION):
-            self._printer.line(f"  {_PLAN_HINT}", "dim")
+            self._printer.print_line(f"  {_PLAN_HINT}", "dim")
             return
         hint = ""
         if question.choices:
             numbers = "numbers" if question.several else "a number"
             hint = f"  {numbers}, or your own answer; empty line: no answer"
-        self._printer.line(hint, "dim")
+        self._printer.print_line(hint, "dim")
 
     async def _ask(self, event: PermissionAsked | QuestionAsked, session: Session) -> None:
         """Ask for the answer to a printed question, and pass it to the session."""
@@ -289,10 +289,10 @@ class TurnQuestions:
             if word not in ("e", "l"):
                 return reply
             if word == "l":
-                self._printer.line(clean(number_lines(plan.text)), "dim")
+                self._printer.print_line(clean(number_lines(plan.text)), "dim")
                 continue
             try:
-                self._printer.markdown(plan.change(await self._edit(plan.text)))
+                self._printer.print_markdown(plan.change(await self._edit(plan.text)))
             except (UsageError, OSError) as error:
                 self._printer.say(str(error), "warning")
 

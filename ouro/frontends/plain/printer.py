@@ -138,7 +138,7 @@ class Printer(NoticePrinter):
             return one_line(newest_title, 40)
         return "thinking" if self._thinking_since is not None else ""
 
-    def event(self, event: Event) -> None:
+    def print_event(self, event: Event) -> None:
         """Print an event. Parts of an answer are collected until a block of Markdown is complete."""
         match event:
             case events.Prompted(text):
@@ -155,26 +155,26 @@ class Printer(NoticePrinter):
                 title = self._titles.pop(call_id)
                 self._titles[call_id] = title  # now the newest, for `activity`
                 if self.plain:
-                    self.line(f"… {one_line(title)}")
+                    self.print_line(f"… {one_line(title)}")
             case events.ToolFinished():
                 self._memory.add_call(event)
                 self._print_result(event)
             case events.SubagentProgress():
                 if event.call_id in self._titles:
                     self._titles[event.call_id] = f"{event.id}: {event.task}"
-                super().event(event)
+                super().print_event(event)
             case events.Compacting():
                 self._note_compaction(event)
             case events.NotesRecalled():
                 if notice := notice_of(event):
                     self.say(f"{notice[0]} · {receipt_command(event)}")
             case events.CoreChanged():
-                text, level, body = self._memory.notice(event)
+                text, level, body = self._memory.notice_of_change(event)
                 self.say(text, level)
                 self._print_body(body, OUTPUT_LINES, DIFF_LINES)
             case _:
                 self._finish_parts_of(event)
-                super().event(event)
+                super().print_event(event)
 
     def _print_prompt(self, text: str) -> None:
         """Print the first line of a message, unless the user has just typed it."""
@@ -183,7 +183,7 @@ class Printer(NoticePrinter):
             return
         first, *further_lines = clean(text).splitlines() or [""]
         note = f" … and {plural(len(further_lines), 'more line')}" if further_lines else ""
-        self.line(f"› {first}{note}", "bold")
+        self.print_line(f"› {first}{note}", "bold")
 
     def _print_result(self, event: events.ToolFinished) -> None:
         """Print how a tool call ended, and its body. A diff is left out if the permission question of
@@ -191,7 +191,7 @@ class Printer(NoticePrinter):
         """
         mark, style = ("✗", "red") if event.failed else ("✓", "green")
         title, result = self._finish_call(event)
-        self.line_with_mark(mark, style, title, result)
+        self.print_marked_line(mark, style, title, result)
         body = event.display.body
         was_shown = isinstance(body, Diff) and event.call_id in self.calls_with_shown_diff
         if not was_shown:
@@ -229,9 +229,9 @@ class Printer(NoticePrinter):
             if isinstance(event, events.Replied) and event.message.text:
                 self._print_blocks(self._blocks.add(event.message.text))
             if not isinstance(event, events.TextDelta | events.ThinkingDelta):
-                self.event(event)
+                self.print_event(event)
 
-    def markdown(self, text: str) -> None:
+    def print_markdown(self, text: str) -> None:
         """Print a Markdown text, with a blank line before and after it. On a plain terminal its source
         is printed.
         """
@@ -259,28 +259,28 @@ class Printer(NoticePrinter):
     def say(self, text: str, level: events.Level = "info") -> None:
         """Print a notice with the mark of its level."""
         mark, style = _LEVEL_MARKS[level]
-        self.line(f"{mark} {clean(text)}", style)
+        self.print_line(f"{mark} {clean(text)}", style)
 
-    def choices(self, title: str, labels: Sequence[str]) -> None:
+    def print_choices(self, title: str, labels: Sequence[str]) -> None:
         """Print labels with numbers from 1, below a title if it is not empty."""
         if title:
-            self.line(clean(title), "bold")
+            self.print_line(clean(title), "bold")
         for number, label in enumerate(labels, 1):
-            self.line(f"  {number}. {one_line(label)}")
+            self.print_line(f"  {number}. {one_line(label)}")
 
-    def line(self, text: str, style: str = "") -> None:
+    def print_line(self, text: str, style: str = "") -> None:
         """Print a line in a style. The text must have no control characters: they are not removed."""
         self._print_runs((text, style))
 
-    def question_body(self, display: Display) -> None:
+    def print_question_body(self, display: Display) -> None:
         """Print what a permission question is about: the command, or the whole diff or text."""
         if isinstance(display.body, CommandOutput):
             for line in display.body.command.splitlines():
-                self.line(f"  $ {escape_invisible(line)}")
+                self.print_line(f"  $ {escape_invisible(line)}")
         else:
             self._print_body(display.body, QUESTION_LINES, QUESTION_LINES)
 
-    def line_with_mark(self, mark: str, style: str, title: str, detail: str) -> None:
+    def print_marked_line(self, mark: str, style: str, title: str, detail: str) -> None:
         """Print a mark in a style, a title, and a detail, which may be empty. The title is cut so
         that all fits into one line, but it keeps MIN_TITLE cells. On a plain terminal nothing is
         cut.
@@ -300,9 +300,9 @@ class Printer(NoticePrinter):
         for row in rows[:max_rows]:
             is_heading = row.startswith(("+++ ", "--- "))
             style = "bold" if is_heading else _DIFF_STYLES.get(row[:1], "")
-            self.line(f"  {escape_invisible(row)}", style)
+            self.print_line(f"  {escape_invisible(row)}", style)
         if len(rows) > max_rows:
-            self.line(f"  … {len(rows) - max_rows} more lines", "dim")
+            self.print_line(f"  … {len(rows) - max_rows} more lines", "dim")
 
     def _print_body(self, body: Body | None, max_lines: int, max_diff_lines: int) -> None:
         """Print the body of a tool call. Of an output, the last `max_lines` are printed; of a diff,
@@ -321,9 +321,9 @@ class Printer(NoticePrinter):
                     self._print_tail(body.text, max_lines)
             case Todos(items):
                 for todo in items:
-                    self.line(f"  {todo.mark} {one_line(todo.text)}")
+                    self.print_line(f"  {todo.mark} {one_line(todo.text)}")
             case Picture():
-                self.line(
+                self.print_line(
                     f"  {one_line(body.name)}, {body.media_type}, {body.bytes:,} bytes", "dim"
                 )
             case _:
@@ -335,9 +335,9 @@ class Printer(NoticePrinter):
         """
         lines = clean(text).rstrip().splitlines()
         if len(lines) > limit:
-            self.line(f"  … {len(lines) - limit} lines before", "dim")
+            self.print_line(f"  … {len(lines) - limit} lines before", "dim")
         for line in lines[-limit:]:
-            self.line(f"  {line}", "dim")
+            self.print_line(f"  {line}", "dim")
 
     def _print_runs(self, *runs: tuple[str, str]) -> None:
         """Print one line that consists of texts, each with its style of rich."""
@@ -372,7 +372,7 @@ class Printer(NoticePrinter):
 
     def _print_blocks(self, blocks: Sequence[str]) -> None:
         for block in blocks:
-            self.markdown(block)
+            self.print_markdown(block)
 
     def _end_thought(self) -> None:
         """Note that the model does not think any more. If it thought for MIN_THINKING_SECONDS or
@@ -383,7 +383,7 @@ class Printer(NoticePrinter):
         seconds = time.monotonic() - self._thinking_since
         self._thinking_since = None
         if seconds >= MIN_THINKING_SECONDS:
-            self.line(f"· thought for {seconds:.0f} s", "dim")
+            self.print_line(f"· thought for {seconds:.0f} s", "dim")
 
 
 def _width() -> int:

@@ -101,7 +101,7 @@ class PromptReader:
             reserve_space_for_menu=6,
             editing_mode=EditingMode.VI if repl.editing == "vim" else EditingMode.EMACS,
         )
-        self._prompt.default_buffer.on_text_changed += lambda _buffer: repl.draft.change()
+        self._prompt.default_buffer.on_text_changed += lambda _buffer: repl.draft.save_soon()
         self._prompt.app.ttimeoutlen = ESCAPE_SECONDS
         self._prompt.app.before_render += self._set_key_wait
 
@@ -246,7 +246,7 @@ class _FileHistory(History):
 
     def __init__(self, entries: PromptHistory) -> None:
         super().__init__()
-        entries.use(Path.cwd())
+        entries.begin_session(Path.cwd())
         self._entries = entries
 
     def load_history_strings(self) -> Iterable[str]:

@@ -15,7 +15,7 @@ from ouro.commands.models import next_effort
 from ouro.commands.slash import dispatch
 from ouro.errors import AttachRequested, DemoRequested, OuroError, UsageError
 from ouro.events import Event, Outcome, PermissionAsked, Permit, QuestionAsked
-from ouro.frontends.drafts import KeptDraft, join_unsent
+from ouro.frontends.drafts import DraftSaver, join_unsent
 from ouro.frontends.headless.input import handle_signals
 from ouro.frontends.plain.command_front_end import ReplFrontEnd
 from ouro.frontends.plain.line_questions import LineQuestions, TurnQuestions, parse_part
@@ -119,14 +119,16 @@ class Repl(TurnObserver):
         self._front_end = ReplFrontEnd(
             open_session, open_catalog, self._printer, self._questions, self.turns, self
         )
-        self.draft = KeptDraft(self._unsent)
+        self.draft = DraftSaver(self._unsent)
         self.undone_text = ""
         """The message that undo put into the prompt last."""
         self.reader: LineReader | PromptReader = LineReader(self)
         if not plain:
             from ouro.frontends.plain.prompt_reader import PromptReader
 
-            self.reader = PromptReader(self, lambda text: self._printer.line(clean(text), "bold"))
+            self.reader = PromptReader(
+                self, lambda text: self._printer.print_line(clean(text), "bold")
+            )
         self._work: set[asyncio.Task[None]] = set()
         """The tasks of the lines that are being handled, and of the opening of the session."""
         self._order_lock = asyncio.Lock()
@@ -168,8 +170,8 @@ class Repl(TurnObserver):
         """Print an event of the turn. If it is a question, ask it, and ring the bell if the turn
         has run for long.
         """
-        self._printer.event(event)
-        if self._turn_questions.take(event, self._front_end.session):
+        self._printer.print_event(event)
+        if self._turn_questions.handle_event(event, self._front_end.session):
             self._ring(self.turns.seconds)
 
     def show_background(self, event: Event) -> None:
@@ -181,8 +183,8 @@ class Repl(TurnObserver):
         if isinstance(event, PermissionAsked) and not has_user:
             session.answer(event.question_id, Permit("no", "the input is not a terminal"))
         if has_user or not is_question:
-            self._printer.event(event)
-            self._background_questions.take(event, session)
+            self._printer.print_event(event)
+            self._background_questions.handle_event(event, session)
         self.redraw()
 
     def turn_ended(self, outcome: Outcome, seconds: float) -> None:
@@ -202,7 +204,7 @@ class Repl(TurnObserver):
         self.redraw()
 
     def queue_changed(self) -> None:
-        self.draft.change()
+        self.draft.save_soon()
         self.redraw()
 
     def _unsent(self) -> str:
@@ -403,7 +405,7 @@ class Repl(TurnObserver):
                 return
             if line is None:
                 return
-            self._take_line(line)
+            self._handle_line(line)
 
     async def _next_line(self) -> str | None:
         """The next typed line; None at the end of the input.
@@ -416,12 +418,12 @@ class Repl(TurnObserver):
             await self._questions.wait_for_question(self.turns.idle(), *self._work)
         return await self.reader.read()
 
-    def _take_line(self, line: str) -> None:
+    def _handle_line(self, line: str) -> None:
         """Answer the open question with a line. If there is no question, begin to handle the line in
         the background: it is a command or a message. Nothing happens if it is empty.
         """
         if self._questions.open is not None:
-            hint = self._questions.take(line)
+            hint = self._questions.answer_with(line)
             if hint:
                 self._printer.say(hint, "warning")
             self.redraw()
@@ -495,13 +497,13 @@ class Repl(TurnObserver):
         if len(choices) == 1:
             return
         question = "Resume with which part? Type a number, or your message."
-        self._printer.choices(question, [label for _, label in choices])
+        self._printer.print_choices(question, [label for _, label in choices])
         parts = [part for part, _ in choices]
         part, message = await self._questions.ask("> ", lambda line: parse_part(line, parts))
         if part != "full":
             self.turns.start(resumed.continue_with(part))
         elif message:
-            self._take_line(message)
+            self._handle_line(message)
 
     def _cancel_offer(self) -> bool:
         """Stop the resume card; returns whether it or its question was open."""
@@ -535,7 +537,7 @@ class Repl(TurnObserver):
         await self.reader.close()
         if self.turns.session is not None:
             await self.turns.close()
-            self._say_end(self.turns.session)
+            self._print_end_hint(self.turns.session)
 
     async def _leave_to_background(self, host: DetachedHost) -> None:
         """Close the prompt, then host the session in this process until it ends."""
@@ -546,6 +548,6 @@ class Repl(TurnObserver):
         self._printer.say(f"It continues in the background: ouro attach {session.id[:8]}")
         await host.run()
 
-    def _say_end(self, session: Session) -> None:
+    def _print_end_hint(self, session: Session) -> None:
         if session.status().is_saved:
             self._printer.say(f"Continue with: ouro --resume {session.id[:8]}")

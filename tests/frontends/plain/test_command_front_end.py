@@ -107,7 +107,7 @@ def test_copy_uses_xclip_or_the_terminal_sequence(monkeypatch, tmp_path):
 
 def test_text_in_angle_brackets_is_printed():
     texts: list[str] = []
-    Printer(texts.append, plain=False).markdown(
+    Printer(texts.append, plain=False).print_markdown(
         "Use Vec<T> and <b>list</b>.\n\n<div>\nhello\n</div>"
     )
     printed = "".join(texts)
@@ -116,5 +116,5 @@ def test_text_in_angle_brackets_is_printed():
 
 def test_a_name_in_code_keeps_its_underscores():
     texts: list[str] = []
-    Printer(texts.append, plain=False).markdown("See __init__.py.")
+    Printer(texts.append, plain=False).print_markdown("See __init__.py.")
     assert "__init__.py" in "".join(texts)
