@@ -143,6 +143,6 @@ async def test_an_undone_message_is_a_draft_once_it_is_changed(home):
         await opened(pilot)
         app.front_end.show_again("say one")
         await until(pilot, lambda: app.conversation.prompt.text == "say one")
-        assert app.conversation.draft._unsent() == ""
+        assert app.conversation.draft._get_unsent_text() == ""
         await pilot.press("s")
         await until(pilot, lambda: any(p.read_text() == "say ones" for p in folder.glob("*/*")))

@@ -79,18 +79,18 @@ def test_history_walk_stops_at_both_ends():
 def test_entries_of_the_session_come_last_and_before_them_those_of_the_project(home):
     path = home / ".ouro" / "history"
     here = PromptHistory(path)
-    here.use(Path("/here"))
+    here.begin_session(Path("/here"))
     here.add("of here")
     there = PromptHistory(path)
     there.add("typed before the session is open")
-    there.use(Path("/there"))
+    there.begin_session(Path("/there"))
     there.add("of there")
     writer.submit(int).result()
     again = PromptHistory(path)
-    again.use(Path("/here"), ["said in the session", " "])
+    again.begin_session(Path("/here"), ["said in the session", " "])
     assert again.entries()[-2:] == ["of here", "said in the session"]
     assert set(again.entries()[:-2]) == {"typed before the session is open", "of there"}
-    again.use(Path("/there"))
+    again.begin_session(Path("/there"))
     assert again.entries()[-1] == "of there"
     assert "said in the session" not in again.entries()
 
