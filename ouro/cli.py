@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from types import SimpleNamespace
     from typing import Any
 
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
     from ouro.errors import OuroError
     from ouro.frontends.tui.screen_settings import ScreenSettings
     from ouro.session import OpenCatalog, OpenRequest, OpenSession, Session, SessionCatalog

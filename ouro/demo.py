@@ -35,7 +35,7 @@ from ouro.utils.ouro_paths import tilde
 from ouro.utils.sections import replace_fields
 
 if TYPE_CHECKING:
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
     from ouro.frontends.tui.screen_settings import ScreenSettings
 
 _GIT_SECONDS = 20

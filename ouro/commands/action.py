@@ -15,8 +15,8 @@ from ouro.display import Choice
 from ouro.errors import UsageError
 
 if TYPE_CHECKING:
+    from ouro.commands.shell_context import ShellContext
     from ouro.commands.slash import SessionContext
-    from ouro.commands.subcommands import ShellContext
     from ouro.memory.index import MemoryHit, SearchFilter
     from ouro.memory.long_term import MemoryEditor, Timeline
 

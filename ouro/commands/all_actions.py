@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from ouro.commands.action import Action, amount, arg, count, text
 from ouro.commands.background_action_table import BACKGROUND_ACTIONS, BACKGROUND_COMMANDS
 from ouro.commands.batch_action_table import BATCH_ACTIONS
@@ -291,7 +293,7 @@ COMMANDS: tuple[Action, ...] = (
     ),
     Action(
         "check",
-        "hooks.check",
+        "checks.check",
         "Turn a correction into a rule or hook that is enforced and counted, or remove one",
         (text("correction", nargs="+", metavar="TEXT"),),
         ("check Use pnpm, not npm", "check remove 2"),
@@ -354,14 +356,14 @@ COMMANDS: tuple[Action, ...] = (
     ),
     Action(
         "instructions",
-        "extensions.instructions",
+        "instructions.instructions",
         "List the loaded files of instructions, and their sizes",
         (),
         ("instructions",),
     ),
     Action(
         "skills",
-        "extensions.skills",
+        "skills.skills",
         "List the skills and what each costs, or switch one on or off",
         (
             arg("switch", nargs="?", choices=("on", "off"), metavar="on|off"),
@@ -373,7 +375,7 @@ COMMANDS: tuple[Action, ...] = (
     ),
     Action(
         "skill",
-        "extensions.skill",
+        "skills.skill",
         "Draft a skill from what was done in this session",
         (text("what"),),
         ("skill save how to release",),
@@ -429,7 +431,7 @@ COMMANDS: tuple[Action, ...] = (
 )
 """The slash commands."""
 
-COMMAND_NAMES: tuple[str, ...] = tuple(name for command in COMMANDS for name in command.names)
+COMMAND_NAMES: tuple[str, ...] = tuple(chain.from_iterable(command.names for command in COMMANDS))
 """The names and aliases of all slash commands."""
 
 SHELL_ACTIONS: tuple[Action, ...] = (
@@ -438,7 +440,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
     *PERMISSION_ACTIONS,
     Action(
         "checkpoints list",
-        "rewind.list_checkpoints",
+        "checkpoints.list_checkpoints",
         "List the folders whose files are kept for undo",
         (),
         ("checkpoints list --json",),
@@ -446,7 +448,7 @@ SHELL_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "checkpoints clean",
-        "rewind.clean_old_checkpoints",
+        "checkpoints.clean_old_checkpoints",
         "Delete old checkpoints",
         (arg("--days", type=int, default=None, metavar="N", help="else `checkpoints.keep_days`"),),
         ("checkpoints clean --days 3",),

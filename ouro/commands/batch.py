@@ -30,7 +30,7 @@ from ouro.utils.lenient_json import dump_json
 from ouro.utils.text import dollars, plural
 
 if TYPE_CHECKING:
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
 
 _MAX_ENDED_ROWS = 8
 """Tasks that ended, in the table of a run."""

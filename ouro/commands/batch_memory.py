@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ouro.batch.pending_memory import SharedChange, WaitingChange, merge_changes, propose_again
 from ouro.batch.state import BatchState
@@ -17,7 +17,7 @@ from ouro.utils.text import join_names, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.current_folder import Folder
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
     from ouro.memory.long_term import MemoryEditor, Proposal
 
 _MAX_TEXT = 100
@@ -152,15 +152,21 @@ def _changes_in_memory(
     return changes
 
 
+class _DecidedChange(NamedTuple):
+    """What became of a change that was accepted or rejected."""
+
+    memory_count: int
+    """The number of memories in which it was decided."""
+    problems: list[str]
+    """A line for each place where it could not be decided."""
+
+
 def _decide(
     folder: Folder, state: BatchState, shared: SharedChange, *, accepts: bool
-) -> tuple[int, list[str]]:
+) -> _DecidedChange:
     """Accept the change once in each memory where it waits, or reject it everywhere. One that waits
     in the state of the batch, because no memory took it, can only be rejected: accepting it is a
     problem.
-
-    Returns:
-        The number of memories in which it was decided, and a line for each problem.
     """
     problems: list[str] = []
     by_repository: dict[Path | None, list[WaitingChange]] = {}
@@ -181,7 +187,7 @@ def _decide(
             problems.append(f"{repository or 'your memory'}: {error}")
         else:
             memory_count += 1
-    return memory_count, problems
+    return _DecidedChange(memory_count, problems)
 
 
 def _decide_in_memory(

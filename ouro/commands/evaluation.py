@@ -29,7 +29,7 @@ from ouro.utils.files import write_document
 from ouro.utils.text import dollars, plural
 
 if TYPE_CHECKING:
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
 
 _MEMORY_ARMS = {"none": ("none",), "read": ("read",), "both": ("none", "read")}
 """The uses of memory to compare, by the value of `--memory`."""

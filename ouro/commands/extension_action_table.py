@@ -7,7 +7,7 @@ from ouro.commands.action import YES, Action, arg
 EXTENSION_ACTIONS: tuple[Action, ...] = (
     Action(
         "plugin add",
-        "extensions.add_plugin",
+        "plugins.add_plugin",
         "Add a plugin: commands, skills, agents, hooks and MCP servers",
         (
             arg(
@@ -34,7 +34,7 @@ EXTENSION_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "plugin list",
-        "extensions.list_plugins",
+        "plugins.list_plugins",
         "List the plugins, with the commit that is installed",
         (),
         ("plugin list",),
@@ -42,7 +42,7 @@ EXTENSION_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "plugin update",
-        "extensions.update_plugin",
+        "plugins.update_plugin",
         "Fetch plugins again, and show what changes before it is installed",
         (arg("name", nargs="?", default="", metavar="NAME", help="none: all"), YES),
         ("plugin update",),
@@ -50,7 +50,7 @@ EXTENSION_ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "plugin remove",
-        "extensions.remove_plugin",
+        "plugins.remove_plugin",
         "Remove a plugin",
         (arg("name", metavar="NAME"), YES),
         ("plugin remove review",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -187,13 +187,22 @@ class FrontEnd(Protocol):
         """End the program."""
 
 
+class ReviewedDraft(NamedTuple):
+    """A draft after its review."""
+
+    text: str
+    """As the user has edited it."""
+    choice: str
+    """The value of what they chose; empty if they discard it."""
+
+
 async def review_draft(
     front_end: FrontEnd,
     question: str,
     choices: Sequence[Choice],
     draft: str,
     as_markdown: Callable[[str], str],
-) -> tuple[str, str]:
+) -> ReviewedDraft:
     """Show a draft of a model, let the user edit it as often as they want, and ask what to do with
     it.
 
@@ -201,9 +210,6 @@ async def review_draft(
         choices: what can be done with it; to edit and to discard it are added.
         as_markdown: returns the draft as Markdown. Raises UsageError if it is not valid. If that is
             after an edit, the error is shown and the draft before the edit stays.
-
-    Returns:
-        The draft as edited, and the value of the user's choice; an empty value if they discard it.
     """
     choices = [
         *choices,
@@ -214,7 +220,7 @@ async def review_draft(
         front_end.show(as_markdown(draft))
         chosen = await front_end.choose(question, choices) or ""
         if chosen != "edit":
-            return draft, chosen
+            return ReviewedDraft(draft, chosen)
         try:
             edited = await front_end.edit(draft)
             as_markdown(edited)  # raises UsageError if it is not valid

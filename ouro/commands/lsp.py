@@ -54,13 +54,13 @@ async def list_servers(context: SessionContext) -> Answer:
 async def log(context: SessionContext, server: str) -> Answer:
     """Show the log of the server of that name. Raises UsageError if there is none."""
     servers = await _servers(context)
-    language_server = next((item for item in servers if item.name == server), None)
-    if language_server is None:
-        names = ", ".join(item.name for item in servers) or "none"
+    servers_by_name = {item.name: item for item in servers}
+    if server not in servers_by_name:
+        names = ", ".join(servers_by_name) or "none"
         raise UsageError(
             f"There is no language server `{one_line(server, 60)}`.", f"There are: {names}."
         )
-    lines = list(language_server.log)
+    lines = list(servers_by_name[server].log)
     if not lines:
         return Answer(value=[], view=[line(f"{server} has logged nothing.")])
     return Answer(lines, [Quote("\n".join(lines))])

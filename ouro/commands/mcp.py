@@ -19,7 +19,7 @@ from ouro.utils.git import find_root
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
 
 ADD_HINT = "Add one: `ouro mcp add NAME -- COMMAND`; `ouro help mcp` says more."
 _MAX_DESCRIPTION = 100

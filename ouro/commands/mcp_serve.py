@@ -22,7 +22,7 @@ from ouro.memory import long_term
 from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
 
 INSTRUCTIONS = """\
 The user's long-term memory, kept by ouro: preferences, decisions, facts, lessons, and what was said in past sessions.
@@ -150,21 +150,21 @@ class MemoryServer(MCPServer):
 def _names_and_titles(memory: MemoryAccess) -> list[tuple[str, str]]:
     """The name and a title of each core file with text, and of each note."""
     editor = memory.editor
-    core = [
-        (f"{scope.name}/{name}.md", f"core memory: {name}")
-        for scope in editor.scopes
-        for name in scope.store.core
-        if editor.text(scope.name, f"{name}.md")
-    ]
+    titles: list[tuple[str, str]] = []
+    for scope in editor.scopes:
+        names = [name for name in scope.store.core if editor.text(scope.name, f"{name}.md")]
+        titles += [(f"{scope.name}/{name}.md", f"core memory: {name}") for name in names]
     notes = long_term.note_entries(editor)
-    return [*core, *((note.id, one_line(note.text, 100)) for note in notes)]
+    return [*titles, *((note.id, one_line(note.text, 100)) for note in notes)]
 
 
 def _find_unapproved(memory: MemoryAccess) -> set[str]:
     """The names of core files and the ids of notes with a change that the user has not approved."""
-    core = {f"{scope.name}/{name}" for scope in memory.editor.scopes for name in scope.untrusted}
+    unapproved: set[str] = set()
+    for scope in memory.editor.scopes:
+        unapproved |= {f"{scope.name}/{name}" for name in scope.untrusted}
     notes = long_term.note_entries(memory.editor)
-    return core | {note.id for note in notes if "unconfirmed" in note.badges}
+    return unapproved | {note.id for note in notes if "unconfirmed" in note.badges}
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ouro.commands import action
 from ouro.commands.action import ActionContext, Answer, parse_indexes
@@ -125,10 +125,10 @@ async def _forget_everywhere(
     question = f"Forget it in {plural(report.count, 'place')}? This cannot be undone."
     if is_backup_decided:
         backup_target = Path(backup) if backup else None
-        agreed = await action.confirm(context, question, "Forget it", assume_yes=is_sure)
+        is_agreed = await action.confirm(context, question, "Forget it", assume_yes=is_sure)
     else:
-        agreed, backup_target = await _choose_backup(context, question)
-    if not agreed:
+        is_agreed, backup_target = await _ask_consent(context, question)
+    if not is_agreed:
         return Answer({"found": report, "done": False}, [line("Nothing was changed.")], 1)
     backup_path = await _back_up(context, home, backup_target)
 
@@ -190,12 +190,16 @@ async def _back_up(context: ActionContext, home: long_term.OuroHome, target: Pat
     return str(await back_up)
 
 
-async def _choose_backup(context: ActionContext, question: str) -> tuple[bool, Path | None]:
-    """Ask whether to forget, and whether to write a backup before.
+class _Consent(NamedTuple):
+    """The user's answer to the question whether to forget."""
 
-    Returns:
-        Whether the user agrees, and the path of the backup, None if they want none.
-    """
+    is_agreed: bool
+    backup_target: Path | None
+    """The path of the backup to be written before; None if they want none."""
+
+
+async def _ask_consent(context: ActionContext, question: str) -> _Consent:
+    """Ask whether to forget, and whether to write a backup before."""
     target = _free_path(_DEFAULT_BACKUP.expanduser())
     backup_note = f"{tilde(target)} still holds the text: remove it later"
     choices = [
@@ -204,7 +208,8 @@ async def _choose_backup(context: ActionContext, question: str) -> tuple[bool, P
         Choice("no", "Change nothing"),
     ]
     picked = await context.choose(question, choices)
-    return picked in ("backup", "now"), target if picked == "backup" else None
+    backup_target = target if picked == "backup" else None
+    return _Consent(picked in ("backup", "now"), backup_target)
 
 
 def _forgotten_view(outcome: long_term.ForgetReport, placeholder: str) -> View:

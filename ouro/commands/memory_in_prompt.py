@@ -51,7 +51,7 @@ async def receipt(context: SessionContext) -> Answer:
         view.append(line("Nothing is remembered yet."))
     if memory_receipt.changes:
         view += [Title("Changed since"), *table((change,) for change in memory_receipt.changes)]
-    from ouro.commands.hooks import checks_of  # with a session; the command line has none
+    from ouro.commands.checks import checks_of  # with a session; the command line has none
 
     checks = checks_of(context.session)
     if checks:

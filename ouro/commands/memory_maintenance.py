@@ -22,7 +22,7 @@ from ouro.settings import MemorySettings
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
     from ouro.memory.index import Search, SearchQuality
     from ouro.memory.long_term import (
         CrystallizedPart,

@@ -105,8 +105,10 @@ def _show_entry(context: ActionContext, memory: MemoryAccess, entry: str) -> Ans
     core_names = [core_name for core_name in editor.core if core_name.startswith(start)]
     names_core_files = bool(name and core_names)
     if not entry or names_core_files:
-        scopes = [known for known in editor.names if scope in ("", known)]
-        files = [(known, f"{core_name}.md") for known in scopes for core_name in core_names]
+        files: list[tuple[Scope, str]] = []
+        for known_scope in editor.names:
+            if scope in ("", known_scope):
+                files += [(known_scope, f"{core_name}.md") for core_name in core_names]
         # On the command line the text of a named file can be piped to another program.
         only_text = context.session is None and bool(entry)
         return _core_files(editor, files, only_text=only_text)
@@ -182,11 +184,12 @@ async def stats(context: ActionContext) -> Answer:
         ("Recalled most often", statistics.recalled),
         ("Used most often", used_notes),
     )
-    rows = (
-        (title, ", ".join(f"{name} {count:,}" for name, count in counts.items()))
-        for title, counts in groups
-    )
-    view: View = [*table((f"{title}:", counts) for title, counts in rows if counts)]
+    rows: list[tuple[str, str]] = []
+    for title, counts in groups:
+        if counts:
+            items = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+            rows.append((f"{title}:", items))
+    view = table(rows)
     if statistics.last_recalled:
         view.append(line(f"Last recalled: {local_time(statistics.last_recalled)}"))
     totals = f"{statistics.archived} archived, {statistics.replaced} replaced, {statistics.contradicted} contradicted"

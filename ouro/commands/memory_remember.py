@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ouro.commands.action import ActionContext, Answer
 from ouro.commands.render import CommandText, View, line
@@ -27,6 +27,17 @@ _REPLACE_CHOICES = (
 )
 
 
+class _Decision(NamedTuple):
+    """What a statement does."""
+
+    scope: Scope | None
+    """None if the rules choose it."""
+    replaced_id: str
+    """The id of the entry that it replaces; empty if it replaces none."""
+    words: str
+    """What is remembered: the statement, which may be joined with the rest of the replaced entry."""
+
+
 class _UndecidedError(Exception):
     """The user left a question about a statement."""
 
@@ -40,20 +51,21 @@ async def remember(context: ActionContext, text: str, scope: Scope | None) -> An
         scope: where it holds; None if that is to be decided, too.
     """
     words = sys.stdin.read() if text == "-" and not context.session else text
-    replaced_id = ""
-    is_asked = context.can_ask and text != "-"
     doubtful: MemoryEntry | None = None
-    if not is_asked:
+    if context.can_ask and text != "-":
+        try:
+            decision = await _decide(context, words, scope)
+        except _UndecidedError:
+            return await _keep_for_later(context, words, scope)
+    else:
+        decision = _Decision(scope, "", words)
         doubtful = await context.memory(
             lambda memory: long_term.find_possibly_replaced(memory.editor, words), reports=False
         )
-    if is_asked:
-        try:
-            scope, replaced_id, words = await _decide(context, words, scope)
-        except _UndecidedError:
-            return await _keep_for_later(context, words, scope)
     outcome = await context.memory(
-        lambda memory: long_term.remember_text(memory.editor, words, scope, replaced_id),
+        lambda memory: long_term.remember_text(
+            memory.editor, decision.words, decision.scope, decision.replaced_id
+        ),
         reports=False,
     )
     entry = outcome.entry
@@ -102,22 +114,16 @@ def _offer_check(context: ActionContext, entry: MemoryEntry) -> View:
     return [line("To have it enforced, whatever the model does: ", check)]
 
 
-async def _decide(
-    context: ActionContext, words: str, scope: Scope | None
-) -> tuple[Scope | None, str, str]:
+async def _decide(context: ActionContext, words: str, scope: Scope | None) -> _Decision:
     """Decide what a statement does, by rules, a model or the user. Raises _UndecidedError if the user
     leaves a question.
-
-    Returns:
-        The scope, or None if the rules choose it; the id of the entry that it replaces, empty if it
-        replaces none; and the words to remember, which may have the rest of that entry.
     """
     near_ids = await _near_in_meaning(context, words)
     statement = await context.memory(
         lambda memory: long_term.open_statement(memory.editor, words, near_ids), reports=False
     )
     if statement is None:  # the rules are sure
-        return scope, "", words
+        return _Decision(scope, "", words)
     # What the model says; None if it is not asked, or does not know.
     effect = await context.session.memory.effect_of(statement) if context.session else None
     if not scope and not statement.is_scope_sure:
@@ -127,10 +133,10 @@ async def _decide(
             scope = await _ask_scope(context, words)
     replaced_id = await _choose_replaced_id(context, statement, effect)
     if not replaced_id or effect is None or effect.entry is None:
-        return scope, replaced_id, words
+        return _Decision(scope, replaced_id, words)
     if effect.rewritten:  # the statement, joined with what still holds of the replaced entry
         words = await _choose_words(context, words, effect.rewritten, old=effect.entry)
-    return scope, replaced_id, words
+    return _Decision(scope, replaced_id, words)
 
 
 async def _choose_words(

@@ -20,7 +20,7 @@ from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import one_line, plural
 
 if TYPE_CHECKING:
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
     from ouro.memory.long_term import Scope
 
 _MAX_REFUSED = 10

@@ -15,7 +15,7 @@ from ouro.errors import UsageError
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
 
 _CHECK_SIGNS = {"works": "ok", "fails": "FAILS", "off": "off"}
 

@@ -17,7 +17,7 @@ from ouro.utils.ouro_paths import get_models_path, tilde
 
 if TYPE_CHECKING:
     from ouro.commands.model_setup import Asker
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
 
 
 async def login(context: ShellContext, name: str) -> Answer | None:

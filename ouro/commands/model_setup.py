@@ -19,7 +19,7 @@ from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
 
 OTHER_SERVER = "other"
 """The choice of a server by its address."""

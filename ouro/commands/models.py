@@ -17,8 +17,8 @@ from ouro.utils.ouro_paths import get_models_path, tilde
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
+    from ouro.commands.shell_context import ShellContext
     from ouro.commands.slash import SessionContext
-    from ouro.commands.subcommands import ShellContext
     from ouro.session import Session
 
 EFFORTS: tuple[llm.Effort, ...] = get_args(llm.Effort)

@@ -158,8 +158,12 @@ def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
 
     `prefix`: what is put before a cell that is a command (CommandText).
     """
-    texts_of_rows = [[_text_span(cell, prefix) for cell in row] for row in rows]
-    widths_of_rows = [[_width(cell) for cell in texts[:-1]] for texts in texts_of_rows]
+    texts_of_rows: list[list[str]] = []
+    widths_of_rows: list[list[int]] = []
+    for row in rows:
+        texts = [_text_span(cell, prefix) for cell in row]
+        texts_of_rows.append(texts)
+        widths_of_rows.append(list(map(_width, texts[:-1])))
     column_widths = [max(column) for column in zip_longest(*widths_of_rows, fillvalue=0)]
     lines = []
     for texts, cell_widths in zip(texts_of_rows, widths_of_rows, strict=True):

@@ -26,7 +26,7 @@ from ouro.utils.ouro_paths import get_sessions_dir
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
 
 _MAX_OFFERED = 40
 """How many sessions, the newest, are offered to a user who names no path."""
@@ -149,7 +149,7 @@ def _import_summary(results: Sequence[ImportResult]) -> str:
         left_out.update(result.left_out)
     text = f"Sessions: {', '.join(counts)}."
     if left_out:
-        kinds = ", ".join(f"{what} ({count:,})" for what, count in left_out.most_common(8))
+        kinds = ", ".join(f"{kind} ({count:,})" for kind, count in left_out.most_common(8))
         text += f" Left out: {kinds}."
     if outcomes["new"] or outcomes["more"]:
         text += " List them: `ouro sessions list --all`."
@@ -158,24 +158,30 @@ def _import_summary(results: Sequence[ImportResult]) -> str:
 
 def _source_data(source: ImportSource) -> dict[str, Any]:
     """A session of another program as `--json` prints it."""
-    names = ("size", "changed_at", "project", "first_words")
     return {
         "path": str(source.path),
         "from": source.program,
-        **{name: getattr(source, name) for name in names},
+        "size": source.size,
+        "changed_at": source.changed_at,
+        "project": source.project,
+        "first_words": source.first_words,
     }
 
 
 def _import_data(results: Sequence[ImportResult], asked_count: int) -> dict[str, Any]:
     """The results as `--json` prints them; fewer than `asked_count` mean an interrupt."""
-    names = ("outcome", "title", "messages", "reason")
-    imported = [
-        {
-            **_source_data(result.source),
-            **{name: getattr(result, name) for name in names},
-            "session": result.session_id,
-            "left_out": dict(result.left_out),
-        }
-        for result in results
-    ]
+    imported = [_result_data(result) for result in results]
     return {"imported": imported, "interrupted": len(results) < asked_count}
+
+
+def _result_data(result: ImportResult) -> dict[str, Any]:
+    """The result of one session as `--json` prints it."""
+    return {
+        **_source_data(result.source),
+        "outcome": result.outcome,
+        "title": result.title,
+        "messages": result.messages,
+        "reason": result.reason,
+        "session": result.session_id,
+        "left_out": dict(result.left_out),
+    }

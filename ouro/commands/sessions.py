@@ -35,7 +35,7 @@ from ouro.utils.path_escapes import text_path
 from ouro.utils.text import byte_size, dollars, plural
 
 if TYPE_CHECKING:
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
     from ouro.memory.session_sync import SessionSyncReport
 
 _LIST_LIMIT = 50

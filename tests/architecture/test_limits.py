@@ -28,7 +28,6 @@ ONE_FILE_EACH = (
 LONG_FILES: dict[str, str] = {}
 LONG_FUNCTIONS = {
     "cli.py: _parser",
-    "commands/export/for_agents.py: _claude_lines",
     "commands/models.py: models",
     "frontends/tui/transcript_writer.py: show",
     "memory/long_term/team.py: promote",

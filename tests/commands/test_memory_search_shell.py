@@ -8,7 +8,7 @@ import pytest
 from fakes.stored_sessions import NOTE, StoredSession
 
 from ouro.cli import main
-from ouro.commands import subcommands
+from ouro.commands import shell_context
 from ouro.memory.index import Index, Vectors, local_embedder
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.messages import assistant, user
@@ -287,7 +287,7 @@ def test_slow_index_update_shows_progress(stored_memory, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main(["memory", "search", "heron"]) == 0
     assert "Indexing" not in capsys.readouterr().err
-    monkeypatch.setattr(subcommands, "_PROGRESS_DELAY", -1)
+    monkeypatch.setattr(shell_context, "_PROGRESS_DELAY", -1)
     (Path.home() / ".ouro" / "memory" / "facts.md").write_text(
         "- The heron is the production database.\n"
     )

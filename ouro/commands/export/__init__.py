@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from ouro.commands.export.formats import HtmlFormat, MarkdownFormat
+from ouro.commands.export.formats import HtmlFormat, MarkdownFormat, PromptEntry
 from ouro.commands.render import date_and_time
 from ouro.display import Body, CommandOutput, Diff, Plain, Todos
 from ouro.errors import UsageError
@@ -106,8 +106,8 @@ class Survey(msgspec.Struct, frozen=True):
     title: str
     branch: frozenset[int]
     """The numbers of the messages on the current branch; all others were rewound."""
-    prompts: tuple[tuple[int, str, str], ...]
-    """The user messages of the current branch: number, time and first words."""
+    prompts: tuple[PromptEntry, ...]
+    """The messages of the user on the current branch."""
     usage: Usage
     last_at: str
     messages: int
@@ -118,7 +118,7 @@ def survey(whole: WholeSession) -> Survey:
     not kept in memory: the transcript, which finds the current branch, gets empty messages.
     """
     transcript = Transcript()
-    prompts = []
+    prompts: list[PromptEntry] = []
     message_count = 0
     for record in whole.records():
         if not isinstance(record, MessageRecord):
@@ -131,9 +131,9 @@ def survey(whole: WholeSession) -> Survey:
         if not first_words and message.parts_of(Image):
             first_words = "[picture]"
         if message.role == "user" and first_words:
-            prompts.append((record.number, record.at, first_words))
+            prompts.append(PromptEntry(record.number, record.at, first_words))
     branch = frozenset(entry.number for entry in transcript.entries)
-    branch_prompts = tuple((number, at, text) for number, at, text in prompts if number in branch)
+    branch_prompts = tuple(prompt for prompt in prompts if prompt.number in branch)
     return Survey(
         transcript.title,
         branch,
@@ -158,9 +158,8 @@ class SessionDocument:
         """Yields the document: its head with facts and a list of the prompts, the messages, and its
         end.
         """
-        prompts = [(number, date_and_time(at), text) for number, at, text in self._survey.prompts]
         known_facts = [(name, text) for name, text in self._facts() if text]
-        yield self._form.head(self._survey.title, known_facts, prompts)
+        yield self._form.head(self._survey.title, known_facts, self._survey.prompts)
         yield from map(self._form.piece, self.pieces())
         yield self._form.tail
 
@@ -310,10 +309,12 @@ def _call_title(call: ToolCall) -> str:
     """The name of the tool, and its subject: the command if it is a list of words, else the first
     text among the arguments, else nothing.
     """
-    subject = next((value for value in call.arguments.values() if isinstance(value, str)), "")
     command = call.arguments.get("command")
     if isinstance(command, list | tuple):
         subject = " ".join(map(str, command))
+    else:
+        texts = [value for value in call.arguments.values() if isinstance(value, str)]
+        subject = texts[0] if texts else ""
     return _first_words(f"{call.name} {subject}")
 
 

@@ -8,7 +8,7 @@ import base64
 import json
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from os import environ
 from pathlib import Path
@@ -136,17 +136,15 @@ def _claude_lines(
             at = transcript.compaction.at if transcript.compaction else transcript.last_at
             yield from entries.make_summary(item, at)
             continue
-        content = [
-            block for part in item.message.parts if (block := _claude_block(part, item.message))
-        ]
-        at = item.at or transcript.last_at
-        if content and item.message.role == "assistant":
-            answer = _claude_answer(item.number, item.message, content)
-            yield entries.make("assistant", item.number, at, message=answer)
-        elif content:
-            yield entries.make(
-                "user", item.number, at, message={"role": "user", "content": content}
-            )
+        content = _claude_blocks(item.message.parts, item.message)
+        if content:
+            at = item.at or transcript.last_at
+            if item.message.role == "assistant":
+                data = _claude_answer(item.number, item.message, content)
+                yield entries.make("assistant", item.number, at, message=data)
+            else:
+                data = {"role": "user", "content": content}
+                yield entries.make("user", item.number, at, message=data)
 
 
 def _claude_answer(
@@ -169,6 +167,12 @@ def _claude_answer(
             "output_tokens": usage.output,
         },
     }
+
+
+def _claude_blocks(parts: Iterable[Any], message: Message) -> list[dict[str, Any]]:
+    """Parts of a message as blocks of Anthropic's API, without those that are left out."""
+    blocks = [_claude_block(part, message) for part in parts]
+    return [block for block in blocks if block is not None]
 
 
 def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
@@ -199,9 +203,7 @@ def _claude_block(part: Any, message: Message) -> dict[str, Any] | None:
                 "input": dict(arguments),
             }
         case ToolReply(call_id, text=text, failed=failed, images=images):
-            content = [
-                block for part in (Text(text), *images) if (block := _claude_block(part, message))
-            ]
+            content = _claude_blocks((Text(text), *images), message)
             result: dict[str, Any] = {
                 "type": "tool_result",
                 "tool_use_id": _valid_id(call_id),
@@ -222,8 +224,7 @@ def _codex_lines(
     of the one before it.
     """
     at = entries[0].at if entries else transcript.last_at
-    for kind, payload in _codex_head(session_id, at, transcript, header):
-        yield _codex_line(at, kind, payload)
+    yield from _codex_head(session_id, at, transcript, header)
     for item in _with_summary(transcript, entries):
         if isinstance(item, str):
             # Without a history of its own, Codex also sends the latest of the messages that are
@@ -252,9 +253,9 @@ def _codex_line(at: str, kind: str, payload: Mapping[str, Any]) -> Mapping[str, 
 
 def _codex_head(
     session_id: str, at: str, transcript: Transcript, header: SessionHeader
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yields the type and the payload of each line before the messages: the session, its model if it
-    is one of OpenAI, and its title if there is one.
+) -> Iterator[Mapping[str, Any]]:
+    """Yields the lines before the messages: the session, its model if it is one of OpenAI, and its
+    title if there is one.
     """
     session = {
         "id": session_id,
@@ -265,7 +266,7 @@ def _codex_head(
         "instructions": None,
         "source": "cli",
     }
-    yield "session_meta", session
+    yield _codex_line(at, "session_meta", session)
     provider, _, name = (transcript.model or header.model).partition("/")
     if provider == "openai":  # otherwise Codex would ask its own provider for this model
         turn = {
@@ -275,20 +276,20 @@ def _codex_head(
             "model": name,
             "summary": "auto",
         }
-        yield "turn_context", turn
+        yield _codex_line(at, "turn_context", turn)
     if transcript.title:
         title = {
             "type": "thread_name_updated",
             "thread_id": session_id,
             "thread_name": transcript.title,
         }
-        yield "event_msg", title
+        yield _codex_line(at, "event_msg", title)
 
 
 def _codex_items(message: Message) -> Iterator[dict[str, Any]]:
     """Yields a message as items of the Responses API: text and images, then calls and results."""
     kind = "output_text" if message.role == "assistant" else "input_text"
-    content = [block for part in message.parts if (block := _codex_block(part, kind))]
+    content = _codex_blocks(message.parts, kind)
     if content:
         yield {"type": "message", "role": message.role, "content": content}
     for part in message.parts:
@@ -302,14 +303,18 @@ def _codex_items(message: Message) -> Iterator[dict[str, Any]]:
                     "call_id": _valid_id(call_id),
                 }
             case ToolReply(call_id, text=text, images=images):
-                blocks = [
-                    block for part in (Text(text), *images) if (block := _codex_block(part, kind))
-                ]
+                blocks = _codex_blocks((Text(text), *images), kind)
                 yield {
                     "type": "function_call_output",
                     "call_id": _valid_id(call_id),
                     "output": blocks if images else text,
                 }
+
+
+def _codex_blocks(parts: Iterable[Any], kind: str) -> list[dict[str, Any]]:
+    """The texts and images among the parts as blocks of the Responses API."""
+    blocks = [_codex_block(part, kind) for part in parts]
+    return [block for block in blocks if block is not None]
 
 
 def _codex_block(part: Any, kind: str) -> dict[str, Any] | None:

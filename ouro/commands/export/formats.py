@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ouro.commands.render import block, code, escape, facts, todo_list
+from ouro.commands.render import block, code, date_and_time, escape, facts, todo_list
 from ouro.display import Todo
 from ouro.messages import Image
 from ouro.utils.text import clean
@@ -36,6 +36,14 @@ _CONTENT_POLICY = (
 _CLASS_OF_SPEAKER = {"You": "person", "ouro": "model", "Added for the model": "added"}
 
 
+class PromptEntry(NamedTuple):
+    """A message of the user in the list of prompts."""
+
+    number: int
+    at: str
+    first_words: str
+
+
 class MarkdownFormat:
     """Writes each kind of text in a session as Markdown. Tools, thinking and added context are
     folded, and no content can break out of its fold.
@@ -53,7 +61,7 @@ class MarkdownFormat:
     todos = staticmethod(todo_list)
 
     def head(
-        self, title: str, named: Sequence[tuple[str, str]], _prompts: Sequence[tuple[int, str, str]]
+        self, title: str, named: Sequence[tuple[str, str]], _prompts: Sequence[PromptEntry]
     ) -> str:
         """The beginning of the document, with the names and texts of facts. It lists no prompts:
         Markdown has no links to messages.
@@ -158,18 +166,17 @@ class HtmlFormat:
     escape = staticmethod(escape_html)
 
     def head(
-        self, title: str, facts: Sequence[tuple[str, str]], prompts: Sequence[tuple[int, str, str]]
+        self, title: str, facts: Sequence[tuple[str, str]], prompts: Sequence[PromptEntry]
     ) -> str:
-        """The beginning of the page: `facts` are names and HTML, `prompts` the numbers, times and
-        words of messages.
-        """
+        """The beginning of the page: `facts` are names and HTML, `prompts` the messages of the user."""
         title = escape_html(title) or "Session"
         fact_list = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
         contents = ""
         if len(prompts) > 1:
             lines = "".join(
-                f'<li><a href="#m{number}">{escape_html(text)}</a> <time>{at}</time></li>\n'
-                for number, at, text in prompts
+                f'<li><a href="#m{prompt.number}">{escape_html(prompt.first_words)}</a>'
+                f" <time>{date_and_time(prompt.at)}</time></li>\n"
+                for prompt in prompts
             )
             summary = f"{len(prompts)} of your messages"
             contents = (

@@ -21,7 +21,7 @@ from ouro.session.background_record import find_record
 
 if TYPE_CHECKING:
     from ouro.commands.action import ActionContext
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
 
 
 def show_agents(context: ShellContext) -> int:

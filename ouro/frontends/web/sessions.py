@@ -14,7 +14,7 @@ from ouro.frontends.web.pages import PAGE_FORMAT
 from ouro.utils.path_escapes import path_text
 
 if TYPE_CHECKING:
-    from ouro.commands.subcommands import ShellContext
+    from ouro.commands.shell_context import ShellContext
 
 HostFlags = Callable[[Path, str, str], tuple[str, Mapping[str, Any]]]
 """The flag and the flags of the process that hosts a session: folder, message, session to resume."""

@@ -10,7 +10,7 @@ from textual import events, work
 
 from ouro.commands import memory_changes, memory_history
 from ouro.commands.action import Answer
-from ouro.commands.hooks import checks_of
+from ouro.commands.checks import checks_of
 from ouro.commands.render import as_text
 from ouro.commands.slash import SessionContext
 from ouro.errors import UsageError
