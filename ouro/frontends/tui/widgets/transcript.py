@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from time import monotonic, perf_counter
 
 from rich.cells import cell_len
@@ -258,33 +258,49 @@ class TranscriptView(LineScroll):
     def find(self, text: str, by: int) -> bool:
         """Mark all matches of `text`, and scroll to the next one below (`by` is 1) or above (-1).
 
-        Starts at the last match, else at the last visible line. Returns False if there is no match
-        in that direction. An empty text ends the search.
+        Starts at the last match, else at the last visible line, or at the end if nothing is below
+        it. Returns False if there is no match in that direction. An empty text ends the search.
         """
         self._search_text = text.lower()
         if not text:
             self._match = None
             self.refresh()
             return False
-        blocks = self._blocks.blocks
-        last_visible = self._blocks.block_at(self.scroll_offset.y + self.size.height)
-        start_block, start_line = self._match or last_visible or (None, 0)
-        # Without a start, and if its block was removed, the search begins at the end.
-        start = blocks.index(start_block) if start_block in blocks else len(blocks)
-        blocks_to_search = blocks[start:] if by >= 0 else list(reversed(blocks[: start + 1]))
-        for block in blocks_to_search:
-            matches = self._matches(block)
-            if block is start_block:  # only lines after the start; before it if `by` is -1
-                matches = [line for line in matches if (line - start_line) * by > 0]
-            if matches:
-                self._show_match(block, matches[0 if by > 0 else -1])
-                return True
-        self.refresh()
-        return False
+        start = self._search_start()
+        matches = self._matches_below(start) if by > 0 else self._matches_above(start)
+        match = next(matches, None)
+        if match is None:
+            self.refresh()
+            return False
+        self._match = match
+        self._go_to(match.block, match.number, lines_above=self.size.height // 3)
+        return True
 
-    def _show_match(self, block: TranscriptBlock, line: int) -> None:
-        self._match = BlockLine(block, line)
-        self._go_to(block, line, lines_above=self.size.height // 3)
+    def _search_start(self) -> BlockLine | None:
+        """The last match, if its block is still there; else the last visible line. None if nothing
+        is below the visible part.
+        """
+        if self._match is not None and self._match.block in self._blocks.blocks:
+            return self._match
+        return self._blocks.block_at(self.scroll_offset.y + self.size.height)
+
+    def _matches_below(self, start: BlockLine | None) -> Iterator[BlockLine]:
+        """Yield the matches after a line, from top to bottom; none if there is no start."""
+        blocks = self._blocks.blocks
+        first = blocks.index(start.block) if start else len(blocks)
+        for block in blocks[first:]:
+            for line in self._matches(block):
+                if start is None or block is not start.block or line > start.number:
+                    yield BlockLine(block, line)
+
+    def _matches_above(self, start: BlockLine | None) -> Iterator[BlockLine]:
+        """Yield the matches before a line, from bottom to top; all of them if there is no start."""
+        blocks = self._blocks.blocks
+        last = blocks.index(start.block) if start else len(blocks)
+        for block in reversed(blocks[: last + 1]):
+            for line in reversed(self._matches(block)):
+                if start is None or block is not start.block or line < start.number:
+                    yield BlockLine(block, line)
 
     def _matches(self, block: TranscriptBlock) -> list[int]:
         """The numbers of the lines of a block that contain the searched text. If a wrapped line has

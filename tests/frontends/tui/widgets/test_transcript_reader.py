@@ -70,6 +70,23 @@ async def test_search_moves_between_matches_and_reports_no_match():
         await until(pilot, lambda: "a second needle" in screen_text(pilot.app))
 
 
+async def test_search_goes_on_after_the_found_message_was_removed():
+    session = FakeSession(TURNS)
+    async with screen_of(session).run_test(size=(60, 16)) as pilot:
+        await reading(pilot, session, "a", "b")
+        transcript = pilot.app.conversation.transcript
+        assert transcript.find("needle", -1)
+        assert transcript.find("needle", -1)
+        last_block = transcript.blocks[-1]
+        first_match = next(block for block in transcript.blocks if "needle" in block.as_markdown())
+        await pilot.pause()
+        transcript.discard(first_match)
+
+        assert transcript.find("needle", 1)
+
+        assert transcript._match.block is last_block
+
+
 async def test_letters_typed_right_after_the_slash_are_searched():
     session = FakeSession(TURNS)
     async with screen_of(session).run_test(size=(60, 16)) as pilot:
