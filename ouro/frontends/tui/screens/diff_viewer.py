@@ -58,6 +58,14 @@ def _count_changes(files: Sequence[ParsedFile]) -> str:
     return f"{counts} +{added} −{removed}" if added or removed else counts
 
 
+def _end_of(text: str, width: int) -> str:
+    """The end of a text in at most `width` columns; wide characters take two."""
+    end = text
+    while cell_len(end) > width:
+        end = end[1:]
+    return end
+
+
 class DiffFileList(RowList[ParsedFile], can_focus=False):
     """The files with the number of their changed lines."""
 
@@ -70,7 +78,7 @@ class DiffFileList(RowList[ParsedFile], can_focus=False):
         name_width = max(1, width - len(counts) - 2)  # the sign and a blank take two
         name = clean(file.path).replace("\n", " ")
         if cell_len(name) > name_width:
-            name = f"…{name[-(name_width - 1) :]}"
+            name = f"…{_end_of(name, name_width - 1)}"
         blanks = " " * max(0, name_width - cell_len(name))
         yield f"{_SIGNS[file.kind]} ", "detail"
         yield name, "marked" if is_marked else ""

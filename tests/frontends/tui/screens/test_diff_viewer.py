@@ -11,19 +11,22 @@ from fakes.entered_functions import counted_calls
 from fakes.fake_session import FakeSession
 from fakes.screens import opened, screen_of, screen_text, type_text, until
 from msgspec.structs import replace
+from rich.cells import cell_len
 from textual._compositor import Compositor
 
 from ouro.assemble import Options, open_session
 from ouro.frontends.tui.blocks import code
 from ouro.frontends.tui.blocks.diff import PAGE_ROWS
-from ouro.frontends.tui.blocks.diff_data import LineRun
+from ouro.frontends.tui.blocks.diff_data import FileDiff, LineRun
 from ouro.frontends.tui.blocks.hunk_rows import HunkRows
 from ouro.frontends.tui.blocks.lines import count_fold_lines
 from ouro.frontends.tui.screens import diff_viewer
-from ouro.frontends.tui.screens.diff_viewer import DiffViewer
+from ouro.frontends.tui.screens.diff_viewer import DiffFileList, DiffViewer
 from ouro.frontends.tui.screens.picker import Picker
+from ouro.frontends.tui.widgets.diff_lines import ParsedFile
 from ouro.llm import ScriptedModel, call
 from ouro.session import OpenRequest, ShownDiff, session_diff
+from ouro.utils.git_diff import DiffedFile
 
 BEFORE = "".join(f"line {number}\n" for number in range(1, 41))
 AFTER = BEFORE.replace("line 3\n", "line three\n").replace("line 30\n", "line thirty\n")
@@ -32,6 +35,15 @@ AFTER = BEFORE.replace("line 3\n", "line three\n").replace("line 30\n", "line th
 def git(folder, *words):
     identity = ["-c", "user.name=T", "-c", "user.email=t@example.invalid"]
     subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+
+def test_long_names_fit_into_the_list_by_their_columns():
+    file = DiffedFile("日本語のファイル.py", hunks=("@@ -1 +1 @@\n-a\n+b\n",))
+    parsed = ParsedFile(file, FileDiff("", "", hunks=[], names=[]))
+    for width in (4, 9, 20):
+        cells = DiffFileList().cells(parsed, is_marked=False, width=width)
+        name = [text for text, _style in cells][1]
+        assert cell_len(name) <= max(1, width - 2 - len(f" {parsed.file.counts}"))
 
 
 @asynccontextmanager
