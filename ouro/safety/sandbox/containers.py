@@ -494,7 +494,7 @@ class Containers:
         proof = (self._own_folder() / "own" / "proof").read_text()
         read_only = [*view.read_only]
         if not view.may_write(self._root):
-            read_only.append(self._root)
+            read_only.insert(0, self._root)  # first: of many places only some are checked
         network = "host" if view.policy.network else "none"
         shell = (
             "/bin/sh",
@@ -505,10 +505,10 @@ class Containers:
             *map(str, read_only[:_MAX_CHECKED]),
         )
         result = self.engine.call("exec", "--workdir", str(self._root), name, *shell)
-        problem = result.stdout.strip().splitlines()
-        if result.returncode == 0 and problem == [container_scripts.VERIFIED]:
+        lines = result.stdout.strip().splitlines()
+        if result.returncode == 0 and lines == [container_scripts.VERIFIED]:
             return
-        reason = problem[0] if problem else last_line(result.stderr)
+        reason = lines[0] if lines else last_line(result.stderr)
         raise refusal_error(
             f"The container of {self.engine.name} does not confine commands: {reason}"
         )
