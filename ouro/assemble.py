@@ -96,7 +96,7 @@ from ouro.utils.ouro_paths import (
     get_sessions_dir,
     get_trust_path,
 )
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 
 if TYPE_CHECKING:
     from ouro.session.resume import Resumed

@@ -27,7 +27,7 @@ from ouro.settings import MemorySettings, Settings
 from ouro.tools.shell_jobs import ShellJobs
 from ouro.utils.git import find_root
 from ouro.utils.ouro_paths import get_history_dir, get_recall_log_path, home_secret
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 
 
 def build_memory(

@@ -43,18 +43,19 @@ def run() -> int:
             stream.reconfigure(errors="replace")
     global _is_program
     _is_program = True
-    # Registered before `main`, because the handler that is registered first is called last.
-    codes: list[int] = []
-    atexit.register(_end_at_once, codes)
-    codes.append(main())
-    return codes[0]
+    # The handler that is registered first is called last: after those of `main`, and after threads
+    # have ended. It gets the list before the exit code is in it.
+    exit_codes: list[int] = []
+    atexit.register(_end_at_once, exit_codes)
+    exit_codes.append(main())
+    return exit_codes[0]
 
 
 def _end_at_once(codes: Sequence[int]) -> None:
-    """End the process with its exit code after threads and exit handlers have ended: Python would need
-    half of the exit to free all objects.
+    """End the process now, as the last exit handler: to free all objects, as Python does after it,
+    takes half of the time of an exit.
 
-    Without an exit code, or if output cannot be written, Python ends it and prints the reason.
+    Without an exit code, or if output cannot be written, it returns, and Python prints the reason.
 
     `codes`: a list with the exit code; empty if `main` has raised an error.
     """
@@ -540,7 +541,7 @@ def _catalog(folder: Path) -> SessionCatalog:
     from ouro.memory.yaml_backend import YamlFileMemoryStore
     from ouro.safety import SecretMask, secret_values
     from ouro.utils.ouro_paths import get_index_path, get_sessions_dir
-    from ouro.utils.path_escapes import path_text
+    from ouro.utils.path_encoding import path_text
 
     mask = SecretMask(secret_values(os.environ)).mask
     root = get_sessions_dir()

@@ -28,7 +28,7 @@ from ouro.settings_sources import SettingsByPlace, explain_settings, save_settin
 from ouro.tools.files_seen import EditorBuffers
 from ouro.tools.tool import AnyTool
 from ouro.utils.ouro_paths import get_worktrees_dir
-from ouro.utils.path_escapes import path_text, text_path
+from ouro.utils.path_encoding import path_text, text_path
 
 if TYPE_CHECKING:
     from ouro.llm import FavoriteModels

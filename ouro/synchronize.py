@@ -26,7 +26,7 @@ from ouro.settings_sources import (
 from ouro.utils.git import remote_address
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import get_home
-from ouro.utils.path_escapes import text_path
+from ouro.utils.path_encoding import text_path
 from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:

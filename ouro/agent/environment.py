@@ -17,7 +17,7 @@ from ouro.errors import ToolError
 from ouro.messages import Image
 from ouro.utils.git import Git, GitError, find_root, git_branch, git_operation
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 from ouro.utils.text import clean, plural
 
 _GIT_BRANCH = "Git branch"

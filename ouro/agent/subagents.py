@@ -43,7 +43,7 @@ from ouro.tools.subagent import AgentSpec, Subagent, SubagentArgs
 from ouro.tools.tool import ToolContext, ToolResult
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import get_worktrees_dir
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 from ouro.utils.text import dollars, plural
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import SecretMask, child_environment, secret_values
 from ouro.utils.git import find_root
 from ouro.utils.ouro_paths import get_home, get_index_path, get_memory_dir, get_sessions_dir, tilde
-from ouro.utils.path_escapes import text_path
+from ouro.utils.path_encoding import text_path
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from ouro.messages import Usage
 from ouro.utils.files import write_document
 from ouro.utils.git import remote_address
 from ouro.utils.ouro_paths import get_home, get_sessions_dir, tilde
-from ouro.utils.path_escapes import text_path
+from ouro.utils.path_encoding import text_path
 from ouro.utils.text import byte_size, dollars, plural
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.utils.editor import edit_text
 from ouro.utils.ouro_paths import get_index_path, get_sessions_dir
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:

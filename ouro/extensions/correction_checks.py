@@ -17,7 +17,7 @@ from ouro.settings import HookEvent
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import lock_file, open_regular, write_private
 from ouro.utils.ouro_paths import ensure_private_dir, get_home, tilde
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 
 
 class Check(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ from ouro.llm.portable import (
     texts_of,
 )
 from ouro.llm.server_facts import ServerFacts
-from ouro.llm.wire import ChunkReader, Wire, check_window, make_usage
+from ouro.llm.wire import ChunkReader, Wire, make_usage, require_room_in_window
 from ouro.messages import Image, Message, PerMessage, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.lenient_json import count, dictionary, string, text_or_json
 
@@ -95,7 +95,9 @@ class AnthropicChunks(ChunkReader):
         """The number of the block that is streamed."""
 
     def read(self, event: dict[str, Any]) -> Iterator[Chunk]:
-        """Yield the chunks of one event. An event without an index belongs to the block before it."""
+        """Yield the chunks of one event. An event without an index belongs to the block before it.
+        Raises ContextTooLong if the answer ended because the window is full.
+        """
         match event.get("type"):
             case "message_start":
                 yield from self._update_usage(dictionary(event.get("message")).get("usage"))
@@ -108,7 +110,7 @@ class AnthropicChunks(ChunkReader):
             case "message_delta":
                 reason = dictionary(event.get("delta")).get("stop_reason")
                 if reason:
-                    check_window(reason)
+                    require_room_in_window(reason)
                     self.reason = REASONS.get(str(reason), "stop")
                 yield from self._update_usage(event.get("usage"))
 

@@ -32,7 +32,7 @@ from ouro.llm.portable import (
     thinking_in,
 )
 from ouro.llm.server_facts import ServerFacts
-from ouro.llm.wire import ChunkReader, Wire, check_window, make_usage
+from ouro.llm.wire import ChunkReader, Wire, make_usage, require_room_in_window
 from ouro.messages import Image, Message, PerMessage, Thinking, ToolCall, ToolReply, Usage
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import count, dictionaries, dictionary, string, text_or_json
@@ -231,7 +231,7 @@ class OpenAIChunks(ChunkReader):
         if _FAILURE_REASON.search(reason):
             self.has_failed = True
             return
-        check_window(reason)
+        require_room_in_window(reason)
         other_reason: Reason = "filtered" if _FILTER_REASON.search(reason) else "stop"
         self.reason = REASONS.get(reason.lower(), other_reason)
 

@@ -28,6 +28,8 @@ _DOWNWARD = ("max", "xhigh", "high", "medium", "low")
 STATUSES = (400, 404, 405, 413, 415, 422, 500, 501)
 """The statuses with which servers refuse what they do not support."""
 
+_MIN_ID_LENGTH = 6
+_MAX_ID_LENGTH = 64
 _OTHER_THAN_CALLS = (
     rejection_words.ABOUT_SENT_THINKING,
     rejection_words.ABOUT_SIGNATURE,
@@ -412,8 +414,12 @@ def _find_call_ids(refused: Refused) -> Changes:
     names none. The ids of earlier calls may come from another model, with another length.
     """
     lengths = [int(digits) for digits in rejection_words.NAMED_LENGTH.findall(refused.words)]
-    fitting = [length for length in lengths if 6 <= length <= 64]
-    return {"call_ids": str(min(fitting))} if fitting else {}
+    # Another number in the text is no length of an id, such as a position or a code of HTTP.
+    possible = [length for length in lengths if _MIN_ID_LENGTH <= length <= _MAX_ID_LENGTH]
+    if not possible:
+        return {}
+    # A server that names the length which it got and the one which it allows allows the smaller.
+    return {"call_ids": str(min(possible))}
 
 
 def _find_result_names(refused: Refused) -> Changes:

@@ -169,7 +169,7 @@ class ChunkReader(ABC):
                     yield from self._tags.feed(certain)
 
 
-def check_window(reason: object) -> None:
+def require_room_in_window(reason: object) -> None:
     """Raises ContextTooLong if a provider ended an answer because the window is full."""
     if isinstance(reason, str) and re.search(r"context|model_length", reason, re.IGNORECASE):
         raise ContextTooLong(f"The answer filled the window of the model ({reason[:60]}).")

@@ -333,11 +333,12 @@ class LanguageServers:
     def _report(
         self, errors_by_server: Iterable[tuple[LanguageServer, list[JsonObject]]]
     ) -> list[str]:
-        """The errors as lines. A place is reported only once after a change, even if several
-        servers find an error there.
+        """The errors as lines. After a change each place has the errors of one server: often several
+        find the same one, in other words.
         """
         lines: list[str] = []
         for server, errors in errors_by_server:
+            # Places are added after the loop: of one server, all errors at a place are new.
             new = [error for error in errors if _place(error) not in self._reported_places]
             self._reported_places |= {_place(error) for error in new}
             server.reported += len(new)

@@ -47,7 +47,7 @@ from ouro.utils.git import Git, GitError, find_root
 from ouro.utils.lenient_json import dictionary
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import get_home, get_sessions_dir
-from ouro.utils.path_escapes import path_text, text_path
+from ouro.utils.path_encoding import path_text, text_path
 from ouro.utils.text import byte_size, plural
 
 CHUNK = 4 << 20

@@ -424,12 +424,15 @@ class YamlFileMemoryStore(MemoryStore):
             lock = SessionLock(lost_file.folder)
         store_file = partial(write_output, lost_file.folder)
         header_bytes = encode_record(header_data(header))
-        saved_path = lost_file.write_again(
-            records,
-            lambda record: self._encode(record, store_file, offsets={}, offset=0),
-            header_bytes,
-        )
-        sync_folder(self._root)
+
+        def encode(record: Record) -> bytes:
+            """Without offsets a compaction gets no distances: they are where messages were."""
+            return self._encode(record, store_file, offsets={}, offset=0)
+
+        saved_path = lost_file.write_again(records, encode, header_bytes)
+        sync_folder(
+            self._root
+        )  # the folder of the session may be new; `write_again` syncs its file
         file_records = records_in(read_file(lost_file.folder))
         offsets = {
             number: record.offset
@@ -437,8 +440,9 @@ class YamlFileMemoryStore(MemoryStore):
             if is_message(record) and (number := number_of(record))
         }
         self._open[header.id] = OpenFile(lost_file.folder, lock, offsets)
-        lost_file.close()
-        if lock is not lost_file.lock:
+        lost_file.close()  # not its lock, which the new file continues to use
+        has_new_lock = lock is not lost_file.lock
+        if has_new_lock:
             lost_file.lock.close()
         return saved_path
 

@@ -33,7 +33,7 @@ from ouro.safety.rules import (
 )
 from ouro.safety.workspace import FetchedFiles, Workspace
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.path_escapes import path_text, text_path
+from ouro.utils.path_encoding import path_text, text_path
 from ouro.utils.text import readable_bytes
 
 MAX_RULES = 3

@@ -24,7 +24,7 @@ from ouro.utils.decoding import decode_json
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.ouro_paths import ensure_private_dir, tilde
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 from ouro.utils.text import readable_bytes
 from ouro.utils.yaml import convert, read_yaml
 

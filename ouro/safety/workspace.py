@@ -20,7 +20,7 @@ from ouro.errors import ToolError
 from ouro.safety import protected
 from ouro.utils.files import path_of, read_start
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 
 GIT_CONFIG = """\
 [core]

@@ -29,7 +29,7 @@ from ouro.safety import Permissions
 from ouro.session.context_window import ContextWindow
 from ouro.tools.todo import TodoPlan
 from ouro.utils.git import Git, GitError, branch_in_note, git_branch
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 from ouro.utils.text import local_time
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from ouro.tools.text_match import (
     reindent_between,
 )
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 from ouro.utils.text_files import Span, TextFile, save_file
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"

@@ -16,7 +16,7 @@ from ouro.errors import ToolError
 from ouro.safety import Workspace, reserved_area
 from ouro.tools.text_match import PUNCTUATION
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.path_escapes import path_text, unescape_bytes
+from ouro.utils.path_encoding import path_text, unescape_bytes
 
 _INVISIBLE_CHARACTER = late_pattern("[\u00ad\u200b-\u200f\u2060\ufe00-\ufe0f\ufeff]")
 _UNREADABLE_BYTES = late_pattern("[\ufffd\udc80-\udcff]+")

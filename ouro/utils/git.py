@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ouro.utils.files import open_regular, read_start
 from ouro.utils.git_process import GitProfile, run_git, streaming_git
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.path_escapes import text_path
+from ouro.utils.path_encoding import text_path
 
 # A submodule has its own settings, which may name programs: git does not enter it.
 _OPTIONS_OF_SUBCOMMAND = {

@@ -38,7 +38,7 @@ DEFENCES = (
     Defence("X6", FETCHES, "if _pipes_into_a_program(line):", "if False:", FROM_NETWORK),
     Defence("X6", FETCHED, "if network.runs_an_address(command) or (", "if (", FROM_NETWORK),
     Defence("X6", FETCHED, "(self._has_fetched and runs_output)", "False", FROM_NETWORK),
-    Defence("X6", FETCHED, "used += self._new_programs(command, programs) +", "used +=", FROM_NETWORK),
+    Defence("X6", FETCHED, "run_files += self._new_programs(command, programs)", "pass", FROM_NETWORK),
     Defence("X6", FETCHED, "if network.may_run_its_folder(command):", "if False:", FROM_NETWORK),
     Defence("X6", FETCHED, "self._is_in_use(path, _is_obeyed)", "False", FROM_NETWORK),
     Defence("X6", FETCHED, "if _is_named_in(text, path)", "if False", FROM_NETWORK),

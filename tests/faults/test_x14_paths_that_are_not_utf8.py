@@ -16,7 +16,7 @@ from ouro.tools.glob import Glob, GlobArgs
 from ouro.tools.grep import Grep
 from ouro.tools.grep_search import GrepArgs
 from ouro.tools.read import Read, ReadArgs
-from ouro.utils.path_escapes import path_text, text_path
+from ouro.utils.path_encoding import path_text, text_path
 
 NAMES = (
     b"na\xefve.txt",

@@ -28,7 +28,7 @@ from ouro.session.background_record import (
 )
 from ouro.session.unsaved_events import Asked
 from ouro.utils.log import log
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 from ouro.utils.private_socket import has_socket, is_own_peer, listen
 
 if TYPE_CHECKING:

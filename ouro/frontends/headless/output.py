@@ -14,7 +14,7 @@ from ouro.frontends.event_lines import NoticePrinter, notice_of
 from ouro.messages import Message, Thinking, ToolCall, Usage
 from ouro.session import Session
 from ouro.utils.lenient_json import dump_json
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 from ouro.utils.text import clean, one_line
 
 if TYPE_CHECKING:

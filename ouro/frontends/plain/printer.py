@@ -207,12 +207,14 @@ class Printer(NoticePrinter):
         self._titles[_COMPACTION] = f"compacting: {part}{event.written:,} characters"
 
     def _finish_parts_of(self, event: Event) -> None:
-        """Finish the parts of the output that an event ends. A notice or a finished compaction ends
-        the compaction, a retry ends the answer so far, and the end of the turn ends its last answer
-        and all its calls.
+        """Finish the parts of the output that an event ends.
+
+        A finished compaction ends the line about its progress; so does a notice, because one says
+        that nothing was compacted, and after another one the next progress begins the line again. A
+        retry ends the answer so far. The end of the turn ends its last answer and all its calls.
         """
         match event:
-            case events.Notice() | events.Compacted():  # a notice: nothing was compacted
+            case events.Notice() | events.Compacted():
                 self._titles.pop(_COMPACTION, None)
             case events.Retrying():
                 self._blocks.discard()

@@ -378,7 +378,7 @@ class Repl(TurnObserver):
         """Print the commands that import the memory of other agents in this folder. This is done
         once for each folder, and only on a terminal, where a user can read it.
         """
-        from ouro.commands.memory_offer import find_offer, import_commands, note_offer
+        from ouro.commands.import_offer import find_offer, import_commands, note_offer
 
         session = self._front_end.session
         if session.resumed is not None or not sys.stdin.isatty():

@@ -551,7 +551,7 @@ class KeyActions:
         """Import what the start panel offers, by sending the commands `/memory import` as if the
         user had typed them. Raises UsageError if it offers nothing.
         """
-        from ouro.commands.memory_offer import import_commands  # used once a folder
+        from ouro.commands.import_offer import import_commands  # used once a folder
 
         offer = self._conversation.start.take_offer()
         if offer is None:

@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     )
 
 
+_TURN_END_TIMEOUT = 1.0
+"""Seconds for a running turn to end before another session is opened."""
 _GIT_DIFF = re.compile(rf"(?P<fence>`{{3,}})diff\n(?P<diff>{GIT_FILE}.*)\n(?P=fence)\n?", re.DOTALL)
 """A text that is nothing but a code block with a diff of git."""
 
@@ -387,8 +389,10 @@ class ScreenFrontEnd:
         """Open another session, and close the one on the screen. If opening fails, or the user
         cancels, the session on the screen stays; if there is none yet, ouro ends. If the user
         wants to see a session that runs in the background, this app ends, and ouro attaches to it.
+
+        A running turn is interrupted first, also if opening then fails.
         """
-        await self._turns.finish_turn(timeout=1.0)
+        await self._turns.finish_turn(timeout=_TURN_END_TIMEOUT)
         previous = self._turns.session
         try:
             session = await open_interactively(
@@ -400,14 +404,16 @@ class ScreenFrontEnd:
             else:
                 self._conversation.show(Notice(str(error), "error"))
             return
-        if session is not None:
-            await self._show_session(session, request.message)
-            if previous is not None:
-                await previous.close()
-            elif self._conversation.syncs:
-                self._syncing = asyncio.create_task(self._sync_at_start(session))
-        elif previous is None:
-            self.leave()
+        is_start = previous is None
+        if session is None:  # the user has cancelled
+            if is_start:
+                self.leave()
+            return
+        await self._show_session(session, request.message)
+        if previous is not None:
+            await previous.close()
+        if is_start and self._conversation.syncs:
+            self._syncing = asyncio.create_task(self._sync_at_start(session))
 
     async def choose_open(
         self,

@@ -11,7 +11,7 @@ from ouro.commands.export import SessionDocument, survey
 from ouro.frontends.background.process import StartReport, start_host
 from ouro.frontends.web.feed import MAX_CARDS
 from ouro.frontends.web.pages import PAGE_FORMAT
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 
 if TYPE_CHECKING:
     from ouro.commands.shell_context import ShellContext

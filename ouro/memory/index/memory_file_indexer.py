@@ -21,7 +21,7 @@ from ouro.memory.long_term.notes.entities import entities_in, normalize_entities
 from ouro.memory.long_term.notes.note import Note, is_core_line, parse_note
 from ouro.memory.sessions.session_file import open_private, read_range
 from ouro.utils.log import log
-from ouro.utils.path_escapes import path_text, text_path
+from ouro.utils.path_encoding import path_text, text_path
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.store import GitMemoryStore

@@ -88,8 +88,9 @@ def changed_sessions(
 
 
 def remove_session(database: sqlite3.Connection, folder: str) -> bool:
-    """Remove a session from the index, at most `_MAX_REMOVED_ROWS` rows. Returns True if rows are
-    left: then the next call continues. False if all is removed, or the session is not in the index.
+    """Remove a session from the index, at most `_MAX_REMOVED_ROWS` rows of each table. Returns True
+    if rows are left: then the next call continues. False if all is removed, or the session is not
+    in the index.
     """
     row = database.execute("SELECT seq FROM sessions WHERE folder = ?", (folder,)).fetchone()
     if row is None:

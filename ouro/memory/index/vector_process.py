@@ -14,7 +14,7 @@ from ouro.errors import ModelError, SearchUnavailable
 from ouro.memory.index.index import Index, Sources
 from ouro.utils.decoding import decode_json
 from ouro.utils.detached_process import LOWEST_PRIORITY, hold_lock, is_locked, start_detached
-from ouro.utils.path_escapes import path_text, text_path
+from ouro.utils.path_encoding import path_text, text_path
 
 
 def start_vector_process(index: Path, sources: Sources) -> bool:

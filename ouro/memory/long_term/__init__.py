@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     )
     from ouro.memory.long_term.recall.command_looks import ChangedFiles, CommandLooks
     from ouro.memory.long_term.recall.dead_ends import DeadEnds
-    from ouro.memory.long_term.recall.hypotheses import HypothesisModel
+    from ouro.memory.long_term.recall.hyde import HypothesisModel
     from ouro.memory.long_term.recall.note_finder import NoteFinder
     from ouro.memory.long_term.recall.other_projects import (
         FROM_PROJECT,

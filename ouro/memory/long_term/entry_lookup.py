@@ -18,7 +18,7 @@ from ouro.memory.long_term.notes.note import Note, find_ids, is_core_line, strip
 from ouro.memory.long_term.notes.notebook import NoteFile
 from ouro.memory.long_term.notes.validity import confidence_now, may_be_tentative
 from ouro.utils.log import log
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.utils.decoding import decode_json
 from ouro.utils.detached_process import LOWEST_PRIORITY, hold_lock, is_locked, start_detached
-from ouro.utils.path_escapes import path_text, text_path
+from ouro.utils.path_encoding import path_text, text_path
 
 _LOCK_NAME = "listing.lock"
 _KEPT_VARIABLES = ("HOME", "PATH", "OURO_HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")

@@ -15,7 +15,7 @@ from ouro.utils.files import lock_file, write_private
 from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import ensure_private_dir
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.editor import MemoryEditor

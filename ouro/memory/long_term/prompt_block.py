@@ -24,7 +24,7 @@ from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
 from ouro.messages import Context, Message
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.line_changes import line_changes
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 
 BAR = "| "
 MAX_CHANGES = 8_000

@@ -21,7 +21,7 @@ from ouro.memory.sessions.session_catalog import find_session
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.git import find_root, same_project
 from ouro.utils.ouro_paths import get_index_path, get_sessions_dir, get_trust_path, tilde
-from ouro.utils.path_escapes import path_text, text_path
+from ouro.utils.path_encoding import path_text, text_path
 from ouro.utils.text import clean, plural
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pathlib import Path
 from ouro.utils.files import lock_file, read_start, write_private
 from ouro.utils.git import repository_of
 from ouro.utils.log import log
-from ouro.utils.path_escapes import text_path
+from ouro.utils.path_encoding import text_path
 
 FILE_NAME = ".projects.json"
 _MAX_BYTES = 4_000_000

@@ -180,16 +180,20 @@ class SessionFolders:
         names = {path.name for path in folder.iterdir()}
         if not names <= {FILE_NAME, LOCK_NAME}:
             return
-        if FILE_NAME not in names:
+        has_file = FILE_NAME in names
+        if has_file:
+            # Read without the lock first: to lock writes to the disk, which takes 1 ms for each
+            # short session at each start.
+            if len(records_in(read_file(folder))) > 1:
+                return
+        else:
             age = time.time() - folder.stat().st_mtime
             if age < _MAKING_SECONDS:
                 return  # another process may be making it
-        # Read without the lock first: to lock writes to the disk, which takes 1 ms for each short
-        # session at each start.
-        elif len(records_in(read_file(folder))) > 1:
-            return
         with closing(SessionLock(folder)):
-            if FILE_NAME in names and not _has_only_header(folder):
+            # Messages may have been added since. A folder without a file is too old to be in the
+            # making.
+            if has_file and not _has_only_header(folder):
                 return
             doomed = self._hidden_path(folder.name)
             folder.rename(doomed)

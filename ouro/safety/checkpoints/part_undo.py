@@ -194,12 +194,12 @@ def _split_lines(text: str) -> list[str]:
 
 
 def _find_new_lines(lines: list[str], sides: HunkSides) -> int | None:
-    """Returns the index of the line at which the new lines of a hunk begin. If they are at several
-    places, it is the place nearest to the line number of the hunk. None if they are not there. If
-    the hunk has no new lines, it is the line number of the hunk itself.
+    """Returns the index of the line at which the new lines of a hunk begin, from 0 as
+    `sides.start`. If they are at several places, it is the one nearest to `sides.start`. None if
+    they are not there.
     """
     new, count = sides.new, len(sides.new)
-    if not new:
+    if not new:  # the hunk only removed lines: they were at its start, or now at the end
         return min(sides.start, len(lines))
     starts = [
         start for start in range(len(lines) - count + 1) if lines[start : start + count] == new

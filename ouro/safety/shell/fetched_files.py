@@ -121,20 +121,22 @@ class _FetchedFlow:
 
     def _check(self, command: Command) -> str:
         """Returns why a command needs a question: it may run what was fetched. Empty if it does
-        not.
+        not. The fetched files that it runs are added to `self.used`.
         """
         words = network.program_words(command)
+        # `bash <(curl …)`: bash names a pipe, so that no file is used.
         runs_output = any(word.text.startswith("<(") for word in words)
         if network.runs_an_address(command) or (self._has_fetched and runs_output):
             return RUNS_WHAT_IT_FETCHES
         programs = self._paths_of(words)
         loaded = self._paths_of(setting.value for setting in command.settings)  # LD_PRELOAD=./x
-        used = [path for path in (*programs, *loaded) if self._is_fetched(path)]
-        used += self._new_programs(command, programs) + self._unnamed_programs(command)
-        self.used.update(used)
-        if not used:
+        run_files = [path for path in (*programs, *loaded) if self._is_fetched(path)]
+        run_files += self._new_programs(command, programs)
+        run_files += self._unnamed_programs(command)
+        self.used.update(run_files)
+        if not run_files:
             return ""
-        return f"it runs {self._places.workspace.shown(used[0])}, which comes from the network"
+        return f"it runs {self._places.workspace.shown(run_files[0])}, which comes from the network"
 
     def _new_programs(self, command: Command, programs: Sequence[Path]) -> list[Path]:
         """Returns the programs of a command that do not exist yet, after a fetch in the line: it

@@ -35,12 +35,15 @@ class Palette:
         """`variables` are the colours of the theme by name; those that it lacks have defaults."""
         base = _color(variables, "background", "#101010")
         text = _color(variables, "foreground", "#e0e0e0")
-        colors = {
-            name: _color(variables, f"text-{name}", _color(variables, name, text.hex).hex)
-            for name in _COLOR_NAMES
-        }
+        # For text a theme may have a brighter variant of a colour: `text-error` for `error`.
+        colors: dict[str, Color] = {}
+        for name in _COLOR_NAMES:
+            plain = _color(variables, name, text.hex)
+            colors[name] = _color(variables, f"text-{name}", plain.hex)
         muted = _color(variables, "muted", _blend(base, text, 0.62).hex)
+        colors["muted"] = muted  # of comments, in the syntax
         raised = _blend(base, text, 0.07)  # a little nearer to the text than the background
+        # Backgrounds of a diff: the plain colours, which are mixed with the background.
         added = _color(variables, "success", text.hex)
         removed = _color(variables, "error", text.hex)
         self.text = _style(base, text)
@@ -60,7 +63,6 @@ class Palette:
         self.added_word = _changed_word(base, added, text)
         self.removed = _style(_blend(base, removed, 0.16), text)
         self.removed_word = _changed_word(base, removed, text)
-        colors["muted"] = muted
         self.syntax = {
             name: Style.parse(style) + Style(color=colors[tone].rich_color)
             for name, (tone, style) in _SYNTAX_STYLES.items()

@@ -231,7 +231,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
 
     async def _offer_import(self, session: Session) -> None:
         """Offer to import the memory of other agents, once for a folder, if it can be shown now."""
-        from ouro.commands.memory_offer import find_offer, note_offer  # used after the first frame
+        from ouro.commands.import_offer import find_offer, note_offer  # used after the first frame
 
         offer = await find_offer(session)
         if offer is None or session is not self.session:

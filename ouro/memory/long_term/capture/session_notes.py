@@ -48,7 +48,7 @@ from ouro.memory.long_term.trust.change_descriptions import change_of
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import Message
 from ouro.utils.log import log
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 from ouro.utils.text import cut
 
 FROM_OUTSIDE = "was concluded after material from outside was read"
@@ -250,7 +250,7 @@ class SessionNotes:
         """An editor of memory for one action in the turn `moment`."""
         return MemoryEditor(
             tuple(self._scopes.values()),
-            index=lambda: self._lookup.search().index,
+            index=lambda: self._lookup.search().index,  # opened only if the action needs it
             moment=moment,
             worktree=self.root,
         )

@@ -422,9 +422,13 @@ def _find_undone_commands(steps: Sequence[Step]) -> DeadEnd | None:
 def _judge_commands(
     tried: Sequence[CommandStep], ran: Sequence[CommandStep], reason: str = ""
 ) -> DeadEnd | None:
-    """The dead end of the commands among `tried` that may have changed files, if one of the
-    commands `ran` failed, or the user gave a reason; else None. A command may be in both lists.
-    Of those that may have changed files, the failed ones are left out if others passed.
+    """The dead end of the commands among `tried` that may have changed files; None if nothing
+    failed and the user gave no reason.
+
+    Args:
+        tried: the commands whose effect was undone.
+        ran: all commands up to the undo. Those that failed say why it was undone: a test, or a
+            command of `tried` itself.
     """
     failures = _find_failures(ran)
     if not failures and not reason:
@@ -433,6 +437,8 @@ def _judge_commands(
     if not changers:
         return None
     failed_lines = {failure.line for failure in failures}
+    # What passed is what was tried and undone. A command that failed is it only if nothing passed:
+    # most often it changed nothing.
     passed_changers = [step for step in changers if step.line not in failed_lines]
     changers = passed_changers or changers
     return DeadEnd(changers[-1].turn, commands=tuple(changers), failures=failures, reason=reason)

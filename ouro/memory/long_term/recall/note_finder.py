@@ -20,7 +20,7 @@ from ouro.memory.long_term.scope import ScopeMemory
 from ouro.messages import Message
 from ouro.settings import MemorySettings
 from ouro.utils.git import git_branch
-from ouro.utils.path_escapes import path_text
+from ouro.utils.path_encoding import path_text
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.core_line_records import CoreRecord

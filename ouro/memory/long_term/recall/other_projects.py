@@ -29,7 +29,7 @@ from ouro.memory.long_term.recall.note_finder import NoteFinder
 from ouro.memory.tokens import estimate
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import get_history_dir, tilde
-from ouro.utils.path_escapes import text_path
+from ouro.utils.path_encoding import text_path
 
 if TYPE_CHECKING:
     from ouro.memory.index import MemoryHit

@@ -28,7 +28,7 @@ from ouro.messages import Context, Message
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.recall.hypotheses import HypothesisModel
+    from ouro.memory.long_term.recall.hyde import HypothesisModel
     from ouro.memory.long_term.recall.other_projects import OtherProjects
     from ouro.memory.long_term.recall.recall import Recalled
 
@@ -153,7 +153,9 @@ class TurnRecall(msgspec.Struct, eq=False):
         return entries[::-1]
 
     def loaded_items(self) -> list[RecalledNote]:
-        """The items that were sent to the model in this turn."""
+        """The items that were sent to the model in this turn, or go with its next request. Items
+        that were found and not sent, because they are cut or skipped, are not among them.
+        """
         receipts = [*self._receipts.values()]
         if self._unsaved:
             receipts.append(self._unsaved)
@@ -528,7 +530,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         Raises ModelError.
         """
         from ouro.memory.long_term.capture.session_parts import spoken_in
-        from ouro.memory.long_term.recall.hypotheses import hypotheses_request, read_hypotheses
+        from ouro.memory.long_term.recall.hyde import hypotheses_request, read_hypotheses
 
         finder, model, transcript = self.finder, self.hypotheses, self.memory.transcript
         assert model is not None  # else `_retrieval_way` is not `hyde`

@@ -10,7 +10,7 @@ from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.prompt_block import recalled_marks, sent_versions
-from ouro.memory.long_term.recall.hypotheses import hypotheses_request
+from ouro.memory.long_term.recall.hyde import hypotheses_request
 from ouro.memory.long_term.recall.recall_log import RecallCounts
 from ouro.memory.long_term.recall.relevance import is_used
 from ouro.settings import MemorySettings
