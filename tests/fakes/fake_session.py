@@ -362,7 +362,7 @@ class FakeSession:
         self.background = FakeBackground()
         self.wake = SimpleNamespace(wait_until_due=asyncio.Event().wait)
         """Nothing happens in the background."""
-        hooks = SimpleNamespace(runner=SimpleNamespace(checks=SimpleNamespace(here=list)))
+        hooks = SimpleNamespace(runner=SimpleNamespace(checks=SimpleNamespace(list_here=list)))
         commands = SimpleNamespace(tools=SimpleNamespace(judge=None))
         self.turn = SimpleNamespace(hooks=hooks, titles=FakeTitles(), commands=commands)
         self.plan = FakePlan()
