@@ -305,8 +305,13 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
 
     def _warn_of_hidden_images(self, prompt: Prompt, emit: Emit) -> None:
         """Warn the user if a message has images, and the model gets only their names."""
-        spec = self.models()[0].spec
-        if not prompt.images or spec.images:
+        if not prompt.images:
+            return
+        try:
+            spec = self.models()[0].spec
+        except LimitReached:  # the budget has ended: the next request reports it
+            return
+        if spec.images:
             return
         warning = (
             f"{spec.name} is not known to see pictures: only their names were sent. Use another"

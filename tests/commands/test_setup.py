@@ -153,7 +153,7 @@ async def test_local_servers_that_do_not_run_are_named_and_can_be_given_an_addre
         assert await set_up(person) == "openai/a"
     labels = [choice.label for choice in person.offered[0][1]]
     assert {"Ollama", "LM Studio", "llama.cpp", "vLLM"} <= set(labels)
-    assert "ollama serve" in person.said[0]
+    assert "ollama serve" in person.asked[0]
     assert person.asked[0].endswith("[http://127.0.0.1:1/v1]")
 
 

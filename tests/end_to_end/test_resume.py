@@ -123,7 +123,7 @@ def test_a_session_of_another_worktree_belongs_to_the_project(ouro, tmp_path):
     then = ouro.folder
     ouro.folder = tree
     continued = ouro.screen("--continue")
-    continued.until_shows("say: one", f"in {tree} now"[:30])
+    continued.until_shows("say: one", f"{tree} now"[:30])
     ouro.folder = then
 
 

@@ -447,7 +447,11 @@ async def test_image_named_in_a_message_is_attached(repository):
     [shown] = [event for event in events if isinstance(event, Prompted)]
     assert [image.name for image in shown.images] == ["shot.png"]
     said = [event.text for event in events if isinstance(event, Notice)]
-    assert [text.partition(".")[0] for text in said] == ["bad", "There is no file gone"]
+    assert [text.partition(".")[0] for text in said] == [
+        "bad",
+        "There is no file gone",
+        "scripted is not known to see pictures: only their names were sent",
+    ]
     assert said[0].endswith("The message was sent without it.")
     await session.close()
 

@@ -138,7 +138,7 @@ async def test_rewind_waits_for_the_memory_commit(talk):
 
 async def test_failed_memory_commit_is_reported_and_the_session_continues(talk, monkeypatch):
     session, _ = await talk(write_preferences("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
-    monkeypatch.setattr(session.memory.manager.__class__, "_settle", lambda *_: 1 / 0)
+    monkeypatch.setattr(session.memory.manager.__class__, "_decide_about_turn", lambda *_: 1 / 0)
     await say(session, "be short")
     await session.memory.wait_until_settled()
     monkeypatch.undo()

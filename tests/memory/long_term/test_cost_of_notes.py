@@ -42,7 +42,7 @@ def count(monkeypatch):
 
         monkeypatch.setattr(place, name, call)
 
-    counted(files, "_read", "read")
+    counted(files, "_read_file", "read")
     counted(os, "stat", "looked at")
     counted(repository, "run_memory_git", "git")
     monkeypatch.setattr(files, "TIME_STEP_NS", -(10**18))  # all files are old enough
