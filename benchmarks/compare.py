@@ -131,21 +131,28 @@ def keys(program: Program) -> None:
         before = used_cpu(program.home)
         answer = program.server.asked[0]
         while len(took) < 100 and not answer.answered:
-            key = chr(0x4E00 + len(took))  # a character that is nowhere else on the screen
-            seen, began = len(terminal.raw), time.monotonic()
-            terminal.send(key)
-            while key.encode() not in terminal.raw[seen:]:
-                read_raw(terminal, 0)
-                if time.monotonic() > began + 5:
-                    raise TimeoutError("a key was not shown in 5 s")
-            took.append((time.monotonic() - began) * 1000)
-            read_raw(terminal, 0.03)
+            took.append(time_key(terminal, chr(0x4E00 + len(took))))
         while not answer.answered:
             read_raw(terminal, 0.05)
         program.note("CPU of the stream s", spent_since(before, program.home))
     if took:
         program.note("key while streaming, median ms", statistics.median(took))
         program.note("key while streaming, highest ms", max(took))
+
+
+def time_key(terminal: Terminal, key: str) -> float:
+    """Milliseconds from a key to its bytes from the program; then a pause of 30 ms. The key is a character
+    that is nowhere else on the screen.
+    """
+    seen, began = len(terminal.raw), time.monotonic()
+    terminal.send(key)
+    while key.encode() not in terminal.raw[seen:]:
+        read_raw(terminal, 0)
+        if time.monotonic() > began + 5:
+            raise TimeoutError("a key was not shown in 5 s")
+    took = 1000 * (time.monotonic() - began)
+    read_raw(terminal, 0.03)
+    return took
 
 
 def written(program: Program) -> None:

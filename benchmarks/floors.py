@@ -18,7 +18,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.compare import GIGABYTE, read_raw
+from benchmarks.compare import GIGABYTE, time_key
 from benchmarks.programs import Program, report
 from benchmarks.server import AnsweringServer
 from benchmarks.terminal import Terminal, spent_since, used_cpu
@@ -123,7 +123,7 @@ class Floors:
             started = terminal.after(lambda text: "word" in text, 10)
             self._program.note("Textual, first words ms", started)
             before, began = used_cpu(self._program.home), time.monotonic()
-            took = [_time_key(terminal, chr(0x4E00 + number)) for number in range(100)]
+            took = [time_key(terminal, chr(0x4E00 + number)) for number in range(100)]
             seconds = time.monotonic() - began
             spent = spent_since(before, self._program.home)
             self._program.note("Textual, key while words come, median ms", statistics.median(took))
@@ -197,19 +197,6 @@ class _Opened:
 
     def __exit__(self, *_: object) -> None:
         self._terminal.close()
-
-
-def _time_key(terminal: Terminal, key: str) -> float:
-    """Milliseconds from a key to its bytes from the program, then a pause of 30 ms."""
-    seen, began = len(terminal.raw), time.monotonic()
-    terminal.send(key)
-    while key.encode() not in terminal.raw[seen:]:
-        read_raw(terminal, 0)
-        if time.monotonic() > began + 5:
-            raise TimeoutError("a key was not shown in 5 s")
-    took = 1000 * (time.monotonic() - began)
-    read_raw(terminal, 0.03)
-    return took
 
 
 def main() -> None:
