@@ -331,10 +331,9 @@ def _run_front_end(args: SimpleNamespace) -> int:
         raise UsageError(
             "--output and --schema need -p.", 'Usage: ouro -p "fix the failing test" --output json'
         )
-    from ouro.frontends.tui.first_frame import LEAVE_SCREEN, can_draw
+    from ouro.frontends.tui.first_frame import can_draw
 
     is_plain = args.plain or not can_draw()
-    _leave_a_launcher("" if is_plain else LEAVE_SCREEN)
     return _sync_at_end(args, _start_plain(args) if is_plain else _start_full_screen(args))
 
 
@@ -373,6 +372,10 @@ def _run_headless(args: SimpleNamespace) -> int:
 
 def _start_plain(args: SimpleNamespace) -> int:
     """Run the front end that prints lines; returns the exit code."""
+    if _needs_launcher():
+        from ouro.utils.terminal_parent import continue_in_child
+
+        continue_in_child(reset="")
     import asyncio
     from functools import partial
 
@@ -387,27 +390,24 @@ def _start_plain(args: SimpleNamespace) -> int:
 
 def _start_full_screen(args: SimpleNamespace) -> int:
     """Run the front end that fills the terminal; returns the exit code."""
-    from functools import partial
-
     from ouro.frontends.tui.screen_settings import save_theme, screen_settings_in
 
+    # Without `functools`, which the first frame does not need.
     return run_full_screen(
         screen_settings_in(_folder_name(args)),
-        partial(_opener, args, interactive=True),
-        partial(_request, args),
+        lambda: _opener(args, interactive=True),
+        lambda: _request(args),
         args.message,
         save_theme,
         lambda: _open_catalog(_folder(args)),
-        may_leave=partial(_may_leave, args),
+        may_leave=lambda code: _may_leave(args, code),
+        has_launcher=_needs_launcher(),
     )
 
 
-def _leave_a_launcher(reset: str) -> None:
-    """Continue in a child, which may leave the terminal later; `reset` is written if it is killed."""
-    if _is_program and sys.stdin.isatty() and sys.stdout.isatty():
-        from ouro.utils.terminal_parent import continue_in_child
-
-        continue_in_child(reset)
+def _needs_launcher() -> bool:
+    """Whether the session runs in a child of this process: it may leave the terminal later."""
+    return _is_program and sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def _sync_at_end(args: SimpleNamespace, code: int) -> int:
@@ -443,13 +443,14 @@ def run_full_screen(
     save_theme: Callable[[str], None] | None = None,
     open_catalog: OpenCatalog | None = None,
     may_leave: Callable[[int], bool] | None = None,
+    has_launcher: bool = False,
 ) -> int:
     """Run the full screen; returns the exit code. The first frame is drawn before the heavy imports: it
     collects the keys that the user types meanwhile. So the session is named by functions.
     """
     from ouro.frontends.tui import first_frame
 
-    frame = first_frame.draw(screen_settings)
+    frame = first_frame.draw(screen_settings, has_launcher=has_launcher)
     try:
         from ouro.frontends.tui.run import run_tui
 

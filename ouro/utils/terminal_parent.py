@@ -7,7 +7,7 @@ turn, its commands, questions and servers go on as they are.
 
 from __future__ import annotations
 
-# Nothing else is imported here: it runs before the first frame.
+# Nothing else is imported here: it is loaded before the first frame.
 import _thread
 import os
 import signal
@@ -80,7 +80,7 @@ def close_terminal(descriptors: Sequence[int]) -> None:
     os.close(null)
 
 
-def continue_in_child(reset: str) -> None:
+def continue_in_child(reset: str, modes: list[Any] | None = None) -> None:
     """Fork. It returns only in the child; this process waits for the child's end, and ends with its
     exit code. Standard input and output are the terminal.
 
@@ -89,6 +89,7 @@ def continue_in_child(reset: str) -> None:
     Args:
         reset: what undoes on the terminal what the child sets there. It is written if the child is
             killed, for example because the machine has no memory left.
+        modes: the modes that the terminal gets then; None: those that it has now.
     """
     global _launcher
     alive_reader, alive_writer = os.pipe()
@@ -96,7 +97,7 @@ def continue_in_child(reset: str) -> None:
     # Blocked until the launcher handles it: a child may leave at once, and its signal would kill
     # the launcher.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
-    modes = _terminal_modes()
+    modes = modes or _terminal_modes()
     launcher, child = os.getpid(), os.fork()
     if child:
         os.close(alive_reader)

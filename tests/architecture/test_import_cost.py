@@ -92,7 +92,7 @@ def modules_at_the_first_frame() -> set[str]:
     """What is loaded when the first frame of a start without arguments is drawn."""
     return modules_of(
         "import ouro.cli\nfrom ouro.frontends.tui import first_frame\nfirst_frame.can_draw ="
-        " lambda: True\nfirst_frame.draw = lambda _look:"
+        " lambda: True\nfirst_frame.draw = lambda _look, **_:"
         " os._exit(print(*sorted(sys.modules), file=sys.stderr, flush=True) or 0)\nimport os,"
         " sys\nouro.cli.main([])"
     )

@@ -27,6 +27,7 @@ from ouro.frontends.tui.screen_constants import (
 from ouro.frontends.tui.themes import ANSI, ASK_BACKGROUND, has_true_color
 from ouro.utils.dumb_terminal import no_drawing_reason
 from ouro.utils.sections import replace_fields
+from ouro.utils.terminal_parent import continue_in_child
 from ouro.utils.text import clean
 
 TYPE_CHECKING = False
@@ -55,7 +56,13 @@ class FirstFrame:
     """
 
     def __init__(
-        self, settings: ScreenSettings, size: tuple[int, int], attributes: list[Any], typed: bytes
+        self,
+        settings: ScreenSettings,
+        size: tuple[int, int],
+        attributes: list[Any],
+        typed: bytes,
+        *,
+        has_launcher: bool,
     ) -> None:
         """Draw the frame, and start the thread. From now on signals restore the terminal.
 
@@ -63,6 +70,7 @@ class FirstFrame:
             size: the columns and rows of the terminal.
             attributes: the modes of the terminal before it was made raw.
             typed: what was typed before.
+            has_launcher: see `draw`.
         """
         self.attributes = attributes
         """The terminal's original modes, which will be restored."""
@@ -76,11 +84,13 @@ class FirstFrame:
         self._lock = _thread.allocate_lock()
         self._is_stopped = False
         """Whether nothing is drawn any more."""
-        self._readable, self._write_end = os.pipe()  # ends the thread
         _restore_at_signals(self)
         _write(_ENTER_SCREEN + (ASK_BACKGROUND if settings.theme == "auto" else ""))
         self._draw(settings, typed="", entered=())
-        # Imported now: the user sees the frame.
+        # Done now: the user sees the frame.
+        if has_launcher:
+            continue_in_child(LEAVE_SCREEN, attributes)
+        self._readable, self._write_end = os.pipe()  # ends the thread
         from threading import Thread
 
         from ouro.frontends.tui.first_frame_prompt import LineEditor, has_usual_keys
@@ -194,8 +204,12 @@ def can_draw() -> bool:
         return False
 
 
-def draw(settings: ScreenSettings) -> FirstFrame:
+def draw(settings: ScreenSettings, *, has_launcher: bool = False) -> FirstFrame:
     """Draw the first frame, and read what is typed from now on.
+
+    Args:
+        has_launcher: whether this process becomes the launcher, which the terminal waits for, once
+            the frame is drawn. Then this function returns in a child of it.
 
     Raises:
         OSError: the terminal cannot be written to, or its modes cannot be read.
@@ -208,7 +222,7 @@ def draw(settings: ScreenSettings) -> FirstFrame:
     try:
         width, height = os.get_terminal_size(1)
         size = (width or 80, height or 24)  # 0: the terminal does not know it
-        return FirstFrame(settings, size, attributes, typed)
+        return FirstFrame(settings, size, attributes, typed, has_launcher=has_launcher)
     except BaseException:  # also if a module cannot be imported, or no thread can be started
         _restore(attributes)
         raise
@@ -388,11 +402,11 @@ def _color_code(color: str) -> str:
     they are for one of its 256 colours: the one that rich chooses, so that nothing changes after
     the first frame.
     """
-    import colorsys  # terminals with all colours need it not
-
     red, green, blue = (int(color[start : start + 2], 16) for start in (1, 3, 5))
     if has_true_color():
         return f"2;{red};{green};{blue}"
+    import colorsys  # only for a terminal without all colours
+
     _, light, saturation = colorsys.rgb_to_hls(red / 255, green / 255, blue / 255)
     if saturation < 0.15:  # black, one of the 24 greys, or white
         grey = round(light * 25)

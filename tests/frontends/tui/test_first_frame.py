@@ -1,10 +1,13 @@
 """The first frame, in a real pseudo-terminal."""
 
+import os
+import signal
 import subprocess
 import sys
 import termios
 
 import pytest
+from fakes.terminal import Terminal
 
 from ouro.frontends.tui.screen_constants import OPENING_TEXT
 
@@ -41,6 +44,27 @@ def test_first_frame_matches_the_screen_that_follows(start, size, colours):
         for column, pair in enumerate(zip(*lines, strict=True))
         if pair[0] != pair[1]
     ] == []
+
+
+FORKING_PROGRAM = """
+import os, signal
+from ouro.frontends.tui import first_frame
+from ouro.frontends.tui.screen_settings import ScreenSettings
+
+os.register_at_fork(before=lambda: os.write(1, b"forks now"))
+first_frame.draw(ScreenSettings(), has_launcher=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_frame_is_drawn_before_the_launcher_forks_and_restored_by_it(tmp_path):
+    terminal = Terminal([sys.executable, "-c", FORKING_PROGRAM], os.environ, tmp_path)
+    assert terminal.end() == 128 + signal.SIGKILL
+    drawn, _, afterwards = terminal.raw.partition(b"forks now")
+    assert "❯".encode() in drawn
+    assert b"\x1b[?1049l" in afterwards
+    assert b"ouro was killed." in afterwards
+    assert terminal.modes() == terminal.modes_before
 
 
 def test_first_frame_imports_no_heavy_module():
