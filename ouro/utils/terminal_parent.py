@@ -8,9 +8,9 @@ turn, its commands, questions and servers go on as they are.
 from __future__ import annotations
 
 # Nothing else is imported here: it is loaded before the first frame.
+import _signal as signal  # type: ignore[import-not-found]  # `signal` imports `enum`: 2 ms
 import _thread
 import os
-import signal
 import termios
 
 TYPE_CHECKING = False

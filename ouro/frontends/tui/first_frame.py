@@ -6,10 +6,10 @@ from __future__ import annotations
 
 # What is not needed to draw is imported after it: `re`, `typing`, `pathlib`, `threading` and
 # `contextlib` alone take as long as Python's own start.
+import _signal as signal  # type: ignore[import-not-found]  # `signal` imports `enum`: 2 ms
 import _thread
 import fcntl
 import os
-import signal
 import sys
 import termios
 import time
