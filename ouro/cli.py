@@ -59,13 +59,13 @@ def _end_at_once(codes: Sequence[int]) -> None:
 
     `codes`: a list with the exit code; empty if `main` has raised an error.
     """
-    from contextlib import suppress
-
-    with suppress(OSError, ValueError):
+    try:
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
-        if codes:
-            os._exit(codes[0])
+    except (OSError, ValueError):
+        return
+    if codes:
+        os._exit(codes[0])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
