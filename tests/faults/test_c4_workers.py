@@ -268,7 +268,9 @@ def test_c4_a_run_whose_scheduler_dies_ends_and_continues_on_another(ouro, machi
 @pytest.mark.timeout(300)
 def test_c4_the_process_of_a_killed_worker_ends_with_it(ouro, machines, tmp_path):
     shop = make_repository(tmp_path / "shop")
-    write_tasks(ouro.folder, [{"repo": str(shop), "prompt": "run: sleep 900\nsay: x"}])
+    # The command runs longer than this test waits: its own time limit must not end the session.
+    (ouro.home / "config.yaml").write_text("shell: {timeout_seconds: 3600}\n")
+    write_tasks(ouro.folder, [{"repo": str(shop), "prompt": "run: sleep 3000\nsay: x"}])
     (worker,) = machines.workers(1)
     batch = ouro.begin("batch", "run", "tasks.yaml", "--on", machines.address, "-j", "1")
     machines.wait(lambda: first_prompts(ouro) and _left_over(ouro.home, machines), batch)
