@@ -288,11 +288,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         from ouro.mcp import resource_names
 
         # For the screen.
-        from ouro.utils.project_files import new_folders, stream_project_files
+        from ouro.utils.project_files import stream_completed_names
 
-        folders: set[str] = set()
-        for names in stream_project_files(self.cwd, tracked_first=True):
-            yield sorted({*names, *new_folders(names, folders)})
+        yield from stream_completed_names(self.cwd)
         yield resource_names(self.extensions.servers)
 
     async def close(self, on_released: Callable[[], Awaitable[None]] | None = None) -> None:

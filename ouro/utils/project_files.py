@@ -105,7 +105,16 @@ def _stream_repository(
                 yield "\0".join(files)
 
 
-def new_folders(names: Iterable[str], known_folders: set[str]) -> list[str]:
+def stream_completed_names(root: Path) -> Iterator[list[str]]:
+    """Yield sorted lists of the names that `@` completes, as they are found: the files of a project
+    and their folders, each folder once and with a slash at its end. Blocks.
+    """
+    folders: set[str] = set()
+    for names in stream_project_files(root, tracked_first=True):
+        yield sorted({*names, *_new_folders(names, folders)})
+
+
+def _new_folders(names: Iterable[str], known_folders: set[str]) -> list[str]:
     """The folders of these files, also outer ones, that are not in `known_folders` yet, each with a slash
     at its end. They are added to `known_folders`, without the slash.
     """

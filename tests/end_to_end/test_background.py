@@ -311,6 +311,25 @@ def test_a_command_of_the_session_runs_there(ouro, sessions):
     assert (row["title"], row["mode"]) == ("A good name", "edit")
 
 
+def test_an_attached_screen_names_files_and_opens_the_palette(ouro, sessions):
+    (ouro.folder / "lighthouse.py").write_text("")
+    session = sessions.start("say: hello")
+    terminal = ouro.start("attach", session)
+    terminal.until_shows("  hello")
+
+    terminal.send("@ligh")
+    terminal.until_shows("lighthouse.py")
+    terminal.send("\t \x15\x10")  # take the name, empty the prompt, open the palette
+    terminal.until_shows("type to search")
+    terminal.send("lighthouse")
+    terminal.until_shows("❯ lighthouse.py")
+    terminal.send("\r")
+
+    terminal.until_shows("❯ @lighthouse.py")
+    terminal.send("\x15")
+    assert terminal.leave() == 0
+
+
 def test_what_cannot_run_in_the_background_says_why(ouro):
     for words, expected in (
         (("--bg",), "needs a task"),

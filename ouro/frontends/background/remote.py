@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -23,6 +23,9 @@ from ouro.frontends.background.state import SessionState, state_from
 from ouro.session import Draft, Session, Status, TurnObserver, TurnQueue
 from ouro.session.background_record import BackgroundRecord
 from ouro.utils.log import log
+
+if TYPE_CHECKING:
+    from ouro.session import BackgroundTask
 
 SNAPSHOT_TIMEOUT = 60.0
 ENDED_TEXT = "The session has ended ({}). Resume it with `ouro --resume {}`."
@@ -48,6 +51,58 @@ class RemoteScrollback:
 
     def hide_before(self, _number: int) -> bool:
         return False
+
+
+class RemoteBackground:
+    """Stands for the background of the session, which is listed and ended where the session runs."""
+
+    def __init__(self, move_running: Callable[[], int]) -> None:
+        self.move_running = move_running
+
+    def list(self) -> tuple[BackgroundTask, ...]:
+        return ()
+
+    def last_terminal(self) -> None:
+        """Returns None: no terminal of the session can be typed into from here."""
+
+    def kill_lines(self) -> None:
+        """Does nothing: the lines of the session go on."""
+
+
+class RemoteCommand(msgspec.Struct, frozen=True):
+    """A custom command of the session, to complete and to list it."""
+
+    name: str
+    help: str
+    argument: str = ""
+    place: str = "the session"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name,)
+
+    @property
+    def usage(self) -> str:
+        return f"/{self.name}"
+
+
+class RemoteCommands:
+    """The custom commands that the host has sent."""
+
+    def __init__(self) -> None:
+        self._commands: tuple[RemoteCommand, ...] = ()
+
+    def commands(self) -> tuple[RemoteCommand, ...]:
+        return self._commands
+
+    def take(self, sent: Iterable[tuple[str, str]]) -> None:
+        """Use these names and descriptions from now on, except those of ouro's own commands, which
+        every session has.
+        """
+        from ouro.commands.all_actions import COMMAND_NAMES  # not before the first frame
+
+        named = (RemoteCommand(str(name), str(text)) for name, text in sent)
+        self._commands = tuple(command for command in named if command.name not in COMMAND_NAMES)
 
 
 class RemotePlan:
@@ -90,24 +145,14 @@ class RemoteSession:
         self.id = state.id
         self.cwd = Path(state.cwd)
         self.scrollback = RemoteScrollback()
-        self.commands: list[tuple[str, str]] = []
-        """The names and descriptions of its slash commands."""
+        self.commands = RemoteCommands()
         self._snapshot_events: list[Event] = []
         """The parts of a transcript that have arrived so far."""
         self.plan = RemotePlan()
         # Screens read the following. They find a session without processes and extensions.
         self.resumed = None
-        self.background = SimpleNamespace(
-            list=lambda: (),
-            kill_lines=lambda: None,
-            last_terminal=lambda: None,
-            move_running=self._move_running,
-        )
-        self.extensions = SimpleNamespace(
-            status_script=None,
-            commands=SimpleNamespace(commands=lambda: ()),
-            servers=SimpleNamespace(servers={}),
-        )
+        self.background = RemoteBackground(self._move_running)
+        self.extensions = SimpleNamespace(status_script=None, commands=self.commands)
         # One point, so that the session counts as begun. Its own points are not known here.
         self.rewind = SimpleNamespace(points=lambda: (True,))
         self.memory = SimpleNamespace(recall=None, manager=None)
@@ -156,7 +201,7 @@ class RemoteSession:
             return False
         self.state = state_from(params["state"])
         self.scrollback.events, self._snapshot_events = self._snapshot_events, []
-        self.commands = [(str(name), str(text)) for name, text in params.get("commands", ())]
+        self.commands.take(params.get("commands", ()))
         return True
 
     def __getattr__(self, name: str) -> NoReturn:
@@ -188,10 +233,13 @@ class RemoteSession:
     def status(self) -> Status:
         return self.state.status
 
-    def project_files(self) -> list[str]:
-        from ouro.utils.project_files import list_project_files
+    def find_files(self) -> Iterator[list[str]]:
+        """Yields lists of names that `@` completes: the files and folders of the project, which this
+        process can read, too. The resources of the session's MCP servers are not known here. Blocks.
+        """
+        from ouro.utils.project_files import stream_completed_names  # not before the first frame
 
-        return sorted(list_project_files(self.cwd))
+        return stream_completed_names(self.cwd)
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
         """Send an answer to the host. The host refuses it if the question is closed, but its reply
