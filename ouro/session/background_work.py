@@ -10,7 +10,6 @@ from functools import partial
 
 import msgspec
 
-from ouro.agent.loop import Prompt
 from ouro.agent.subagents import Subagents
 from ouro.display import CommandOutput, Display, Question
 from ouro.errors import SaveFailed, ToolError
@@ -28,8 +27,9 @@ from ouro.events import (
 from ouro.memory.manager import MemoryManager
 from ouro.messages import SHELL_NOTE, ToolCall, user
 from ouro.safety import Permissions
-from ouro.session.session_tasks import SessionTasks, Steering
+from ouro.session.session_tasks import SessionTasks
 from ouro.session.standing_work import StandingWork
+from ouro.session.steering import Steering
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import Job, ShellJobs
 from ouro.tools.tool import ToolResult
@@ -233,7 +233,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
         with the next message.
         """
         if self.tasks.running:
-            self.steering.outputs.append(Prompt(text))
+            self.steering.add_output(text)
             return
         try:
             await self.transcript.add(user(text))

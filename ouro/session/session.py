@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ouro.agent.loop import Prompt
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.display import Todo
 from ouro.errors import UsageError
@@ -147,7 +146,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def waiting(self) -> tuple[str, ...]:
         """The steering messages that were not delivered yet."""
-        return tuple(prompt.text for prompt in self.turn.steering.messages)
+        return self.turn.steering.texts
 
     def status(self) -> Status:
         """The present status. Reads the git branch from the disk."""
@@ -228,16 +227,16 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def steer(self, text: str, images: Sequence[Image] = ()) -> None:
         """Send a message while a turn runs. It is delivered after the next tool call, as Prompted."""
         self.wake.user_spoke()
-        self.turn.steering.messages.append(Prompt(text, tuple(images)))
+        self.turn.steering.add(text, images)
 
     def withdraw(self) -> Draft | None:
         """Remove the last steering message that was not delivered yet, and return it for editing;
         None if there is none.
         """
-        messages = self.turn.steering.messages
-        if not messages:
+        steering = self.turn.steering
+        if not steering.texts:
             return None
-        prompt = messages.pop()
+        prompt = steering.remove(-1)
         return Draft(prompt.text, prompt.images)
 
     def interrupt(self) -> bool:

@@ -1,4 +1,4 @@
-"""SessionTasks: the turn that runs, its questions and steering messages, and other tasks."""
+"""SessionTasks: the turn that runs, its questions, and other tasks."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from typing import Any, Protocol
 
-import msgspec
-from msgspec.structs import replace
-
-from ouro.agent.environment import Environment
-from ouro.agent.loop import Prompt
 from ouro.display import Question
 from ouro.errors import UsageError
 from ouro.events import (
@@ -192,28 +187,3 @@ class SessionTasks:
         if self._watcher is not None:
             self._watcher.close()
         self._events.put_nowait(None)
-
-
-class Steering(msgspec.Struct, eq=False):
-    """The messages and outputs that wait for the next tool call of the running turn."""
-
-    environment: Environment
-    warn: Callable[[str], None]
-    """Shows the user why an image that a message names cannot be sent."""
-    messages: list[Prompt] = msgspec.field(default_factory=list)
-    outputs: list[Prompt] = msgspec.field(default_factory=list)
-    """The outputs of the user's shell lines. These are never moved back to the input."""
-
-    def take_next(self) -> list[Prompt]:
-        """Take the next prompt that waits: an output if there is one, otherwise a message, to which
-        the images that it names are added. Returns a list of one prompt; empty if none waits.
-        """
-        if self.outputs:
-            return [self.outputs.pop(0)]
-        if not self.messages:
-            return []
-        prompt = self.messages.pop(0)
-        images, problems = self.environment.read_images(prompt.text)
-        for problem in problems:
-            self.warn(problem)
-        return [replace(prompt, images=(*prompt.images, *images))]

@@ -228,7 +228,7 @@ class TurnQueue:
         steering_count = len(self.steering)
         draft_index = index - steering_count
         if index < steering_count and self.session is not None:
-            text = self.session.turn.steering.messages.pop(index).text
+            text = self.session.turn.steering.remove(index).text
         elif draft_index < len(self._drafts):
             draft = self._drafts[draft_index]
             del self._drafts[draft_index]
@@ -246,8 +246,7 @@ class TurnQueue:
         steering_count = len(self.steering)
         draft_index = index - steering_count
         if index < steering_count and self.session is not None:
-            messages = self.session.turn.steering.messages
-            messages[index] = replace(messages[index], text=text)
+            self.session.turn.steering.change(index, text)
         elif draft_index < len(self._drafts):
             self._drafts[draft_index] = replace(self._drafts[draft_index], text=text)
         self._observer.queue_changed()
@@ -265,8 +264,7 @@ class TurnQueue:
         if index not in allowed_indexes or target not in allowed_indexes or self.session is None:
             return index
         if is_steering:
-            messages = self.session.turn.steering.messages
-            messages.insert(target, messages.pop(index))
+            self.session.turn.steering.move(index, target)
         else:
             draft = self._drafts[index - steering_count]
             del self._drafts[index - steering_count]

@@ -4,9 +4,9 @@ import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_session import FakeSession
 
-from ouro.agent.loop import Prompt
 from ouro.commands.slash import dispatch
 from ouro.session import Draft, TurnObserver, TurnQueue
+from ouro.session.steering import Steering
 
 
 class SteeredSession(FakeSession):
@@ -14,12 +14,13 @@ class SteeredSession(FakeSession):
 
     def __init__(self):
         super().__init__()
-        messages = [Prompt("first steers"), Prompt("second steers")]
-        self.turn.steering = type("Steering", (), {"messages": messages})()
+        self.turn.steering = Steering(environment=None, warn=lambda _text: None)
+        self.turn.steering.add("first steers")
+        self.turn.steering.add("second steers")
 
     @property
     def waiting(self):
-        return tuple(prompt.text for prompt in self.turn.steering.messages)
+        return self.turn.steering.texts
 
 
 class QueueFrontEnd(FakeFrontEnd):
