@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -63,34 +63,30 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         the turn ended. An OuroError is not raised: it becomes the outcome and the detail of the
         result.
         """
+        finished = await self._run_framed(partial(self._run_message, text, images, emit))
+        self.titles.after_turn()
+        return finished
+
+    async def run_woken(self, emit: Emit) -> TurnFinished:
+        """Run a turn about what has happened in the background, without a message of the user."""
+        self.wake.count_turn()
+        emit(Notice(f"{', '.join(self.wake.reasons())}. The agent continues."))
+        return await self.run_without_message("", emit)
+
+    async def run_without_message(self, text: str, emit: Emit) -> TurnFinished:
+        """Run a turn that no message of the user begins, and return how it ended. The model gets
+        `text` and what has happened in the background.
+        """
+        return await self._run_framed(partial(self._run_context, text, emit))
+
+    async def _run_framed(self, work: Callable[[], Awaitable[TurnFinished]]) -> TurnFinished:
+        """Do the work of a turn, and return how it ended; an OuroError becomes an outcome. The
+        checkpoints of files begin before it and end after it. Then replaced models are released.
+        """
         if self.files is not None:
             self.files.begin_turn()
         try:
-            # Add the images that the text names.
-            if "@" in text:
-                named_images, problems = await asyncio.to_thread(self.environment.read_images, text)
-                images = (*images, *named_images)
-                for problem in problems:
-                    emit(Notice(problem, "warning"))
-
-            # Run the agent; if the text calls a command, with the command's model and permissions.
-            hook_text = await self.hooks.before_turn(text)
-            command = await self.commands.read_prompt(text, emit)
-            with self.commands.in_force(command, emit) if command else nullcontext():
-                if command:
-                    # The prompt is shown before the shell lines in it run. The agent emits the
-                    # same event again: `is_command` keeps it from being shown twice.
-                    emit(Prompted(text, tuple(images)))
-                command_text = (
-                    await self.commands.make_context(text, command, emit) if command else ""
-                )
-                finished = await self._run_agent(
-                    text,
-                    images,
-                    other_context=(command_text, hook_text),
-                    emit=emit,
-                    is_command=bool(command),
-                )
+            finished = await work()
         except OuroError as error:
             finished = TurnFinished(_OUTCOME_OF_ERROR.get(type(error), "failed"), str(error))
         finally:
@@ -98,8 +94,35 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
                 self.files.end_turn()
         if not self.wake.has_running_subagents:  # they may use models that were replaced meanwhile
             await self.commands.models.release()
-        self.titles.after_turn()
         return finished
+
+    async def _run_message(self, text: str, images: Sequence[Image], emit: Emit) -> TurnFinished:
+        """Run the agent with a message; if the text calls a custom command, with the command's model
+        and permissions. The images that the text names are added.
+        """
+        if "@" in text:
+            named_images, problems = await asyncio.to_thread(self.environment.read_images, text)
+            images = (*images, *named_images)
+            for problem in problems:
+                emit(Notice(problem, "warning"))
+        hook_text = await self.hooks.before_turn(text)
+        command = await self.commands.read_prompt(text, emit)
+        if command is None:
+            return await self._run_agent(text, images, [hook_text], emit)
+        with self.commands.in_force(command, emit):
+            # The prompt is shown before the shell lines in it run. The agent emits the same event
+            # again, which is then left out.
+            emit(Prompted(text, tuple(images)))
+            command_text = await self.commands.make_context(text, command, emit)
+            return await self._run_agent(
+                text, images, [command_text, hook_text], emit, is_command=True
+            )
+
+    async def _run_context(self, text: str, emit: Emit) -> TurnFinished:
+        """Run the agent with `text` and what has happened in the background."""
+        context = [await self.environment.changes(), *self.wake.take_news(), text]
+        prompt = Prompt(text="", context="\n\n".join(filter(None, context)))
+        return await self._run_prompt(prompt, self._make_events(emit))
 
     async def _attach(self, text: str, *, is_command: bool) -> Attached:
         """Read what a message names with `@`. If the message calls a custom command, only resources
@@ -116,7 +139,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         other_context: Sequence[str],
         emit: Emit,
         *,
-        is_command: bool,
+        is_command: bool = False,
     ) -> TurnFinished:
         """Send the message, with what it names, what memory recalls and what has changed in the
         environment. Returns how the turn ended. The user is asked first about a very long message;
@@ -139,37 +162,11 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         if problem := self.environment.folder_problem():
             notices.append(Notice(problem, "warning"))
 
-        on_event = self._make_observer(notices, emit, is_shown=is_command)
-        await self.agent.confirm_long_message(prompt, on_event)
-        return await self._run_prompt(prompt, on_event)
+        events = self._make_events(emit, notices, is_prompt_shown=is_command)
+        await self.agent.confirm_long_message(prompt, events.on_event)
+        return await self._run_prompt(prompt, events)
 
-    async def run_woken(self, emit: Emit) -> TurnFinished:
-        """Run a turn about what has happened in the background, without a message of the user."""
-        self.wake.count_turn()
-        emit(Notice(f"{', '.join(self.wake.reasons())}. The agent continues."))
-        return await self.run_without_message("", emit)
-
-    async def run_without_message(self, text: str, emit: Emit) -> TurnFinished:
-        """Run a turn that no message of the user begins, and return how it ended. The model gets
-        `text` and what has happened in the background.
-        """
-        if self.files is not None:
-            self.files.begin_turn()
-        try:
-            context = [await self.environment.changes(), *self.wake.take_news(), text]
-            prompt = Prompt(text="", context="\n\n".join(filter(None, context)))
-            on_event = self._make_observer(notices=[], emit=emit, is_shown=False)
-            finished = await self._run_prompt(prompt, on_event)
-        except OuroError as error:
-            finished = TurnFinished(_OUTCOME_OF_ERROR.get(type(error), "failed"), str(error))
-        finally:
-            if self.files is not None:
-                self.files.end_turn()
-        if not self.wake.has_running_subagents:  # they may use models that were replaced meanwhile
-            await self.commands.models.release()
-        return finished
-
-    async def _run_prompt(self, prompt: Prompt, on_event: Emit) -> TurnFinished:
+    async def _run_prompt(self, prompt: Prompt, events: TurnEvents) -> TurnFinished:
         """Run the turn, and return how it ended. Hooks may let the agent continue. In plan mode the
         user is then asked about the plan, and the answer may be the next prompt. At the end memory
         learns that the turn is over, even if it failed.
@@ -178,47 +175,84 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         async def run(prompt: Prompt) -> TurnFinished:
             """Run one prompt. `plan.run` calls this again with each answer about a plan."""
             return await self.agent.run_with_checks(
-                prompt, on_event, self.hooks.find_reason_to_continue
+                prompt, events.on_event, self.hooks.find_reason_to_continue
             )
 
         try:
-            finished = await self.plan.run(prompt, run, on_event)
+            finished = await self.plan.run(prompt, run, events.on_event)
             for notice in await self.memory.broken_rules():
-                on_event(notice)
+                events.on_event(notice)
             return finished
         finally:
             self.memory.turn_ended()
             self.tasks.start("index", self.memory.update_index())
 
-    def _make_observer(self, notices: list[Notice], emit: Emit, *, is_shown: bool) -> Emit:
-        """Returns a function that gets each event of the agent. It emits the event, and those that
-        follow from it: changed todos, notices of memory. It also starts checkpoints.
+    def _make_events(
+        self, emit: Emit, notices: Sequence[Notice] = (), *, is_prompt_shown: bool = False
+    ) -> TurnEvents:
+        return TurnEvents(
+            emit,
+            plan=self.plan,
+            files=self.files,
+            memory=self.memory,
+            notices=notices,
+            is_prompt_shown=is_prompt_shown,
+        )
 
-        Args:
-            notices: are emitted after the message of the turn; the list is then emptied.
-            is_shown: whether the message was emitted before, so that it is not emitted again.
-        """
-        todos = self.plan.todos.items
 
-        def on_event(event: Event) -> None:
-            nonlocal todos, is_shown
-            if self.plan.todos.items != todos:
-                todos = self.plan.todos.items
-                emit(TodosChanged(todos))
-                self.plan.tick_todos(emit)
-            if isinstance(event, Prompted) and is_shown:
-                is_shown = False
-            else:
-                emit(event)
-            if self.files is not None and isinstance(event, Prompted):
-                self.files.begin_part()
-            if self.files is not None and isinstance(event, ToolStarted):
-                self.files.begin_checkpoint()
-            if isinstance(event, Prompted):
-                for notice in notices:
-                    emit(notice)
-                notices.clear()
-            for memory_event in self.memory.on_event(event):
-                emit(memory_event)
+class TurnEvents:
+    """Emits the events of one turn of the agent, and those that follow from them: changed todos,
+    notices about the message, notices of memory. It also starts checkpoints.
 
-        return on_event
+    Args:
+        notices: are emitted after the message.
+        is_prompt_shown: whether the prompt was emitted before, so that it is not emitted again.
+    """
+
+    def __init__(
+        self,
+        emit: Emit,
+        plan: PlanApproval,
+        files: FileUndo | None,
+        memory: SessionMemory,
+        notices: Sequence[Notice],
+        *,
+        is_prompt_shown: bool,
+    ) -> None:
+        self._emit = emit
+        self._plan = plan
+        self._files = files
+        self._memory = memory
+        self._notices = notices
+        self._is_prompt_shown = is_prompt_shown
+        self._todos = plan.todos.items
+
+    def on_event(self, event: Event) -> None:
+        """Emit an event of the agent, and what follows from it."""
+        self._show_changed_todos()
+        if isinstance(event, Prompted):
+            self._show_prompt(event)
+        else:
+            self._emit(event)
+        if isinstance(event, ToolStarted) and self._files is not None:
+            self._files.begin_checkpoint()
+        for memory_event in self._memory.on_event(event):
+            self._emit(memory_event)
+
+    def _show_changed_todos(self) -> None:
+        if self._plan.todos.items == self._todos:
+            return
+        self._todos = self._plan.todos.items
+        self._emit(TodosChanged(self._todos))
+        self._plan.tick_todos(self._emit)
+
+    def _show_prompt(self, event: Prompted) -> None:
+        """Emit the prompt, and after it the notices about the message."""
+        if not self._is_prompt_shown:
+            self._emit(event)
+        self._is_prompt_shown = False  # further prompts are messages that steer the turn
+        if self._files is not None:
+            self._files.begin_part()
+        notices, self._notices = self._notices, ()
+        for notice in notices:
+            self._emit(notice)
