@@ -57,7 +57,6 @@ REFUSED = (
 )
 _MESSAGES: tuple[RewindScope, ...] = ("conversation",)
 _WAIT_SECONDS = 0.5
-_POLL_SECONDS = 0.01
 _CLOSED = "The agent is not open."
 _HOW_TO_OPEN = "Use it in a `with` block, or call open() first."
 
@@ -184,9 +183,8 @@ class AsyncAgent:
         `stream`: the events of the last turn.
         """
         was_left_early = stream is not None and stream() is None
-        # asyncio gives no notice when it has ended the events of such a loop.
-        while was_left_early and session.running:  # noqa: ASYNC110
-            await asyncio.sleep(_POLL_SECONDS)
+        if was_left_early:  # asyncio closes its events soon, which ends the turn
+            await session.turn.tasks.wait_until_idle()
         if self._woken is not None and not self._woken.done():
             await asyncio.wait([self._woken])
 
@@ -413,8 +411,7 @@ class AsyncAgent:
         """Let the idle agent continue when something has happened in the background."""
         while True:
             await session.wake.wait_until_due()
-            while session.running:  # noqa: ASYNC110 (asyncio gives no notice of the end)
-                await asyncio.sleep(_POLL_SECONDS)
+            await session.turn.tasks.wait_until_idle()
             if self._was_interrupted or not await session.wake.ask_to_continue():
                 continue
             if session.wake.reasons() and not session.running:

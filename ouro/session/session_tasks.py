@@ -40,8 +40,9 @@ class SessionTasks:
 
     def __init__(self, watcher: TurnWatcher | None = None) -> None:
         self._watcher = watcher
-        self.running = False
-        """Whether a turn runs; shell lines of the user do not count."""
+        self._has_no_turn = asyncio.Event()
+        """Set while no turn runs; shell lines of the user do not count."""
+        self._has_no_turn.set()
         self._turns: set[asyncio.Task[TurnFinished]] = set()
         """The running turn and the running shell lines of the user."""
         self._background: set[asyncio.Task[None]] = set()
@@ -51,6 +52,15 @@ class SessionTasks:
         self._questions: dict[str, asyncio.Future[UserAnswer]] = {}
         """The answer to each open question, by its id."""
 
+    @property
+    def running(self) -> bool:
+        """Whether a turn runs; shell lines of the user do not count."""
+        return not self._has_no_turn.is_set()
+
+    async def wait_until_idle(self) -> None:
+        """Wait until no turn runs."""
+        await self._has_no_turn.wait()
+
     async def run(self, work: Work) -> AsyncGenerator[Event, None]:
         """Run a turn; yields its events, of which TurnFinished comes last, exactly once. Closing
         the stream interrupts the turn.
@@ -59,13 +69,13 @@ class SessionTasks:
         """
         if self.running:
             raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
-        self.running = True
+        self._has_no_turn.clear()
         try:
             async with aclosing(self._stream_events(work, self._watcher)) as events:
                 async for event in events:
                     yield event
         finally:
-            self.running = False
+            self._has_no_turn.set()
 
     async def run_alongside(self, work: Work) -> AsyncGenerator[Event, None]:
         """Run work that may run during a turn; yields its events. A notice about a defect comes
