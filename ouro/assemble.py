@@ -65,9 +65,8 @@ from ouro.session.plan_file import PlanFolder
 from ouro.session.resumed_mode import StartMode, offer_auto, start_mode
 from ouro.session.session_hooks import SessionHooks, ToolEvents
 from ouro.session.session_labels import SessionLabels
-from ouro.session.session_tasks import SessionTasks
+from ouro.session.session_tasks import SessionTasks, Steering
 from ouro.session.standing_work import StandingWork
-from ouro.session.steering import Steering
 from ouro.session.titles import Titles
 from ouro.session.wake import Wake
 from ouro.session_options import (

@@ -28,8 +28,7 @@ from ouro.session.command_runner import CommandRunner
 from ouro.session.file_undo import FileUndo
 from ouro.session.plan_approval import PlanApproval
 from ouro.session.session_hooks import SessionHooks
-from ouro.session.session_tasks import SessionTasks
-from ouro.session.steering import Steering
+from ouro.session.session_tasks import SessionTasks, Steering
 from ouro.session.titles import Titles
 from ouro.session.wake import Wake
 

@@ -27,9 +27,8 @@ from ouro.events import (
 from ouro.memory.manager import MemoryManager
 from ouro.messages import SHELL_NOTE, ToolCall, user
 from ouro.safety import Permissions
-from ouro.session.session_tasks import SessionTasks
+from ouro.session.session_tasks import SessionTasks, Steering
 from ouro.session.standing_work import StandingWork
-from ouro.session.steering import Steering
 from ouro.tools.shell import Shell
 from ouro.tools.shell_jobs import Job, ShellJobs
 from ouro.tools.tool import ToolResult

@@ -6,7 +6,7 @@ from fakes.fake_session import FakeSession
 
 from ouro.commands.slash import dispatch
 from ouro.session import Draft, TurnObserver, TurnQueue
-from ouro.session.steering import Steering
+from ouro.session.session_tasks import Steering
 
 
 class SteeredSession(FakeSession):

@@ -20,8 +20,8 @@ from fakes.waiting import PATIENCE
 from ouro.frontends.background.host import SessionHost
 from ouro.frontends.background.process import StartReport
 from ouro.frontends.tui.app import OuroApp
-from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screen_settings import ScreenSettings
+from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.transcript_writer import TranscriptWriter
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel
 from ouro.frontends.tui.widgets.transcript import TranscriptView

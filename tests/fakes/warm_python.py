@@ -389,8 +389,8 @@ async def _show_screen() -> None:
     from textual.css.stylesheet import Stylesheet
 
     from ouro.frontends.tui.app import OuroApp
-    from ouro.frontends.tui.run import SessionStart
     from ouro.frontends.tui.screen_settings import ScreenSettings
+    from ouro.frontends.tui.session_start import SessionStart
     from ouro.session import OpenRequest
 
     async def open_session(_request: OpenRequest) -> NoReturn:

@@ -24,12 +24,12 @@ from ouro.frontends.tui.driver import TerminalDriver
 from ouro.frontends.tui.first_frame_prompt import SECOND_CTRL_C
 from ouro.frontends.tui.idle_collector import IdleCollector
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
-from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screen_constants import QUIT_HINT
 from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.dialogs import HelpSheet, show_sheet
 from ouro.frontends.tui.screens.picker import Picker
+from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.themes import ANSI, THEMES, make_theme, shown_theme
 from ouro.frontends.tui.widgets.start_panel import StartPanel
 from ouro.frontends.tui.widgets.status import ResumePanel

@@ -19,7 +19,6 @@ from ouro.frontends.tui.blocks.display_body import GitDiffBlock
 from ouro.frontends.tui.blocks.messages import AnswerBlock, NoticeBlock, TypedCommand
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.own_themes import add_own_themes
-from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.dialogs import (
     HelpSheet,
@@ -29,6 +28,7 @@ from ouro.frontends.tui.screens.dialogs import (
 )
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.screens.session_picker import SessionPicker
+from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.themes import THEMES, make_theme
 from ouro.session.opening import OpenCatalog, OpenRequest, open_interactively
 from ouro.session.turn_queue import Draft

@@ -9,8 +9,8 @@ from fakes.screens import opened, screen_of, screen_text, shown, until
 from ouro.errors import TrustNeeded
 from ouro.events import Prompted, TextDelta, TurnFinished
 from ouro.frontends.tui.app import OuroApp
-from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screen_settings import ScreenSettings
+from ouro.frontends.tui.session_start import SessionStart
 from ouro.session import Draft, OpenRequest
 from ouro.session.opening import PICK
 
@@ -83,7 +83,7 @@ async def test_a_session_that_is_not_used_is_closed():
 
 
 async def test_slow_opening_does_not_block_the_start(monkeypatch):
-    monkeypatch.setattr("ouro.frontends.tui.run.OPEN_TIMEOUT", 0.01)
+    monkeypatch.setattr("ouro.frontends.tui.session_start.OPEN_TIMEOUT", 0.01)
     session, ready = FakeSession(), asyncio.Event()
 
     async def open_late(_request):

@@ -10,10 +10,10 @@ from fakes.screens import opened, screen_of, screen_text, until
 
 from ouro.errors import SessionInUse, SeveralSessions
 from ouro.frontends.tui.app import OuroApp
-from ouro.frontends.tui.run import SessionStart
 from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.dialogs import LineSheet
 from ouro.frontends.tui.screens.session_picker import SessionPicker
+from ouro.frontends.tui.session_start import SessionStart
 from ouro.memory.backend import DailyUsage
 from ouro.messages import Usage
 from ouro.session import OpenRequest, SessionExcerpt, SessionHit, SessionInfo
