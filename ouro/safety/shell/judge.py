@@ -40,6 +40,7 @@ _LOCAL_GIT_COMMANDS = names(
     "add am apply branch checkout cherry-pick commit merge mv notes reset restore revert rm stash"
     " switch tag"
 )
+_PLAIN_REBASE_OPTIONS = names("--autostash --continue --onto --quiet -q")
 
 
 class LineCase:
@@ -330,7 +331,16 @@ def _is_local_git(need: Need) -> bool:
     if need.command is None or need.command.name != "git" or need.command.settings:
         return False
     words = [word.text for word in need.command.arguments]
+    if words[:1] == ["rebase"]:
+        return not any(map(_is_other_rebase_option, words[1:]))
     return bool(words) and words[0] in _LOCAL_GIT_COMMANDS
+
+
+def _is_other_rebase_option(word: str) -> bool:
+    """Whether a word of `git rebase` is an option that may run programs (`--exec`), open an editor,
+    or discard commits.
+    """
+    return word.startswith("-") and word not in _PLAIN_REBASE_OPTIONS
 
 
 def _limits_for(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> Limits:

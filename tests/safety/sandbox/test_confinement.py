@@ -68,6 +68,12 @@ class TestWhatRunsWithWhichLimits:
             ("auto", "git commit -qm x && make", "workspace"),
             ("auto", "GIT_DIR=x git commit", "workspace"),
             ("auto", "git fetch", "workspace"),
+            ("auto", "git rebase main", "repository"),
+            ("auto", "git add a.txt && git rebase --continue", "repository"),
+            ("auto", "git rebase --onto main topic~2 topic", "repository"),
+            ("auto", "git rebase --exec ./x main", "workspace"),
+            ("auto", "git rebase -i main", "workspace"),
+            ("auto", "git rebase --abort", "workspace"),
         ],
     )
     def test_allowed_line_runs_with_its_sandbox_limits(self, root, mode, line, limits):
