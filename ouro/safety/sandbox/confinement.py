@@ -18,6 +18,7 @@ import msgspec
 from ouro.errors import ToolError
 from ouro.safety import protected
 from ouro.safety.rules import Limits
+from ouro.safety.sandbox.linked_git import LinkedGit, find_linked_git
 from ouro.safety.sandbox.reverted_files import ACTING_IN_GIT, ActingFiles, RevertedFile
 from ouro.safety.sandbox.sandboxes import (
     LEFT_RUNNING,
@@ -513,11 +514,11 @@ class Confinement:
         programs = [folder for folder in folders if is_private(folder)]
         # A program in /tmp/x/bin may need /tmp/x/lib.
         libraries = [os.path.dirname(folder) for folder in programs]  # noqa: PTH120 - of an environment
-        # The hooks of a project are in the root of its repository, and so is `.git`.
+        # The hooks of a project are in the root of its repository, and so is `.git`. Those of a
+        # worktree or a submodule are elsewhere.
         repository = find_root(self._root)
-        places = map(
-            str, (Path.home(), repository, self._root, *self._also_writable, *self._memory)
-        )
+        of_git = (repository, *find_linked_git(repository).folders)
+        places = map(str, (Path.home(), *of_git, self._root, *self._also_writable, *self._memory))
         used = (*places, *programs, *libraries)
         return [Path(place) for place in used if is_private(place)]
 
@@ -551,19 +552,24 @@ class Confinement:
         other calls run confined, only the files that were accepted before.
 
         With the limits `repository` a git directory can be changed, but not the parts of it that
-        run programs.
+        run programs: also one outside of the workspace, if the sandbox can keep these parts as they
+        are.
         """
+        changes_linked = limits == "repository" and tier == "bubblewrap"
+        linked = find_linked_git(self._root) if changes_linked else LinkedGit()
         acting = self._acting.accept(
+            [place for place in linked.acting if not os.path.lexists(place)],
             copies=tier == "landlock" or limits == "repository",
             is_alone=not self._confined_calls,
             # Hooks and servers do not count here: it is not known when they end.
             is_first=not self._confined_calls - {_NO_CALL},
         )
         read_only = [folder / ".ouro" for folder in policy.writable]
-        git_dirs: list[Path] = []
+        read_only += (*linked.acting, *linked.state_of_others)
+        changeable = [*linked.folders]
         for place in acting[:_MAX_MOUNTS]:
             if limits == "repository" and _is_git_dir(place):
-                git_dirs.append(place)
+                changeable.append(place)
                 read_only += [place / name for name in ACTING_IN_GIT]
             else:
                 read_only.append(place)
@@ -571,7 +577,7 @@ class Confinement:
             policy,
             # Named here, a git directory is a mount point, which cannot be renamed: otherwise a
             # folder with other settings could replace it.
-            writable=(*policy.writable, *existing(git_dirs)),
+            writable=(*policy.writable, *existing(changeable)),
             protected=(*policy.protected, *existing(read_only)),
             may_make_git=limits == "repository",
         )

@@ -112,12 +112,18 @@ class ActingFiles:
         self._roots = (*self._roots, str(folder))
 
     def accept(
-        self, *, copies: bool, is_alone: bool = True, is_first: bool = True
+        self,
+        outside: Sequence[Path] = (),
+        *,
+        copies: bool,
+        is_alone: bool = True,
+        is_first: bool = True,
     ) -> tuple[Path, ...]:
         """Accept the acting files as they are now, before a command runs. `revert` will compare
         with this state. Returns the paths of these files. Blocks.
 
         Args:
+            outside: places outside of the roots where acting files could be made.
             copies: whether to copy their contents, because the command could change them.
             is_alone: whether nothing else runs confined. Otherwise new files may be from it, and
                 only those accepted before stay accepted.
@@ -129,8 +135,8 @@ class ActingFiles:
             acting = [path for path in acting if path in self._accepted]
         self._accepted = {path: _kind_of(path) for path in acting}
         if is_first:
-            self._copies = dict(self._copy_files(acting)) if copies else {}
-            self._copied_places = acting if copies else []
+            self._copied_places = [*acting, *map(str, outside)] if copies else []
+            self._copies = dict(self._copy_files(self._copied_places))
         return tuple(map(Path, acting))
 
     def revert(self) -> list[RevertedFile]:
