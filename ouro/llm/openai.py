@@ -16,6 +16,7 @@ from ouro.llm.model import (
     Endpoint,
     ModelSpec,
     Reason,
+    ThinkingChunk,
     ToolSpec,
     UsageChunk,
 )
@@ -31,6 +32,7 @@ from ouro.llm.portable import (
     texts_of,
     thinking_in,
 )
+from ouro.llm.sealed_items import DETAILS, details_in, join_details, seal_item
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import ChunkReader, Wire, make_usage, require_room_in_window
 from ouro.messages import Image, Message, PerMessage, Thinking, ToolCall, ToolReply, Usage
@@ -42,7 +44,12 @@ class OpenAIFormat:
     """Messages in the format of chat completions."""
 
     def __init__(
-        self, spec: ModelSpec, *, returns_thinking: str = "", longest_id: int = 40
+        self,
+        spec: ModelSpec,
+        *,
+        returns_thinking: str = "",
+        longest_id: int = 40,
+        address: str = "",
     ) -> None:
         """Keep the choices that depend on the provider.
 
@@ -50,10 +57,13 @@ class OpenAIFormat:
             returns_thinking: `yes`: thinking is sent back with calls; `all`: with each answer;
                 otherwise not at all.
             longest_id: the maximum length of the id of a call; 0: ids are not changed.
+            address: the server that gets the reasoning details back which it has sent; empty:
+                none are sent.
         """
         self._spec = spec
         self._returns_thinking = returns_thinking
         self._longest_id = longest_id
+        self._address = address
         self._formatted = PerMessage(lambda message: tuple(self._format_message(message)))
 
     def messages(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
@@ -94,6 +104,9 @@ class OpenAIFormat:
         if self._returns_thinking == "all" or (self._returns_thinking == "yes" and calls):
             # Kimi refuses an empty text.
             answer["reasoning_content"] = self._own_thinking(message) or " "
+        details = self._own_details(message)
+        if details:
+            answer[DETAILS] = details
         if calls:
             answer["tool_calls"] = [self._format_call(call) for call in calls]
         yield answer
@@ -105,6 +118,12 @@ class OpenAIFormat:
         if message.model not in ("", self._spec.name):
             return ""
         return "".join(part.text for part in message.parts_of(Thinking))
+
+    def _own_details(self, message: Message) -> list[dict[str, Any]]:
+        """The reasoning details that this model sent with a whole answer."""
+        if not self._address or message.cut or message.model != self._spec.name:
+            return []
+        return details_in(message, self._address)
 
     def _format_call(self, call: ToolCall) -> dict[str, Any]:
         """A call, with its arguments as JSON, and with the signature that Gemini wants back."""
@@ -198,8 +217,12 @@ _FILTER_REASON = late_pattern(
 class OpenAIChunks(ChunkReader):
     """Reads the events of a streamed answer."""
 
-    def __init__(self, spec: ModelSpec) -> None:
+    def __init__(self, spec: ModelSpec, address: str = "") -> None:
+        """Begin an answer. `address`: the server that wants reasoning details back; empty: none."""
         super().__init__(spec)
+        self._address = address
+        self._details: list[dict[str, Any]] = []
+        """The pieces of reasoning details that were not yielded yet."""
         self._last_index = -1
         """The index of the call to which the last piece belonged; -1 before the first one."""
         self._indexes: set[int] = set()
@@ -236,12 +259,29 @@ class OpenAIChunks(ChunkReader):
         self.reason = REASONS.get(reason.lower(), other_reason)
 
     def _read_delta(self, delta: dict[str, Any]) -> Iterator[Chunk]:
-        """Yield the chunks of a piece of the answer."""
+        """Yield the chunks of a piece of the answer. Reasoning details are yielded when something
+        else than thinking follows.
+        """
+        self._details += dictionaries(delta.get(DETAILS))
+        if delta.get("content") or delta.get("tool_calls"):
+            yield from self._sealed_details()
         yield from self._text_chunks(
             thinking_in(delta), *_content_texts(delta.get("content")), delta.get("refusal")
         )
         for call in dictionaries(delta.get("tool_calls")):
             yield self._read_call(call)
+
+    def end(self) -> Iterator[Chunk]:
+        """Yield the last chunks; before them the reasoning details that came last."""
+        yield from self._sealed_details()
+        yield from super().end()
+
+    def _sealed_details(self) -> Iterator[Chunk]:
+        """Yield the reasoning details so far as one chunk; nothing if there are no new ones."""
+        if self._details and self._address:
+            item = {DETAILS: join_details(self._details)}
+            yield ThinkingChunk(self._thinking.end(), seal_item(item, self._address))
+        self._details = []
 
     def _read_call(self, call: dict[str, Any]) -> CallChunk:
         """A piece of a call; Gemini's signature becomes a part of the id."""
@@ -318,7 +358,15 @@ class OpenAIWire(Wire):
     def _rebuild_format(self) -> None:
         super()._rebuild_format()
         returns_thinking = self.facts.get("thinking_back")
-        self._format = OpenAIFormat(self.spec, returns_thinking=returns_thinking)
+        self._format = OpenAIFormat(
+            self.spec,
+            returns_thinking=returns_thinking,
+            address="" if self._refuses_details() else self._endpoint.address,
+        )
+
+    def _refuses_details(self) -> bool:
+        """Whether the server has refused reasoning details, or signatures in them."""
+        return self.facts.refuses_signatures or self.facts.get("thinking_back") == "no"
 
     def with_schema(self, schema: Mapping[str, Any]) -> OpenAIWire:
         """The same model on the same connection, at temperature 0, with answers that fit the
@@ -332,7 +380,7 @@ class OpenAIWire(Wire):
         return constrained
 
     def _make_reader(self) -> OpenAIChunks:
-        return OpenAIChunks(self.spec)
+        return OpenAIChunks(self.spec, self._endpoint.address)
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """The request in the format of chat completions."""

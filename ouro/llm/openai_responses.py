@@ -35,10 +35,10 @@ from ouro.llm.portable import (
     texts_of,
 )
 from ouro.llm.provider_errors import error_from_stream
+from ouro.llm.sealed_items import open_item, seal_item
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import ChunkReader, Wire, make_usage
 from ouro.messages import (
-    SEALED_ITEM,
     Image,
     Message,
     PerMessage,
@@ -53,24 +53,6 @@ from ouro.utils.lenient_json import count, dictionaries, dictionary, string, tex
 MAX_ID = 64
 """Maximum characters of the id of a call."""
 Item = dict[str, Any]
-
-
-def seal_item(item: Item, address: str) -> str:
-    """An item of this server as the signature of a Thinking part. It is opaque, and only this
-    server gets it back.
-    """
-    return json.dumps({"responses": address, "item": item})
-
-
-def open_item(signature: str, address: str) -> Item | None:
-    """The item in a signature; None if it is of another server or another wire."""
-    if not signature.startswith(SEALED_ITEM):
-        return None
-    try:
-        sealed = dictionary(json.loads(signature))
-    except (ValueError, RecursionError):
-        return None
-    return dictionary(sealed.get("item")) if sealed.get("responses") == address else None
 
 
 class ResponsesFormat:

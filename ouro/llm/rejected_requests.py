@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from ouro.errors import ProviderAnswer
 from ouro.llm import rejection_words
 from ouro.llm.request_shape import EFFORT_FIELDS, OPTIONAL_AT_ANY_LEVEL
+from ouro.llm.sealed_items import DETAILS
 from ouro.llm.server_facts import ESSENTIAL, LIMIT_NAMES, ServerFacts
 from ouro.utils.lenient_json import dictionary
 
@@ -350,7 +351,8 @@ def _find_thinking_back(refused: Refused) -> Changes:
     vendors.
     """
     current = refused.facts.get("thinking_back")
-    if current in ("yes", "all") and rejection_words.SAYS_NOT_ACCEPTED.search(refused.words):
+    is_sent = current in ("yes", "all") or _sends_details(refused)
+    if is_sent and rejection_words.SAYS_NOT_ACCEPTED.search(refused.words):
         return {"thinking_back": "no"}
     is_wanted = re.search(
         r"must|miss|require|back|need|缺|必须|传|回传|manqu|falta|fehlt", refused.words
@@ -358,6 +360,12 @@ def _find_thinking_back(refused: Refused) -> Changes:
     if not is_wanted or current == "all":
         return {}
     return {"thinking_back": "all" if current == "yes" else "yes"}
+
+
+def _sends_details(refused: Refused) -> bool:
+    """Whether reasoning details were sent back with an answer."""
+    messages = refused.body.get("messages") or ()
+    return any(DETAILS in message for message in map(dictionary, messages))
 
 
 def _find_style(refused: Refused) -> Changes:

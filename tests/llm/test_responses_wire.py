@@ -14,7 +14,8 @@ from ouro.errors import (
     RateLimited,
     RequestRefused,
 )
-from ouro.llm.openai_responses import ResponsesWire, open_item, seal_item
+from ouro.llm.openai_responses import ResponsesWire
+from ouro.llm.sealed_items import open_item, seal_item
 from ouro.messages import Message, Text, Thinking, ToolReply, assistant, system, tool, user
 
 LOOK = Call("read", {"path": "a.py"})
