@@ -12,6 +12,7 @@ from ouro.events import Retrying
 from ouro.llm.model import Chunk, Model, ToolSpec
 from ouro.llm.reply_builder import ReplyBuilder
 from ouro.llm.text_tools import TextToolsModel
+from ouro.llm.waits import NO_WAIT_HELPS
 from ouro.messages import Message
 from ouro.utils.fair_loop import FairLoop
 
@@ -31,6 +32,8 @@ FIRST_WAIT = 1.0
 """Seconds before the second attempt; later waits are longer."""
 MAX_WAIT = 60.0
 """Seconds; a longer wait is not made, but reported."""
+OTHER_MODEL = "Try again later, or choose another model: `/model`."
+"""The hint for a wait that is too long."""
 
 
 class ModelCall:
@@ -168,9 +171,11 @@ def _describe_attempts(
     """
     wait = failure.retry_after
     message, hint = failure.message, failure.hint
-    if wait is not None and wait > MAX_WAIT:
+    if wait == NO_WAIT_HELPS:
+        hint = hint or OTHER_MODEL
+    elif wait is not None and wait > MAX_WAIT:
         message += f" {model} asks to wait {wait:.0f} s; ouro waits at most {MAX_WAIT:.0f} s."
-        hint = "Try again later, or choose another model: `/model`."
+        hint = OTHER_MODEL
     elif attempts > 1:
         message += f" ({attempts} attempts, {model})"
     described = type(failure)(message, hint, wait)

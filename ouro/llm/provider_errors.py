@@ -8,7 +8,6 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from ouro.errors import (
@@ -22,6 +21,7 @@ from ouro.errors import (
 )
 from ouro.llm.model import Endpoint
 from ouro.llm.overflow import exceeds_rate, is_rate_limit, names_overflow
+from ouro.llm.waits import wait_seconds
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import dictionary
 
@@ -36,6 +36,8 @@ RATE_TOO_SMALL = (
     " it smaller; `/model` chooses another model."
 )
 """The hint for a request that a rate limit never lets through."""
+NO_CREDIT = "The account has no credit left: see the provider's billing page."
+"""The hint for an account without money."""
 
 _NO_MONEY = late_pattern(
     r"insufficient_quota|exceeded your current quota|credit balance|billing", re.IGNORECASE
@@ -64,7 +66,9 @@ _BUSY_SERVER = late_pattern(
     re.IGNORECASE,
 )
 """Matches words about a server that may answer later."""
-_PERMANENT_CODE = late_pattern(r"invalid_|.*image|.*_policy|data_residency")
+_RATE_CODES = ("429", "rate_limit_error", "rate_limit_exceeded", "usage_limit_reached")
+"""The codes of an error inside of a stream that is about a limit in time."""
+_PERMANENT_CODE = late_pattern(r"invalid_|.*image|.*_policy|data_residency|.*not_included")
 """Matches the code of an error inside of a stream that comes again for the same request."""
 _KEY_SHAPES = late_pattern(
     r"(?i:bearer\s+)[^\s\"',}]+"
@@ -176,11 +180,13 @@ def _classify_status(
         return RequestRefused(message, RATE_TOO_SMALL)
     if names_overflow(meant_status, code_and_text):
         return ContextTooLong(message)
-    if status == 402 or (status in (400, 429) and _NO_MONEY.search(code_and_text)):
-        return RequestRefused(
-            message, "The account has no credit left: see the provider's billing page."
-        )
-    return _other_error(meant_status, message, headers, endpoint)
+    wait = wait_seconds(headers, _body_as_text(body))
+    # Gemini's words for a limit of one minute are those of OpenAI for no money: it names a wait.
+    is_limit_in_time = status == TOO_MANY_REQUESTS and wait is not None
+    names_money = status in (400, 429) and _NO_MONEY.search(code_and_text)
+    if status == 402 or (names_money and not is_limit_in_time):
+        return RequestRefused(message, NO_CREDIT)
+    return _other_error(meant_status, message, wait, endpoint)
 
 
 def _key_error(message: str, endpoint: Endpoint) -> AuthenticationFailed:
@@ -191,17 +197,15 @@ def _key_error(message: str, endpoint: Endpoint) -> AuthenticationFailed:
     return AuthenticationFailed(message.strip(), hint)
 
 
-def _other_error(
-    status: int, message: str, headers: Mapping[str, str], endpoint: Endpoint
-) -> ModelError:
+def _other_error(status: int, message: str, wait: float | None, endpoint: Endpoint) -> ModelError:
     """The error for a status that needs no look at the words of the body. A status that another
     attempt does not change is RequestRefused. The others have the wait that the provider asks for
     (`retry_after`).
     """
     if status == 429:
-        return RateLimited(message, retry_after=wait_seconds(headers))
+        return RateLimited(message, retry_after=wait)
     if status in (408, 409, 425) or status >= 500:
-        return ModelUnavailable(message, retry_after=wait_seconds(headers))
+        return ModelUnavailable(message, retry_after=wait)
     hint = ""
     if status == 404:
         hint = (
@@ -237,12 +241,15 @@ def _classify_stream_error(error: Any, endpoint: Endpoint) -> ModelError:
         return RequestRefused(message, RATE_TOO_SMALL)
     if names_overflow(400, f"{code} {text}"):
         return ContextTooLong(message)
-    if code in ("429", "rate_limit_error", "rate_limit_exceeded"):
+    wait = wait_seconds({}, _body_as_text(json.dumps(error)))
+    if code in _RATE_CODES:
         is_fault = describes_fault(f"{code} {text}")
-        return RequestRefused(message) if is_fault else RateLimited(message)
+        return RequestRefused(message) if is_fault else RateLimited(message, retry_after=wait)
+    if wait is None and _NO_MONEY.search(f"{code} {text}"):
+        return RequestRefused(message, NO_CREDIT)
     if code in ("400", "422") or _PERMANENT_CODE.match(code):
         return RequestRefused(message)
-    return ModelUnavailable(message)
+    return ModelUnavailable(message, retry_after=wait)
 
 
 def describe_connection_error(error: BaseException) -> str:
@@ -290,26 +297,6 @@ def causes_of(error: BaseException) -> list[BaseException]:
             if isinstance(candidate, BaseException) and not is_listed:
                 errors.append(candidate)
     return errors
-
-
-def wait_seconds(headers: Mapping[str, str]) -> float | None:
-    """The seconds that a provider asks to wait, as a number or as a date; None if its answer does not
-    say. The names of `headers` are in lower case.
-    """
-    milliseconds, seconds = headers.get("retry-after-ms"), headers.get("retry-after")
-    try:
-        if milliseconds is not None:
-            return max(0.0, float(milliseconds) / 1000)
-        return None if seconds is None else max(0.0, float(seconds))
-    except ValueError:
-        pass  # it is no number, but may be a date
-    from email.utils import parsedate_to_datetime  # imported late: 15 modules, for a rare date
-
-    try:
-        date = parsedate_to_datetime(seconds or "")
-    except ValueError:
-        return None
-    return max(0.0, (date.astimezone(UTC) - datetime.now(UTC)).total_seconds())
 
 
 def _parse_error(body: str) -> tuple[str, str]:

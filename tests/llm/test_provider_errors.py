@@ -14,7 +14,8 @@ from ouro.errors import (
     RequestRefused,
 )
 from ouro.llm import Endpoint
-from ouro.llm.provider_errors import error_from_status, error_from_stream, redact, wait_seconds
+from ouro.llm.provider_errors import error_from_status, error_from_stream, redact
+from ouro.llm.waits import NO_WAIT_HELPS, wait_seconds
 
 HERE = Endpoint("https://api.example.invalid/v1", "my-own-key", key_source="MY_KEY")
 
@@ -199,3 +200,58 @@ def test_a_429_about_a_limit_is_a_rate_limit(text):
 def test_a_429_for_too_long_a_request_is_an_overflow():
     text = "prompt is too long: 210000 tokens > 200000 maximum"
     assert type(error_from_status(429, text, {}, HERE)) is ContextTooLong
+
+
+GEMINI_MINUTE = {
+    "error": {
+        "code": 429,
+        "message": "You exceeded your current quota, please check your plan and billing details.\n"
+        "* Quota exceeded for metric: free_tier_requests, limit: 10\nPlease retry in 8.1s.",
+        "status": "RESOURCE_EXHAUSTED",
+        "details": [{"@type": "type.example/RetryInfo", "retryDelay": "8s"}],
+    }
+}
+"""Google's words for a limit of one minute (can1357/oh-my-pi#1254)."""
+WAITS_IN_BODIES = [
+    (GEMINI_MINUTE, 8.1),
+    ({"error": {"message": "Limit reached.", "details": [{"retryDelay": "31s"}]}}, 31),
+    ({"error": {"message": "Rate limit reached (TPM). Please try again in 6s. Visit x."}}, 6),
+    ({"error": {"message": "Please try again in 6m0s."}}, 360),
+    ({"error": {"message": "Please try again in 120ms."}}, 0.12),
+    ({"error": {"message": "Wait for 1 minute and 5 seconds."}}, 65),
+    ({"error": {"message": "Monthly usage limit reached. Resets in 16 days."}}, 16 * 86_400),
+    ({"error": {"type": "usage_limit_reached", "resets_in_seconds": 15000}}, 15_000),
+    ({"error": {"message": "slow down", "retry_after_ms": 400}}, 0.4),
+    ({"error": {"message": "Usage limit reached for 5 hour. It resets at 23:44."}}, NO_WAIT_HELPS),
+    ({"error": {"message": "free-models-per-day"}}, NO_WAIT_HELPS),
+    ({"error": {"message": "Too many requests."}}, None),
+    ({"error": {"message": "Try again later."}}, None),
+]
+
+
+@pytest.mark.parametrize(("body", "wait"), WAITS_IN_BODIES)
+def test_a_429_names_its_wait_in_the_body(body, wait):
+    error = error_from_status(429, json.dumps(body), {}, HERE)
+    assert isinstance(error, RateLimited)
+    assert error.retry_after == (wait if wait is None else pytest.approx(wait))
+    header = error_from_status(429, json.dumps(body), {"retry-after": "3"}, HERE)
+    assert header.retry_after == 3
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"code": "insufficient_quota", "message": "You exceeded your current quota."},
+        {"message": "Your credit balance is too low.", "type": "invalid"},
+        {"code": "usage_not_included", "message": "Your plan does not include this model."},
+    ],
+)
+def test_an_account_without_money_is_not_asked_again_after_an_error_in_a_stream(error):
+    assert isinstance(error_from_stream(error, HERE), RequestRefused)
+
+
+def test_an_error_in_a_stream_names_its_wait():
+    limit = {"code": "rate_limit_exceeded", "message": "Please try again in 1.2s."}
+    assert error_from_stream(limit, HERE).retry_after == 1.2
+    plan = {"code": "usage_limit_reached", "message": "The usage limit has been reached"}
+    assert error_from_stream(plan, HERE).retry_after == NO_WAIT_HELPS

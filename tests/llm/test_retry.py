@@ -16,6 +16,7 @@ from ouro.errors import (
 )
 from ouro.events import Retrying
 from ouro.llm import EndChunk, ModelCall, ModelSpec, TextChunk
+from ouro.llm.waits import NO_WAIT_HELPS
 from ouro.messages import user
 
 YES = (TextChunk("Yes."), EndChunk("stop"))
@@ -119,6 +120,14 @@ async def test_too_long_retry_after_raises_instead_of_waiting():
         3600,
         True,
     )
+
+
+async def test_a_limit_of_days_is_reported_at_once_without_a_number_of_seconds():
+    clock, model = Clock(), Answers(RateLimited("Weekly limit.", retry_after=NO_WAIT_HELPS))
+    with pytest.raises(RateLimited, match=r"^Weekly limit\.") as failure:
+        await ask(model, clock=clock)
+    assert (clock.waits, "/model" in failure.value.hint) == ([], True)
+    assert "inf" not in str(failure.value)
 
 
 @pytest.mark.parametrize(
