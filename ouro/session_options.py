@@ -306,6 +306,7 @@ def build_models(
             name, effort="off", make=lambda _name, _effort: [ready], choices=_find_no_choices
         )
     catalog, settings = inputs.catalog, inputs.settings
+    catalog.on_new_key(mask.learn)
 
     def make_models(name: str, effort: Effort) -> Sequence[Model]:
         """Make the model of this name, and after it those that are asked when it fails."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from itertools import count as count_from
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec.structs import replace
+
 from ouro.errors import (
     AuthenticationFailed,
     ContextTooLong,
     ModelError,
+    NoModelError,
     RateLimited,
     ToolsRefused,
     WireRefused,
@@ -20,6 +24,7 @@ from ouro.llm.model import Chunk, Effort, Endpoint, ModelSpec, NoticeChunk, Tool
 from ouro.llm.request_shape import hide_images, request_size, shape_request, visible_images
 from ouro.llm.server_facts import ServerFacts, notice_about
 from ouro.messages import Message, PerMessage
+from ouro.utils.log import log
 
 if TYPE_CHECKING:
     from ouro.llm.rejected_requests import Refused
@@ -82,6 +87,7 @@ class AdaptiveModel(ABC):
         MAX_ADAPTATIONS times; the first chunks of the answer are then notices about the changes.
         """
         notices: list[str] = []
+        has_renewed_key = False
         for attempt in count_from(1):
             self._use_new_facts()
             sent_messages = self._accepted(messages) if self.facts.withholds else messages
@@ -100,12 +106,31 @@ class AdaptiveModel(ABC):
             except ModelError as error:
                 if has_begun:
                     raise
+                is_about_key = isinstance(error, AuthenticationFailed)
+                if is_about_key and not has_renewed_key and await self._renew_key():
+                    has_renewed_key = True
+                    continue
                 # Raises the error if nothing can be changed, or no further attempt is allowed.
                 notice = self._adapt_to_error(
                     error, request.body, sent_messages, is_last=attempt > MAX_ADAPTATIONS
                 )
                 if notice:
                     notices.append(notice)
+
+    async def _renew_key(self) -> bool:
+        """Read the key again, because the server has refused it: keys of a command expire. Returns
+        whether there is another key now.
+        """
+        renew, refused_key = self._endpoint.renew_key, self._endpoint.api_key
+        if renew is None:
+            return False
+        try:
+            key = await asyncio.to_thread(renew, refused_key)
+        except NoModelError as error:
+            log.warning("the key was refused, and cannot be read again: %s", error)
+            return False
+        self._endpoint = replace(self._endpoint, api_key=key)
+        return key != refused_key
 
     def prepare(self, messages: Sequence[Message], tools: Sequence[ToolSpec] = ()) -> ModelRequest:
         """The request in the form that the server is known to accept."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
@@ -74,6 +75,7 @@ class Catalog:
         self._environ = os.environ if environ is None else environ
         self._fetched_keys: dict[str, str] = {}
         """Key command, or account of the keyring -> the key."""
+        self._key_listeners: list[Callable[[Sequence[str]], None]] = []
         self._servers: Mapping[Provider, ServerModels] | None = None
         self._project = project
         self._path: Path | None = None
@@ -299,7 +301,10 @@ class Catalog:
         if wire == "litellm" and provider and not provider.local and url == provider.base_url:
             url = ""  # litellm knows the URL
         key, source = self._find_key(name)
-        return wire, Endpoint(url.rstrip("/"), key, key_source=source)
+        entry = self._entry_of(name)
+        can_change = not entry.api_key and (entry.api_key_command or entry.api_key_keyring)
+        renew = partial(self._renew_key, name) if can_change else None
+        return wire, Endpoint(url.rstrip("/"), key, key_source=source, renew_key=renew)
 
     def make(self, name: str, effort: Effort = "off", *, patience: float = 0) -> Model:
         """Construct a model. Opens no connection, imports no litellm. Raises NoModelError.
@@ -401,6 +406,10 @@ class Catalog:
         ]
         return tuple(dict.fromkeys(filter(None, keys)))
 
+    def on_new_key(self, learn_keys: Callable[[Sequence[str]], None]) -> None:
+        """Call `learn_keys` with all keys whenever one is read again in the middle of a session."""
+        self._key_listeners.append(learn_keys)
+
     def _names_in_file(self) -> list[str]:
         """The models in the file, in its order; without patterns such as `anthropic/*`."""
         return [name for name in self._file.models if not name.endswith("/*")]
@@ -499,6 +508,22 @@ class Catalog:
             if key:
                 return key, variable
         return "", ""
+
+    def _renew_key(self, name: str, refused: str) -> str:
+        """The key for a model from its command or the keyring, after a server refused a key. If another
+        session of this process has renewed it already, that key is returned. Blocks.
+
+        Raises:
+            NoModelError: the command that prints the key failed.
+        """
+        entry = self._entry_of(name)
+        source = entry.api_key_command or entry.api_key_keyring
+        if self._fetched_keys.get(source) == refused:
+            del self._fetched_keys[source]
+        key, _ = self._find_key(name)
+        for learn_keys in self._key_listeners:
+            learn_keys(self.key_values())
+        return key
 
     def _missing_key(self, name: str) -> str:
         """Why a model has no key; empty if it has one or needs none. A key command is not run, and

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
@@ -304,6 +304,10 @@ class Endpoint(msgspec.Struct, frozen=True):
     """
     limits: Timeouts | None = None
     """The timeouts; None: the defaults for a local or a remote server."""
+    renew_key: Callable[[str], str] | None = None
+    """Reads the key again after the server refused this one, which it takes; returns the key, the
+    same if there is no other. Blocks; raises NoModelError. None: the source cannot change.
+    """
 
     __repr__ = object.__repr__  # a traceback may be logged, and must not contain the key
 

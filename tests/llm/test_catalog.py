@@ -249,6 +249,24 @@ class TestRoutes:
             "run\n",
         )
 
+    def test_a_refused_key_is_read_from_its_command_again(self, models_file, tmp_path):
+        script = tmp_path / "key"
+        script.write_text(f"#!/bin/sh\necho run >> {tmp_path}/runs\nwc -l < {tmp_path}/runs\n")
+        script.chmod(0o755)
+        found = catalog(models_file, f"models:\n  openai/*: {{api_key_command: {script}}}\n")
+        learned = []
+        found.on_new_key(learned.append)
+        endpoint = found.route("openai/gpt-5")[1]
+        assert endpoint.api_key.strip() == "1"
+        # The second model finds the key that the first one has renewed.
+        assert [endpoint.renew_key("1"), endpoint.renew_key("1")] == ["2", "2"]
+        assert learned[0] == ("2",)
+        assert found.route("openai/gpt-5")[1].api_key == "2"
+
+    def test_a_key_that_cannot_change_is_not_read_again(self, models_file):
+        found = catalog(models_file, "models:\n  openai/*: {api_key: sk-1}\n")
+        assert found.route("openai/gpt-5")[1].renew_key is None
+
     def test_a_command_is_not_given_to_a_shell(self, models_file, tmp_path):
         found = catalog(
             models_file, f"models:\n  openai/*: {{api_key_command: 'echo k; touch {tmp_path}/x'}}\n"

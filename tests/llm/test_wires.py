@@ -5,9 +5,11 @@ import itertools
 import json
 
 import pytest
-from fakes.model_server import Call, Reply, Tokens, markdown
-from fakes.wires import Wire, chunks_of
+from fakes.model_server import Call, Reply, Tokens, failure, markdown
+from fakes.wires import KEY, Wire, chunks_of
+from msgspec.structs import replace
 
+from ouro.errors import AuthenticationFailed
 from ouro.llm import EndChunk, TextChunk, ThinkingChunk, Warmable
 from ouro.messages import (
     Image,
@@ -232,6 +234,27 @@ async def test_key_is_sent_in_the_header_of_the_provider(wire):
     assert headers.get("x-api-key", headers.get("authorization")) == (
         "sk-test-4Kz81mQpVx" if wire.speaks_anthropic else "Bearer sk-test-4Kz81mQpVx"
     )
+
+
+@pytest.mark.parametrize("status", [401, 403])
+async def test_a_refused_key_is_read_again_once_in_the_same_turn(wire, status):
+    expired, refused = failure(status, "token expired"), []
+
+    def renew(key):
+        refused.append(key)
+        return f"key-{len(refused)}"
+
+    wire.server.script([expired, "answered", expired, expired])
+    model = wire.model()
+    model._endpoint = replace(model._endpoint, renew_key=renew)
+    assert any(isinstance(chunk, TextChunk) for chunk in await chunks_of(model))
+    headers = wire.server.requests[-1].headers
+    assert "key-1" in (headers.get("authorization", "") + headers.get("x-api-key", ""))
+    with pytest.raises(AuthenticationFailed):
+        await chunks_of(model)
+    assert refused == [KEY, "key-1"]
+    assert len(wire.server.requests) == 4
+    await model.close()
 
 
 async def test_tools_are_not_sent_to_a_model_without_tools(wire):
