@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import product
 
 from ouro.errors import ModelError
+from ouro.llm.marked_calls import MARKED_STARTS
 from ouro.llm.model import MAX_CHARACTERS, TOO_LARGE, ToolSpec
 from ouro.utils.late_pattern import late_pattern
 
@@ -24,6 +25,7 @@ _CALL_STARTS = (
     "<function=",
     "<|python_tag|>",
     "[TOOL_CALLS]",
+    *MARKED_STARTS,
 )
 """Beginnings of a call, without white space."""
 _FENCES = ("", "```", "```json", "```tool_call", "```xml")

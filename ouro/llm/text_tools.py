@@ -4,7 +4,8 @@ models.
 Forms of a call: a JSON object `{"name": …, "arguments": {…}}`, plain or fenced;
 `<tool_call>…</tool_call>` (Hermes, Qwen); `<tools>…</tools>` (small Qwen models write this
 instead); `<function=NAME>{…}</function>` and `<|python_tag|>…` (Llama); `[TOOL_CALLS] […]` (Mistral);
-`<function=NAME><parameter=KEY>…</parameter></function>` (Qwen3-Coder), also in `<tool_call>`.
+`<function=NAME><parameter=KEY>…</parameter></function>` (Qwen3-Coder), also in `<tool_call>`; and
+those of `marked_calls.py`.
 """
 
 from __future__ import annotations
@@ -407,9 +408,16 @@ def _split_at_calls(text: str) -> tuple[str, list[Any]]:
     """The text before the calls, and the JSON values of the calls. If there are no values, the text
     has no meaning: the answer has no calls.
 
-    The first of these forms that the text has counts: functions with parameters, tags, functions,
-    marks, a code block at the end, JSON from the beginning of a line to the end.
+    The first of these forms that the text has counts: the own markup of a model, functions with
+    parameters, tags, functions, marks, a code block at the end, JSON from the beginning of a line to
+    the end.
     """
+    if "<" in text or "[TOOL_CALLS]" in text:
+        from ouro.llm.marked_calls import find_marked_calls  # imported late: few answers need it
+
+        before, marked_calls = find_marked_calls(text)
+        if marked_calls:
+            return before, marked_calls
     with_parameters = list(_PARAMETER_CALL.finditer(text))
     if with_parameters:
         calls = [
