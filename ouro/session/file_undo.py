@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -92,7 +92,7 @@ class FileUndo(msgspec.Struct, eq=False):
     def begin_checkpoint(self) -> None:
         """Start the checkpoint before this turn, if it has none yet: a tool call may follow."""
         if self._before is None and not self._is_off:
-            self._before = self._start_checkpoint("before")
+            self._before = self._start_checkpoint(self._take_before)
 
     @asynccontextmanager
     async def changing(self, effect: Effect, targets: Sequence[str]) -> AsyncGenerator[None]:
@@ -171,7 +171,7 @@ class FileUndo(msgspec.Struct, eq=False):
             and open_checkpoints.may_have_changed(number)
             and not self._is_off
         ):
-            self._start_checkpoint("after")
+            self._start_checkpoint(self._take_after)
 
     async def finish_checkpoints(self) -> None:
         """Wait until no checkpoint is being written."""
@@ -227,15 +227,12 @@ class FileUndo(msgspec.Struct, eq=False):
             self.tasks.emit(Notice(_unsure_notice(sorted(self.unsure))))
         return True
 
-    def _start_checkpoint(self, moment: Literal["before", "after"]) -> asyncio.Task[bool]:
-        """Start a checkpoint in the background, which waits for the one before it; returns its
-        task.
-
-        Args:
-            moment: whether it shows the files before or after the present part of the turn.
+    def _start_checkpoint(self, take: Callable[[int], Awaitable[None]]) -> asyncio.Task[bool]:
+        """Start a checkpoint of the present part of the turn in the background, which waits for the
+        one before it; returns its task.
         """
         self._last = asyncio.create_task(
-            self._take_checkpoint(moment, self._number, self._last), name="checkpoint"
+            self._run_checkpoint(take, self._number, self._last), name="checkpoint"
         )
         return self._last
 
@@ -486,24 +483,33 @@ class FileUndo(msgspec.Struct, eq=False):
         turns = await asyncio.to_thread(self.checkpoints.turns)
         return [turn for turn in turns if turn.number in numbers and matches(turn)]
 
-    async def _take_checkpoint(
-        self, moment: Literal["before", "after"], number: int, earlier: asyncio.Task[bool] | None
+    async def _run_checkpoint(
+        self,
+        take: Callable[[int], Awaitable[None]],
+        number: int,
+        earlier: asyncio.Task[bool] | None,
     ) -> bool:
-        """Take a checkpoint when the checkpoint `earlier` is complete, and warn about files that
-        the new one cannot restore. Returns False if one of the two failed; checkpoints are then
-        off.
+        """Take a checkpoint when the checkpoint `earlier` is complete. Returns False if one of the
+        two failed; checkpoints are then off.
         """
         if earlier is not None and not await earlier:
             return False
         try:
-            changes = await asyncio.to_thread(lambda: self.checkpoints.take(number, moment))
-            if moment == "after":
-                await asyncio.to_thread(self._clean_old_checkpoints)
+            await take(number)
         except (OSError, OuroError) as error:
             self._turn_off(error)
             return False
-        self._warn_about_lost(changes.lost)
         return True
+
+    async def _take_before(self, number: int) -> None:
+        # In the lambda, because `checkpoints` opens the repository.
+        await asyncio.to_thread(lambda: self.checkpoints.take_before(number))
+
+    async def _take_after(self, number: int) -> None:
+        """Take the checkpoint after a turn, and warn about files that it cannot restore."""
+        changes = await asyncio.to_thread(lambda: self.checkpoints.take_after(number))
+        await asyncio.to_thread(self._clean_old_checkpoints)
+        self._warn_about_lost(changes.lost)
 
     def _warn_about_lost(self, lost: Mapping[str, str]) -> None:
         """Warn about files that cannot be restored, each once in this session.

@@ -16,7 +16,7 @@ from ouro.utils.ouro_paths import get_checkpoints_dir
 @pytest.fixture
 def stored_checkpoints(home, repository) -> Checkpoints:
     checkpoints = Checkpoints(repository, get_checkpoints_dir(), "s1")
-    checkpoints.take(1, "before")
+    checkpoints.take_before(1)
     return checkpoints
 
 
@@ -59,7 +59,7 @@ def test_folders_are_listed_and_the_old_ones_deleted(stored_checkpoints, reposit
     )
     assert stored_checkpoints.turns() == ()
     assert run(capsys, "list") == "No checkpoints are stored.\n"
-    stored_checkpoints.take(2, "before")
+    stored_checkpoints.take_before(2)
     assert [turn.number for turn in stored_checkpoints.turns()] == [2], (
         "a session that runs goes on"
     )

@@ -142,7 +142,7 @@ def test_e13_a_file_in_the_middle_of_a_write_is_no_file_of_the_checkpoint(home, 
 import os, signal
 from ouro.utils.files import note_written_dir, replace_file
 def die():
-    kept.take(1, "before")
+    kept.take_before(1)
     kept.command_began(1)
     os.kill(os.getpid(), signal.SIGKILL)
 folder = os.open(root, os.O_RDONLY)
@@ -159,7 +159,7 @@ replace_file(folder, "new.py", b"new\\n", check=die)
 
 
 COMMAND = """
-kept.take(1, "before")
+kept.take_before(1)
 kept.command_began(1)
 (root / "a.py").write_text("changed\\n")
 (root / "b.py").unlink()
@@ -181,7 +181,7 @@ def test_e13_files_that_a_command_changed_are_restored(root):
 
 def test_e13_the_end_of_a_released_turn_is_noted_without_a_wait(root):
     kept = opened(root)
-    kept.take(1, "before")
+    kept.take_before(1)
     kept.command_began(1)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert kept.release() == [1]
@@ -224,7 +224,7 @@ def test_e13_a_file_that_a_command_and_then_a_tool_changed_is_restored(root):
     killed(
         root,
         """
-kept.take(1, "before")
+kept.take_before(1)
 kept.command_began(1)
 (root / "b.py").unlink()
 kept.note_command_end(1)
@@ -243,7 +243,7 @@ def test_e13_a_file_that_a_command_changed_beside_a_tool_is_restored(root):
     killed(
         root,
         """
-kept.take(1, "before")
+kept.take_before(1)
 kept.keep(1, root / "b.py")
 kept.command_began(1)
 kept.keep_written(1, root / "b.py")
@@ -274,7 +274,7 @@ def test_e13_a_repository_that_was_killed_while_it_was_made_is_made_whole(root):
     (whole.folder / "HEAD").unlink()
     kept = opened(root)
     assert (kept.turns(), kept.recover()) == ((), [])
-    kept.take(1, "before")
+    kept.take_before(1)
     assert [turn.number for turn in kept.turns()] == [1]
 
 
@@ -319,7 +319,7 @@ for number in (1, 2, 3):
         kept.keep(number, root / name)
         (root / name).write_text(f"{number} {name}\\n")
         kept.keep_written(number, root / name)
-    kept.take(number, "after")
+    kept.take_after(number)
 undo = Undo(kept)
 restore, count = undo.restore, [0]
 def restore_some(change):

@@ -144,10 +144,10 @@ import os, signal, sys
 from pathlib import Path
 from ouro.safety import Checkpoints
 kept = Checkpoints(Path(sys.argv[1]), Path(sys.argv[2]), "s1")
-kept.take(1, "before")
+kept.take_before(1)
 Path(sys.argv[1], "new").touch()
 os.replace = lambda *_a, **_b: os.kill(os.getpid(), signal.SIGKILL)
-kept.take(2, "before")
+kept.take_before(2)
 """
 
 

@@ -43,9 +43,9 @@ def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def turn(kept: Checkpoints, number: int, work) -> None:
-    kept.take(number, "before")
+    kept.take_before(number)
     work()
-    kept.take(number, "after")
+    kept.take_after(number)
 
 
 def replace(file: Path) -> None:
@@ -326,7 +326,7 @@ def test_diff_since_a_turn_shows_new_files_and_hunks(kept, root):
 def test_missing_git_is_reported(kept, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CheckpointError, match="git"):
-        kept.take(1, "before")
+        kept.take_before(1)
 
 
 def test_old_and_excess_checkpoints_are_deleted(kept, root, tmp_path):
@@ -349,19 +349,19 @@ def test_a_checkpoint_without_a_change_starts_git_once(kept, root, monkeypatch):
         "start_checkpoint_git",
         lambda *given, **named: started.append(given[2][1]) or start(*given, **named),
     )
-    kept.take(1, "before")
+    kept.take_before(1)
     started.clear()
-    kept.take(2, "before")
+    kept.take_before(2)
     assert started == ["ls-files"]
     (root / "a.py").write_text("changed\n")
-    kept.take(3, "before")
+    kept.take_before(3)
     first, second, third = (one.before for one in kept.turns())
     assert first == second != third
 
 
 @pytest.mark.parametrize("max_bytes", [1 << 30, 10], ids=["its refs", "its folder"])
 def test_checkpoint_deleted_by_another_process_is_recreated(kept, root, max_bytes):
-    kept.take(1, "before")
+    kept.take_before(1)
     clean_checkpoints(kept.folder.parent, days=-1, max_bytes=max_bytes)
     turn(kept, 2, lambda: (root / "a.py").write_text("changed\n"))
     assert Undo(kept).undo(kept.turns()).paths == ("a.py",)
@@ -369,7 +369,7 @@ def test_checkpoint_deleted_by_another_process_is_recreated(kept, root, max_byte
 
 
 def test_stale_lock_of_a_killed_git_is_removed(kept, root):
-    kept.take(1, "before")
+    kept.take_before(1)
     (kept.folder / "index.lock").touch()
     turn(kept, 2, lambda: (root / "a.py").write_text("changed\n"))
     assert Undo(kept).undo(kept.turns()).paths == ("a.py",)
@@ -388,7 +388,7 @@ def test_a_git_that_outlives_its_ouro_keeps_the_lock(kept, root, tmp_path):
     (tools / "git").write_text(f'#!/bin/sh\n{waits}\nexec {shutil.which("git")} "$@"\n')
     (tools / "git").chmod(0o755)
     code = "import sys; from pathlib import Path; from ouro.safety import Checkpoints\n"
-    code += "Checkpoints(Path(sys.argv[1]), Path(sys.argv[2]), 's2').take(1, 'before')"
+    code += "Checkpoints(Path(sys.argv[1]), Path(sys.argv[2]), 's2').take_before(1)"
     environment = os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"}
     ouro = subprocess.Popen([sys.executable, "-c", code, root, kept.folder.parent], env=environment)
     while not started.exists():
@@ -405,10 +405,10 @@ def test_a_git_that_outlives_its_ouro_keeps_the_lock(kept, root, tmp_path):
 
 def test_commit_older_than_a_day_is_not_reused(kept, root, monkeypatch):
     """Cleaning deletes old commits by date: a turn of today must not depend on one."""
-    kept.take(1, "before")
+    kept.take_before(1)
     later = time.time() + 90_000
     monkeypatch.setattr(checkpoints.time, "time", lambda: later)
-    kept.take(2, "before")
+    kept.take_before(2)
     first, second = (one.before for one in kept.turns())
     assert first != second
 

@@ -333,14 +333,18 @@ async def test_files_can_be_redone_without_messages_or_with_a_branch(repository)
 
 async def test_slow_checkpoint_does_not_delay_a_turn(repository, monkeypatch):
     monkeypatch.setattr("ouro.session.file_undo.WAIT", 0.01)
-    take, taken, released = Checkpoints.take, [], threading.Event()
+    taken, released = [], threading.Event()
 
-    def slow(self, number, moment):
-        assert released.wait(30)
-        taken.append(moment)
-        return take(self, number, moment)
+    def slowed(moment, take):
+        def slow(self, number):
+            assert released.wait(30)
+            taken.append(moment)
+            return take(self, number)
 
-    monkeypatch.setattr(Checkpoints, "take", slow)
+        return slow
+
+    monkeypatch.setattr(Checkpoints, "take_before", slowed("before", Checkpoints.take_before))
+    monkeypatch.setattr(Checkpoints, "take_after", slowed("after", Checkpoints.take_after))
     line = call("shell", command="echo 1 > b.py")
     session = await opened(repository, "Hello.", write("a.py", "1\n"), line, "Done.", "Nothing.")
     await say(session, "hello")

@@ -15,7 +15,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -52,7 +51,6 @@ from ouro.safety.checkpoints.turn_journal import (
 )
 from ouro.utils.files import sweep_written_dirs
 
-Moment = Literal["before", "after"]
 MAX_FILE_BYTES = 5_000_000
 """Checkpoints leave out larger files, unless the settings name another limit."""
 _DAY = 86_400
@@ -117,21 +115,11 @@ class Checkpoints:
         self.is_undoing = False
         """Whether an undo is written down that this process carries out."""
 
-    def take(self, number: int, moment: Moment) -> ChangedFiles:
-        """Make the checkpoint `before` or `after` the turn that begins with message `number`. The
-        checkpoint before a turn stores all files, and the result is empty. The checkpoint after it
-        stores what the turn changed, and the result is these changes.
+    def take_before(self, number: int) -> None:
+        """Make the checkpoint before the turn that begins with message `number`: it stores all files.
+        Raises CheckpointError: git is missing or failed.
 
-        Raises:
-            CheckpointError: git is missing or failed.
-        """
-        if moment == "before":
-            self._take_before(number)
-            return ChangedFiles()
-        return self._take_after(number)
-
-    def _take_before(self, number: int) -> None:
-        """Commit all files, and let the ref `before` of the turn name the commit. If nothing
+        All files are committed, and the ref `before` of the turn names the commit. If nothing
         changed since the last checkpoint, the ref names the commit of that one.
 
         Notes in the commit name the large files that it leaves out, and the files of which it may
@@ -158,9 +146,10 @@ class Checkpoints:
             self.repository.write_ref(ref, commit_id)
             self._last_checkpoint = (content, commit_id, self.folder / ref)
 
-    def _take_after(self, number: int) -> ChangedFiles:
-        """Record what a turn changed, end its journal, and return the changes. If this fails, the
-        journal stays on disk, and the next start of ouro records them.
+    def take_after(self, number: int) -> ChangedFiles:
+        """Make the checkpoint after a turn: record what the turn changed, end its journal, and return
+        the changes. If this fails, the journal stays on disk, and the next start of ouro records
+        them. Raises as `take_before`.
         """
         journal = self._journals.pop(number, None)
         without_journal = TurnRecord(self.session, number, began=_BEGAN_UNKNOWN)

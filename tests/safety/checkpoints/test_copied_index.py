@@ -40,9 +40,9 @@ def kept(root: Path) -> Checkpoints:
 
 
 def turn(found: Checkpoints, work) -> None:
-    found.take(1, "before")
+    found.take_before(1)
     work()
-    found.take(1, "after")
+    found.take_after(1)
 
 
 def objects(found: Checkpoints) -> int:
@@ -51,7 +51,7 @@ def objects(found: Checkpoints) -> int:
 
 def test_tracked_files_are_not_copied(root):
     found = kept(root)
-    found.take(1, "before")
+    found.take_before(1)
     assert objects(found) <= 3
 
 
@@ -207,6 +207,6 @@ def test_paths_of_a_hostile_tree_are_not_followed(root):
     )
     from ouro.safety.checkpoints.trees import changes_between
 
-    found.take(1, "before")
+    found.take_before(1)
     empty = git(root, "hash-object", "-t", "tree", "/dev/null").strip()
     assert list(changes_between(found.repository, empty, done.stdout.decode().strip())) == []

@@ -26,9 +26,9 @@ def kept(root) -> Checkpoints:
 
 
 def turn(kept: Checkpoints, work):
-    kept.take(1, "before")
+    kept.take_before(1)
     work()
-    return kept.take(1, "after")
+    return kept.take_after(1)
 
 
 def test_e13_a_deleted_file_is_restored(kept, root):
@@ -63,7 +63,7 @@ def test_a_file_that_a_tool_changes_is_restored(kept, root):
     kept.keep(1, root / "big")
     (root / "big").write_bytes(b"2")
     kept.keep_written(1, root / "big")
-    assert kept.take(1, "after").lost == {}
+    assert kept.take_after(1).lost == {}
     assert Undo(kept).undo(kept.turns()).paths == ("big",)
     assert (root / "big").read_bytes() == b"1" * SIZE
 
@@ -113,13 +113,13 @@ def test_a_folder_that_became_a_link_does_not_stop_the_undo(kept, root, tmp_path
 
 def command(kept: Checkpoints, work):
     """A turn with a command that may change any file."""
-    kept.take(1, "before")
+    kept.take_before(1)
     time.sleep(0.02)  # the clock of the disk is coarse
     kept.command_began(1)
     time.sleep(0.02)
     work()
     kept.note_command_end(1)
-    return kept.take(1, "after")
+    return kept.take_after(1)
 
 
 def make_nested(root: Path) -> Path:
@@ -162,11 +162,11 @@ def test_a_nested_repository_that_did_not_change_is_not_named(kept, root):
 
 def test_a_file_that_a_tool_changes_in_a_nested_repository_is_restored(kept, root):
     file = make_nested(root) / "x.py"
-    kept.take(1, "before")
+    kept.take_before(1)
     kept.keep(1, file)
     file.write_text("y\n")
     kept.keep_written(1, file)
 
-    assert kept.take(1, "after").lost == {}
+    assert kept.take_after(1).lost == {}
     assert Undo(kept).undo(kept.turns()).paths == ("sub/x.py",)
     assert file.read_text() == "x\n"
