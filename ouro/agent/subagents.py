@@ -104,9 +104,18 @@ class _Child:
     """
 
     def __init__(
-        self, child_id: str, spec: AgentSpec, args: SubagentArgs, ctx: ToolContext, emit: Emit
+        self,
+        child_id: str,
+        spec: AgentSpec,
+        args: SubagentArgs,
+        call_id: str,
+        emit: Emit,
+        transcript: MemoryManager,
+        worktree: Worktree | None,
     ) -> None:
-        self.id, self.spec, self.args, self.call_id = child_id, spec, args, ctx.call_id
+        self.id, self.spec, self.args, self.call_id = child_id, spec, args, call_id
+        self.transcript = transcript
+        self.worktree = worktree
         self.emit = emit
         """Emits its events: those of a background subagent go to the session, not to the turn."""
         self.state: SubagentState = "running"
@@ -114,14 +123,12 @@ class _Child:
         """What it does now; when it has ended, why."""
         self.calls = 0
         """How many tool calls have ended."""
-        self.transcript: MemoryManager | None = None
-        self.usage_before = Usage()
+        self.usage_before = transcript.usage
         """The usage in its transcript before it was resumed."""
         self.recorded_usage = Usage()
         """The usage that is recorded in the session already."""
         self.timeout = asyncio.timeout(None)
-        """The time limit of its turn, which `Subagents` sets and stops; None while it has none."""
-        self.worktree: Worktree | None = None
+        """The time limit of its turn, which `Subagents` sets and stops; without a limit before it."""
         self.changes = ""
         """A text about what it has changed in its worktree, when it has ended."""
         self.work: asyncio.Task[None] | None = None
@@ -131,14 +138,14 @@ class _Child:
     @property
     def usage(self) -> Usage:
         """What it has used since it was started or resumed."""
-        return self.transcript.usage - self.usage_before if self.transcript else Usage()
+        return self.transcript.usage - self.usage_before
 
     @property
     def model(self) -> str:
         """The model of its last answer; empty if it has not answered. `LoopAgent.models` is not
         used, because it raises LimitReached when the budget is spent.
         """
-        entries = self.transcript.transcript.entries if self.transcript else ()
+        entries = self.transcript.transcript.entries
         return next((entry.message.model for entry in reversed(entries) if entry.message.model), "")
 
     def progress(self) -> SubagentProgress:
@@ -168,8 +175,7 @@ class _Child:
         """The text of the last of its answers that has text, cut to MAX_REPORT; empty if there is
         none.
         """
-        messages = self.transcript.messages() if self.transcript else ()
-        for message in reversed(messages):
+        for message in reversed(self.transcript.messages()):
             text = message.text.strip()
             if message.role == "assistant" and text:
                 return text[:MAX_REPORT]
@@ -306,31 +312,41 @@ class Subagents:
         name, spec = self._find_spec(kind_of_resumed or args.agent)
         if any(child.id == args.resume for child in self._running()):
             raise ToolError(f"{args.resume} is still running.")
-        emit = self._services.channel.emit if args.background else ctx.emit
-        child = _Child(args.resume or await self._free_id(name), spec, args, ctx, emit)
+        child_id = args.resume or await self._free_id(name)
+        worktree = None
         if args.worktree or spec.worktree:
-            await self._open_worktree(child)
-        project = path_text(self._folder_of(child))
-        if resumed_info is None:
-            child.transcript = MemoryManager.start(self.store, project=project, model="")
-            child.transcript.set_title(f"{child.id}: {args.task}")
-        else:
-            child.transcript = await MemoryManager.resume(
-                self.store, resumed_info.id, project=project
-            )
-        child.usage_before = child.transcript.usage
-        self._children.pop(child.id, None)  # a resumed one becomes the newest
-        self._children[child.id] = child
+            worktree = await self._open_worktree(child_id)
+        try:
+            folder = worktree.folder if worktree else self._services.cwd
+            transcript = await self._open_transcript(child_id, args.task, folder, resumed_info)
+        except BaseException:
+            if worktree is not None:
+                await asyncio.to_thread(worktree.close, child_id)
+            raise
+        emit = self._services.channel.emit if args.background else ctx.emit
+        child = _Child(child_id, spec, args, ctx.call_id, emit, transcript, worktree)
+        self._children.pop(child_id, None)  # a resumed one becomes the newest
+        self._children[child_id] = child
         return child
 
-    async def _open_worktree(self, child: _Child) -> None:
-        """Give the subagent a worktree with a branch of its own. Raises ToolError."""
+    async def _open_worktree(self, child_id: str) -> Worktree:
+        """Make a worktree for the subagent, with a branch of its own. Raises ToolError."""
         from ouro.agent.worktree import Worktree
 
-        branch = f"ouro/{self._services.memory.session_id[:8]}/{child.id}"
+        branch = f"ouro/{self._services.memory.session_id[:8]}/{child_id}"
         folder = get_worktrees_dir() / branch.replace("/", "-")
-        cwd = self._services.cwd
-        child.worktree = await asyncio.to_thread(Worktree.open, cwd, folder, branch)
+        return await asyncio.to_thread(Worktree.open, self._services.cwd, folder, branch)
+
+    async def _open_transcript(
+        self, child_id: str, task: str, folder: Path, resumed_info: SessionInfo | None
+    ) -> MemoryManager:
+        """The transcript of a new subagent, or of one that is resumed. Raises SessionError."""
+        project = path_text(folder)
+        if resumed_info is not None:
+            return await MemoryManager.resume(self.store, resumed_info.id, project=project)
+        transcript = MemoryManager.start(self.store, project=project, model="")
+        transcript.set_title(f"{child_id}: {task}")
+        return transcript
 
     def _folder_of(self, child: _Child) -> Path:
         return child.worktree.folder if child.worktree else self._services.cwd
@@ -362,12 +378,11 @@ class Subagents:
         """Run a subagent to its end. However it ends, its state is then shown, what it has used is
         recorded, and everything that it opened is closed. Nothing is raised but a cancel.
         """
-        assert child.transcript is not None
         child_agent: ChildAgent | None = None
         end: tuple[SubagentState, str] = ("stopped", "ended by the user")  # if it is cancelled
         child.show("running", "")
         try:
-            child_agent = await self._make_agent(child, child.transcript)
+            child_agent = await self._make_agent(child)
             finished = await self._run_agent(child, child_agent)
             child.is_refused = finished == TurnFinished("interrupted", SAY_INSTEAD)
             end = _STATE_OF_OUTCOME.get(finished.outcome, "failed"), finished.detail
@@ -382,7 +397,7 @@ class Subagents:
             self._record_usage(child)
             child.show(*end)
 
-    async def _make_agent(self, child: _Child, transcript: MemoryManager) -> ChildAgent:
+    async def _make_agent(self, child: _Child) -> ChildAgent:
         """Make the agent of a subagent. Before each of its model calls its own limits of calls and
         cost are checked, then those of the session. Raises OuroError.
         """
@@ -409,7 +424,7 @@ class Subagents:
 
         make, folder = self._services.make, self._folder_of(child)
         return await asyncio.to_thread(
-            make, child.id, child.spec, transcript, folder, ask_user, before_call
+            make, child.id, child.spec, child.transcript, folder, ask_user, before_call
         )
 
     async def _run_agent(self, child: _Child, child_agent: ChildAgent) -> TurnFinished:
@@ -499,8 +514,7 @@ class Subagents:
             if child.worktree is not None:
                 subject = f"{child.id}: {child.args.task}"[:72]
                 child.changes = await asyncio.to_thread(child.worktree.close, subject)
-            if child.transcript is not None:
-                await child.transcript.close()
+            await child.transcript.close()
         except (OuroError, OSError) as error:
             return str(error)
         return ""

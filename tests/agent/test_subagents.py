@@ -391,6 +391,28 @@ async def test_worktree_with_changes_returns_a_branch_else_it_is_removed(reposit
     await session.close()
 
 
+async def test_a_worktree_is_removed_if_its_subagent_cannot_be_resumed(repository):
+    git(repository, "commit", "-q", "--allow-empty", "-m", "first")
+    family = Family(
+        [start("look"), "Done.", start("more", resume="general-1", worktree=True), "I see."],
+        look=["Nothing to do."],
+    )
+    session = await opened(repository, family)
+    subagents = session.background.subagents
+    await play(session)
+    info = await subagents.transcript_of("general-1")
+    held = await MemoryManager.resume(subagents.store, info.id, project=str(repository))
+
+    await play(session)
+
+    *_, refused = results(session)
+    assert "open" in refused
+    assert git(repository, "worktree", "list").count("\n") == 0
+    assert git(repository, "branch", "--list", "ouro/*") == ""
+    await held.close()
+    await session.close()
+
+
 async def test_subagent_gets_the_core_and_only_notes_relevant_to_its_task(repository):
     other = await opened(repository, Family([]))
     texts = ("Sourdough loaves rise for fourteen hours.", "Green tea is served at noon.")
