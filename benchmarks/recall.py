@@ -26,7 +26,7 @@ from ouro.memory.index import (
     Vectors,
     local_embedder,
 )
-from ouro.memory.index.query import POSITION_BITS, content_hash
+from ouro.memory.index.passages import POSITION_BITS, content_hash
 from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
 

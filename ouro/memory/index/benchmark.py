@@ -16,7 +16,7 @@ import msgspec
 from ouro.errors import UsageError
 from ouro.memory.index.embeddings import Embedder
 from ouro.memory.index.index import Index
-from ouro.memory.index.query import POSITION_BITS
+from ouro.memory.index.passages import POSITION_BITS
 from ouro.memory.index.search import Search, SearchFilter
 from ouro.memory.index.session_indexer import IndexedSession, add_words, save_session
 from ouro.memory.index.vectors import Vectors

@@ -25,7 +25,6 @@ from ouro.memory.index.memory_file_indexer import (
     mark_fully_indexed,
     remove_file,
 )
-from ouro.memory.index.query import findable
 from ouro.memory.index.schema import (
     NOTES_BY_FILTER,
     VERSION,
@@ -38,6 +37,7 @@ from ouro.memory.index.session_indexer import (
     feed_session,
     remove_session,
 )
+from ouro.memory.index.words import findable
 from ouro.memory.sessions.session_folders import session_files
 from ouro.utils.files import lock_file, newer_ouro
 from ouro.utils.log import log

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.errors import SessionError
-from ouro.memory.index.query import content_hash, searched_text
+from ouro.memory.index.passages import content_hash, searched_text
 from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.values import CORE, LoadedScope, Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity

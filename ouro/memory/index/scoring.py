@@ -13,8 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from ouro.memory.index.query import POSITION_BITS, ParsedQuery, quote_word
+from ouro.memory.index.passages import POSITION_BITS
+from ouro.memory.index.query import ParsedQuery
 from ouro.memory.index.stems import find_stems
+from ouro.memory.index.words import quote_word
 from ouro.utils.late_pattern import late_pattern
 
 _AFTER_DAYS = 14

@@ -28,14 +28,8 @@ from msgspec.structs import replace
 
 from ouro.errors import ModelError
 from ouro.memory.index.index import Index
-from ouro.memory.index.query import (
-    POSITION_BITS,
-    SPEAKERS,
-    ParsedQuery,
-    findable,
-    parse_query,
-    quote_word,
-)
+from ouro.memory.index.passages import POSITION_BITS
+from ouro.memory.index.query import SPEAKERS, ParsedQuery, parse_query
 from ouro.memory.index.scoring import (
     DAYS_WEIGHT,
     EVERY_PASSAGE,
@@ -46,6 +40,7 @@ from ouro.memory.index.scoring import (
     score_passages,
     word_scores,
 )
+from ouro.memory.index.words import findable, quote_word
 from ouro.memory.sessions.session_catalog import SessionHit
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import msgspec
 
 from ouro.errors import SessionError
 from ouro.memory.backend import MessageRecord, ModelRecord, SummaryRecord, TitleRecord
-from ouro.memory.index.query import POSITION_BITS, content_hash, split_passages
+from ouro.memory.index.passages import POSITION_BITS, content_hash, split_passages
 from ouro.memory.record_fields import BadRecordError
 from ouro.memory.safe_yaml import BadYamlError, load
 from ouro.memory.serialization import header_from

@@ -6,7 +6,7 @@ import pytest
 from fakes.knowledge import WordEmbedder
 
 from ouro.memory.index import Index, Search, SearchFilter, Vectors
-from ouro.memory.index.query import POSITION_BITS, content_hash
+from ouro.memory.index.passages import POSITION_BITS, content_hash
 
 CROWD = 2_200
 """The number of passages, and of notes, of another project that match equally well and are newer.

@@ -1,0 +1,298 @@
+"""The words of a text: as the index reads them, and as a query or a comparison uses them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from ouro.utils.late_pattern import late_pattern
+
+STOP_WORDS = frozenset(
+    (
+        "a",
+        "about",
+        "all",
+        "also",
+        "am",
+        "an",
+        "and",
+        "any",
+        "are",
+        "as",
+        "at",
+        "be",
+        "been",
+        "but",
+        "by",
+        "can",
+        "could",
+        "d",
+        "did",
+        "do",
+        "does",
+        "doing",
+        "don",
+        "for",
+        "from",
+        "had",
+        "has",
+        "have",
+        "having",
+        "he",
+        "her",
+        "here",
+        "him",
+        "his",
+        "how",
+        "i",
+        "if",
+        "in",
+        "into",
+        "is",
+        "it",
+        "its",
+        "just",
+        "ll",
+        "m",
+        "may",
+        "me",
+        "might",
+        "must",
+        "my",
+        "no",
+        "not",
+        "of",
+        "on",
+        "or",
+        "our",
+        "re",
+        "s",
+        "shall",
+        "she",
+        "should",
+        "so",
+        "some",
+        "t",
+        "than",
+        "that",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "to",
+        "too",
+        "us",
+        "ve",
+        "very",
+        "was",
+        "we",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "whom",
+        "whose",
+        "why",
+        "will",
+        "with",
+        "would",
+        "you",
+        "your",
+    )
+)
+_WORD_FORMS = (
+    "become became",
+    "begin began begun",
+    "break broke broken",
+    "bring brought",
+    "build built",
+    "buy bought",
+    "catch caught",
+    "child children",
+    "choose chose chosen",
+    "come came",
+    "deal dealt",
+    "draw drew drawn",
+    "drive drove driven",
+    "eat ate eaten",
+    "fall fell fallen",
+    "feed fed",
+    "feel felt",
+    "fight fought",
+    "find found",
+    "fly flew flown",
+    "foot feet",
+    "forget forgot forgotten",
+    "freeze froze frozen",
+    "get got gotten",
+    "give gave given",
+    "go went gone",
+    "grow grew grown",
+    "hang hung",
+    "hear heard",
+    "hide hid hidden",
+    "hold held",
+    "index indices indexes",
+    "keep kept",
+    "know knew known",
+    "lead led",
+    "leave left",
+    "lend lent",
+    "lose lost",
+    "make made",
+    "man men",
+    "matrix matrices",
+    "mean meant",
+    "meet met",
+    "mouse mice",
+    "pay paid",
+    "person people",
+    "ride rode ridden",
+    "ring rang rung",
+    "rise rose risen",
+    "run ran",
+    "say said",
+    "see saw seen",
+    "sell sold",
+    "send sent",
+    "shoot shot",
+    "sing sang sung",
+    "sit sat",
+    "sleep slept",
+    "speak spoke spoken",
+    "spend spent",
+    "stand stood",
+    "steal stole stolen",
+    "swim swam swum",
+    "take took taken",
+    "teach taught",
+    "tell told",
+    "think thought",
+    "throw threw thrown",
+    "understand understood",
+    "wake woke woken",
+    "wear wore worn",
+    "win won",
+    "woman women",
+    "write wrote written",
+)
+
+
+def _read_forms() -> dict[str, tuple[str, ...]]:
+    forms: dict[str, tuple[str, ...]] = {}
+    for family in _WORD_FORMS:
+        words = tuple(family.split())
+        forms |= dict.fromkeys(words, words)
+    return forms
+
+
+FORMS = _read_forms()
+"""A word and all the forms of it."""
+
+
+_THAI = "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u109f\u1780-\u17d3"
+"""Thai, Lao, Burmese, Khmer: these are letters, so groups of three are indexed."""
+_KANA = "\u3041-\u309f"
+"""Hiragana, which is mostly grammar."""
+_IDEOGRAPHS = (
+    "\u3005-\u3007\u30a1-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\uff66-\uff9f\U00020000-\U0003fffd"
+)
+"""Chinese characters, and Katakana."""
+_HANGUL = "\u1100-\u11ff\uac00-\ud7a3"
+_CHARACTER_WITHOUT_SPACES = late_pattern(f"[{_THAI}{_KANA}{_IDEOGRAPHS}{_HANGUL}]")
+WORD = late_pattern(r"[^\W_]+")
+"""Letters and digits that follow each other."""
+_RUN_OF_SCRIPT = late_pattern(
+    f"(?P<thai>[{_THAI}]+)|(?P<kana>[{_KANA}]+)|(?P<signs>[{_IDEOGRAPHS}]+|[{_HANGUL}]+)"
+    f"|[^\\W_{_THAI}{_KANA}{_IDEOGRAPHS}{_HANGUL}]+"
+)
+"""Characters of one script that follow each other; the last alternative is a word of letters and
+digits.
+"""
+_CAMEL_CASE_NAME = late_pattern(r"[A-Za-z0-9]*(?:[a-z0-9][A-Z]|[A-Z]{2}[a-z])[A-Za-z0-9]*")
+"""A name such as `findNotes` or `HTTPServer`."""
+_PART_OF_NAME = late_pattern(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+"""A word inside of such a name: `find`, `Notes`, `HTTP`."""
+_MAX_NAME = 60
+"""A longer word is not a name, but data written in letters."""
+_WITH_SPACES = r" \g<0> "
+_CHINESE_GRAMMAR = late_pattern(
+    "[的了是在和与與及或吗嗎呢吧啊呀我你您他她它们們这這那哪有不就也都把被让讓请請很会會要能个個为為怎么麼什]+"
+)
+"""Function characters of Chinese; they do not name a subject."""
+
+
+def findable(text: str) -> str:
+    """Returns a text as the word index reads it. Most stay unchanged: characters of languages
+    without spaces are separated by spaces, and the parts of names such as `findNotes` are added.
+    """
+    if not text.isascii():
+        text = _CHARACTER_WITHOUT_SPACES.sub(_WITH_SPACES, unicodedata.normalize("NFC", text))
+    parts: list[str] = []
+    for name in _CAMEL_CASE_NAME.findall(text):
+        if len(name) <= _MAX_NAME:
+            parts += [part for part in _PART_OF_NAME.findall(name) if len(part) > 1]
+    return f"{text}\n{' '.join(parts)}" if parts else text
+
+
+def quote_word(word: str) -> str:
+    """Returns a word of a query, quoted for SQLite. One that the index reads as several tokens
+    becomes a phrase.
+    """
+    if not word.isascii():
+        word = _CHARACTER_WITHOUT_SPACES.sub(_WITH_SPACES, word)
+    return f'"{word}"'
+
+
+def words_in(text: str) -> list[str]:
+    """Returns the words of a query in lower case, in their order. Text of languages without spaces
+    becomes groups of two or three characters.
+    """
+    if text.isascii():
+        return WORD.findall(text.lower())
+    words: list[str] = []
+    kana_groups: list[str] = []  # used only if there is nothing else: Hiragana is mostly grammar
+    for run in _RUN_OF_SCRIPT.finditer(unicodedata.normalize("NFC", text).lower()):
+        if run["kana"]:
+            kana_groups += _character_groups(run[0], 2)
+        elif run["thai"] or run["signs"]:
+            size = 3 if run["thai"] else 2
+            for part in _CHINESE_GRAMMAR.split(run[0]):
+                words += _character_groups(part, size)
+        else:
+            words.append(run[0])
+    return words or kana_groups
+
+
+def word_starts(text: str) -> set[str]:
+    """Returns what a text is compared by with another text: the first five letters of each word
+    that has at least three. In a text of a language without spaces, each group of characters counts
+    as a word.
+    """
+    has_spaces = not _CHARACTER_WITHOUT_SPACES.search(text)
+    words = re.findall(r"\w{3,}", text.casefold()) if has_spaces else words_in(text)
+    return {word[:5] for word in words}
+
+
+def _character_groups(run: str, size: int) -> list[str]:
+    """Returns all groups of `size` neighbouring characters of a text without spaces; `abcd` has the
+    groups `ab`, `bc` and `cd`. A shorter text is one group, an empty one has none.
+    """
+    characters: list[str] = []  # each letter with its combining marks, which SQLite ignores
+    for letter in run:
+        if characters and unicodedata.category(letter).startswith("M"):
+            characters[-1] += letter
+        else:
+            characters.append(letter)
+    if not characters:
+        return []
+    starts = range(max(1, len(characters) - size + 1))
+    return ["".join(characters[start : start + size]) for start in starts]
