@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,7 +42,7 @@ async def import_sessions(
     Args:
         program: the program that wrote them; None: it is detected.
     """
-    places = [path.expanduser().absolute() for path in paths] or usual_places(os.environ)
+    places = [path.expanduser().absolute() for path in paths] or usual_places()
     sources = find_sources(places, program)
     if not sources:
         no_sessions = "No sessions of Claude Code or Codex were found: pass a path."

@@ -42,6 +42,7 @@ from ouro.memory.backend import (
     TitleRecord,
 )
 from ouro.messages import Context, Message, ToolCall, ToolReply
+from ouro.utils.agent_homes import claude_home, codex_home
 from ouro.utils.files import read_start, write_private
 from ouro.utils.lenient_json import dictionaries, dictionary, read_state
 from ouro.utils.log import log
@@ -75,16 +76,13 @@ class ImportSource(msgspec.Struct, frozen=True):
     """The beginning of what the user typed first; empty if it was not found."""
 
 
-def usual_places(environ: Mapping[str, str]) -> list[Path]:
+def usual_places() -> list[Path]:
     """The existing session folders of Claude Code, Codex and the older ouro."""
-    home = Path(environ.get("HOME") or "~").expanduser()
-    claude = Path(environ.get("CLAUDE_CONFIG_DIR") or home / ".claude")
-    codex = Path(environ.get("CODEX_HOME") or home / ".codex")
     folders = (
-        claude / "projects",
-        codex / "sessions",
-        codex / "archived_sessions",
-        home / ".aloop" / "sessions",
+        claude_home() / "projects",
+        codex_home() / "sessions",
+        codex_home() / "archived_sessions",
+        Path.home() / ".aloop" / "sessions",
     )
     return [folder for folder in folders if folder.is_dir()]
 

@@ -64,7 +64,7 @@ def test_every_format_is_recognized_by_its_first_lines():
     )
 
 
-def test_default_folders_are_searched(home):
+def test_default_folders_are_searched(home, monkeypatch):
     for name in (".claude/projects/-home-me", ".codex/sessions/2026/02/03"):
         (home / name).mkdir(parents=True)
     shutil.copy(
@@ -79,8 +79,9 @@ def test_default_folders_are_searched(home):
     }
     (home / ".claude/projects/-home-me" / "agent-1.jsonl").write_text(json.dumps(agent) + "\n")
 
-    places = usual_places({"HOME": str(home)})
-    assert sorted(each.program for each in find_sources(places)) == ["claude-code", "codex"]
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.delenv("CODEX_HOME", raising=False)
+    assert sorted(each.program for each in find_sources(usual_places())) == ["claude-code", "codex"]
 
 
 async def test_imported_session_can_be_listed_read_and_continued(store, home):

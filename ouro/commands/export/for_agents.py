@@ -10,7 +10,6 @@ import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from os import environ
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +18,7 @@ import msgspec
 from ouro.memory.backend import LoadedSession, MessageRecord, SessionHeader, WholeSession, timestamp
 from ouro.memory.transcript import Transcript
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, Usage
+from ouro.utils.agent_homes import claude_home, claude_project_name, codex_home
 from ouro.utils.lenient_json import dump_json
 
 Agent = Literal["claude", "codex"]
@@ -60,15 +60,13 @@ def session_for_agent(whole: WholeSession, agent: Agent) -> AgentSession:
         for line in write_lines(session_id, transcript, entries, header)
     )
     if agent == "claude":
-        agent_home = Path(environ.get("CLAUDE_CONFIG_DIR") or Path.home() / ".claude")
-        project_name = re.sub(r"[^A-Za-z0-9]", "-", header.project)
-        path = agent_home / "projects" / project_name / f"{session_id}.jsonl"
+        folder = claude_home() / "projects" / claude_project_name(header.project)
+        path = folder / f"{session_id}.jsonl"
         return AgentSession(path, lines, f"claude --resume {session_id}")
-    agent_home = Path(environ.get("CODEX_HOME") or Path.home() / ".codex")
     last_at = transcript.last_at or timestamp()  # such as 2026-11-29T10:20:30
     day_folder = last_at[:10].replace("-", "/")
     name = f"rollout-{last_at[:19].replace(':', '-')}-{session_id}.jsonl"
-    path = agent_home / "sessions" / day_folder / name
+    path = codex_home() / "sessions" / day_folder / name
     return AgentSession(path, lines, f"codex resume {session_id}")
 
 

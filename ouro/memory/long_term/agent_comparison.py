@@ -16,10 +16,10 @@ from ouro.memory.long_term.entry_lookup import (
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.import_files import (
     ImportPiece,
-    claude_project_name,
     read_sources,
 )
 from ouro.memory.long_term.supersession import fold_words
+from ouro.utils.agent_homes import agent_path, claude_home, claude_project_name
 
 _OTHER_AGENT_FILES: Mapping[str, Sequence[tuple[Scope, str]]] = {
     "claude": (
@@ -49,12 +49,15 @@ def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
     """Compare memory with what an agent reads automatically: its instructions and its own memory of
     this project. An entry that is in the other side's text, in the same words, is shared.
     """
-    folders: dict[Scope, Path | None] = {"user": Path.home(), "repo": editor.root}
-    names = [*AGENT_FILES[agent].items(), *_OTHER_AGENT_FILES[agent]]
-    paths = [folder / name for scope, name in names if (folder := folders[scope])]
+    paths: list[Path] = []
+    for scope, name in (*AGENT_FILES[agent].items(), *_OTHER_AGENT_FILES[agent]):
+        if scope == "user":
+            paths.append(agent_path(name))
+        elif editor.root is not None:
+            paths.append(editor.root / name)
     if agent == "claude":
-        projects = Path.home() / ".claude/projects"
-        paths += [projects / claude_project_name(root) / "memory" for root in editor.roots]
+        names = [claude_project_name(str(root.resolve())) for root in editor.roots]
+        paths += [claude_home() / "projects" / name / "memory" for name in names]
     material = read_sources([path for path in paths if path.exists()])
     entries = all_entries(editor)
     their_text = " ".join(fold_words(piece.text) for piece in material.pieces)

@@ -13,6 +13,7 @@ from ouro.memory.long_term.entry_lookup import (
 )
 from ouro.memory.long_term.git.values import Scope
 from ouro.safety import TrustStore, acting_files
+from ouro.utils.agent_homes import agent_path
 from ouro.utils.files import write_document
 from ouro.utils.git import read_git_file
 from ouro.utils.ouro_paths import get_trust_path
@@ -55,10 +56,12 @@ def export_to_agent(editor: MemoryEditor, agent: str) -> list[Path]:
     """
     texts: dict[Path, str] = {}
     for scope, name in AGENT_FILES[agent].items():
-        folder = Path.home() if scope == "user" else editor.root
-        if folder is None:
+        if scope == "user":
+            path = agent_path(name)
+        elif editor.root is not None:
+            path = editor.root / name
+        else:
             continue
-        path = folder / name
         if path.is_symlink():
             raise UsageError(
                 f"{path} is a link; it is not written.",
@@ -111,8 +114,17 @@ def find_exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
         linked_worktrees += [Path(read_git_file(file).strip()).parent for file in files]
     names = dict.fromkeys(chain.from_iterable(files.values() for files in AGENT_FILES.values()))
     places = product(dict.fromkeys((Path.home(), *project_roots, *linked_worktrees)), names)
-    candidates = [(root, root / name) for root, name in places]
-    return [(root, path) for root, path in candidates if _has_section(read_git_file(path))]
+    candidates = {root / name: root for root, name in places}
+    # The folder of an agent may be elsewhere; an earlier export may have written into the usual one.
+    for name in filter(_is_of_agent, names):
+        path = agent_path(name)
+        candidates.setdefault(path, path.parent)
+    return [(root, path) for path, root in candidates.items() if _has_section(read_git_file(path))]
+
+
+def _is_of_agent(name: str) -> bool:
+    """Whether a file is in a folder of an agent, and not in a project's root."""
+    return "/" in name
 
 
 def _has_section(text: str) -> bool:

@@ -19,6 +19,7 @@ from ouro.memory.long_term.git.files import ARCHIVE, FileRefused, decode_text, i
 from ouro.memory.long_term.git.values import Scope, SkippedFile
 from ouro.memory.long_term.notes.note import Note, parse_note
 from ouro.safety import TrustStore, acting_files
+from ouro.utils.agent_homes import agent_path, claude_home, claude_project_name
 from ouro.utils.decoding import from_plain
 from ouro.utils.files import open_regular
 from ouro.utils.git import find_root
@@ -40,7 +41,7 @@ INSTRUCTIONS = (
     ".cursor/rules",
 )
 _AGENT_MEMORY = (".claude/projects", ".codex/memories", ".letta/agents")
-"""Folders in the user's home where other agents store memory."""
+"""Folders where other agents store memory, as `agent_path` names them."""
 _TEXT_ENDINGS = (".md", ".mdc", ".markdown", ".txt")
 _MEMORY_ENDINGS = (*_TEXT_ENDINGS, ".json", ".cursorrules")
 _MAX_BYTES = 4 << 20
@@ -169,13 +170,9 @@ def is_project(named: str, root: Path) -> bool:
     """Whether `named` is the project with this root: by Claude Code's name (`-home-me-app`), or as
     the path of the project or of a folder in it.
     """
-    is_path_in_project = f"{named.rstrip('/')}/".startswith(f"{root.resolve()}/")
-    return is_path_in_project or named == claude_project_name(root)
-
-
-def claude_project_name(root: Path) -> str:
-    """Claude Code's name for a project: `-home-me-app` for `/home/me/app`."""
-    return re.sub(r"[^A-Za-z0-9]", "-", str(root.resolve()))
+    path = str(root.resolve())
+    is_path_in_project = f"{named.rstrip('/')}/".startswith(f"{path}/")
+    return is_path_in_project or named == claude_project_name(path)
 
 
 def is_trusted_text(path: Path) -> bool:
@@ -185,7 +182,7 @@ def is_trusted_text(path: Path) -> bool:
     Other people may have written the files of a repository (M1). Folders where agents store memory
     count as the user's, even if they are git repositories. Blocks.
     """
-    if any((Path.home() / folder).resolve() in path.resolve().parents for folder in _AGENT_MEMORY):
+    if any(agent_path(folder).resolve() in path.resolve().parents for folder in _AGENT_MEMORY):
         return True
     root = find_root(path if path.is_dir() else path.parent)
     if not (root / ".git").exists():
@@ -270,10 +267,10 @@ def _text_files_below(folder: Path) -> list[Path]:
 
 def _reason_to_refuse(path: Path, included: Path, depth: int) -> str:
     """The reason why the file `path` may not include the file `included`; empty if it may. Only
-    text files of its repository (or of its folder, if it is in none) and in `~/.claude` may be
-    included. `depth` is how many includes lead to `path`.
+    text files of its repository (or of its folder, if it is in none) and in the folder of Claude
+    Code may be included. `depth` is how many includes lead to `path`.
     """
-    allowed_folders = (find_root(path.parent), (Path.home() / ".claude").resolve())
+    allowed_folders = (find_root(path.parent), claude_home().resolve())
     if not any(folder in included.parents for folder in allowed_folders):
         return f"{included} is outside of the project: import it by its name"
     if not included.is_file():
@@ -500,9 +497,9 @@ def _claude_project(path: Path) -> str:
     """Claude Code's name (`-home-me-app`) for the project of one of its memory files:
     `.claude/projects/NAME/…/memory/…`. Empty for other files.
     """
-    parts = path.parts
+    parts, homes = path.parts, (".claude", claude_home().name)
     for start in range(len(parts) - 3):
-        if parts[start : start + 2] == (".claude", "projects"):
+        if parts[start] in homes and parts[start + 1] == "projects":
             name, below = parts[start + 2], parts[start + 3 :]
             return name if "memory" in below else ""
     return ""

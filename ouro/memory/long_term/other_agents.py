@@ -10,7 +10,8 @@ import msgspec
 
 from ouro.errors import OuroError
 from ouro.memory.long_term.git.values import Scope
-from ouro.memory.long_term.import_files import claude_project_name, is_trusted_text, read_sources
+from ouro.memory.long_term.import_files import is_trusted_text, read_sources
+from ouro.utils.agent_homes import agent_path, claude_project_name
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.lenient_json import read_state
 from ouro.utils.log import log
@@ -63,12 +64,13 @@ def find_agent_memory(
         instructions: the files that are in each prompt already: these are listed, and not imported.
     """
     in_use = {path.resolve() for path in instructions}
-    project = claude_project_name(root)
+    project = claude_project_name(str(root.resolve()))
     agent_by_path: dict[Path, str] = {}
     in_prompt: list[str] = []
     for agent, scope, name in _SOURCES:
-        base = Path.home() if scope == "user" else root
-        for path in _files_of(base / name.format(project=project), scope):
+        file_name = name.format(project=project)
+        file = agent_path(file_name) if scope == "user" else root / file_name
+        for path in _files_of(file, scope):
             if path.resolve() in in_use:
                 in_prompt.append(name)
             else:

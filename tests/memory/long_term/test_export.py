@@ -21,6 +21,7 @@ from ouro.memory.long_term import (
     read_sources,
     remember_text,
 )
+from ouro.memory.long_term.agent_sections import find_exported_files
 from ouro.memory.long_term.notes.note import Note, new_id, parse_note
 from ouro.safety import TrustStore, acting_files
 from ouro.utils.ouro_paths import get_trust_path
@@ -353,6 +354,19 @@ def test_core_is_exported_to_other_agents_between_markers(home, repository, tmp_
     own.write_bytes(b"caf\xe9\n")
     with pytest.raises(UsageError, match="is not UTF-8"):
         export_to_agent(editor, "claude")
+
+
+def test_an_export_goes_into_the_folder_that_the_agent_uses(home, repository, monkeypatch):
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home / "agents"))
+    editor = editor_of(home / ".ouro", repository)
+    remember_text(editor, "Use tabs.", scope="user")
+
+    export_to_agent(editor, "claude")
+
+    assert "Use tabs." in (home / "agents" / "CLAUDE.md").read_text()
+    assert not (home / ".claude").exists()
+    # True forget finds it there, too.
+    assert (home / "agents", home / "agents" / "CLAUDE.md") in find_exported_files([])
 
 
 def test_comparison_lists_memory_and_entries_of_another_agent(home, repository):

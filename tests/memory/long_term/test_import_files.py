@@ -10,7 +10,13 @@ import pytest
 from fakes.knowledge import editor_of
 from fakes.synced_homes import in_this_process
 
-from ouro.memory.long_term import all_entries, apply_import, plan_import, read_sources
+from ouro.memory.long_term import (
+    all_entries,
+    apply_import,
+    find_agent_memory,
+    plan_import,
+    read_sources,
+)
 
 CLAUDE_CODE = {
     "MEMORY.md": (
@@ -269,6 +275,23 @@ def test_claude_code_memory_of_another_project_imports_user_facts(editor, mine):
     )
     there, _ = import_twice(editor, folder, scope="repo")
     assert ("repo", "We release every second Tuesday.") in there
+
+
+def test_memory_in_the_folders_that_variables_name_is_offered(
+    editor, mine, repository, monkeypatch
+):
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(mine / "agents" / "claude"))
+    monkeypatch.setenv("CODEX_HOME", str(mine / "agents" / "codex"))
+    notes = mine / "agents" / "claude" / "projects" / slug(repository) / "memory"
+    lay_out(notes, CLAUDE_CODE)
+    lay_out(mine / "agents" / "codex" / "memories", CODEX, repository)
+
+    offered = find_agent_memory(editor, repository, instructions=())
+    found, refused = import_twice(editor, notes)
+
+    assert set(offered.agents) == {"Claude Code", "Codex"}
+    assert ("repo", "We release every second Tuesday.") in found
+    assert refused == {}
 
 
 def test_codex_memory_is_imported(editor, mine, repository):
