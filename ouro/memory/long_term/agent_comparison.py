@@ -14,10 +14,8 @@ from ouro.memory.long_term.entry_lookup import (
     all_entries,
 )
 from ouro.memory.long_term.git.values import Scope
-from ouro.memory.long_term.import_files import (
-    ImportPiece,
-    read_sources,
-)
+from ouro.memory.long_term.import_files import read_sources
+from ouro.memory.long_term.import_formats import ImportPiece
 from ouro.memory.long_term.supersession import fold_words
 from ouro.utils.agent_homes import agent_path, claude_home, claude_project_name
 
@@ -49,15 +47,7 @@ def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
     """Compare memory with what an agent reads automatically: its instructions and its own memory of
     this project. An entry that is in the other side's text, in the same words, is shared.
     """
-    paths: list[Path] = []
-    for scope, name in (*AGENT_FILES[agent].items(), *_OTHER_AGENT_FILES[agent]):
-        if scope == "user":
-            paths.append(agent_path(name))
-        elif editor.root is not None:
-            paths.append(editor.root / name)
-    if agent == "claude":
-        names = [claude_project_name(str(root.resolve())) for root in editor.roots]
-        paths += [claude_home() / "projects" / name / "memory" for name in names]
+    paths = _files_of_agent(editor, agent)
     material = read_sources([path for path in paths if path.exists()])
     entries = all_entries(editor)
     their_text = " ".join(fold_words(piece.text) for piece in material.pieces)
@@ -72,3 +62,17 @@ def compare_with_agent(editor: MemoryEditor, agent: str) -> MemoryComparison:
         shared=sum(fold_words(entry.text) in their_text for entry in entries),
         files=material.files,
     )
+
+
+def _files_of_agent(editor: MemoryEditor, agent: str) -> list[Path]:
+    """The files and folders that an agent reads automatically; they need not exist."""
+    paths: list[Path] = []
+    for scope, name in (*AGENT_FILES[agent].items(), *_OTHER_AGENT_FILES[agent]):
+        if scope == "user":
+            paths.append(agent_path(name))
+        elif editor.root is not None:
+            paths.append(editor.root / name)
+    if agent == "claude":
+        names = [claude_project_name(str(root.resolve())) for root in editor.roots]
+        paths += [claude_home() / "projects" / name / "memory" for name in names]
+    return paths

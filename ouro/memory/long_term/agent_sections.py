@@ -115,7 +115,7 @@ def find_exported_files(projects: Iterable[Path]) -> list[tuple[Path, Path]]:
     names = dict.fromkeys(chain.from_iterable(files.values() for files in AGENT_FILES.values()))
     places = product(dict.fromkeys((Path.home(), *project_roots, *linked_worktrees)), names)
     candidates = {root / name: root for root, name in places}
-    # The folder of an agent may be elsewhere; an earlier export may have written into the usual one.
+    # The folder of an agent may be elsewhere; an earlier export may be in the usual one.
     for name in filter(_is_of_agent, names):
         path = agent_path(name)
         candidates.setdefault(path, path.parent)

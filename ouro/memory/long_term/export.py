@@ -15,10 +15,7 @@ from ouro.memory.long_term.entry_lookup import (
     describe_source,
     versions_of,
 )
-from ouro.memory.long_term.import_files import (
-    FORMAT,
-    MARK,
-)
+from ouro.memory.long_term.import_formats import FORMAT, MARK
 from ouro.memory.long_term.notes.notebook import timestamp
 
 

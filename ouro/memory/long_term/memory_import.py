@@ -15,7 +15,8 @@ from ouro.errors import UsageError
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries
 from ouro.memory.long_term.git.values import FileEdit, Scope, SkippedFile
-from ouro.memory.long_term.import_files import ImportMaterial, ImportPiece, is_project
+from ouro.memory.long_term.import_files import ImportMaterial, is_project
+from ouro.memory.long_term.import_formats import ImportPiece
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.placement import Placement, note_category, place
 from ouro.memory.long_term.remember import (
