@@ -128,6 +128,8 @@ async def _in_shell(context: ActionContext, remote: str, repo_remote: str, *, as
         )
     view: View = [line(done.summary, level="warning" if done.failures else "info")]
     for report in filter(None, (done.memory, done.repo)):
+        unsent = long_term.unsent_summary(report, "ouro ")
+        view += [line(unsent)] if unsent else []
         view += disputed_view(report)
     return Answer(
         done,
@@ -177,6 +179,9 @@ async def _in_session(
         # The error of a task that nobody awaits any more is read, so that asyncio does not log it.
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     done.append(result)
+    for report in filter(None, (result.memory, result.repo)):
+        if unsent := long_term.unsent_summary(report, "/"):
+            yield Notice(unsent)
     yield Notice(result.summary, "warning" if result.failures else "info")
 
 

@@ -213,7 +213,7 @@ async def sync(
     report = await context.sync_memory(scope or "user", address)
     if report is None:
         return None
-    summary = map(line, long_term.sync_summary(report))
+    summary = map(line, long_term.sync_summary(report, "ouro "))
     return Answer(report, [*summary, *disputed_view(report)])
 
 

@@ -216,11 +216,13 @@ class ShellContext:
         in use are added to the report.
         """
         with self.folder.memory() as (editor, _stores):
-            store = editor.scope(scope).store
+            scope_memory = editor.scope(scope)
+            store = scope_memory.store
             address = long_term.remote_of(store, remote)
             texts_before = long_term.texts_in_use(editor)
             with self.synchronizing():
                 report = long_term.synchronize(store, address, self.sync_progress)
+            report = replace(report, pending=len(scope_memory.proposal_ids()))
         if not report.received:
             return report
         # Opened again, to read what was received.

@@ -55,8 +55,24 @@ def test_two_homes_converge_after_random_edits_and_syncs(homes, capsys):
             "conflicts": [],
             "commit": "",
             "waiting": [],
+            "pending": 0,
             "disputed": [],
         }
+
+
+@pytest.mark.parametrize("command", [["sync"], ["memory", "sync"]])
+def test_sync_says_how_many_changes_wait_for_approval_and_are_not_sent(homes, capsys, command):
+    home = homes(0)
+    assert main(["memory", "remember", "--scope", "user", "Tea is served at noon"]) == 0
+    assert main(command) == 0
+    assert "Not sent" not in capsys.readouterr().out
+    facts = home / "memory" / "facts.md"
+    facts.write_text(facts.read_text() + "- Deploys run at night.\n")
+
+    assert main(command) == 0
+
+    said = capsys.readouterr().out
+    assert "Not sent: 1 change of memory waits for your approval. See `ouro memory inbox`." in said
 
 
 def test_offline_sync_prints_a_one_line_error(homes, capsys):

@@ -132,6 +132,7 @@ if TYPE_CHECKING:
         sync_in_session,
         sync_scope,
         sync_summary,
+        unsent_summary,
         synchronize,
     )
     from ouro.memory.long_term.team import PromotedNote, promote

@@ -11,6 +11,7 @@ import threading
 from collections.abc import AsyncGenerator, Collection
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.errors import MemoryUnusable, OuroError, UsageError, reason_of
 from ouro.events import Event, Notice
@@ -61,6 +62,8 @@ class SyncReport(msgspec.Struct, frozen=True):
     """The merge commit, which can be undone; empty if nothing was received."""
     waiting: tuple[str, ...] = ()
     """Files with changes that are not approved: these changes were not sent."""
+    pending: int = 0
+    """How many changes wait for approval, in files or not: they were not sent."""
     disputed: tuple[tuple[str, str], ...] = ()
     """What was here and what was received on the same subject. Both stay. A session asks instead."""
 
@@ -83,20 +86,28 @@ def saved_remote(store: GitMemoryStore) -> str:
     return store.remote or store.repository.read_record(_REMOTE_RECORD)
 
 
-def sync_summary(report: SyncReport) -> list[str]:
-    """What a synchronization did, as lines for the user."""
+def sync_summary(report: SyncReport, prefix: str = "") -> list[str]:
+    """What a synchronization did, as lines for the user; `prefix` begins each command in them."""
     received_text = "nothing was received"
     if report.received:
         count, names = plural(len(report.received), "file"), join_names(report.received)
         received_text = f"{count} changed here ({names})"
     sent_text = f", {plural(report.sent, 'commit')} sent" if report.sent else ""
     lines = [f"Memory is synchronized: {received_text}{sent_text}."]
-    if report.waiting:
-        lines.append(
-            f"Not sent, because it waits for your approval: what was written into"
-            f" {join_names(report.waiting)} outside of ouro. `memory list` shows it."
-        )
+    if unsent := unsent_summary(report, prefix):
+        lines.append(unsent)
     return [*lines, *report.conflicts]
+
+
+def unsent_summary(report: SyncReport, prefix: str = "") -> str:
+    """How many changes were not sent because they wait for approval, and the command that shows them,
+    after `prefix`; empty if there are none.
+    """
+    if not report.pending:
+        return ""
+    count = plural(report.pending, "change")
+    verb = "waits" if report.pending == 1 else "wait"
+    return f"Not sent: {count} of memory {verb} for your approval. See `{prefix}memory inbox`."
 
 
 def repo_remote(editor: MemoryEditor) -> str:
@@ -173,7 +184,7 @@ async def sync_in_session(
         stopped.set()
         # Reads the error, because asyncio logs an error that nobody has read.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
-    for line in sync_summary(report):
+    for line in sync_summary(report, "/"):
         yield Notice(line, "warning" if line in report.conflicts else "info")
 
 
@@ -185,6 +196,7 @@ def sync_scope(editor: MemoryEditor, scope: Scope, remote: str, progress: Progre
     store = scope_memory.store
     head_before, accepted_before = store.get_current_head(), store.accepted
     report = synchronize(store, remote_of(store, remote), progress)
+    report = replace(report, pending=len(scope_memory.proposal_ids()))
     new_texts = store.committed_texts(report.received)
     edits: list[FileEdit] = []
     for name in report.received:
