@@ -181,7 +181,7 @@ SESSION_COMMANDS: tuple[Action, ...] = (
         "copy",
         "copy.copy",
         "Copy the last answer or one of its code blocks, an earlier answer, or any message",
-        (text("what", metavar="N|code|list"),),
+        (text("what", metavar="last|N|code|list"),),
         ("copy", "copy 2", "copy code", "copy list"),
     ),
     Action(
@@ -202,9 +202,10 @@ SESSION_COMMANDS: tuple[Action, ...] = (
     Action(
         "export",
         "conversation.export",
-        "Write the whole session to a Markdown, HTML or JSON file",
+        "Write the whole session to a Markdown, HTML or JSON file, or only its last answer",
         (text("file"),),
-        ("export session.html",),
+        ("export session.html", "export last answer.md"),
+        shown_arguments="[last] [file]",
     ),
     Action(
         "memory",

@@ -124,28 +124,33 @@ async def export(context: SessionContext, file: str) -> Answer:
     Args:
         file: the path, from the folder of the session; or only an ending, such as `html`, for a
             name with the id of the session; or empty, for such a name in Markdown. The word
-            `--force` in it overwrites an existing file.
+            `--force` in it overwrites an existing file; `last` before it (or `--last`) writes only
+            the last answer.
     """
-    from ouro.commands.export import document, format_of
+    from ouro.commands.export import answer_document, document, format_of
     from ouro.utils.files import write_document
 
     session, words = context.session, file.split()
     options = {word for word in words if word.startswith("--")}
-    if unknown := options - {"--force"}:
-        # `/export --last out.md` made a file of this whole name.
+    if unknown := options - {"--force", "--last"}:
+        # An option that is not known is not taken for a part of the name.
         raise UsageError(
-            f"/export has no option {min(unknown)}.", "Usage: /export [file] [--force]"
+            f"/export has no option {min(unknown)}.", "Usage: /export [last] [file] [--force]"
         )
     force = "--force" in options
-    name = " ".join(word for word in words if word not in options)
+    names = [word for word in words if word not in options]
+    only_last = "--last" in options or names[:1] == ["last"]
+    name = " ".join(names).removeprefix("last").strip() if only_last else " ".join(names)
     suffix = name.removeprefix(".")
     if suffix in ("", "md", "markdown", "html", "json"):
-        name = f"ouro-{session.id[:8]}.{suffix or 'md'}"
+        subject = "answer-" if only_last else ""
+        name = f"ouro-{subject}{session.id[:8]}.{suffix or 'md'}"
     path = session.cwd / Path(name).expanduser()
 
     whole = await session.transcript.whole()
+    make_document = answer_document if only_last else document
     await asyncio.to_thread(
-        lambda: write_document(path, document(whole, format_of(path)), force=force)
+        lambda: write_document(path, make_document(whole, format_of(path)), force=force)
     )
     return Answer(str(path), [line(f"Written to {path}.")])
 

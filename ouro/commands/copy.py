@@ -37,16 +37,16 @@ async def copy(context: SessionContext, what: str) -> Answer | None:
     if they cancel.
 
     Args:
-        what: empty for the last answer, a number N for the Nth answer from the end, `code` for a
-            code block of the last answer, or `list` for a message that the user chooses.
+        what: empty or `last` for the last answer, a number N for the Nth answer from the end, `code`
+            for a code block of the last answer, or `list` for a message that the user chooses.
 
     Raises:
         UsageError: `what` is none of these, or there is no such answer.
     """
     if what == "list":
         return await _copy_from_list(context)
-    if what not in ("", "code") and not what.isdecimal():
-        raise UsageError(f"`{what}` cannot be copied.", "Usage: /copy [N | code | list]")
+    if what not in ("", "last", "code") and not what.isdecimal():
+        raise UsageError(f"`{what}` cannot be copied.", "Usage: /copy [last | N | code | list]")
     back = int(what) if what.isdecimal() else 1
     answers = [text for who, text in _messages(context) if who == "ouro"]
     if not answers:

@@ -40,7 +40,7 @@ SESSION_ACTIONS: tuple[Action, ...] = (
     Action(
         "sessions export",
         "sessions.export",
-        "Print a whole session as Markdown, HTML or JSON",
+        "Print a whole session as Markdown, HTML or JSON, or its last answer",
         (
             _ONE_SESSION,
             arg("-o", "--output", default="", metavar="FILE", help="write to a new file"),
@@ -57,6 +57,7 @@ SESSION_ACTIONS: tuple[Action, ...] = (
                 default="",
                 help="where this agent continues it",
             ),
+            arg("--last", action="store_true", help="only the last answer, as Markdown"),
             FORCE,
         ),
         ("sessions export 0d9f3c52 --output chat.html", "sessions export latest --to codex"),

@@ -168,6 +168,7 @@ async def export(
     to: Literal["markdown", "html", "json"] | None,
     force: bool,
     agent: Literal["", "claude", "codex"] = "",
+    last: bool = False,
 ) -> Answer | None:
     """Write a session to a file, or print it and return None.
 
@@ -176,18 +177,21 @@ async def export(
         to: the format; None: that of the ending of the file; printed, JSON with `--json`, else
             Markdown.
         agent: write it for this agent instead, by default where it looks for sessions.
+        last: only the last answer, as Markdown.
 
     Raises:
-        UsageError: both a format and an agent are named, or the file exists and not `force`.
+        UsageError: the options contradict each other, or the file exists and not `force`.
     """
     info = await context.catalog.find(session)
     path = Path(output).expanduser() if output else None
     if agent and to:
         raise UsageError(f"--to {agent} has a format of its own.", "Leave out --format.")
+    if agent and last:
+        raise UsageError(f"--to {agent} writes the whole session.", "Leave out --last.")
     if agent:
         return await _export_to_agent(context, info, agent, path, force)
     # Imported late: a list of sessions needs no format.
-    from ouro.commands.export import document, format_of
+    from ouro.commands.export import answer_document, document, format_of
 
     if to:
         chosen_format = to
@@ -195,7 +199,8 @@ async def export(
         chosen_format = format_of(path)
     else:
         chosen_format = "json" if context.as_json else "markdown"
-    pieces = document(await context.store.read_whole(info.id), chosen_format)
+    make_document = answer_document if last else document
+    pieces = make_document(await context.store.read_whole(info.id), chosen_format)
     if path is None:
         print_document(pieces)
         return None

@@ -17,7 +17,6 @@ from ouro.display import Body, CommandOutput, Diff, Plain, Todos
 from ouro.errors import UsageError
 from ouro.memory.backend import (
     CompactionRecord,
-    CostRecord,
     DropRecord,
     ForkRecord,
     MessageRecord,
@@ -69,6 +68,31 @@ def document(whole: WholeSession, to: Format) -> Iterator[str]:
         return _as_json(whole, session_survey)
     form = HtmlFormat() if to == "html" else MarkdownFormat()
     return SessionDocument(whole, session_survey, form).write()
+
+
+def last_answer(whole: WholeSession) -> str:
+    """The text of the last answer on the current branch, as `/copy` copies it. Raises UsageError if
+    there is none. Blocks on the disk.
+    """
+    branch = survey(whole).branch
+    text = ""
+    for record in whole.records():
+        if not isinstance(record, MessageRecord) or record.number not in branch:
+            continue
+        if record.message.role == "assistant" and record.message.text.strip():
+            text = record.message.text
+    if not text:
+        raise UsageError("There is no answer to export yet.")
+    return text.strip("\n") + "\n"
+
+
+def answer_document(whole: WholeSession, to: Format) -> Iterator[str]:
+    """Yields the last answer; it is Markdown as the model wrote it. Raises UsageError for another
+    format, or if there is no answer.
+    """
+    if to != "markdown":
+        raise UsageError(f"The last answer is written as Markdown, not as {to}.")
+    yield last_answer(whole)
 
 
 def _as_json(whole: WholeSession, session_survey: Survey) -> Iterator[str]:
@@ -361,11 +385,6 @@ def _mark_text(record: Record, last_title: str) -> str:
             return f"Called “{title}”."
         case RecalledRecord():
             return _recalled_text(record)
-        case CostRecord(purpose, _, model, usage):
-            return (
-                f"In the background: {purpose} ({model}, {usage.input:,} + {usage.output:,}"
-                " tokens)."
-            )
         case _:
             return ""
 

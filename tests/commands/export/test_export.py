@@ -95,10 +95,32 @@ async def test_export_overwrites_a_file_only_with_force(tmp_path):
 async def test_an_option_that_export_does_not_have_makes_no_file_of_that_name(tmp_path):
     front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
     front_end.session.rewind.session = everything()
-    await dispatch(front_end, "/export --last out.md")
+    await dispatch(front_end, "/export --first out.md")
     assert front_end.lines[-1][0] == "error"
-    assert "--last" in front_end.lines[-1][1]
+    assert "--first" in front_end.lines[-1][1]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("line", ["/export last out.md", "/export out.md --last"])
+async def test_export_last_writes_only_the_last_answer(tmp_path, line):
+    front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
+    front_end.session.rewind.session = everything()
+
+    await dispatch(front_end, line)
+
+    assert (tmp_path / "out.md").read_text() == "Done: `b`.\n"
+
+
+async def test_export_last_names_its_file_and_refuses_another_format(tmp_path):
+    front_end = FakeFrontEnd(FakeSession(cwd=tmp_path))
+    front_end.session.rewind.session = everything()
+    session = front_end.session.id[:8]
+
+    await dispatch(front_end, "/export last")
+    await dispatch(front_end, "/export last html")
+
+    assert "written as Markdown, not as html" in front_end.lines[-1][1]
+    assert [path.name for path in tmp_path.iterdir()] == [f"ouro-answer-{session}.md"]
 
 
 async def test_export_of_an_empty_session_is_an_error(tmp_path):

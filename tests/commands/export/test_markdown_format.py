@@ -113,8 +113,6 @@ Done: `b`.
 
 *1 note was recalled.* 2026-11-21 20:14
 
-*In the background: title (a/small, 7 + 3 tokens).* 2026-11-21 20:14
-
 *Compacted: from here on a summary was sent instead of messages 1 to 9.* 2026-11-21 20:14
 
 <details>
