@@ -7,6 +7,7 @@ Only this module and the modules `assemble_…` construct the parts of a session
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from ouro.session.resume import Resumed
     from ouro.session.rewind import Rewind, Undoer
 
+_HEADLESS_RETRY_SECONDS = 120.0
 Opener = Callable[[OpenRequest], Awaitable[Session]]
 
 
@@ -472,6 +474,7 @@ def _build_turn(
         late_errors=partial(describe_late_errors, extensions.language_servers),
         add_attachments=attachments.attach_to,
         retry_seconds=basis.settings.llm.retry_seconds,
+        max_retry_seconds=_max_retry_seconds(basis),
         bounds=TurnBounds(budget.limits, basis.root),
     )
     return AgentTurn(
@@ -488,6 +491,16 @@ def _build_turn(
         hooks=shared.hooks,
         wake=Wake(basis.settings.session.wake, wake_event, background.jobs, subagents, basis.tasks),
     )
+
+
+def _max_retry_seconds(basis: SessionBasis) -> float:
+    """How long a failed call is repeated. A script waits for its end: 8 attempts in less than two
+    minutes, where a user sees the attempts and can end them.
+    """
+    seconds = basis.settings.llm.max_retry_seconds
+    if seconds is not None:
+        return seconds
+    return math.inf if basis.options.interactive else _HEADLESS_RETRY_SECONDS
 
 
 def _build_plan_approval(

@@ -215,6 +215,8 @@ class Retrying(EventStruct, frozen=True):
     attempt: int
     wait: float
     model: str
+    max_waited: float = 0.0
+    """Seconds of waiting after which ouro gives up; 0: it counts only the attempts."""
 
 
 class UsageUpdated(EventStruct, frozen=True):

@@ -51,6 +51,7 @@ ONLY_LOWER = {
 MAY_BE_ZERO = {
     "compaction.keep",
     "compaction.reserve",
+    "llm.max_retry_seconds",
     "llm.retry_seconds",
     "memory.history_versions",
     "memory.injection_token_budget",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -185,6 +186,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
 
     retry_seconds: float = 0
     """How long to wait for a server that cannot be reached."""
+    max_retry_seconds: float = math.inf
+    """How long a failed call is repeated: the waits before its attempts together."""
     bounds: TurnBounds = TurnBounds()
 
     async def run(self, prompt: Prompt, emit: Emit) -> TurnFinished:
@@ -403,6 +406,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             self.tools.specs(models[0].spec),
             attempts=PATIENT_ATTEMPTS,
             patience=self.retry_seconds,
+            max_waited=self.max_retry_seconds,
             taken=self.memory.transcript.call_ids,
         )
 

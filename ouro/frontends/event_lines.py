@@ -129,7 +129,8 @@ def retry_line(event: events.Retrying, seconds: float) -> str:
     if event.attempt == 1:  # the first attempt with another model
         return f"{event.reason} Asking {event.model} instead."
     when = f"in {seconds:.0f} s" if seconds else "now"
-    return f"{event.reason} Asking {event.model} again {when} (attempt {event.attempt})."
+    limit = f", for at most {event.max_waited:.0f} s" if event.max_waited else ""
+    return f"{event.reason} Asking {event.model} again {when} (attempt {event.attempt}{limit})."
 
 
 class NoticePrinter(ABC):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 
@@ -51,6 +53,7 @@ class ModelCall:
         *,
         attempts: int = ATTEMPTS,
         patience: float = 0,
+        max_waited: float = math.inf,
         taken: Iterable[str] = (),
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -63,6 +66,8 @@ class ModelCall:
         self._attempts = attempts
         self._patience = patience
         """Seconds to wait for a server that cannot be reached."""
+        self._max_waited = max(max_waited, patience)
+        """Seconds that the waits before the attempts with one model take together at most."""
         self._taken = frozenset(taken)
         """The ids of calls that are in the transcript: the calls of the answer get others."""
         self._sleep = sleep
@@ -94,13 +99,16 @@ class ModelCall:
             attempts = self._attempts_with(model)
             attempt = 0
             wait = waited = 0.0  # seconds: before this attempt, and together
+            began = time.monotonic()
             while attempt < attempts:
                 attempt += 1
                 if failure is not None:  # not the first attempt of all
                     if on_retry:
                         first_line, _, _ = failure.message.partition("\n")
                         reason = f"{first_line} {failure.hint}".rstrip()
-                        await on_retry(Retrying(reason, attempt, wait, model=model.spec.name))
+                        await on_retry(
+                            Retrying(reason, attempt, wait, model.spec.name, self._shown_limit())
+                        )
                     self._builder = ReplyBuilder(model.spec.name, self._taken)
                 if attempt > 1:
                     await self._sleep(wait)
@@ -115,12 +123,20 @@ class ModelCall:
                 if wait > MAX_WAIT:
                     break
                 waited += wait
+                if waited > self._max_waited:
+                    break
                 if isinstance(failure, ServerUnreachable) and waited < self._patience:
-                    attempts = attempt + 1  # the server may be starting: the call waits for it
+                    attempts = max(attempts, attempt + 1)  # it may be starting: the call waits
                 else:  # some kinds of failures get fewer attempts
                     attempts = min(attempts, _max_attempts(failure))
         assert failure is not None, "no model was given"
-        raise _describe_attempts(failure, model.spec.name, attempt)
+        seconds = time.monotonic() - began
+        is_over = waited > self._max_waited
+        raise _describe_attempts(failure, model.spec.name, attempt, seconds, is_over=is_over)
+
+    def _shown_limit(self) -> float:
+        """The seconds of waiting after which this call gives up; 0 if only attempts are counted."""
+        return 0.0 if math.isinf(self._max_waited) else self._max_waited
 
     def _attempts_with(self, model: Model) -> int:
         """How often a model is asked at most: the last model with all attempts of this call. A
@@ -164,10 +180,13 @@ def _wait_seconds(failure: TransientModelError, attempt: int) -> float:
 
 
 def _describe_attempts(
-    failure: TransientModelError, model: str, attempts: int
+    failure: TransientModelError, model: str, attempts: int, seconds: float, *, is_over: bool
 ) -> TransientModelError:
-    """The same error, with a message that also says how many attempts were made, if several, or that
-    the provider asks for a wait that is too long.
+    """The same error, with a message that also says how many attempts were made, if several, and in
+    how many seconds, or that the provider asks for a wait that is too long.
+
+    Args:
+        is_over: whether the time for attempts is used up; the hint names its setting.
     """
     wait = failure.retry_after
     message, hint = failure.message, failure.hint
@@ -177,7 +196,9 @@ def _describe_attempts(
         message += f" {model} asks to wait {wait:.0f} s; ouro waits at most {MAX_WAIT:.0f} s."
         hint = OTHER_MODEL
     elif attempts > 1:
-        message += f" ({attempts} attempts, {model})"
+        message += f" ({attempts} attempts in {seconds:.0f} s, {model})"
+    if is_over:
+        hint = f"{hint} `llm.max_retry_seconds` sets how long a failed call is repeated.".lstrip()
     described = type(failure)(message, hint, wait)
     described.answer = failure.answer
     return described

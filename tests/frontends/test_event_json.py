@@ -137,6 +137,7 @@ CASES = [
             "attempt": 2,
             "wait": 1.5,
             "model": "fake/one",
+            "max_waited": 0.0,
         },
     ),
     (

@@ -103,6 +103,30 @@ async def test_waits_grow_with_jitter(monkeypatch):
     ] == [True] * 4
 
 
+async def test_a_failing_server_is_asked_again_for_a_limited_time(monkeypatch):
+    monkeypatch.setattr("ouro.llm.model_call.FIRST_WAIT", 1.0)
+    clock, seen = Clock(), []
+
+    async def on_retry(retry):
+        seen.append(retry)
+
+    model = Answers(*[ModelUnavailable("down")] * 99)
+    call = ModelCall([model], [user("hi")], attempts=99, max_waited=120, sleep=clock.sleep)
+    with pytest.raises(ModelUnavailable, match=r"down \(\d+ attempts in \d+ s, m\)") as failure:
+        await call.run(on_retry=on_retry)
+
+    assert 60 < sum(clock.waits) <= 120
+    assert {retry.max_waited for retry in seen} == {120}
+    assert "llm.max_retry_seconds" in failure.value.hint
+
+
+async def test_the_patience_for_a_starting_server_is_the_limit_if_it_is_more():
+    starting = [ServerUnreachable("refused")] * 8
+    model, clock = Answers(*starting, ModelUnavailable("loading"), YES), Clock()
+    await ask(model, clock=clock, attempts=11, patience=600, max_waited=1)
+    assert model.asked == 10
+
+
 async def test_retry_after_of_the_provider_is_used():
     clock = Clock()
     await ask(Answers(RateLimited("slow", retry_after=7), YES), clock=clock)

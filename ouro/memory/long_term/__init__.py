@@ -132,8 +132,8 @@ if TYPE_CHECKING:
         sync_in_session,
         sync_scope,
         sync_summary,
-        unsent_summary,
         synchronize,
+        unsent_summary,
     )
     from ouro.memory.long_term.team import PromotedNote, promote
     from ouro.memory.long_term.timeline import MemoryDiff, Timeline, TimelineEntry

@@ -85,7 +85,7 @@ async def test_the_answer_goes_to_stdout_and_progress_to_stderr():
                 ToolFinished("c1", "read", Display("5 lines"), False, 0.1),
                 ToolStarted(ToolCall("c2", "shell", {}), "pytest"),
                 ToolFinished("c2", "shell", Display("exit 1"), True, 0.1),
-                Retrying("Overloaded.", 2, 2.0, "fake/one"),
+                Retrying("Overloaded.", 2, 2.0, "fake/one", 120.0),
                 Retrying("Overloaded.", 1, 0.0, "fake/two"),
                 Notice("The window is nearly full.", "warning"),
                 *says("It greets."),
@@ -99,7 +99,7 @@ async def test_the_answer_goes_to_stdout_and_progress_to_stderr():
     assert run.err.splitlines() == [
         "✓ read api.py  5 lines",
         "✗ pytest  exit 1",
-        "ouro: Overloaded. Asking fake/one again in 2 s (attempt 2).",
+        "ouro: Overloaded. Asking fake/one again in 2 s (attempt 2, for at most 120 s).",
         "ouro: Overloaded. Asking fake/two instead.",
         "ouro: The window is nearly full.",
     ]
