@@ -7,7 +7,6 @@ Only this module and the modules `assemble_…` construct the parts of a session
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -49,7 +48,7 @@ from ouro.assemble_tools import (
 from ouro.errors import NoModelError, UsageError
 from ouro.events import Notice
 from ouro.extensions import demand_rules
-from ouro.llm import Catalog, ModelSource, Warmable
+from ouro.llm import Catalog, ModelSource, WaitLimits, Warmable
 from ouro.memory.backend import MemoryStore, RewindScope
 from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.yaml_backend import YamlFileMemoryStore
@@ -473,8 +472,7 @@ def _build_turn(
         before_call=before_call,
         late_errors=partial(describe_late_errors, extensions.language_servers),
         add_attachments=attachments.attach_to,
-        retry_seconds=basis.settings.llm.retry_seconds,
-        max_retry_seconds=_max_retry_seconds(basis),
+        waiting=_wait_limits(basis),
         bounds=TurnBounds(budget.limits, basis.root),
     )
     return AgentTurn(
@@ -493,14 +491,15 @@ def _build_turn(
     )
 
 
-def _max_retry_seconds(basis: SessionBasis) -> float:
+def _wait_limits(basis: SessionBasis) -> WaitLimits:
     """How long a failed call is repeated. A script waits for its end: 8 attempts in less than two
     minutes, where a user sees the attempts and can end them.
     """
-    seconds = basis.settings.llm.max_retry_seconds
-    if seconds is not None:
-        return seconds
-    return math.inf if basis.options.interactive else _HEADLESS_RETRY_SECONDS
+    settings = basis.settings.llm
+    after_failures: float | None = settings.max_retry_seconds
+    if after_failures is None and not basis.options.interactive:
+        after_failures = _HEADLESS_RETRY_SECONDS
+    return WaitLimits(settings.retry_seconds, after_failures)
 
 
 def _build_plan_approval(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -47,6 +46,7 @@ from ouro.llm import (
     NoticeChunk,
     TextChunk,
     ThinkingChunk,
+    WaitLimits,
 )
 from ouro.memory.backend import MessageRecord, RewindRecord
 from ouro.memory.manager import MemoryManager
@@ -184,10 +184,8 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
     add_attachments: Callable[[Prompt, Emit], Awaitable[Prompt]] = keep_prompt
     """Adds to a message that arrived during the turn what it names."""
 
-    retry_seconds: float = 0
-    """How long to wait for a server that cannot be reached."""
-    max_retry_seconds: float = math.inf
-    """How long a failed call is repeated: the waits before its attempts together."""
+    waiting: WaitLimits = WaitLimits()
+    """How long a failed call is repeated."""
     bounds: TurnBounds = TurnBounds()
 
     async def run(self, prompt: Prompt, emit: Emit) -> TurnFinished:
@@ -405,8 +403,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             [self.system_prompt, *self.memory.context()],
             self.tools.specs(models[0].spec),
             attempts=PATIENT_ATTEMPTS,
-            patience=self.retry_seconds,
-            max_waited=self.max_retry_seconds,
+            waiting=self.waiting,
             taken=self.memory.transcript.call_ids,
         )
 

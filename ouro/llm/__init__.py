@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         Warmable,
         constrain,
     )
-    from ouro.llm.model_call import PATIENT_ATTEMPTS, ModelCall
+    from ouro.llm.model_call import PATIENT_ATTEMPTS, ModelCall, WaitLimits
     from ouro.llm.model_check import (
         CHECK_SECONDS,
         MAX_CHECK_REQUESTS,

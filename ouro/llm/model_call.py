@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
+
+import msgspec
 
 from ouro.errors import AnswerUnfinished, EmptyAnswer, ServerUnreachable, TransientModelError
 from ouro.events import Retrying
@@ -38,6 +39,27 @@ OTHER_MODEL = "Try again later, or choose another model: `/model`."
 """The hint for a wait that is too long."""
 
 
+class WaitLimits(msgspec.Struct, frozen=True):
+    """How many seconds the attempts with one model may wait together."""
+
+    for_server: float = 0
+    """For a server that cannot be reached, such as one that is starting; 0: there are two attempts."""
+    after_failures: float | None = None
+    """After failures of a server that answers; None: only the attempts are counted."""
+
+    @property
+    def longest(self) -> float:
+        """The seconds after which ouro gives up; 0 if only the attempts are counted."""
+        return 0 if self.after_failures is None else max(self.after_failures, self.for_server)
+
+    def is_used_up(self, waited: float) -> bool:
+        """Whether this is more than all attempts may wait."""
+        return self.after_failures is not None and waited > self.longest
+
+
+DEFAULT_WAITING = WaitLimits()
+
+
 class ModelCall:
     """One answer of a model, requested with retries. Once the attempts of a model are used up, the
     next one of `models` is asked.
@@ -52,8 +74,7 @@ class ModelCall:
         tools: Sequence[ToolSpec] = (),
         *,
         attempts: int = ATTEMPTS,
-        patience: float = 0,
-        max_waited: float = math.inf,
+        waiting: WaitLimits = DEFAULT_WAITING,
         taken: Iterable[str] = (),
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -64,10 +85,7 @@ class ModelCall:
         self._messages = messages
         self._tools = tools
         self._attempts = attempts
-        self._patience = patience
-        """Seconds to wait for a server that cannot be reached."""
-        self._max_waited = max(max_waited, patience)
-        """Seconds that the waits before the attempts with one model take together at most."""
+        self._waiting = waiting
         self._taken = frozenset(taken)
         """The ids of calls that are in the transcript: the calls of the answer get others."""
         self._sleep = sleep
@@ -107,7 +125,7 @@ class ModelCall:
                         first_line, _, _ = failure.message.partition("\n")
                         reason = f"{first_line} {failure.hint}".rstrip()
                         await on_retry(
-                            Retrying(reason, attempt, wait, model.spec.name, self._shown_limit())
+                            Retrying(reason, attempt, wait, model.spec.name, self._waiting.longest)
                         )
                     self._builder = ReplyBuilder(model.spec.name, self._taken)
                 if attempt > 1:
@@ -123,20 +141,16 @@ class ModelCall:
                 if wait > MAX_WAIT:
                     break
                 waited += wait
-                if waited > self._max_waited:
+                if self._waiting.is_used_up(waited):
                     break
-                if isinstance(failure, ServerUnreachable) and waited < self._patience:
+                if isinstance(failure, ServerUnreachable) and waited < self._waiting.for_server:
                     attempts = max(attempts, attempt + 1)  # it may be starting: the call waits
                 else:  # some kinds of failures get fewer attempts
                     attempts = min(attempts, _max_attempts(failure))
         assert failure is not None, "no model was given"
         seconds = time.monotonic() - began
-        is_over = waited > self._max_waited
+        is_over = self._waiting.is_used_up(waited)
         raise _describe_attempts(failure, model.spec.name, attempt, seconds, is_over=is_over)
-
-    def _shown_limit(self) -> float:
-        """The seconds of waiting after which this call gives up; 0 if only attempts are counted."""
-        return 0.0 if math.isinf(self._max_waited) else self._max_waited
 
     def _attempts_with(self, model: Model) -> int:
         """How often a model is asked at most: the last model with all attempts of this call. A

@@ -13,7 +13,7 @@ import msgspec
 from ouro.errors import ModelError, ModelUnavailable
 from ouro.events import Retrying
 from ouro.llm.model import Chunk, Model, ModelSpec, NoticeChunk, TextChunk, ToolSpec
-from ouro.llm.model_call import ModelCall
+from ouro.llm.model_call import ModelCall, WaitLimits
 from ouro.llm.wire import LOADING
 from ouro.messages import Image, Message, Thinking, ToolReply, Usage, system, tool, user
 
@@ -279,7 +279,9 @@ class ModelCheck:
         """
         # Only before its first answer a server may not be there yet.
         patience = self._patience if self.requests == 1 else 0
-        call = ModelCall([self._model], messages, tools, attempts=ATTEMPTS, patience=patience)
+        call = ModelCall(
+            [self._model], messages, tools, attempts=ATTEMPTS, waiting=WaitLimits(patience)
+        )
         try:
             return await call.run(self._observe_chunk, self._say_retry if patience else None)
         except ModelUnavailable as error:

@@ -15,7 +15,7 @@ from ouro.errors import (
     StreamCut,
 )
 from ouro.events import Retrying
-from ouro.llm import EndChunk, ModelCall, ModelSpec, TextChunk
+from ouro.llm import EndChunk, ModelCall, ModelSpec, TextChunk, WaitLimits
 from ouro.llm.waits import NO_WAIT_HELPS
 from ouro.messages import user
 
@@ -111,7 +111,9 @@ async def test_a_failing_server_is_asked_again_for_a_limited_time(monkeypatch):
         seen.append(retry)
 
     model = Answers(*[ModelUnavailable("down")] * 99)
-    call = ModelCall([model], [user("hi")], attempts=99, max_waited=120, sleep=clock.sleep)
+    call = ModelCall(
+        [model], [user("hi")], attempts=99, waiting=WaitLimits(0, 120), sleep=clock.sleep
+    )
     with pytest.raises(ModelUnavailable, match=r"down \(\d+ attempts in \d+ s, m\)") as failure:
         await call.run(on_retry=on_retry)
 
@@ -123,7 +125,7 @@ async def test_a_failing_server_is_asked_again_for_a_limited_time(monkeypatch):
 async def test_the_patience_for_a_starting_server_is_the_limit_if_it_is_more():
     starting = [ServerUnreachable("refused")] * 8
     model, clock = Answers(*starting, ModelUnavailable("loading"), YES), Clock()
-    await ask(model, clock=clock, attempts=11, patience=600, max_waited=1)
+    await ask(model, clock=clock, attempts=11, waiting=WaitLimits(600, 1))
     assert model.asked == 10
 
 
@@ -255,7 +257,7 @@ async def test_a_server_that_cannot_be_reached_is_asked_twice():
 
 async def test_patience_waits_for_a_server_that_is_starting():
     model, clock = Answers(*[ServerUnreachable("refused")] * 8, YES), Clock()
-    await ask(model, clock=clock, attempts=2, patience=600)
+    await ask(model, clock=clock, attempts=2, waiting=WaitLimits(600))
     assert model.asked == 9
 
 
@@ -263,7 +265,7 @@ async def test_patience_ends(monkeypatch):
     monkeypatch.setattr("ouro.llm.model_call.FIRST_WAIT", 1.0)
     model, clock = Answers(*[ServerUnreachable("refused")] * 99), Clock()
     with pytest.raises(ServerUnreachable):
-        await ask(model, clock=clock, patience=30)
+        await ask(model, clock=clock, waiting=WaitLimits(30))
     assert 10 < sum(clock.waits) <= 30
 
 
