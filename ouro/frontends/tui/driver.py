@@ -27,6 +27,7 @@ from textual.message import Message
 
 from ouro.frontends.tui.first_frame import FirstFrame
 from ouro.frontends.tui.key_events import EscapedKey, TextKey
+from ouro.frontends.tui.output_pace import STATUS_ANSWER, OutputPace
 from ouro.frontends.tui.themes import BACKGROUND_ANSWER, OTHER_ANSWER, THEMES, theme_for
 
 _ESCAPE_WAIT = 0.02
@@ -36,6 +37,8 @@ _BACKGROUND_ANSWER = re.compile(BACKGROUND_ANSWER)
 _OTHER_ANSWER = re.compile(OTHER_ANSWER)
 _MAX_WAITING_WRITES = 12
 """If more writes wait for the terminal, it takes no output: a frame is three writes."""
+_LAST_ANSWER_TIMEOUT = 1.0
+"""Seconds that the end waits for the terminal's answer about its status."""
 _ALTERNATE_SCREEN = "\x1b[?1049h"
 _MODIFIED_KEYS, _PLAIN_KEYS = "\x1b[>4;1m", "\x1b[>4m"
 """xterm's modifyOtherKeys: with it, tmux and terminals without the kitty protocol send Shift+Enter
@@ -52,6 +55,7 @@ class TerminalDriver(LinuxDriver):
     - It keeps a paste whole, whatever it contains.
     - It drops output while another program has the terminal. Textual's queue would fill and block the loop.
     - It never waits for a terminal that takes no output, as when SSH stalls. Textual's queue would block the turn.
+    - It knows when a slow link is behind, and then draws nothing, so that keys have their effect soon.
     - It ends the program when the terminal is gone. LinuxDriver would read the end of the file endlessly.
     - It handles changes of size in order. LinuxDriver's signal handler interrupts itself, and an older size may win.
     - It stops only where a shell can continue it. LinuxDriver's SIGSTOP blocks a terminal without a shell permanently.
@@ -65,6 +69,7 @@ class TerminalDriver(LinuxDriver):
         self._frame = frame
         self._held_output: list[str] | None = []
         """Output that waits until `replace_first_frame`; None from then on."""
+        self._pace = OutputPace()
         self.is_lent = False
         """Whether another program has the terminal."""
         self._is_continued = False
@@ -85,15 +90,19 @@ class TerminalDriver(LinuxDriver):
         if self.is_lent and self._writer_thread is None:
             return
         if self._held_output is None:
-            super().write(data)
+            super().write(self._pace.add_request(data))
         elif data != _ALTERNATE_SCREEN:  # the first frame uses it already
             self._held_output.append(data)
 
     @property
     def is_behind(self) -> bool:
-        """Whether the terminal takes no output: much was written that it has not read."""
+        """Whether the terminal takes no output, or takes it slowly: much was written that it has not
+        read.
+        """
         writer = self._writer_thread
-        return writer is not None and writer._queue.qsize() > _MAX_WAITING_WRITES
+        if writer is None:
+            return False
+        return writer._queue.qsize() > _MAX_WAITING_WRITES or self._pace.is_behind
 
     def replace_first_frame(self) -> None:
         """Write the held output over the first frame. From now on output is written at once. Does
@@ -165,6 +174,11 @@ class TerminalDriver(LinuxDriver):
         self.write(_PLAIN_KEYS)
         super().stop_application_mode()
 
+    def disable_input(self) -> None:
+        """Stop reading keys, after the terminal's last answer: else a shell would read it."""
+        self._pace.stop(_LAST_ANSWER_TIMEOUT)
+        super().disable_input()
+
     def close(self) -> None:
         """Give up the terminal. Output that comes afterwards is dropped, as it is while another
         program has the terminal.
@@ -174,8 +188,9 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Read keys until the app ends. First come the keys that the first frame has read."""
-        keys = KeyReader(self._debug, self._use_theme)
+        keys = KeyReader(self._debug, self._use_theme, self._pace.on_answer)
         self.listens.wait()
+        self._pace.start()
         if not self.exit_event.is_set():
             self._take_keys_of_frame(keys)
         with selectors.SelectSelector() as selector:
@@ -275,13 +290,20 @@ class KeyReader:
     Args:
         on_background: called with the terminal's answer about its background; returns the
             text that is read instead of it.
+        on_status: called for each answer of the terminal about its status.
     """
 
-    def __init__(self, debug: bool, on_background: Callable[[re.Match[str]], str]) -> None:
+    def __init__(
+        self,
+        debug: bool,
+        on_background: Callable[[re.Match[str]], str],
+        on_status: Callable[[], None] = lambda: None,
+    ) -> None:
         self._parser = KeyParser(debug)
         self._splitter = PasteSplitter()
         self._decode = getincrementaldecoder("utf-8")(errors="replace").decode
         self._on_background = on_background
+        self._on_status = on_status
 
     def wait(self) -> float | None:
         """How many seconds to wait for more input before `release` is called. Some input is held if
@@ -314,7 +336,10 @@ class KeyReader:
             if piece.is_paste:
                 events.append(Paste(piece.text.replace("\x00", "")))
                 continue
-            without_background = _BACKGROUND_ANSWER.sub(self._on_background, piece.text)
+            for _ in range(piece.text.count(STATUS_ANSWER)):
+                self._on_status()
+            text = piece.text.replace(STATUS_ANSWER, "")
+            without_background = _BACKGROUND_ANSWER.sub(self._on_background, text)
             typed = _OTHER_ANSWER.sub("", without_background)
             if typed:  # for the parser, an empty text means the end
                 events += self._parser.feed(typed)
