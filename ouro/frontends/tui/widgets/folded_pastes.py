@@ -13,6 +13,8 @@ from ouro.utils.text import byte_size
 FOLD_CHARACTERS = 2_000
 FOLD_LINES = 10
 """A paste with more characters or lines gets a placeholder."""
+_MAX_SENT = 10
+"""How many pastes of sent messages are known: a message can come back from the queue."""
 _IMAGE_PLACEHOLDER = re.compile(r"\[image \d+: [^\]\n]+\]")
 
 
@@ -24,6 +26,18 @@ class Placeholders:
 
     _pastes: dict[str, str] = field(default_factory=dict)
     _images: dict[str, Image] = field(default_factory=dict)
+    _sent: list[str] = field(default_factory=list)
+    """Pastes that were folded in messages that were sent."""
+
+    def note_sent(self, text: str) -> None:
+        """Note the folded pastes of a text that is sent, in case that the message is returned."""
+        sent = [*self._sent, *(self._pastes[name] for name in self.pastes_in(text))]
+        self._sent = sent[-_MAX_SENT:]
+
+    def clear(self) -> None:
+        """Forget the placeholders, but not what was noted as sent."""
+        self._pastes.clear()
+        self._images.clear()
 
     def fold(self, pasted: str) -> str:
         """What to put into the prompt for a paste: the text without control characters, or for a long
@@ -70,14 +84,25 @@ class Placeholders:
         return text
 
     def restore(self, draft: Draft) -> str:
-        """Attach the images of a message again that was undone or withdrawn from the queue, and return
-        its text. It has the placeholders of the images in their order. One without a placeholder, as
-        other programs send it, gets one at the end.
+        """Attach the images of a message again that was undone, not sent, or withdrawn from the queue,
+        and return its text. Pastes that were folded when it was sent are folded again. It has the
+        placeholders of the images in their order. One without a placeholder, as other programs send
+        it, gets one at the end.
         """
         placeholders = _IMAGE_PLACEHOLDER.findall(draft.text)
         self._images |= zip(placeholders, draft.images, strict=False)
         further_images = draft.images[len(placeholders) :]
-        return " ".join(filter(None, [draft.text, *map(self.add_image, further_images)]))
+        text = self._fold_sent(draft.text)
+        return " ".join(filter(None, [text, *map(self.add_image, further_images)]))
+
+    def _fold_sent(self, text: str) -> str:
+        """The text with placeholders for the pastes that were folded when it was sent."""
+        for pasted in self._sent:
+            # A message is sent without the spaces at its ends, where a paste may have some.
+            found = pasted if pasted in text else pasted.strip()
+            if found and found in text:
+                text = text.replace(found, self.fold(found))
+        return text
 
     def placeholders(self) -> list[str]:
         return [*self._pastes, *self._images]

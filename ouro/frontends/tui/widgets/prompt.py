@@ -398,11 +398,12 @@ class PromptArea(TextArea, inherit_bindings=False):
         self._history.add(draft.text)
         self._history_walk = None
         self.completion.close()
+        self.attachments.note_sent(self.text)
         self.fill(self._stashed.pop() if self._stashed else "")
         self.history.clear()
         # Texts that are stashed, or in the prompt now, still need their placeholders.
         if not self._stashed and not self.text:
-            self.attachments = Placeholders()
+            self.attachments.clear()
         if self._vim is not None:
             self._vim.begin_message()
         self.post_message(self.Submitted(draft, later))

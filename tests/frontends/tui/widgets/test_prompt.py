@@ -285,6 +285,21 @@ async def test_withdrawn_message_keeps_its_images():
         assert prompt(pilot).attachments.expand(prompt(pilot).text).images == (image,)
 
 
+@pytest.mark.parametrize("begin", ["", "read this: "])
+async def test_withdrawn_message_has_its_paste_folded(begin):
+    session = FakeSession([[Wait()], says("ok")])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: session.running)
+        prompt(pilot).put(begin)
+        await paste(pilot, "line\n" * 30)
+        await pilot.press("tab", "up")
+        await until(pilot, lambda: prompt(pilot).text == f"{begin}[pasted 30 lines]")
+        lines = "line\n" * 30
+        assert prompt(pilot).whole_text.strip() == f"{begin}{lines}".strip()
+
+
 async def test_chord_opens_the_editor_and_its_text_is_used(monkeypatch):
     async def edit(app, text):
         return text + " edited"

@@ -23,3 +23,27 @@ def test_a_chip_that_was_changed_is_ordinary_text():
     attachments = Placeholders()
     attachments.fold("x\n" * 20)
     assert attachments.expand("[pasted 21 line]") == Draft("[pasted 21 line]")
+
+
+def test_a_returned_message_has_its_pastes_folded_again():
+    attachments = Placeholders()
+    first, second = attachments.fold("x\n" * 20), attachments.fold("y\n" * 20)
+    sent = f"look: {first} and {second}"
+    draft = attachments.expand(sent)
+    attachments.note_sent(sent)
+    attachments.clear()
+    attachments.fold("z\n" * 20)
+
+    returned = attachments.restore(draft)
+
+    assert returned == "look: [pasted 20 lines #2] and [pasted 20 lines #3]"
+    assert attachments.expand(returned) == draft
+
+
+def test_a_paste_that_was_unfolded_before_it_was_sent_stays_unfolded():
+    attachments = Placeholders()
+    draft = attachments.expand(attachments.expand_text(attachments.fold("x\n" * 20)))
+    attachments.note_sent(draft.text)
+    attachments.clear()
+
+    assert attachments.restore(draft) == draft.text
