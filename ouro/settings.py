@@ -81,8 +81,8 @@ class LlmSettings:
     retry_seconds: int = 0
     """How long to wait for a server that cannot be reached, such as one that is starting."""
     max_retry_seconds: int | None = None
-    """How long a call is repeated that failed, for example with the status 500: the waits together;
-    unset: 120 with `-p`, else 11 attempts.
+    """How long a call is repeated that failed, for example with the status 500: the waits together,
+    without those that the provider asks for; unset: 120 with `-p`, else 11 attempts.
     """
 
 

@@ -116,7 +116,7 @@ class ModelCall:
         for model in self._models:
             attempts = self._attempts_with(model)
             attempt = 0
-            wait = waited = 0.0  # seconds: before this attempt, and together
+            wait = waited = 0.0  # seconds: before this attempt, and those of ouro's choice together
             began = time.monotonic()
             while attempt < attempts:
                 attempt += 1
@@ -140,7 +140,8 @@ class ModelCall:
                 # The provider asks for a longer wait than this: the next model is asked.
                 if wait > MAX_WAIT:
                     break
-                waited += wait
+                if failure.retry_after is None:  # a wait that the provider asks for is not counted
+                    waited += wait
                 if self._waiting.is_used_up(waited):
                     break
                 if isinstance(failure, ServerUnreachable) and waited < self._waiting.for_server:

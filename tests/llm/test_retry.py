@@ -122,6 +122,12 @@ async def test_a_failing_server_is_asked_again_for_a_limited_time(monkeypatch):
     assert "llm.max_retry_seconds" in failure.value.hint
 
 
+async def test_waits_that_the_provider_asks_for_are_not_limited():
+    model = Answers(*[RateLimited("slow", retry_after=50)] * 8, YES)
+    await ask(model, attempts=11, waiting=WaitLimits(0, 120))
+    assert model.asked == 9
+
+
 async def test_the_patience_for_a_starting_server_is_the_limit_if_it_is_more():
     starting = [ServerUnreachable("refused")] * 8
     model, clock = Answers(*starting, ModelUnavailable("loading"), YES), Clock()
