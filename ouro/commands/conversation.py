@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from ouro.commands.action import Answer
 from ouro.commands.render import (
     Markdown,
@@ -118,6 +120,31 @@ async def exit_(context: SessionContext) -> None:
     context.front_end.leave()
 
 
+class ExportRequest(msgspec.Struct, frozen=True):
+    """What `/export` was asked for."""
+
+    name: str
+    """The path or only an ending, as it was typed; empty if there is none."""
+    only_last: bool
+    force: bool
+
+    @classmethod
+    def parse(cls, text: str) -> ExportRequest:
+        """Read the words after `/export`. Raises UsageError for an unknown option."""
+        words = text.split()
+        options = {word for word in words if word.startswith("--")}
+        if unknown := options - {"--force", "--last"}:
+            # An option that is not known is not taken for a part of the name.
+            raise UsageError(
+                f"/export has no option {min(unknown)}.", "Usage: /export [last] [file] [--force]"
+            )
+        names = [word for word in words if word not in options]
+        has_word = names[:1] == ["last"]
+        if has_word:
+            del names[0]
+        return cls(" ".join(names), has_word or "--last" in options, "--force" in options)
+
+
 async def export(context: SessionContext, file: str) -> Answer:
     """Write the session to a file.
 
@@ -130,27 +157,18 @@ async def export(context: SessionContext, file: str) -> Answer:
     from ouro.commands.export import answer_document, document, format_of
     from ouro.utils.files import write_document
 
-    session, words = context.session, file.split()
-    options = {word for word in words if word.startswith("--")}
-    if unknown := options - {"--force", "--last"}:
-        # An option that is not known is not taken for a part of the name.
-        raise UsageError(
-            f"/export has no option {min(unknown)}.", "Usage: /export [last] [file] [--force]"
-        )
-    force = "--force" in options
-    names = [word for word in words if word not in options]
-    only_last = "--last" in options or names[:1] == ["last"]
-    name = " ".join(names).removeprefix("last").strip() if only_last else " ".join(names)
+    session, request = context.session, ExportRequest.parse(file)
+    name = request.name
     suffix = name.removeprefix(".")
     if suffix in ("", "md", "markdown", "html", "json"):
-        subject = "answer-" if only_last else ""
+        subject = "answer-" if request.only_last else ""
         name = f"ouro-{subject}{session.id[:8]}.{suffix or 'md'}"
     path = session.cwd / Path(name).expanduser()
 
     whole = await session.transcript.whole()
-    make_document = answer_document if only_last else document
+    make_document = answer_document if request.only_last else document
     await asyncio.to_thread(
-        lambda: write_document(path, make_document(whole, format_of(path)), force=force)
+        lambda: write_document(path, make_document(whole, format_of(path)), force=request.force)
     )
     return Answer(str(path), [line(f"Written to {path}.")])
 

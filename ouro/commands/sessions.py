@@ -184,11 +184,8 @@ async def export(
     """
     info = await context.catalog.find(session)
     path = Path(output).expanduser() if output else None
-    if agent and to:
-        raise UsageError(f"--to {agent} has a format of its own.", "Leave out --format.")
-    if agent and last:
-        raise UsageError(f"--to {agent} writes the whole session.", "Leave out --last.")
     if agent:
+        _check_agent_options(agent, has_format=to is not None, last=last)
         return await _export_to_agent(context, info, agent, path, force)
     # Imported late: a list of sessions needs no format.
     from ouro.commands.export import answer_document, document, format_of
@@ -206,6 +203,14 @@ async def export(
         return None
     write_document(path, pieces, force=force)
     return Answer({"file": output, "format": chosen_format}, [line(f"Wrote {output}.")])
+
+
+def _check_agent_options(agent: str, *, has_format: bool, last: bool) -> None:
+    """Raises UsageError for options that do not fit an export for an agent."""
+    if has_format:
+        raise UsageError(f"--to {agent} has a format of its own.", "Leave out --format.")
+    if last:
+        raise UsageError(f"--to {agent} writes the whole session.", "Leave out --last.")
 
 
 async def _export_to_agent(
