@@ -12,12 +12,20 @@ from msgspec.structs import replace
 
 from ouro.display import Display, Plain
 from ouro.safety import Effect, Workspace
-from ouro.tools.grep_search import FileMatches, FoundLine, GrepArgs, GrepSearch, SearchScope
+from ouro.tools.grep_search import (
+    LONG_LINE,
+    FileMatches,
+    FoundLine,
+    GrepArgs,
+    GrepSearch,
+    SearchScope,
+)
 from ouro.tools.lookalike_names import find_existing
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 
-_MAX_LINE = 400
 _MAX_CHARACTERS = 40_000
+_AFTER_MATCH = 300
+"""Characters of a long line that are shown from its first match on."""
 
 
 class Grep(Tool[GrepArgs]):
@@ -129,13 +137,25 @@ def _show_lines(hit: FileMatches, max_matches: int, room: int) -> _ShownLines:
             return _ShownLines(shown, matches, is_cut=True)
         if before is not None and line.number > before.number + 1 and has_context:
             shown.append("--")
-        text = line.text if len(line.text) <= _MAX_LINE else f"{line.text[:_MAX_LINE]} [cut]"
+        text = _shown_part(line)
         mark = ":" if line.is_match else "-"
         shown.append(f"{line.number}{mark}{text}")
         room -= len(shown[-1])
         matches += line.is_match
         before = line
     return _ShownLines(shown, matches, is_cut=False)
+
+
+def _shown_part(line: FoundLine) -> str:
+    """The text of a line; of a long one the part with its first match."""
+    if len(line.text) <= LONG_LINE:
+        return line.text
+    if line.match_start < LONG_LINE - _AFTER_MATCH:
+        return f"{line.text[:LONG_LINE]} [cut]"
+    start = line.match_start - (LONG_LINE - _AFTER_MATCH)
+    end = start + LONG_LINE
+    rest = " [cut]" if end < len(line.text) else ""
+    return f"[cut] {line.text[start:end]}{rest}"
 
 
 def _make_result(

@@ -28,6 +28,8 @@ from ouro.utils.text import plural
 
 MAX_BYTES = 50_000_000
 """Maximum bytes of a file; larger files in a folder are skipped."""
+LONG_LINE = 400
+"""Characters of a line after which a part of it is shown."""
 _MAX_NAMES = 5
 """Files over the limit that a note names."""
 
@@ -39,6 +41,8 @@ class FoundLine(msgspec.Struct, frozen=True):
     text: str
     is_match: bool
     """Whether the line matches; otherwise it is context."""
+    match_start: int = 0
+    """The character at which the first match begins, in a line over LONG_LINE characters; else 0."""
 
 
 class FileMatches(msgspec.Struct, frozen=True):
@@ -398,9 +402,7 @@ class GrepSearch:
                 case "begin":
                     lines = []
                 case "match" | "context" as kind:
-                    texts = _ripgrep_text(data["lines"]).removesuffix("\n").split("\n")
-                    for number, text in enumerate(texts, data["line_number"]):
-                        lines.append(FoundLine(number, text.removesuffix("\r"), kind == "match"))
+                    lines += _found_lines(data, is_match=kind == "match")
                 case "end" if any(line.is_match for line in lines):
                     path = self._searched_path(data)
                     if path is None:
@@ -512,6 +514,29 @@ def _path_of_folder(folder: Path, descriptor: int) -> str:
 def _ripgrep_path(value: dict[str, str]) -> str:
     """A path in the JSON of ripgrep. A path that is not UTF-8 is encoded there."""
     return value["text"] if "text" in value else os.fsdecode(base64.b64decode(value["bytes"]))
+
+
+def _found_lines(data: dict[str, Any], *, is_match: bool) -> Iterator[FoundLine]:
+    """The lines of one event of ripgrep. A match can be several lines."""
+    texts = _ripgrep_text(data["lines"]).removesuffix("\n").split("\n")
+    for number, text in enumerate(texts, data["line_number"]):
+        line = text.removesuffix("\r")
+        # A match of several lines begins somewhere in the first one.
+        is_first = number == data["line_number"]
+        match_start = 0
+        if is_match and is_first and len(line) > LONG_LINE:
+            match_start = _characters_before(data)
+        yield FoundLine(number, line, is_match, match_start)
+
+
+def _characters_before(data: dict[str, Any]) -> int:
+    """How many characters an event of ripgrep has before its first match. Its JSON counts bytes."""
+    submatches = data["submatches"]
+    if not submatches:
+        return 0
+    lines = data["lines"]
+    text = lines["text"].encode() if "text" in lines else base64.b64decode(lines["bytes"])
+    return len(text[: submatches[0]["start"]].decode("utf-8", "replace"))
 
 
 def _ripgrep_text(value: dict[str, str]) -> str:

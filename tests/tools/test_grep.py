@@ -170,6 +170,22 @@ async def test_long_lines_are_cut(grep):
     )
 
 
+@pytest.mark.parametrize("filler", [b"ab;", "é;".encode(), b"\xe9;"])
+async def test_the_match_of_a_long_line_is_shown(grep, root, filler):
+    (root / "one.min.js").write_bytes(filler * 3000 + b"needle()" + filler * 3000)
+    shown = (await run_grep(grep, "needle", path="one.min.js")).removeprefix("one.min.js\n1:")
+    assert shown.startswith("[cut] ")
+    assert shown.endswith(" [cut]")
+    assert shown.index("needle()") == len("[cut] ") + 100
+    assert len(shown) == 400 + 2 * len("[cut] ")
+
+
+async def test_of_a_long_line_that_matches_at_its_end_the_end_is_shown(grep, root):
+    (root / "data.json").write_text("x" * 5000 + " END")
+    shown = await run_grep(grep, "END", path="data.json")
+    assert shown == "data.json\n1:[cut] " + "x" * 99 + " END"
+
+
 async def test_invalid_regular_expression_is_reported(grep):
     with pytest.raises(ToolError, match=r"^a\( is not a regular expression: "):
         await run_grep(grep, "a(")
