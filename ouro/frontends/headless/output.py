@@ -224,7 +224,7 @@ class Output(NoticePrinter):
                 mark = self._colour("✗", "31") if event.failed else self._colour("✓", "32")
                 self._progress.write(f"{mark} {title}  {self._colour(result, '2')}".rstrip() + "\n")
             case events.Compacting(written=0, part=1):
-                self.say("The window is nearly full: the session is being compacted.")
+                self.say("The session is being compacted.")
             case events.NotesRecalled() | events.TurnFinished():  # `result` prints the end
                 pass
             case _:

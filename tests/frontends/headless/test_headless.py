@@ -16,6 +16,7 @@ from PIL import Image as Pillow
 from ouro.display import Display, Question
 from ouro.errors import UsageError
 from ouro.events import (
+    Compacting,
     Notice,
     PermissionAsked,
     Permit,
@@ -87,6 +88,7 @@ async def test_the_answer_goes_to_stdout_and_progress_to_stderr():
                 ToolFinished("c2", "shell", Display("exit 1"), True, 0.1),
                 Retrying("Overloaded.", 2, 2.0, "fake/one", 120.0),
                 Retrying("Overloaded.", 1, 0.0, "fake/two"),
+                Compacting(),
                 Notice("The window is nearly full.", "warning"),
                 *says("It greets."),
             ]
@@ -101,6 +103,7 @@ async def test_the_answer_goes_to_stdout_and_progress_to_stderr():
         "✗ pytest  exit 1",
         "ouro: Overloaded. Asking fake/one again in 2 s (attempt 2, for at most 120 s).",
         "ouro: Overloaded. Asking fake/two instead.",
+        "ouro: The session is being compacted.",
         "ouro: The window is nearly full.",
     ]
     assert session.sent == ["do it"]
