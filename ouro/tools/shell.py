@@ -49,7 +49,8 @@ _SETUP_LINES = 5
 _TIMED_OUT = (
     "Ended after {:g} s, its time limit; above is what it had printed."
     f" If it only needs longer, set timeout_seconds (at most {_MAX_SECONDS}); if it is"
-    " a server or takes minutes, run it again with background: true."
+    " a server or takes minutes, run it again with background: true. If it waited for input, use a"
+    " flag such as -y, or pty: true."
 )
 _MAX_FILES_NAMED = 5
 """Files that the sandbox moved out of the workspace; the others are counted."""

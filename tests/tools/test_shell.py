@@ -53,6 +53,7 @@ async def test_timeout_returns_partial_output_and_a_hint(bench):
     result = await bench.run("echo started; sleep 60", timeout=0.3)
     assert result.text.startswith("started\n[time limit, ")
     assert "background: true" in result.text
+    assert "If it waited for input" in result.text
     assert (result.failed, result.display.body.exit_code) == (True, None)
 
 
