@@ -21,6 +21,7 @@ from ouro.errors import ToolError
 from ouro.safety import Effect, Workspace
 from ouro.tools.lookalike_names import find_existing
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
+from ouro.utils.path_encoding import listed_name
 from ouro.utils.project_files import stream_project_text, walk
 from ouro.utils.text import plural
 
@@ -270,7 +271,7 @@ class Glob(Tool[GlobArgs]):
         # `nlargest` is fast if the largest come first, so the names are reversed: a new checkout is
         # written in their order, each file newer than all before it.
         newest = heapq.nlargest(_MAX_SHOWN, reversed(dated))
-        text = "\n".join(self._workspace.shown(folder / name) for _, name in newest)
+        text = "\n".join(listed_name(self._workspace.shown(folder / name)) for _, name in newest)
         if len(dated) > _MAX_SHOWN:
             text += (
                 f"\n[{_MAX_SHOWN} of {len(dated)}, the newest. Narrow the pattern or the path to"

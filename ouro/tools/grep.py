@@ -22,6 +22,7 @@ from ouro.tools.grep_search import (
 )
 from ouro.tools.lookalike_names import find_existing
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
+from ouro.utils.path_encoding import listed_name
 
 _MAX_CHARACTERS = 40_000
 _AFTER_MATCH = 300
@@ -67,7 +68,7 @@ class Grep(Tool[GrepArgs]):
         search = GrepSearch(args, self._workspace, self._keeps_back, self._scopes_with_large_files)
         # While they are read, `search` collects its notes.
         hits = (
-            FileMatches(self._workspace.shown(search.folder / hit.path), hit.lines)
+            FileMatches(listed_name(self._workspace.shown(search.folder / hit.path)), hit.lines)
             for hit in search.files()
         )
         make_result = _content_result if args.mode == "content" else _file_list_result

@@ -21,6 +21,7 @@ from ouro.tools.file_tool import FileTool
 from ouro.tools.files_seen import MAX_BYTES, BinaryFileError
 from ouro.tools.notebook import CellNotebook, NotebookError
 from ouro.tools.tool import ToolContext, ToolResult
+from ouro.utils.path_encoding import listed_name
 from ouro.utils.text import byte_size, plural
 from ouro.utils.text_files import NotTextError, TextFile, guess_encoding
 
@@ -268,7 +269,7 @@ def _list_folder(folder: Path) -> str:
     names = [f"{entry.name}/" if entry.is_dir() else entry.name for entry in os.scandir(folder)]
     names.sort(key=lambda name: (name.startswith("."), name))
     others = f"\n… {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return "\n".join(names[:_MAX_NAMES]) + others
+    return "\n".join(map(listed_name, names[:_MAX_NAMES])) + others
 
 
 def _limit_of(args: ReadArgs, default: int = _MAX_LINES) -> int:

@@ -13,11 +13,21 @@ from ouro.utils.text import readable_bytes
 
 _ESCAPED_BYTE = late_pattern(r"\\(?:x(?P<hex>[89a-fA-F][0-9a-fA-F])|(?P<octal>[23][0-7]{2}))")
 """A byte as `path_text` writes it, and as git does: `\\xff`, `\\377`."""
+_ENDS_LINE = late_pattern("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""A character with which a name does not stay on one line."""
 
 
 def path_text(path: str | os.PathLike[str]) -> str:
     """`path` as text: `\\xff` for each byte that is not UTF-8; any other path is unchanged."""
     return readable_bytes(os.fspath(path))
+
+
+def listed_name(path: str) -> str:
+    """`path` as text on one line, for a list of names: a line end in a name is `\\u000a` there, and
+    bytes that are not UTF-8 are written as `path_text` does.
+    """
+    escaped = _ENDS_LINE.sub(lambda match: f"\\u{ord(match[0]):04x}", path)
+    return readable_bytes(escaped)
 
 
 def text_path(text: str) -> Path:

@@ -66,6 +66,11 @@ async def test_newest_files_come_first_and_ignored_files_are_left_out(root, is_r
     )
 
 
+async def test_a_name_with_a_line_end_is_one_line(repository):
+    (repository / "a\nb.txt").touch()
+    assert await run_glob(repository, "*b.txt") == "a\\u000ab.txt"
+
+
 async def test_a_deleted_file_that_git_still_lists_is_not_found(repository):
     (repository / "api.py").unlink()
     assert (await run_glob(repository, "*.py")).startswith("No file has a name that matches")

@@ -382,3 +382,9 @@ async def test_a_search_of_several_lines_at_once_reads_no_large_file(root, grep,
     text = await run_grep(grep, "os\\n.*hello", multiline=True)
     assert text.startswith("api.py")
     assert [] not in started
+
+
+async def test_a_name_with_a_line_end_is_one_line(grep, root):
+    (root / "a\nb.txt").write_text("needle")
+    assert await run_grep(grep, "needle", mode="files") == "a\\u000ab.txt"
+    assert await run_grep(grep, "needle") == "a\\u000ab.txt\n1:needle"

@@ -18,7 +18,7 @@ from ouro.messages import Image
 from ouro.safety import Workspace
 from ouro.tools import read as read_module
 from ouro.tools.files_seen import FilesSeen
-from ouro.tools.read import Read
+from ouro.tools.read import Read, ReadArgs
 from ouro.tools.tool import ToolResult, parse_arguments
 
 
@@ -290,6 +290,13 @@ async def test_invalid_notebook_is_shown_as_text(read, tmp_path):
     (tmp_path / "a.ipynb").write_text("[1]\n")
     text = (await call(read, path="a.ipynb")).text
     assert text.startswith("1\t[1]\n[Lines 1-1 of 1 as text, not as cells: it is not an object")
+
+
+async def test_a_listed_name_with_a_line_end_is_one_line_and_is_found(read, tmp_path):
+    (tmp_path / "a\nb.txt").write_text("text\n")
+    assert (await refusal(read, ".")).endswith("It holds:\na\\u000ab.txt")
+    _, args = read.resolve(ReadArgs(path="a\\u000ab.txt"))
+    assert args.path == str(tmp_path / "a\nb.txt")
 
 
 async def test_reading_a_folder_lists_its_files(read, tmp_path):
