@@ -1,4 +1,4 @@
-"""B5: in a worktree or a submodule, git commands of `auto` change its repository, but nothing in it
+"""B5: in a worktree, a submodule or a folder of a repository, git commands of `auto` change its repository, but nothing in it
 that runs programs, and not the state of the other worktrees.
 """
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ouro.safety import Allow, Effect, Permissions, Workspace
 from ouro.safety.sandbox import confinement as confinement_module
 from ouro.safety.sandbox.confinement import Confinement
 from ouro.safety.sandbox.linked_git import LinkedGit, find_linked_git
@@ -30,9 +31,10 @@ def main(tmp_path) -> Path:
     """A repository with a commit, and a submodule `library`."""
     library, main = tmp_path / "library", tmp_path / "main"
     for folder in (library, main):
-        folder.mkdir()
+        (folder / "package").mkdir(parents=True)
         git(folder, "init", "-q")
         (folder / "a.txt").write_text("a\n")
+        (folder / "package/a.txt").write_text("a\n")
         git(folder, "add", "-A")
         git(folder, "commit", "-qm", "first")
     git(main, "submodule", "--quiet", "add", str(library), "library")
@@ -83,7 +85,7 @@ def test_b5_git_commits_and_branches_in_a_worktree_and_in_a_submodule(
     assert git(root, "status", "--short") == ""
 
 
-@pytest.mark.parametrize("place", ["tree", "main/library"])
+@pytest.mark.parametrize("place", ["tree", "main/library", "main/package"])
 def test_b5_what_runs_programs_in_a_linked_repository_stays(confined, tree, tmp_path, place):
     root = tmp_path / place
     linked = find_linked_git(root)
@@ -136,6 +138,40 @@ def test_b5_a_git_file_that_names_another_folder_opens_nothing(tree, main, named
     folder.mkdir()
     (folder / ".git").write_text(f"gitdir: {named}\n")
     assert find_linked_git(folder) == LinkedGit()
+
+
+@pytest.mark.parametrize("place", ["main/package", "tree/package", "main/library/package"])
+def test_b5_git_commits_in_a_folder_below_the_root(confined, tree, tmp_path, place):
+    root = tmp_path / place
+    (root / "a.txt").write_text("changed\n")
+    assert confined(root, "git add . && git commit -qm second && git branch topic") == []
+    assert git(root, "log", "-1", "--format=%s", "topic") == "second\n"
+    assert git(root, "status", "--short") == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "limits"),
+    [
+        ("git add -A && git commit -m x", "repository"),
+        ("git branch topic", "repository"),
+        ("git add . && git switch topic", "workspace"),
+        ("git stash", "workspace"),
+        ("git rebase main", "workspace"),
+    ],
+)
+def test_b5_below_the_root_git_only_records(main, line, limits):
+    """Files outside of the workspace cannot change: a `git switch` would fail half way."""
+    inside = Workspace(main / "package", confines=lambda: True)
+    assert Permissions(inside, "auto").decide("shell", Effect.RUN, [line]) == Allow(limits)
+    whole = Workspace(main, confines=lambda: True)
+    assert Permissions(whole, "auto").decide("shell", Effect.RUN, [line]) == Allow("repository")
+
+
+def test_b5_a_git_folder_that_is_a_link_opens_nothing(main, tmp_path):
+    linked = tmp_path / "linked"
+    (linked / "package").mkdir(parents=True)
+    (linked / ".git").symlink_to(main / ".git")
+    assert find_linked_git(linked / "package") == LinkedGit()
 
 
 def test_b5_a_plain_repository_has_no_linked_git(main):

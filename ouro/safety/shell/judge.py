@@ -22,6 +22,7 @@ from ouro.safety.shell.paths import Places
 from ouro.safety.shell.program_options import find_program_option
 from ouro.safety.shell.read_only import find_unlisted, git_words, only_reads, read_options
 from ouro.safety.shell.tables import UNKNOWN, names
+from ouro.utils.git import find_root
 
 _NOT_IN_PLAN_MODE = (
     f"{PLAN} Shell lines that only read are allowed; this one does more, or cannot be judged."
@@ -40,6 +41,7 @@ _LOCAL_GIT_COMMANDS = names(
     "add am apply branch checkout cherry-pick commit merge mv notes reset restore revert rm stash"
     " switch tag"
 )
+_RECORDING_GIT_COMMANDS = names("add branch commit notes tag")
 _PLAIN_REBASE_OPTIONS = names("--autostash --continue --onto --quiet -q")
 
 
@@ -251,7 +253,7 @@ def _allow_in_the_sandbox(case: LineCase) -> Decision | None:
         return None
     if not case.opaque and not case.missing:
         return Allow(case.limits)
-    changes_only_git = not case.opaque and all(map(_is_local_git, case.missing))
+    changes_only_git = not case.opaque and _changes_only_git(case.policy, case.missing)
     return Allow("repository" if changes_only_git else "workspace")
 
 
@@ -324,6 +326,22 @@ def _makes_link(command: Command) -> bool:
     return command.program in ("ln", "link")
 
 
+def _changes_only_git(policy: Permissions, needs: Sequence[Need]) -> bool:
+    """Whether all needs are local commands of git. In a folder below the root of the repository,
+    whether they also leave the working tree as it is: outside of the folder, the sandbox would
+    refuse half of the change.
+    """
+    if not all(map(_is_local_git, needs)):
+        return False
+    root = policy.workspace.root
+    return find_root(root) == root or all(map(_leaves_working_tree, needs))
+
+
+def _leaves_working_tree(need: Need) -> bool:
+    """Whether a local command of git changes no files of the working tree."""
+    return need.command is not None and need.command.arguments[0].text in _RECORDING_GIT_COMMANDS
+
+
 def _is_local_git(need: Need) -> bool:
     """Whether a need is a git command that may write .git, and that runs no programs but git and
     the hooks of the repository. False if variables before the command may change what it does.
@@ -369,7 +387,7 @@ def _limits_by_rule(policy: Permissions, needs: Sequence[Need]) -> Limits:
     if not policy.workspace.confines_allowed:
         return "off"
     commands = [*filter(_runs_a_command, needs)]
-    changes_only_git = bool(commands) and all(map(_is_local_git, commands))
+    changes_only_git = bool(commands) and _changes_only_git(policy, commands)
     return "repository" if changes_only_git else "workspace"
 
 
