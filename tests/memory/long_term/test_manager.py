@@ -41,6 +41,14 @@ class TestPrompt:
         assert not (home / "memory").exists()
         assert not (repository / ".ouro").exists()
 
+    async def test_prompt_says_what_holds_where_memory_and_a_project_file_differ(self, home):
+        await learn_once(home)
+        later = Conversation(home, session="s-2")
+        for block in (later.block, later.prompt.make_read_only_block()):
+            words = " ".join(block.split())
+            assert "about exactly this case" in words
+            assert "say in your answer which file says what" in words
+
     async def test_learned_line_is_in_the_prompt_of_the_next_session(self, home):
         await learn_once(home)
         block = Conversation(home, session="s-2").block
