@@ -77,6 +77,7 @@ _SUBJECT_EXAMPLES = (
         "days to keep parcels",
         "",
     ),
+    ("Vendemos pão", "Já não vendemos pão.", "goods of the shop", ""),
 )
 """Two notes, and the subject of each; empty: the same as of the first."""
 _ASK_STATE = """\
@@ -113,6 +114,9 @@ _STATE_EXAMPLES = (
         "We sing in the hall and in the park.",
     ),
     ("部屋の鍵は受付にある。", "鍵は今は事務室にある。", "部屋の鍵は事務室にある。"),
+    ("Vendemos pão e queijo.", "Já não vendemos pão.", "Vendemos queijo, e já não vendemos pão."),
+    ("Цветы поливает Карл.", "Карл больше не поливает цветы.", "Карл больше не поливает цветы."),
+    ("दुकान में रोटी मिलती है।", "दुकान में अब रोटी नहीं मिलती।", "दुकान में अब रोटी नहीं मिलती।"),
 )
 """Two statements, and what holds after both."""
 _ASK_SCOPE = """\
@@ -180,7 +184,8 @@ async def _ask_if_same_subject(ask: AskModel, first: str, second: str) -> bool:
 async def ask_if_still_holds(ask: AskModel, earlier: str, later: str) -> bool:
     """Whether all of an earlier statement still holds after a later one on its subject (`We deploy
     to Rome`, `For customers in Asia we deploy to Osaka`): a model that writes what holds now uses
-    all its words. False without a usable answer. Raises ModelError.
+    all its words, and more than the later one says. False without a usable answer. Raises
+    ModelError.
 
     Asked `does it still hold?`, a model of 1.5 billion parameters says the same to every pair.
     """
@@ -190,7 +195,19 @@ async def ask_if_still_holds(ask: AskModel, earlier: str, later: str) -> bool:
         messages += [user(_quote_pair(first, second)), assistant(answer)]
     messages.append(user(_quote_pair(earlier, later)))
     state = decode_answer(await ask(messages, schema_of(_State)), _State)
-    return state is not None and _words_and_numbers(earlier) <= _words_and_numbers(state.now)
+    if state is None:
+        return False
+    # A denial has the words of what it denies (`não usamos mais o Redis`): a model that only
+    # repeats the later statement says that it alone holds.
+    if _says_no_more(state.now, later):
+        return False
+    return _words_and_numbers(earlier) <= _words_and_numbers(state.now)
+
+
+def _says_no_more(text: str, other: str) -> bool:
+    """Whether a text has only words of another one, and not more of them."""
+    is_longer = len(_WORD.findall(text)) > len(_WORD.findall(other))
+    return not is_longer and _words_and_numbers(text) <= _words_and_numbers(other)
 
 
 def _words_and_numbers(text: str) -> set[str]:

@@ -114,3 +114,23 @@ async def test_scope_is_the_answer_of_the_model_or_unknown():
         return {"a": '{"about": "user"}', "b": '{"about": "project"}'}.get(messages[-1].text, "?")
 
     assert [await ask_scope(ask, text) for text in "abc"] == ["user", "repo", None]
+
+
+@pytest.mark.parametrize(
+    ("old", "said"),
+    [
+        ("Los informes se exportan en CSV.", "Los informes ya no se exportan en CSV."),
+        ("Usamos o Redis nas sessões", "não usamos mais o Redis nas sessões"),
+        ("Сборка идёт на Jenkins.", "Сборка идёт на GitHub Actions, а не на Jenkins."),
+        ("बिलिंग सेवा MySQL का उपयोग करती है।", "बिलिंग सेवा अब MySQL का उपयोग नहीं करती है।"),
+    ],
+)
+async def test_denial_that_the_model_only_repeats_replaces_what_it_denies(old, said):
+    repeated = one_subject_and_state(said)
+    assert await find_replaced_by_model(repeated, said, [old]) == 0
+
+
+async def test_exception_with_all_words_of_a_rule_does_not_replace_it_if_both_are_named():
+    rule, exception = "Wir liefern am Montag", "Im August: wir liefern am Montag nach Rom"
+    both = one_subject_and_state("Wir liefern am Montag; im August liefern wir nach Rom")
+    assert await find_replaced_by_model(both, exception, [rule]) is None
