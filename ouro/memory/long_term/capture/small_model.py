@@ -130,6 +130,12 @@ _KIND_EXAMPLES = [
         ("Ya no vendemos pan, ahora vendemos té.", "fact"),
         ("Kasada artık Ayşe duruyor.", "fact"),
         ("نبيع الخبز في الصباح.", "fact"),
+        ("Anna took the keys over from Karl.", "fact"),
+        ("When you are done, copy the result into list.txt and stop.", "task"),
+        ("Write a letter from Ann Lee, 40, a baker in Rome.", "task"),
+        ("Überleg, ob die Farbe hier passt.", "task"),
+        ("鍵を別の棚に移せるか考えて。", "task"),
+        ("Карл больше не поливает цветы.", "fact"),
     )
     for message in (user(f"The sentence: {said}"), assistant(f'{{"kind": "{kind}"}}'))
 ]
@@ -288,10 +294,11 @@ async def _find_lasting_part(ask: AskModel, sentence: str, tool_input: str) -> s
         is_lasting_kind = kind in _LASTING_KINDS and not names_nothing
         if is_lasting_kind and _is_statement(clause, tool_input, is_alone=False):
             stated_clauses.append(clause)
-    if stated_clauses and has_task:
+    if has_task:
         return ", ".join(stated_clauses)
 
-    # A sentence that begins without a verb is no order: the label "task" is wrong then.
+    # A sentence that begins without a verb is no order: the label "task" is wrong then, if no
+    # clause has it, too (`After this, write a report and stop`).
     return sentence if re.match(_START_WITHOUT_VERB, sentence, re.IGNORECASE) else ""
 
 

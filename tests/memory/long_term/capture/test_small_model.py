@@ -204,6 +204,12 @@ async def test_task_beside_a_statement_does_not_hide_it(said, kept):
     assert [operation.text for operation in await capture(said, model)] == kept
 
 
+async def test_sentence_with_a_task_is_left_out_although_it_begins_without_a_verb():
+    said = "After this one, copy the result into list.txt and then stop."
+    model = Labels(**{"list.txt": "task", "After this one.": "status"})
+    assert await capture(said, model) == ()
+
+
 async def test_list_of_tools_is_one_clause():
     model = Labels(ruff="task")
     [kept] = await capture("We use ruff, mypy, pytest", model)
