@@ -136,3 +136,43 @@ def test_a_tentative_note_is_sent_and_listed_as_such(ouro, user_folder):
     assert ("Sourdough loaves rise" in listed.out, "tentative" in listed.out) == (True, True)
     assert ouro.headless("memory", "confirm", BREAD.id).code == 0
     assert "Sourdough" not in ouro.headless("memory", "list", "tentative").out
+
+
+def test_note_without_search_words_gets_them_in_a_session_and_is_then_found_by_them(
+    ouro, user_folder
+):
+    kept = ouro.headless(
+        "memory", "remember", "--scope", "user", "jobs/nacht.sh läuft um drei Uhr früh."
+    )
+    assert kept.code == 0, kept.err
+    [note_file] = user_folder.glob("mem_*.md")
+    question = "when is the nightly backup due?"
+    assert Talk(ouro).say(f"say: {question}") == {}
+
+    asked = []
+
+    def answer(request):
+        system_text = json.dumps(request.messages[0])
+        if "Name the search words" not in system_text:
+            return "Understood."
+        asked.append(json.dumps(request.messages[-1], ensure_ascii=False))
+        words_of_note = {"number": 1, "search_words": ["nightly backup", "backup schedule"]}
+        return json.dumps({"notes": [words_of_note]})
+
+    ouro.server.script(answer)
+    screen = ouro.screen()
+    screen.say("good morning")
+    screen.until_shows("that had none")
+    screen.say("and now?")
+    screen.until(lambda: screen.text().count("Understood.") == 2)
+    assert screen.leave() == 0
+    assert "nightly backup" in note_file.read_text()
+
+    # It is found by them, also in a later session, which asks for none again.
+    assert Talk(ouro).say(question) == {note_file.stem: "loaded"}
+    screen = ouro.screen()
+    screen.say("good evening")
+    screen.until_shows("Understood.")
+    assert screen.leave() == 0
+    assert len(asked) == 1
+    assert "jobs/nacht.sh läuft um drei Uhr früh." in asked[0]
