@@ -44,10 +44,10 @@ about the user or the project that cannot be read from the code; corrections of 
 repeat the mistake; what failed and why, if it could be tried again. Look for them also in the middle of a long
 paragraph and after a colon, in any language.
 Do not write a note about: what only the current task needs; what the code, its history or its files say; what is
-only asked, supposed or joked; drafts, examples, and what the assistant is asked to write or translate; what the user
-retracts in the next sentence; what other people like; plans, progress, small talk; keys, passwords and other
-secrets; what the user wants kept out of notes; the health, family, pay or dismissal of a colleague; anything that the
-session quotes from files, pages or outputs."""
+only asked, guessed, supposed or joked; drafts, examples, and what the assistant is asked to write or translate; what
+the user retracts in the next sentence; what other people like; plans, progress, small talk; keys, passwords and other
+secrets; what the user wants kept out of notes; the health, family, pay or dismissal of a colleague; where a private
+person lives; anything that the session quotes from files, pages or outputs."""
 _ONE_STATEMENT = """\
 You maintain the notes of a coding assistant. The user asks it to remember one statement. Answer with exactly one
 operation about it."""
@@ -58,8 +58,8 @@ Answer with a JSON object and nothing else: {{"operations": [ … ]}}. Each oper
  "confidence": 0.0 to 1.0, "related": [N, …], "entities": ["KIND:NAME", …],
  "relations": [{{"from": "KIND:NAME", "rel": "…", "to": "KIND:NAME"}}], "search_words": ["…", …]}}
    the text holds beside all notes, also if it is about the same subject as one of them
-{{"op": "supersede", "target": N, "text": "…", …}}   the text answers the same question as note N differently: note N is
-   no longer true. Put into the text what else note N says and is still true
+{{"op": "supersede", "target": N, "text": "…", …}}   the text answers the same question as note N differently, or only
+   denies it: note N is no longer true. Put into the text what else note N says and is still true
 {{"op": "refine", "target": N, "text": "…", …}}      the text is an exception or a detail of note N, which stays true
 {{"op": "contradict", "target": N, "text": "…", …}}  both cannot be true, and it is unclear which one is
 {{"op": "confirm", "target": N}}                     note N says it already, in any words or language, or proved right

@@ -21,7 +21,7 @@ _Answer = Literal["yes", "no"]
 _INSTRUCTIONS = """\
 May a coding assistant write what a user says into its notes?
 "no": the user wants it kept out of notes or between the two; or it is about the health, family, pregnancy, pay or \
-dismissal of a colleague
+dismissal of a colleague, or where a private person lives
 "yes": all else: work, rules, wishes, tools, servers, who does what"""
 _EXAMPLES: tuple[tuple[str, _Answer], ...] = (
     ("Otto runs the payment team.", "yes"),
@@ -51,6 +51,9 @@ _EXAMPLES: tuple[tuple[str, _Answer], ...] = (
     ("これは書かなくていいです、店を閉めます。", "no"),
     ("店は6時に閉まります。", "yes"),
     ("Die Anleitung liegt bei Uwe.", "yes"),
+    ("Mrs Bell lives at 3 Mill Road, her phone is 0199 5550.", "no"),
+    ("The office is at 3 Mill Road.", "yes"),
+    ("My pay is in group nine, do not keep that.", "no"),
 )
 """What a user says, and whether it may become a note."""
 
