@@ -63,8 +63,9 @@ DASK_MODULES = {"distributed.cli.dask_scheduler", "distributed.cli.dask_worker"}
 WARM = "# may be started warm\n"
 """The first line of code that `python -c CODE` starts warm, too."""
 IMPORTED_LATE = (
-    "anyio._backends._asyncio", "certifi", "git", "h2.connection", "markdown_it", "rapidfuzz.process", "sqlite3",
-    "yaml",
+    "aiofiles", "anyio._backends._asyncio", "certifi", "git", "h2.connection", "markdown_it",
+    "prompt_toolkit.key_binding.bindings.search", "pygments.lexers.python", "rapidfuzz.process", "rich.markdown",
+    "sqlite3", "yaml",
 )  # fmt: skip
 """Imported by ouro's modules at first use."""
 COLD = "TEST_COLD_STARTS"
