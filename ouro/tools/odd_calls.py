@@ -95,8 +95,16 @@ FIELD_NAMES: Mapping[str, tuple[str, ...]] = {
     "kind": ("celltype",),
     "mode": ("editmode",),
     "edits": ("changes", "replacements"),
+    "cwd": ("workdir", "workingdirectory", "directory", "dir", "folder"),
+    "background": ("runinbackground", "isbackground"),
+    "timeout_seconds": ("timeout", "timeoutms", "timeoutsec"),
+    "agent": ("subagenttype", "agenttype"),
+    "task": ("description",),
 }  # fmt: skip
 """Fields of tools, and their names elsewhere, in lower case without separators."""
+_MILLISECONDS = "timeoutms"
+_MAX_SECONDS_MEANT = 3600
+"""A `timeout` above this is in milliseconds, as in the shell tools of several agents."""
 VALUE_SYNONYMS: Mapping[str, str] = {
     "completed": "done",
     "complete": "done",
@@ -379,9 +387,19 @@ def _with_known_names(value: Mapping[str, Any], fields: Mapping[str, Any]) -> di
     all_meant = list(meant.values())
     renamed: dict[str, Any] = {}
     for key, item in value.items():
-        is_only_one = all_meant.count(meant[key]) == 1
-        renamed[meant[key] if is_only_one else key] = item
+        name = meant[key] if all_meant.count(meant[key]) == 1 else key
+        renamed[name] = _as_seconds(key, item) if name == "timeout_seconds" else item
     return renamed
+
+
+def _as_seconds(key: str, value: Any) -> Any:
+    """A time limit in seconds; any value that is no number, and any in `timeout_seconds`, is
+    unchanged.
+    """
+    if key == "timeout_seconds" or not isinstance(value, int | float):
+        return value
+    is_milliseconds = squeeze(key) == _MILLISECONDS or value > _MAX_SECONDS_MEANT
+    return value / 1000 if is_milliseconds else value
 
 
 def _find_field(key: str, fields: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from fakes.tool_benches import ShellBench
 
 from ouro.messages import Message, Text, ToolCall
 from ouro.safety import Workspace
@@ -10,7 +11,7 @@ from ouro.tools.edit import Edit, Write
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.glob import Glob
 from ouro.tools.grep import Grep
-from ouro.tools.odd_calls import example_call, read_calls
+from ouro.tools.odd_calls import example_call, read_arguments, read_calls
 from ouro.tools.read import Read
 from ouro.tools.todo import TodoPlan, TodoWrite
 
@@ -34,6 +35,35 @@ def read(tools, name, arguments):
     )
     message = read_calls(Message("assistant", (Text("Now."), call)), tools)
     return [(found.name, dict(found.arguments)) for found in message.tool_calls]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        ({"timeout": 120_000}, {"timeout_seconds": 120.0}),
+        ({"timeout": 90}, {"timeout_seconds": 90}),
+        ({"timeout_ms": 500}, {"timeout_seconds": 0.5}),
+        ({"timeout_seconds": 5000}, {"timeout_seconds": 5000}),
+        ({"run_in_background": True}, {"background": True}),
+        ({"workdir": "src"}, {"cwd": "src"}),
+        ({"directory": "src"}, {"cwd": "src"}),
+        ({"description": "Say it"}, {}),
+        ({"timeout": 5, "timeout_ms": 500}, {"timeout": 5, "timeout_ms": 500}),
+    ],
+)
+def test_fields_of_the_shells_of_other_agents_are_read(tmp_path, arguments, meant):
+    tools = {"shell": ShellBench(tmp_path).shell}
+    assert read(tools, "Bash", {"command": "ls", **arguments}) == [
+        ("shell", {"command": "ls", **meant})
+    ]
+
+
+def test_fields_of_the_task_tool_of_another_agent_are_read():
+    text = {"type": "string"}
+    schema = {"type": "object", "properties": {"task": text, "prompt": text, "agent": text}}
+    theirs = {"description": "find it", "prompt": "Find it.", "subagent_type": "explore"}
+    ours = {"task": "find it", "prompt": "Find it.", "agent": "explore"}
+    assert read_arguments(theirs, schema) == ours
 
 
 @pytest.mark.parametrize(
