@@ -492,7 +492,7 @@ class Checkpoints:
         """Add to `changes.lost` the nested repositories in which commands of the turn changed
         files.
         """
-        kept = {*record.written, *changes.files}
+        kept = {*record.kept, *record.written, *changes.files}
         for name in {*now.left_out, *submodules(self.root)}:
             if reason := changed_inside(self.root, name, record.began, kept):
                 changes.lost[name] = reason

@@ -170,3 +170,22 @@ def test_a_file_that_a_tool_changes_in_a_nested_repository_is_restored(kept, roo
     assert kept.take_after(1).lost == {}
     assert Undo(kept).undo(kept.turns()).paths == ("sub/x.py",)
     assert file.read_text() == "x\n"
+
+
+def test_a_file_that_a_tool_and_then_a_command_change_in_a_nested_repository_is_restored(
+    kept, root
+):
+    file = make_nested(root) / "x.py"
+    kept.take_before(1)
+    kept.keep(1, file)
+    file.write_text("y\n")
+    kept.keep_written(1, file)
+    time.sleep(0.02)  # the clock of the disk is coarse
+    kept.command_began(1)
+    time.sleep(0.02)
+    file.write_text("z\n")
+    kept.note_command_end(1)
+
+    assert kept.take_after(1).lost == {}
+    assert Undo(kept).undo(kept.turns()).paths == ("sub/x.py",)
+    assert file.read_text() == "x\n"
