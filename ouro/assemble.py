@@ -349,8 +349,10 @@ def _build_tools(
     basis, permissions, extensions = shared.basis, shared.permissions, shared.extensions
     problems: list[str] = []
     file_and_shell_tools = [
-        *builtin_tools(shell, jobs, plan, files_seen, build_search(shared), permissions.keeps_back),
-        *lsp_tools(extensions, files_seen, permissions.keeps_back),
+        *builtin_tools(
+            shell, jobs, plan, files_seen, build_search(shared), permissions.restricts_reading
+        ),
+        *lsp_tools(extensions, files_seen, permissions.restricts_reading),
     ]
     web_and_mcp_tools = [*web_tools(basis, shared.models, problems), *mcp_tools(basis, extensions)]
     # Only for their names: the skill tool in use is built below, because it needs the subagents.

@@ -453,14 +453,16 @@ def skill_tools(
 
 
 def lsp_tools(
-    found_extensions: FoundExtensions, files_seen: FilesSeen, keeps_back: Callable[[Path], bool]
+    found_extensions: FoundExtensions,
+    files_seen: FilesSeen,
+    restricts_reading: Callable[[Path], bool],
 ) -> Sequence[AnyTool]:
     """The tool `lsp`, if there is a server for files of this project. Blocks.
 
     This is decided once: the list of tools stays the same, also when servers start and end.
     """
     servers = found_extensions.of_session.language_servers
-    return [lsp.Lsp(servers, files_seen, keeps_back)] if servers.are_for_project() else ()
+    return [lsp.Lsp(servers, files_seen, restricts_reading)] if servers.are_for_project() else ()
 
 
 def mcp_tools(basis: SessionBasis, found_extensions: FoundExtensions) -> Sequence[AnyTool]:

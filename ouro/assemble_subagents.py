@@ -232,17 +232,26 @@ def _build_tools(
     permissions: Permissions,
 ) -> list[AnyTool]:
     """Build the tools of a subagent that works in `cwd`, except those of the files in `tools/`."""
-    basis, extensions, keeps_back = shared.basis, shared.extensions, permissions.keeps_back
+    basis, extensions, restricts_reading = (
+        shared.basis,
+        shared.extensions,
+        permissions.restricts_reading,
+    )
     files_seen = build_files_seen(shared, permissions.workspace)
     shell = build_shell(basis, cwd, jobs, confinement)
     search = build_search(shared)
     tools = [
         *builtin_tools(
-            shell, jobs, plan=TodoPlan(), seen=files_seen, search=search, keeps_back=keeps_back
+            shell,
+            jobs,
+            plan=TodoPlan(),
+            seen=files_seen,
+            search=search,
+            restricts_reading=restricts_reading,
         )
     ]
     if cwd == basis.cwd:  # language servers know the files of this folder only
-        tools += lsp_tools(extensions, files_seen, keeps_back)
+        tools += lsp_tools(extensions, files_seen, restricts_reading)
     tools += skill_tools(extensions)
     tools += web_tools(basis, shared.models, problems=[])  # the session has reported them
     tools += mcp_tools(basis, extensions)

@@ -487,7 +487,7 @@ class Permissions:
             self._names_by_folder[folder, unreadable.pattern] = state, names
         return names
 
-    def keeps_back(self, path: Path) -> bool:
+    def restricts_reading(self, path: Path) -> bool:
         """Whether a search must skip this file, because a rule denies to read it or asks about
         it.
         """

@@ -27,14 +27,14 @@ def builtin_tools(
     plan: TodoPlan,
     seen: FilesSeen,
     search: SearchMemory | None = None,
-    keeps_back: Callable[[Path], bool] = lambda _path: False,
+    restricts_reading: Callable[[Path], bool] = lambda _path: False,
 ) -> tuple[AnyTool, ...]:
     """Every built-in tool. The order is fixed, so that the provider's cache stays valid. Blocks: it
     looks at names of files, and reads and writes the cache of schemas.
 
     Args:
         search: what memory_search calls; None: there is no such tool.
-        keeps_back: whether rules of the user keep a file from being read: grep skips it.
+        restricts_reading: whether a rule of the user denies to read a file or asks about it: grep skips it.
     """
     schemas = SchemaCache()
     has_notebook = ".ipynb" in near_endings(seen.workspace.root)
@@ -48,7 +48,7 @@ def builtin_tools(
         late("edit", Effect.WRITE, lambda: _make_edit(seen)),
         late("apply_patch", Effect.WRITE, lambda: _make_apply_patch(seen)),
         late("glob", Effect.READ, lambda: _make_glob(seen)),
-        late("grep", Effect.READ, lambda: _make_grep(seen, keeps_back)),
+        late("grep", Effect.READ, lambda: _make_grep(seen, restricts_reading)),
         late("web_fetch", Effect.NET, _make_web_fetch),
         shell,
         ShellOutput(jobs),
@@ -102,10 +102,10 @@ def _make_glob(seen: FilesSeen) -> AnyTool:
     return Glob(seen.workspace)
 
 
-def _make_grep(seen: FilesSeen, keeps_back: Callable[[Path], bool]) -> AnyTool:
+def _make_grep(seen: FilesSeen, restricts_reading: Callable[[Path], bool]) -> AnyTool:
     from ouro.tools.grep import Grep
 
-    return Grep(seen.workspace, keeps_back)
+    return Grep(seen.workspace, restricts_reading)
 
 
 def _make_web_fetch() -> AnyTool:

@@ -42,11 +42,11 @@ class Grep(Tool[GrepArgs]):
     Args = GrepArgs
 
     def __init__(
-        self, workspace: Workspace, keeps_back: Callable[[Path], bool] = lambda _path: False
+        self, workspace: Workspace, restricts_reading: Callable[[Path], bool] = lambda _path: False
     ) -> None:
-        """`keeps_back`: returns whether a file in a searched folder must be skipped."""
+        """`restricts_reading`: returns whether a file in a searched folder must be skipped."""
         self._workspace = workspace
-        self._keeps_back = keeps_back
+        self._restricts_reading = restricts_reading
         self._scopes_with_large_files: set[SearchScope] = set()
 
     def resolve(self, args: GrepArgs) -> tuple[AnyTool, Any]:
@@ -65,7 +65,9 @@ class Grep(Tool[GrepArgs]):
         """Search, and return the result. Its last lines say what was not searched. Blocks. Raises
         ToolError.
         """
-        search = GrepSearch(args, self._workspace, self._keeps_back, self._scopes_with_large_files)
+        search = GrepSearch(
+            args, self._workspace, self._restricts_reading, self._scopes_with_large_files
+        )
         # While they are read, `search` collects its notes.
         hits = (
             FileMatches(listed_name(self._workspace.shown(search.folder / hit.path)), hit.lines)

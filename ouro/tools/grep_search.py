@@ -113,7 +113,7 @@ class GrepSearch:
     """One search. After `files` has ended, `notes` says what was not searched.
 
     Args:
-        keeps_back: returns whether a file must be skipped, because of a rule of the user.
+        restricts_reading: returns whether a file must be skipped, because of a rule of the user.
         scopes_with_large_files: the scopes in which earlier searches of the tool have found files
             that are too large; this search adds its own, or removes it.
 
@@ -125,12 +125,12 @@ class GrepSearch:
         self,
         args: GrepArgs,
         workspace: Workspace,
-        keeps_back: Callable[[Path], bool],
+        restricts_reading: Callable[[Path], bool],
         scopes_with_large_files: set[SearchScope],
     ) -> None:
         self._args = args
         self._workspace = workspace
-        self._keeps_back = keeps_back
+        self._restricts_reading = restricts_reading
         self._path = workspace.resolve(args.path)
         """The file or the folder to search."""
         workspace.check(self._path, "read")
@@ -272,7 +272,7 @@ class GrepSearch:
         """
         if not all(test(name) for test in self._path_tests):
             return False
-        if self._keeps_back(self.folder / name):
+        if self._restricts_reading(self.folder / name):
             self._kept_back.add(name)
             return False
         return True

@@ -291,7 +291,7 @@ async def test_files_that_cannot_be_read_are_counted(monkeypatch):
 
 async def test_files_denied_by_a_read_rule_are_left_out(root):
     permissions = Permissions(Workspace(root), "auto", deny=["read(docs/**)"], ask=["read(*.ts)"])
-    searching = Grep(permissions.workspace, permissions.keeps_back)
+    searching = Grep(permissions.workspace, permissions.restricts_reading)
     text = await run_grep(searching, "hello", mode="files")
     assert "src/deep/util.py" in text
     assert "docs/notes.md" not in text
