@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from ouro.frontends.tui.blocks.lines import StyledLine
 from ouro.frontends.tui.blocks.paged_lines import put_below
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import StyledLine
 
 MAX_DRAWN = 500
 """The number of blocks whose lines are kept; for other blocks only the height is kept."""

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from rich.style import Style
 
-from ouro.frontends.tui.blocks.lines import Run, StyledLine, fold, indent, pad
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import Run, StyledLine, fold, indent, pad
 
 CHUNK_LINES = 40
 """So many lines are coloured together. If the text grows, only its last chunk is coloured again."""

@@ -13,9 +13,9 @@ from ouro.display import NO_FILE
 from ouro.frontends.tui.blocks.code import Code
 from ouro.frontends.tui.blocks.diff_data import FileDiff, file_diffs
 from ouro.frontends.tui.blocks.hunk_rows import HunkRows, OneColumnRows, TwoColumnRows
-from ouro.frontends.tui.blocks.lines import StyledLine, crop, tidy
 from ouro.frontends.tui.blocks.paged_lines import DrawnPage, LinePage, PagedLines
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import StyledLine, crop, tidy
 
 TWO_COLUMNS = 160
 """The minimum width to show before and after side by side."""

@@ -14,7 +14,7 @@ from typing import overload
 import msgspec
 
 from ouro.display import NO_FILE, Diff, FileChange
-from ouro.frontends.tui.blocks.lines import show_lines, tidy
+from ouro.frontends.tui.blocks.styled_lines import show_lines, tidy
 from ouro.utils.line_changes import LineChange
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")

@@ -15,10 +15,18 @@ from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.code import highlight
 from ouro.frontends.tui.blocks.diff import draw_diff, draw_git_diff
 from ouro.frontends.tui.blocks.diff_data import FileDiff, changed_files, file_diffs
-from ouro.frontends.tui.blocks.lines import StyledLine, clean_output, crop, fold, indent, tidy, wrap
 from ouro.frontends.tui.blocks.messages import MARGIN
 from ouro.frontends.tui.blocks.paged_lines import put_right_of
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import (
+    StyledLine,
+    clean_output,
+    crop,
+    fold,
+    indent,
+    tidy,
+    wrap,
+)
 from ouro.utils.text import byte_size, plural
 
 MAX_LINES = 2_000

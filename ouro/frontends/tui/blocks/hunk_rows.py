@@ -12,7 +12,8 @@ from rich.style import Style
 
 from ouro.frontends.tui.blocks.code import MAX_LINE, highlight, language_of
 from ouro.frontends.tui.blocks.diff_data import HunkLines, LineRun, Pair, Span, find_changed_words
-from ouro.frontends.tui.blocks.lines import (
+from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import (
     LineSpan,
     Run,
     StyledLine,
@@ -23,7 +24,6 @@ from ouro.frontends.tui.blocks.lines import (
     pad,
     restyle_spans,
 )
-from ouro.frontends.tui.blocks.palette import Palette
 
 LEAD = 32
 """Lines before a page where the search for the beginning of a statement starts."""

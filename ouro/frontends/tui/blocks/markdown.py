@@ -15,8 +15,8 @@ from rich.style import Style
 
 from ouro.frontends.tui.blocks.code import Code
 from ouro.frontends.tui.blocks.diff import GIT_FILE, draw_git_diff
-from ouro.frontends.tui.blocks.lines import Run, StyledLine, indent, wrap
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import Run, StyledLine, indent, wrap
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from ouro.frontends.tui.blocks.lines import WIDE
 from ouro.frontends.tui.blocks.markdown import parser
+from ouro.frontends.tui.blocks.styled_lines import WIDE
 from ouro.utils.late_pattern import late_pattern
 
 if TYPE_CHECKING:

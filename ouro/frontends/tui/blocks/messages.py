@@ -13,7 +13,10 @@ from ouro.events import Level, Retrying
 from ouro.frontends.event_lines import retry_line
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock, estimate_text
 from ouro.frontends.tui.blocks.code import Code
-from ouro.frontends.tui.blocks.lines import (
+from ouro.frontends.tui.blocks.markdown import markdown_lines
+from ouro.frontends.tui.blocks.markdown_pieces import MarkdownPiece, MarkdownPieces
+from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import (
     GrowingText,
     StyledLine,
     code_runs,
@@ -24,9 +27,6 @@ from ouro.frontends.tui.blocks.lines import (
     tidy,
     wrap,
 )
-from ouro.frontends.tui.blocks.markdown import markdown_lines
-from ouro.frontends.tui.blocks.markdown_pieces import MarkdownPiece, MarkdownPieces
-from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.screen_constants import QUEUED_MARK
 from ouro.utils.text import clean, clean_start, plural
 

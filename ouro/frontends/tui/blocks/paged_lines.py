@@ -9,7 +9,7 @@ from itertools import accumulate
 from threading import Lock
 from typing import Protocol, overload
 
-from ouro.frontends.tui.blocks.lines import Run, StyledLine, indent
+from ouro.frontends.tui.blocks.styled_lines import Run, StyledLine, indent
 
 MAX_PAGES = 40
 """The number of pages whose lines are kept."""

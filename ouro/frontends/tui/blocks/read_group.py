@@ -9,10 +9,10 @@ from rich.cells import cell_len
 from rich.segment import Segment
 
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
-from ouro.frontends.tui.blocks.lines import StyledLine, crop
 from ouro.frontends.tui.blocks.messages import MARGIN
 from ouro.frontends.tui.blocks.paged_lines import put_below
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import StyledLine, crop
 from ouro.frontends.tui.blocks.tool_card import ToolCard
 from ouro.frontends.tui.blocks.tool_kind import READ
 from ouro.utils.text import plural

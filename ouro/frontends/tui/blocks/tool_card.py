@@ -22,10 +22,10 @@ from ouro.frontends.tui.blocks.display_body import (
     last_lines,
     preview_size,
 )
-from ouro.frontends.tui.blocks.lines import StyledLine, crop, tidy
 from ouro.frontends.tui.blocks.messages import MARGIN, format_duration, spinner_sign
 from ouro.frontends.tui.blocks.paged_lines import put_below, put_right_of
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import StyledLine, crop, tidy
 from ouro.frontends.tui.blocks.tool_kind import OTHER, kind_of, title_with_verb
 from ouro.utils.text import plural
 

@@ -18,7 +18,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from ouro.errors import OuroError
-from ouro.frontends.tui.blocks.lines import code_content
+from ouro.frontends.tui.blocks.styled_lines import code_content
 from ouro.frontends.tui.keymap import Keymap, Place
 from ouro.frontends.tui.screens.dialogs import (
     MOVE_KEYS,

@@ -22,8 +22,8 @@ from ouro.frontends.file_index import ProjectFiles
 from ouro.frontends.history import PromptHistory
 from ouro.frontends.saved_file_list import SavedFileList
 from ouro.frontends.session_format import LEFT_BRANCH, format_tokens, script_state
-from ouro.frontends.tui.blocks.lines import tidy
 from ouro.frontends.tui.blocks.messages import AnswerBlock, UserMessage
+from ouro.frontends.tui.blocks.styled_lines import tidy
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screen_constants import (
     ALL_AROUND_FROM_HEIGHT,

@@ -20,8 +20,8 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from ouro.frontends.tui.blocks.lines import code_content, join_fitting, quote_code
 from ouro.frontends.tui.blocks.messages import AnswerBlock
+from ouro.frontends.tui.blocks.styled_lines import code_content, join_fitting, quote_code
 from ouro.frontends.tui.keymap import SCROLLS, Keymap
 from ouro.frontends.tui.screen_constants import HEADER_FROM_HEIGHT
 from ouro.frontends.tui.screens.sheet_layout import Layout, StyledOnce

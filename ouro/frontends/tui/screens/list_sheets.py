@@ -23,7 +23,7 @@ from ouro.commands.rewind import NOT_LISTED, branch_label, describe_point, messa
 from ouro.display import Choice
 from ouro.errors import OuroError
 from ouro.frontends.session_format import format_age, now
-from ouro.frontends.tui.blocks.lines import code_content
+from ouro.frontends.tui.blocks.styled_lines import code_content
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.dialogs import Keys, SearchField, Sheet, make_frame
 from ouro.frontends.tui.widgets.row_list import PickList

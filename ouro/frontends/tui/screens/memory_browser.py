@@ -14,7 +14,7 @@ from ouro.commands.checks import checks_of
 from ouro.commands.render import as_text
 from ouro.commands.slash import SessionContext
 from ouro.errors import UsageError
-from ouro.frontends.tui.blocks.lines import crop
+from ouro.frontends.tui.blocks.styled_lines import crop
 from ouro.frontends.tui.keymap import UNDO_MEMORY, Keymap
 from ouro.frontends.tui.screens import memory_pages as pages
 from ouro.frontends.tui.screens.browser import Browser, Page, PageLink

@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from ouro.display import Choice
-from ouro.frontends.tui.blocks.lines import code_content
+from ouro.frontends.tui.blocks.styled_lines import code_content
 from ouro.frontends.tui.screens.dialogs import SHOWS_KEYS, SearchField, Sheet, make_frame
 from ouro.frontends.tui.widgets.prompt import PromptArea
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel

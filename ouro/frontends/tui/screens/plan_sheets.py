@@ -9,7 +9,7 @@ from textual import events, on
 from textual.app import App
 from textual.widgets import Static
 
-from ouro.frontends.tui.blocks.lines import code_content
+from ouro.frontends.tui.blocks.styled_lines import code_content
 from ouro.frontends.tui.screens.comment_sheet import CommentField, CommentSheet
 from ouro.frontends.tui.screens.dialogs import Keys, make_frame, show_sheet
 from ouro.frontends.tui.screens.text_edit_sheet import TextSheet

@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 
 from ouro.errors import ToolError
-from ouro.frontends.tui.blocks.lines import crop
+from ouro.frontends.tui.blocks.styled_lines import crop
 from ouro.frontends.tui.screens.dialogs import KeyLine, Keys, Sheet, make_frame
 from ouro.frontends.tui.screens.sheet_layout import StyledOnce
 from ouro.utils.text import clean, one_line

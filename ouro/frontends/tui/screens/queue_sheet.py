@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events
 
-from ouro.frontends.tui.blocks.lines import crop
+from ouro.frontends.tui.blocks.styled_lines import crop
 from ouro.frontends.tui.screens.dialogs import Keys, Sheet, make_frame, show_sheet
 from ouro.frontends.tui.screens.text_edit_sheet import TextSheet
 from ouro.frontends.tui.widgets.row_list import Cell, RowList

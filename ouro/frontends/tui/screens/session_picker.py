@@ -19,7 +19,7 @@ from ouro.frontends.session_format import (
     session_title,
 )
 from ouro.frontends.session_matches import ALL, SessionMatch, SessionMatches, find_similar
-from ouro.frontends.tui.blocks.lines import crop
+from ouro.frontends.tui.blocks.styled_lines import crop
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screens.browser import Browser, Page
 from ouro.frontends.tui.screens.dialogs import Keys, LineSheet

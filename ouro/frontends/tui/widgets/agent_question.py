@@ -8,8 +8,8 @@ from functools import partial
 from textual.widget import Widget
 
 from ouro.events import QuestionAsked, Reply
-from ouro.frontends.tui.blocks.lines import code_content
 from ouro.frontends.tui.blocks.messages import AnswerBlock
+from ouro.frontends.tui.blocks.styled_lines import code_content
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.widgets.choice_list import ChoiceList
 from ouro.frontends.tui.widgets.question_panel import QuestionPanel, block_body, text_body

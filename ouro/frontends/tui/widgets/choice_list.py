@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ouro.frontends.tui.blocks.lines import fold
+from ouro.frontends.tui.blocks.styled_lines import fold
 from ouro.utils.text import clean
 
 

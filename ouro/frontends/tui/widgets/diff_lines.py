@@ -18,8 +18,8 @@ from textual.strip import Strip
 from ouro.display import NO_FILE
 from ouro.frontends.tui.blocks.diff import DiffLayout, DiffPlace
 from ouro.frontends.tui.blocks.diff_data import FileDiff, HunkLines, read_hunk
-from ouro.frontends.tui.blocks.lines import StyledLine, crop, mark_span, selected_text
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import StyledLine, crop, mark_span, selected_text
 from ouro.frontends.tui.widgets.row_list import LineScroll
 from ouro.utils.git_diff import DiffedFile
 from ouro.utils.text import clean

@@ -27,8 +27,8 @@ from ouro.events import (
 from ouro.frontends.event_lines import PERMIT_LABELS
 from ouro.frontends.tui.blocks.block_list import TranscriptBlock
 from ouro.frontends.tui.blocks.display_body import DisplayBlock
-from ouro.frontends.tui.blocks.lines import code_content, join_fitting, tidy
 from ouro.frontends.tui.blocks.paged_lines import plain_lines
+from ouro.frontends.tui.blocks.styled_lines import code_content, join_fitting, tidy
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.screen_constants import (
     ALL_AROUND_FROM_HEIGHT,

@@ -20,7 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.strip import Strip
 
-from ouro.frontends.tui.blocks.lines import crop, split_at_code
+from ouro.frontends.tui.blocks.styled_lines import crop, split_at_code
 from ouro.utils.text import clean
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from ouro.frontends.session_format import (
     session_title,
     status_items,
 )
-from ouro.frontends.tui.blocks.lines import code_content
+from ouro.frontends.tui.blocks.styled_lines import code_content
 from ouro.frontends.tui.screen_constants import HEADER_FROM_HEIGHT, OPENING_TEXT
 from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.session.opening import Part

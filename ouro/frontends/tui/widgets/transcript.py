@@ -18,10 +18,16 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from ouro.frontends.tui.blocks.block_list import BlockLine, BlockList, TranscriptBlock
-from ouro.frontends.tui.blocks.lines import StyledLine, crop, mark_span, selected_text, text_to_copy
 from ouro.frontends.tui.blocks.messages import MARGIN, UserMessage, queued_lines
 from ouro.frontends.tui.blocks.paged_lines import plain_lines
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import (
+    StyledLine,
+    crop,
+    mark_span,
+    selected_text,
+    text_to_copy,
+)
 from ouro.frontends.tui.widgets.row_list import LineScroll
 from ouro.utils.text import plural
 
@@ -336,7 +342,9 @@ class TranscriptView(LineScroll):
         """The last lines of the transcript as plain text, to print when ouro ends."""
         self._blocks.measure_end(lines)
         total = self._blocks.total
-        return "\n".join(line.text.rstrip() for _, line in self._blocks.lines(total - lines, total))
+        return "\n".join(
+            line.text.rstrip() for _, line in self._blocks.lines(total - lines, total)
+        )
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._use_theme())

@@ -3,9 +3,9 @@
 import pytest
 
 from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
-from ouro.frontends.tui.blocks.lines import StyledLine
 from ouro.frontends.tui.blocks.messages import AnswerBlock
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import StyledLine
 
 
 class Counted(TranscriptBlock):

@@ -12,10 +12,10 @@ from ouro.frontends.tui.blocks.diff import PAGE_ROWS
 from ouro.frontends.tui.blocks.diff_data import LineRun, file_diffs, find_changed_words
 from ouro.frontends.tui.blocks.display_body import DisplayBlock, body_lines
 from ouro.frontends.tui.blocks.hunk_rows import HunkRows
-from ouro.frontends.tui.blocks.lines import count_fold_lines, fold, show_lines, text_to_copy
 from ouro.frontends.tui.blocks.markdown import markdown_lines
 from ouro.frontends.tui.blocks.paged_lines import MAX_PAGES, PagedLines
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import count_fold_lines, fold, show_lines, text_to_copy
 from ouro.frontends.tui.blocks.tool_card import ToolCard
 from ouro.frontends.tui.widgets.diff_lines import lay_out, parse_file
 from ouro.memory.serialization import deserialize_message, serialize_message

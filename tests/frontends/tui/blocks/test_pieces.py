@@ -3,11 +3,11 @@
 import pytest
 from properties import example, given, settings, st
 
-from ouro.frontends.tui.blocks.lines import indent, wrap
 from ouro.frontends.tui.blocks.markdown import markdown_lines
 from ouro.frontends.tui.blocks.markdown_pieces import MIN_PART, MarkdownPieces
 from ouro.frontends.tui.blocks.messages import MARGIN, AnswerBlock, ThinkingBlock
 from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import indent, wrap
 
 PALETTE = Palette({})
 LINES = (

@@ -19,7 +19,7 @@ from ouro.frontends.tui.blocks import code
 from ouro.frontends.tui.blocks.diff import PAGE_ROWS
 from ouro.frontends.tui.blocks.diff_data import FileDiff, LineRun
 from ouro.frontends.tui.blocks.hunk_rows import HunkRows
-from ouro.frontends.tui.blocks.lines import count_fold_lines
+from ouro.frontends.tui.blocks.styled_lines import count_fold_lines
 from ouro.frontends.tui.screens import diff_viewer
 from ouro.frontends.tui.screens.diff_viewer import DiffFileList, DiffViewer
 from ouro.frontends.tui.screens.picker import Picker

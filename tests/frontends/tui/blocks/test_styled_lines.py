@@ -6,7 +6,9 @@ from rich.cells import cell_len, split_graphemes
 from rich.style import Style
 
 from ouro.frontends.tui.blocks.block_list import BlockList, TranscriptBlock
-from ouro.frontends.tui.blocks.lines import (
+from ouro.frontends.tui.blocks.messages import AnswerBlock, ThinkingBlock
+from ouro.frontends.tui.blocks.palette import Palette
+from ouro.frontends.tui.blocks.styled_lines import (
     GrowingText,
     StyledLine,
     _split_paragraph,
@@ -23,8 +25,6 @@ from ouro.frontends.tui.blocks.lines import (
     tidy,
     wrap,
 )
-from ouro.frontends.tui.blocks.messages import AnswerBlock, ThinkingBlock
-from ouro.frontends.tui.blocks.palette import Palette
 from ouro.frontends.tui.blocks.tool_card import ToolCard
 from ouro.utils.text import escape_invisible
 
