@@ -13,7 +13,7 @@ from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import byte_size, plural
 
 if TYPE_CHECKING:
-    from ouro.commands.export.for_agents import Agent, AgentSession
+    from ouro.commands.export.agent_formats import Agent, AgentSession
     from ouro.commands.slash import SessionContext
     from ouro.memory.backend import WholeSession
 
@@ -60,7 +60,7 @@ def _write(whole: WholeSession, agent: Agent) -> AgentSession:
     state of the session was handed over before, the file stays as it is. Blocks.
     """
     # Imported late: only this command needs them.
-    from ouro.commands.export.for_agents import session_for_agent
+    from ouro.commands.export.agent_formats import session_for_agent
     from ouro.importers.importer import ImportLedger
 
     copy = session_for_agent(whole, agent)

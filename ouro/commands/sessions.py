@@ -224,7 +224,7 @@ async def _export_to_agent(
     its sessions.
     """
     # Imported late: only this command needs them.
-    from ouro.commands.export.for_agents import session_for_agent
+    from ouro.commands.export.agent_formats import session_for_agent
     from ouro.importers.importer import ImportLedger
 
     agent_session = session_for_agent(await context.store.read_whole(info.id), agent)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from fakes.fake_front_end import FakeFrontEnd, slash
 
-from ouro.commands.export.for_agents import session_for_agent
+from ouro.commands.export.agent_formats import session_for_agent
 from ouro.importers.claude_code import read_claude_code
 from ouro.importers.codex import read_codex
 from ouro.memory.backend import (
