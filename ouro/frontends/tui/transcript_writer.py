@@ -73,7 +73,56 @@ class TranscriptWriter:
 
     def show(self, event: Event) -> None:
         """Show one event; events of other widgets are ignored."""
-        view = self._transcript
+        match event:
+            case (
+                events.Prompted()
+                | events.TextDelta()
+                | events.ThinkingDelta()
+                | events.Replied()
+                | events.Retrying()
+            ):
+                self._show_conversation(event)
+            case events.ToolStarted() | events.ToolProgress() | events.SubagentProgress():
+                self._show_progress(event)
+            case (
+                events.PermissionAsked()
+                | events.QuestionClosed()
+                | events.ToolRunning()
+                | events.ToolFinished()
+            ):
+                self._show_stage_of_call(event)
+            case events.Compacting():
+                self._show_compacting(event)
+            case events.Compacted():
+                self._show_compacted(event)
+            case (
+                events.Notice()
+                | events.TurnFinished()
+                | events.NotesRecalled()
+                | events.NoteKept()
+                | events.CoreChanged()
+            ):
+                self._show_notice(event)
+            case (
+                events.QuestionAsked()
+                | events.TodosChanged()
+                | events.UsageUpdated()
+                | events.Titled()
+            ):
+                return
+            case _:
+                assert_never(event)
+        self._transcript.draw_soon()
+
+    def _show_conversation(
+        self,
+        event: events.Prompted
+        | events.TextDelta
+        | events.ThinkingDelta
+        | events.Replied
+        | events.Retrying,
+    ) -> None:
+        """Show what the user and the model say."""
         match event:
             case events.Prompted():
                 self._show_prompt(event)
@@ -85,16 +134,33 @@ class TranscriptWriter:
                 self._show_reply(event.message)
                 self._end_reply()
             case events.Retrying():
-                view.discard(*self._streamed_blocks)
-                self._end_reply()
-                self._retry_notice = RetryBlock(event, view.clock)
-                view.add(self._retry_notice)
+                self._show_retry(event)
+            case _:
+                assert_never(event)
+
+    def _show_progress(
+        self, event: events.ToolStarted | events.ToolProgress | events.SubagentProgress
+    ) -> None:
+        """Show what a call does, or what it prints."""
+        match event:
             case events.ToolStarted():
                 self._get_card(event.call.id, tool=event.call.name).rename(event.title)
             case events.ToolProgress():
                 self._get_card(event.call_id).append(event.text)
             case events.SubagentProgress():
                 self._show_subagent(event)
+            case _:
+                assert_never(event)
+
+    def _show_stage_of_call(
+        self,
+        event: events.PermissionAsked
+        | events.QuestionClosed
+        | events.ToolRunning
+        | events.ToolFinished,
+    ) -> None:
+        """Show that a call waits for the user, runs, or has ended."""
+        match event:
             case events.PermissionAsked():
                 self._asked_calls[event.question_id] = event.call.id
                 self._set_state(event.call.id, "waiting")
@@ -104,21 +170,22 @@ class TranscriptWriter:
             case events.ToolRunning():
                 self._set_state(event.call_id, "running")
             case events.ToolFinished():
-                self._memory.add_call(event)
-                self._finish_card(
-                    event.call_id,
-                    title=event.name,
-                    display=event.display,
-                    failed=event.failed,
-                    seconds=event.seconds,
-                )
-            case events.Compacting():
-                self._show_compacting(event)
-            case events.Compacted():
-                receipt = Display(
-                    describe_compaction(event), Plain(compaction_receipt(event), "markdown")
-                )
-                self._finish_card(_COMPACTION, _COMPACTION_TITLE, receipt)
+                self._show_end_of_call(event)
+            case _:
+                assert_never(event)
+
+    def _show_notice(
+        self,
+        event: events.Notice
+        | events.TurnFinished
+        | events.NotesRecalled
+        | events.NoteKept
+        | events.CoreChanged,
+    ) -> None:
+        """Show a notice. One of the turn also ends a compaction, and the end of the turn all that
+        still runs.
+        """
+        match event:
             case events.Notice():
                 self._stop_cards([_COMPACTION])
                 self._add_notice(event)
@@ -127,21 +194,35 @@ class TranscriptWriter:
                 self._stop_cards(list(self._cards))
                 self._add_notice(event)
             case events.NotesRecalled():
-                self._add_notice(event, _receipt_hint(event, view))
+                self._add_notice(event, _receipt_hint(event, self._transcript))
             case events.NoteKept():
                 self._add_notice(event)
             case events.CoreChanged():
                 self._show_core(event)
-            case (
-                events.QuestionAsked()
-                | events.TodosChanged()
-                | events.UsageUpdated()
-                | events.Titled()
-            ):
-                return
             case _:
                 assert_never(event)
-        view.draw_soon()
+
+    def _show_retry(self, event: events.Retrying) -> None:
+        """Remove what was streamed, and show that the call is repeated."""
+        view = self._transcript
+        view.discard(*self._streamed_blocks)
+        self._end_reply()
+        self._retry_notice = RetryBlock(event, view.clock)
+        view.add(self._retry_notice)
+
+    def _show_end_of_call(self, event: events.ToolFinished) -> None:
+        self._memory.add_call(event)
+        self._finish_card(
+            event.call_id,
+            title=event.name,
+            display=event.display,
+            failed=event.failed,
+            seconds=event.seconds,
+        )
+
+    def _show_compacted(self, event: events.Compacted) -> None:
+        receipt = Display(describe_compaction(event), Plain(compaction_receipt(event), "markdown"))
+        self._finish_card(_COMPACTION, _COMPACTION_TITLE, receipt)
 
     def _show_prompt(self, event: events.Prompted) -> None:
         self._transcript.add(self._make_message(event.text, event.images))
