@@ -367,6 +367,24 @@ class Transcript(MessageTree):
         """Add the next record of the session, and change the state as its kind demands."""
         self.last_at = max(self.last_at, record.at)
         match record:
+            case MessageRecord() | CompactionRecord() | DropRecord() | RewindRecord():
+                self._add_to_branch(record)
+            case TitleRecord() | ModelRecord() | ModeRecord() | LabelRecord() | PinRecord():
+                self._set(record)
+            case CostRecord() | ForkRecord():
+                self._count(record)
+            case CapturedRecord(message):
+                self.captured = message
+            case SummaryRecord():
+                self.summary = record
+            case RecalledRecord(message):
+                self.recalled[message] = record
+
+    def _add_to_branch(
+        self, record: MessageRecord | CompactionRecord | DropRecord | RewindRecord
+    ) -> None:
+        """Add an item to the current branch, or go to the item that a rewind names."""
+        match record:
             case MessageRecord():
                 self.append(self._with_unused_number(record, self.unloaded))
                 self.call_ids.update(call.id for call in record.message.tool_calls)
@@ -374,16 +392,25 @@ class Transcript(MessageTree):
                 self.usage += record.message.usage or Usage()
             case CompactionRecord():
                 self.append(self._with_unused_number(record, self.unloaded))
-                self.usage = record.spent or self.usage + (record.usage or Usage())
-                # It repeats what earlier records say, because these may not be loaded.
-                self.title = self.title or record.title
-                self.model = self.model or record.chosen
-                self.pins |= frozenset(record.pins)
-                self.captured = self.captured or record.captured
+                self._take_state_of_compaction(record)
             case DropRecord():
                 self.append(self._with_unused_number(record, self.unloaded))
             case RewindRecord():
                 self._take_rewind(record)
+
+    def _take_state_of_compaction(self, record: CompactionRecord) -> None:
+        """Take what a compaction repeats of earlier records, because these may not be loaded."""
+        self.usage = record.spent or self.usage + (record.usage or Usage())
+        self.title = self.title or record.title
+        self.model = self.model or record.chosen
+        self.pins |= frozenset(record.pins)
+        self.captured = self.captured or record.captured
+
+    def _set(
+        self, record: TitleRecord | ModelRecord | ModeRecord | LabelRecord | PinRecord
+    ) -> None:
+        """Set what the user, or ouro, has chosen for the session."""
+        match record:
             case TitleRecord(title):
                 self.title = title
             case ModelRecord(model):
@@ -395,21 +422,20 @@ class Transcript(MessageTree):
                 self.labels = record
             case PinRecord(message, _, pinned):
                 self.pins = self.pins | {message} if pinned else self.pins - {message}
+
+    def _count(self, record: CostRecord | ForkRecord) -> None:
+        """Count the cost of a model call outside of turns. After a fork all counts begin at 0: the
+        source session has paid for the copied part.
+        """
+        match record:
             case CostRecord(purpose, usage=usage):
                 self.usage += usage
                 calls, spent = self.side_calls.get(purpose, (0, Usage()))
                 self.side_calls[purpose] = (calls + 1, spent + usage)
             case ForkRecord():
-                # The source session has paid for the copied part.
                 self.fork = record
                 self.usage = Usage()
                 self.side_calls.clear()
-            case CapturedRecord(message):
-                self.captured = message
-            case SummaryRecord():
-                self.summary = record
-            case RecalledRecord(message):
-                self.recalled[message] = record
 
     def prepend(self, records: Sequence[Record], *, is_whole: bool) -> tuple[MessageRecord, ...]:
         """Add older records of the branch before those that are loaded; returns their messages.

@@ -342,9 +342,7 @@ class TranscriptView(LineScroll):
         """The last lines of the transcript as plain text, to print when ouro ends."""
         self._blocks.measure_end(lines)
         total = self._blocks.total
-        return "\n".join(
-            line.text.rstrip() for _, line in self._blocks.lines(total - lines, total)
-        )
+        return "\n".join(line.text.rstrip() for _, line in self._blocks.lines(total - lines, total))
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._use_theme())
