@@ -30,13 +30,30 @@ def test_only_the_screen_program_calls_gc_freeze():
 
 
 def test_what_constructs_a_session_fills_nothing_in_later():
-    """A member that is computed when it is first read hides who needs what, and when."""
+    """A member that is computed when it is first read hides who needs what, and when. So does one
+    that is assigned to a finished object: the subagents have the hooks that can start one.
+    """
     assembling = [source for source in sources() if source.name.startswith("assemble")]
     words = ("cached_property", "dict=True")
     late = [source.name for source in assembling if any(word in source.text for word in words)]
+    assigned = {name for source in assembling for name in assigned_attributes(source.text)}
 
     assert len(assembling) == 5
     assert late == []
+    # The plan and the error are state, no dependencies.
+    assert assigned == {
+        "shared.extensions.hooks.run_agent",
+        "plan.items",
+        "plan.todos.items",
+        "error.usable",
+    }
+
+
+def assigned_attributes(text):
+    """The attributes that a module assigns, as `plan.items`."""
+    assignments = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Assign)]
+    targets = [target for node in assignments for target in node.targets]
+    return [ast.unparse(target) for target in targets if isinstance(target, ast.Attribute)]
 
 
 def test_git_is_started_in_one_place():
