@@ -42,6 +42,8 @@ class ThinkTags:
         """The text so far, until it is certain that it is the answer, and not thinking."""
         self._possible_size = 0
         """The characters of `_possible_answer`."""
+        self._possible_end = ""
+        """The last characters of `_possible_answer`, in which a tag may have begun."""
         self._state: Literal["start", "inside", "undecided", "answer"] = "start"
         """`start`: a tag may follow. `inside`: the text is after an opening tag. `undecided`: a
         closing tag may show that the text was thinking. `answer`: all further text is the answer.
@@ -121,8 +123,11 @@ class ThinkTags:
         was thinking, the answer becomes empty again (RevisedText), and that text is yielded as
         thinking. After MAX_UNDECIDED characters it stays the answer.
         """
-        text = "".join(self._possible_answer) + self._undecided
-        closing = _CLOSING_TAG.search(text, max(0, self._possible_size - MAX_TAG))
+        text, closing = "", None
+        if _CLOSING_TAG.search(self._possible_end + self._undecided):
+            # Only then: to join the text at each of 5,000 deltas is work for its square.
+            text = "".join(self._possible_answer) + self._undecided
+            closing = _CLOSING_TAG.search(text, max(0, self._possible_size - MAX_TAG))
         # A tag at the end of a piece waits: what follows it decides whether it ends thinking.
         is_cut_here = closing is not None and closing.end() == len(text) and not is_end
         if closing and not is_cut_here and _ends_thinking(text, closing):
@@ -141,6 +146,7 @@ class ThinkTags:
         self._undecided = self._undecided[len(self._undecided) - undecided :]
         self._possible_answer.append(certain)
         self._possible_size += len(certain)
+        self._possible_end = (self._possible_end + certain)[-MAX_TAG:]
         if certain:
             yield TextChunk(certain)
         if self._possible_size > MAX_UNDECIDED:

@@ -116,3 +116,19 @@ async def test_both_wires_keep_it_apart(kind, written, model_server):
     wire.server.script([Reply([*written])])
     answer = await wire.ask(user("2+2?"))
     assert (answer.text, [part.text for part in answer.parts_of(Thinking)]) == ("4", ["plan"])
+
+
+def test_the_cost_of_a_long_answer_follows_its_new_text():
+    """One join of all the text at each delta would copy 800 MB."""
+    tags, copied = ThinkTags(), 0
+
+    class Counted(list):
+        def __iter__(self):
+            nonlocal copied
+            copied += len(self)
+            return super().__iter__()
+
+    tags._possible_answer = Counted()
+    for _ in range(4000):
+        list(tags.feed("some words of it " * 2))
+    assert copied < 4000
