@@ -84,7 +84,8 @@ def decide_trust(
     if answer == "no":
         return False
     untrusted = store.find_untrusted(root, files)
-    raise TrustNeeded(root, untrusted, extensions.describe_files(root, untrusted))
+    summary = extensions.describe_files(root, untrusted)
+    raise TrustNeeded(root, untrusted, summary, was_trusted=store.was_trusted(root))
 
 
 def find_hooks(

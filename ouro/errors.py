@@ -82,12 +82,27 @@ class TrustNeeded(OuroError):
 
     exit_code = 5
 
-    def __init__(self, folder: Path, files: Sequence[Path], summary: Sequence[str] = ()) -> None:
-        """`summary`: what the files are, and the programs that they name, in lines."""
+    def __init__(
+        self,
+        folder: Path,
+        files: Sequence[Path],
+        summary: Sequence[str] = (),
+        *,
+        was_trusted: bool = False,
+    ) -> None:
+        """
+        Args:
+            summary: what the files are, and the programs that they name, in lines.
+            was_trusted: the user has trusted the folder, and the files are new or have changed since.
+        """
         names = ", ".join(str(file) for file in files)
+        reason = f"{folder} is not trusted, and holds files that ouro would obey"
+        if was_trusted:
+            reason = f"Files that ouro would obey are new or changed since you trusted {folder}"
         super().__init__(
-            f"{folder} is not trusted, and holds files that ouro would obey: {names}. Look at them,"
-            " then start ouro there and say yes, or pass --trust; --no-trust works without them."
+            f"{reason}: {names}. Look at them. Then add `--trust` to the command, as in"
+            ' `ouro --trust -p "…"`, or answer the question of `ouro` in a terminal;'
+            ' `ouro --no-trust -p "…"` works without them.'
         )
         self.folder = folder
         self.files = tuple(files)

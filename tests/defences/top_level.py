@@ -33,7 +33,7 @@ DEFENCES = (
             "if files and not is_trusted:", "if False:",
             "test_b8_containers.py"),
     Defence("F2", ".github/actions/ouro/run.py", '        "--no-trust",\n', "", "../test_ci_action.py"),
-    Defence("F2", "ouro/assemble_extensions.py", "raise TrustNeeded(root, untrusted", "return True  # (",
+    Defence("F2", "ouro/assemble_extensions.py", "raise TrustNeeded(root, untrusted, summary", "return True  # (",
             "../end_to_end/test_headless.py -k f2"),
     Defence("C1", ACTION, 'text = re.sub(r"!(?=\\[)", r"!\\\\", text)', "pass", "test_c1_github_action.py -k markdown_pictures"),
     Defence("C1", ACTION, "{LOADING}", "img", "test_c1_github_action.py -k elements"),
