@@ -71,10 +71,14 @@ def _parse_spec(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
         raise ValueError("it has no text: the text behind the front matter is the system prompt.")
     tools, unknown = own_tools(words_in(meta.get("tools", "")))
     if unknown:
-        ignored.append(f"ouro has no tool {', '.join(unknown)}: the agent works without.")
+        near = _near_tools(unknown)
+        ignored.append(f"ouro has no tool {', '.join(unknown)}: the agent works without.{near}")
     if meta.get("tools") and not tools:
         raise ValueError("ouro has none of the tools that it names.")
-    excluded_tools, _ = own_tools(words_in(meta.get("disallowedTools", "")))
+    excluded_tools, not_excluded = own_tools(words_in(meta.get("disallowedTools", "")))
+    if near := _near_tools(not_excluded):
+        names = ", ".join(not_excluded)
+        ignored.append(f"ouro has no tool {names}: `disallowedTools` takes none away.{near}")
     model = str(meta.get("model", "")).strip()
     works_apart = str(meta.get("worktree", "")).lower() in TRUE
     spec = AgentSpec(
@@ -92,6 +96,14 @@ def _parse_spec(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
         skills=tuple(words_in(meta.get("skills", ""))),
     )
     return spec, ignored
+
+
+def _near_tools(names: Iterable[str]) -> str:
+    """A sentence with the tools that misspelt names mean, after a space; empty if none is near."""
+    from ouro.extensions.known_names import nearest_tool  # imported late: few are misspelt
+
+    near_names = [f"`{near}`" for near in map(nearest_tool, names) if near]
+    return f" Did you mean {' and '.join(near_names)}?" if near_names else ""
 
 
 def _mode_of(meta: Mapping[str, Any]) -> Mode:

@@ -171,6 +171,14 @@ def describe_unknown_tools(matcher: str, *, is_complete: bool) -> Iterator[str]:
             yield f"the matcher `{matcher}` names no tool `{name}`. It runs for none of this name."
 
 
+def nearest_tool(name: str) -> str:
+    """The tool that a misspelt name means; empty if none is near, or the name is one of a tool that
+    only other programs have.
+    """
+    known = _tool_names()
+    return "" if name in known else nearest_name(name, known)
+
+
 def _tool_names() -> frozenset[str]:
     """All names of tools, here and in other programs."""
     names = {"lsp", "rename", *NAMES_ELSEWHERE, *_TOOLS_ELSEWHERE}

@@ -159,6 +159,19 @@ def test_a_misspelt_key_of_a_skill_is_reported_with_the_right_one(tmp_path, home
     ]
 
 
+@pytest.mark.parametrize(("line", "notice"), [
+    ("tools: Read, Greep", "ouro has no tool Greep: the agent works without. Did you mean `Grep`?"),
+    ("disallowedTools: Bsh", "ouro has no tool Bsh: `disallowedTools` takes none away. Did you mean `Bash`?"),
+    ("disallowedTools: NotebookEdit, mcp__web__get", None),
+    ("tools: Read, Frobnicate", "ouro has no tool Frobnicate: the agent works without."),
+])  # fmt: skip
+def test_a_misspelt_tool_of_an_agent_is_reported_with_the_right_one(tmp_path, home, line, notice):
+    write(home / ".claude" / "agents" / "a.md", f"---\ndescription: Look.\n{line}\n---\nLook.\n")
+    files, _ = find_files("agents", tmp_path, trusted=False)
+    expected = (f"~/.claude/agents/a.md: {notice}",) if notice else ()
+    assert load_agents(files)[1] == expected
+
+
 @pytest.mark.parametrize("key", [
     "license", "metadata", "paths", "effort", "color", "version", "author", "tags", "licence",
 ])  # fmt: skip
