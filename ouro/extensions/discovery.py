@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from ouro.extensions.hook_files import Hook, HookOrigin, parse_hooks
+from ouro.extensions.hook_files import Hook, HookOrigin, check_matchers, parse_hooks
 from ouro.extensions.plugins import plugin_folders
 from ouro.safety import EXTENSION_FOLDERS, MAX_FILES, extension_files, files_below
 from ouro.settings import HookEvent
@@ -88,7 +88,7 @@ def find_files(kind: FileKind, root: Path, trusted: bool) -> tuple[list[Extensio
         except ValueError as error:
             problems.append(f"{tilde(path)} is not used: {error}")
             continue
-        problems += file_problems
+        problems += [*file_problems, *check_matchers(file.hooks, root)]
         first = by_name.setdefault(file.name.casefold(), file)
         is_same = (first.meta, first.body) == (file.meta, file.body)
         if not is_same:

@@ -159,6 +159,15 @@ def test_a_misspelt_key_of_a_skill_is_reported_with_the_right_one(tmp_path, home
     ]
 
 
+def test_a_misspelt_matcher_in_front_matter_is_reported(tmp_path, home):
+    hook = "{matcher: Bsh, hooks: [{type: command, command: 'true'}]}"
+    write_skill(home, f"description: Research.\nhooks: {{PreToolUse: [{hook}]}}")
+    _files, problems = find_files("skills", tmp_path, trusted=False)
+    assert problems == [
+        "~/.claude/skills/deep/SKILL.md: the matcher `Bsh` names no tool `Bsh`. Did you mean `Bash`?"
+    ]
+
+
 @pytest.mark.parametrize(("line", "notice"), [
     ("tools: Read, Greep", "ouro has no tool Greep: the agent works without. Did you mean `Grep`?"),
     ("disallowedTools: Bsh", "ouro has no tool Bsh: `disallowedTools` takes none away. Did you mean `Bash`?"),
