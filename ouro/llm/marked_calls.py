@@ -19,19 +19,6 @@ from typing import Any, NamedTuple
 
 from ouro.utils.late_pattern import late_pattern
 
-MARKED_STARTS = (
-    "<invokename=",
-    "<minimax:tool_call>",
-    "<function_calls>",
-    "<｜DSML｜",
-    "<|tool_call",
-    "<｜tool▁call",
-    "<|channel|>commentaryto=",
-    "<|start|>assistant<|channel|>commentaryto=",
-)
-"""The beginnings of these forms, without white space; `<tool_call>` and `[TOOL_CALLS]` have other forms,
-too.
-"""
 _MARK = r"<[|｜][^<>\n]{1,40}[|｜]>"
 """A token that a model writes between the parts of a call."""
 _INVOKE = late_pattern(

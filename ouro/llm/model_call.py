@@ -15,7 +15,6 @@ from ouro.events import Retrying
 from ouro.llm.model import Chunk, Model, ToolSpec
 from ouro.llm.reply_builder import ReplyBuilder
 from ouro.llm.text_tools import TextToolsModel
-from ouro.llm.waits import NO_WAIT_HELPS
 from ouro.messages import Message
 from ouro.utils.fair_loop import FairLoop
 
@@ -203,6 +202,8 @@ def _describe_attempts(
     Args:
         is_over: whether the time for attempts is used up; the hint names its setting.
     """
+    from ouro.llm.waits import NO_WAIT_HELPS  # imported late, as `random` above
+
     wait = failure.retry_after
     message, hint = failure.message, failure.hint
     if wait == NO_WAIT_HELPS:

@@ -21,7 +21,6 @@ from ouro.errors import (
 )
 from ouro.llm.model import Endpoint
 from ouro.llm.overflow import exceeds_rate, is_rate_limit, names_overflow
-from ouro.llm.waits import wait_seconds
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import dictionary
 
@@ -130,6 +129,13 @@ def _parse_json(body: str) -> Any:
         return None
 
 
+def _asked_wait(headers: Mapping[str, str], body: str) -> float | None:
+    """The seconds that an answer asks to wait: see `wait_seconds`."""
+    from ouro.llm.waits import wait_seconds  # imported late: most answers are no errors
+
+    return wait_seconds(headers, _body_as_text(body))
+
+
 def _body_as_text(body: str) -> str:
     """The texts of a body. They are not escaped, as quotes and letters of other languages are in
     JSON.
@@ -180,7 +186,7 @@ def _classify_status(
         return RequestRefused(message, RATE_TOO_SMALL)
     if names_overflow(meant_status, code_and_text):
         return ContextTooLong(message)
-    wait = wait_seconds(headers, _body_as_text(body))
+    wait = _asked_wait(headers, body)
     # Gemini's words for a limit of one minute are those of OpenAI for no money: it names a wait.
     is_limit_in_time = status == TOO_MANY_REQUESTS and wait is not None
     names_money = status in (400, 429) and _NO_MONEY.search(code_and_text)
@@ -241,7 +247,7 @@ def _classify_stream_error(error: Any, endpoint: Endpoint) -> ModelError:
         return RequestRefused(message, RATE_TOO_SMALL)
     if names_overflow(400, f"{code} {text}"):
         return ContextTooLong(message)
-    wait = wait_seconds({}, _body_as_text(json.dumps(error)))
+    wait = _asked_wait({}, json.dumps(error))
     if code in _RATE_CODES:
         is_fault = describes_fault(f"{code} {text}")
         return RequestRefused(message) if is_fault else RateLimited(message, retry_after=wait)

@@ -9,10 +9,22 @@ from collections.abc import Sequence
 from itertools import product
 
 from ouro.errors import ModelError
-from ouro.llm.marked_calls import MARKED_STARTS
 from ouro.llm.model import MAX_CHARACTERS, TOO_LARGE, ToolSpec
 from ouro.utils.late_pattern import late_pattern
 
+MARKED_STARTS = (
+    "<invokename=",
+    "<minimax:tool_call>",
+    "<function_calls>",
+    "<｜DSML｜",
+    "<|tool_call",
+    "<｜tool▁call",
+    "<|channel|>commentaryto=",
+    "<|start|>assistant<|channel|>commentaryto=",
+)
+"""The beginnings of the forms in `marked_calls`, without white space; `<tool_call>` and `[TOOL_CALLS]`
+have other forms, too.
+"""
 _CALL_STARTS = (
     '{"name"',
     '{"tool"',

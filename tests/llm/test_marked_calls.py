@@ -7,8 +7,8 @@ from fakes.model_server import Reply
 from fakes.wires import READ, Wire
 
 from ouro.llm import ModelCall, ToolSpec
-from ouro.llm.marked_calls import MARKED_STARTS, find_marked_calls
-from ouro.llm.streamed_answer import CallGate
+from ouro.llm.marked_calls import find_marked_calls
+from ouro.llm.streamed_answer import MARKED_STARTS, CallGate
 from ouro.llm.text_tools import find_calls
 from ouro.messages import user
 

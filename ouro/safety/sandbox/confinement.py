@@ -18,7 +18,6 @@ import msgspec
 from ouro.errors import ToolError
 from ouro.safety import protected
 from ouro.safety.rules import Limits
-from ouro.safety.sandbox.linked_git import LinkedGit, find_linked_git
 from ouro.safety.sandbox.reverted_files import ACTING_IN_GIT, ActingFiles, RevertedFile
 from ouro.safety.sandbox.sandboxes import (
     LEFT_RUNNING,
@@ -510,6 +509,8 @@ class Confinement:
         empty inside the sandbox. Commands need home, the workspace, the repository around it,
         memory, and the folders of programs.
         """
+        from ouro.safety.sandbox.linked_git import find_linked_git  # late: only for commands
+
         folders = os.environ.get("PATH", "").split(os.pathsep)
         programs = [folder for folder in folders if is_private(folder)]
         # A program in /tmp/x/bin may need /tmp/x/lib.
@@ -555,6 +556,8 @@ class Confinement:
         run programs: also one outside of the workspace, if the sandbox can keep these parts as they
         are.
         """
+        from ouro.safety.sandbox.linked_git import LinkedGit, find_linked_git  # as above
+
         changes_linked = limits == "repository" and tier == "bubblewrap"
         linked = find_linked_git(self._root) if changes_linked else LinkedGit()
         acting = self._acting.accept(
