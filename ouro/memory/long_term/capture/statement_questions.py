@@ -28,6 +28,10 @@ MAX_NEAR = 6
 _MAX_TEXT = 400
 _Name = Annotated[str, msgspec.Meta(max_length=80)]
 _WORD = re.compile(r"[^\W_]+")
+_WITHOUT_BLANKS = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff"
+"""The characters of Thai, Japanese and Chinese, which are written without blanks."""
+_WORD_OR_CHARACTER = re.compile(rf"[{_WITHOUT_BLANKS}]|[^\W_{_WITHOUT_BLANKS}]+")
+"""A word; in these scripts a character."""
 _NUMBER = re.compile(r"\d+")
 _CLAUSE_END = re.compile(r"[,;]\s|[，；、،]")
 _FILLER_WORDS = frozenset(
@@ -206,7 +210,7 @@ async def ask_if_still_holds(ask: AskModel, earlier: str, later: str) -> bool:
 
 def _says_no_more(text: str, other: str) -> bool:
     """Whether a text has only words of another one, and not more of them."""
-    is_longer = len(_WORD.findall(text)) > len(_WORD.findall(other))
+    is_longer = len(_WORD_OR_CHARACTER.findall(text)) > len(_WORD_OR_CHARACTER.findall(other))
     return not is_longer and _words_and_numbers(text) <= _words_and_numbers(other)
 
 
@@ -261,13 +265,14 @@ def is_parallel(first: str, second: str) -> bool:
     billing`, `Omar owns search`. Only their first clauses are compared: `Omar owns search, by the
     way`.
 
-    They have as many words, three or more. They differ in the first word and in another place, with
-    a common word between. Each common word is in the same place in both: otherwise they have
-    different forms, and the second may be a correction (`The jobs run on Celery`, `We replaced
-    Celery on Monday`).
+    They have as many words, three or more; in scripts without blanks, characters. They differ in
+    the first word and in another place, with a common word between. Each common word is in the same
+    place in both: otherwise they have different forms, and the second may be a correction (`The
+    jobs run on Celery`, `We replaced Celery on Monday`).
     """
     first_words, second_words = (
-        _WORD.findall(_CLAUSE_END.split(text, maxsplit=1)[0].casefold()) for text in (first, second)
+        _WORD_OR_CHARACTER.findall(_CLAUSE_END.split(text, maxsplit=1)[0].casefold())
+        for text in (first, second)
     )
     if len(first_words) != len(second_words) or len(first_words) < 3:
         return False

@@ -60,6 +60,8 @@ async def test_unusable_answer_and_an_addition_replace_nothing():
         ("Les magasins ferment le lundi", "Finalement les magasins ferment mardi", False),
         ("Задачи хранятся на Redis", "Мы заменили Redis на Valkey", False),
         ("Анна отвечает за кассу", "Борис отвечает за склад", True),
+        ("预发是 heron", "生产是 crane", True),
+        ("数据库用 PostgreSQL,部署在 Docker 里", "数据库已经从 PostgreSQL 切换到 MySQL 了", False),
     ],
 )
 def test_sentences_of_one_form_that_differ_in_subject_and_value_both_hold(first, second, parallel):
