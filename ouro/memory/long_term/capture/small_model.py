@@ -186,6 +186,11 @@ async def find_operations(
         if certainty == "doubtful":
             operation = replace(operation, certainty=certainty)
         operations.setdefault(fold_words(text), operation)
+        if operation.verb == "supersede":
+            # A second sentence about the same note (`We left Jenkins. Builds run on GitHub.`) is
+            # added: the note is gone.
+            remaining = [note for note in limits.shown if note.id != operation.target]
+            limits = replace(limits, shown=remaining)
         if len(operations) == MAX_OPERATIONS:
             break
     return tuple(operations.values())

@@ -225,6 +225,15 @@ async def test_non_imperatives_ignore_task_label_and_corrections_skip_it():
     assert (corrected.verb, model.asked) == ("supersede", [])
 
 
+async def test_two_sentences_about_one_note_replace_it_once():
+    said = "Redis is gone from the job queue. The job queue is RabbitMQ now."
+    operations = await capture(said, shown=[LOCKS])
+    assert [(operation.verb, operation.target) for operation in operations] == [
+        ("supersede", LOCKS.id),
+        ("add", ""),
+    ]
+
+
 async def test_statement_supersedes_confirms_or_relates_to_a_shown_note():
     [replaced] = await capture("RabbitMQ replaces Redis for the job queue.", shown=[LOCKS])
     assert (replaced.verb, replaced.target, replaced.category) == (
