@@ -218,7 +218,9 @@ async def _open_basis(
         scopes = await asyncio.to_thread(open_scopes)
     tasks = SessionTasks(build_turn_watcher(inputs, mask.mask, lambda: transcript.session_id))
     versions = memory_header_values(scopes.opened if scopes else ())
-    transcript = await open_transcript(store, inputs, request, resumed, versions, tasks)
+    transcript = await open_transcript(
+        store, inputs, request, resumed, versions, tasks, is_private=scopes is None
+    )
     root = find_root(options.cwd)
     return SessionBasis(inputs, root, mask, tasks, session_catalog, transcript, resumed, scopes)
 

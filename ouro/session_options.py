@@ -160,10 +160,14 @@ async def open_transcript(
     resumed: SessionInfo | None,
     commits: Mapping[str, str],
     tasks: SessionTasks,
+    *,
+    is_private: bool,
 ) -> MemoryManager:
     """Start the transcript of a new session, or open that of the `resumed` one.
 
-    `commits`: the values for the header of a new session, such as its versions of memory.
+    Args:
+        commits: the values for the header of a new session, such as its versions of memory.
+        is_private: whether long-term memory is off, so that no memory may be made from it.
     """
     project = path_text(inputs.options.cwd)
     if resumed is None:
@@ -175,6 +179,7 @@ async def open_transcript(
             commits=commits,
             on_notice=tasks.warn,
             session_id=new_id,
+            is_private=is_private,
         )
     if request.read_only:
         inputs.notices.append("Opened read-only: new messages are not saved.")
@@ -188,6 +193,7 @@ async def open_transcript(
         fork=request.fork,
         on_notice=tasks.warn,
         keeps_memory=request.part == "then",
+        is_private=is_private,
     )
 
 

@@ -53,6 +53,8 @@ class MemoryManager:
         loaded: the session as read from the store; None: a new session.
         long_term: long-term memory; None if it is off.
         on_notice: called with each notice after the start.
+        is_private: whether long-term memory is off: no memory may be made from the messages that are
+            added.
     """
 
     def __init__(
@@ -62,6 +64,8 @@ class MemoryManager:
         loaded: LoadedSession | None = None,
         long_term: LongTermMemoryManager | None = None,
         on_notice: Callable[[str], None] = lambda _notice: None,
+        *,
+        is_private: bool = False,
     ) -> None:
         store = store or YamlFileMemoryStore()
         header = header or _new_header(str(Path.cwd()), model="")
@@ -70,10 +74,6 @@ class MemoryManager:
         self.long_term = long_term
         self.notices: tuple[str, ...] = loaded.notices if loaded else ()
         self.read_only = loaded.read_only if loaded else False
-        self.is_private = False
-        """Whether long-term memory is off: no memory may be made from messages that are added from
-        now on.
-        """
         self.transcript = Transcript()
         self.transcript.last_at = header.created_at
         self.constant = 0
@@ -84,6 +84,7 @@ class MemoryManager:
         self._store = store
         self._header = header
         self._on_notice = on_notice
+        self._is_private = is_private
         self._sendable = SendableMessages()
         self._is_created = loaded is not None
         """The session is in the store; else it is created there with its first message."""
@@ -112,14 +113,17 @@ class MemoryManager:
         commits: Mapping[str, str] | None = None,
         on_notice: Callable[[str], None] = lambda _notice: None,
         session_id: str = "",
+        is_private: bool = False,
     ) -> MemoryManager:
         """Returns the manager of a new session. Nothing is written before the first message.
 
         Args:
             commits: the present versions of long-term memory, by scope.
             session_id: empty: a new id.
+            is_private: as for the constructor.
         """
-        return cls(store, _new_header(project, model, commits, session_id), on_notice=on_notice)
+        header = _new_header(project, model, commits, session_id)
+        return cls(store, header, on_notice=on_notice, is_private=is_private)
 
     @classmethod
     async def resume(
@@ -132,6 +136,7 @@ class MemoryManager:
         fork: bool = False,
         keeps_memory: bool = False,
         on_notice: Callable[[str], None] = lambda _notice: None,
+        is_private: bool = False,
     ) -> MemoryManager:
         """Resume the session of this full id; returns its manager. Raises SessionError. If the
         folder of the session is a copy that was made by hand, the session is forked, unless it is
@@ -147,6 +152,7 @@ class MemoryManager:
             keeps_memory: whether a fork begins with the versions of long-term memory that the
                 session began with.
             on_notice: called with each later notice.
+            is_private: as for the constructor.
         """
         info = await store.get_session_stats(session_id)
         if fork or (info.is_copied_by_hand and not read_only):
@@ -156,7 +162,7 @@ class MemoryManager:
             session_id = header.id
 
         loaded = await store.load_session(session_id, read_only=read_only, reach="screen")
-        manager = cls(store, loaded.header, loaded, on_notice=on_notice)
+        manager = cls(store, loaded.header, loaded, on_notice=on_notice, is_private=is_private)
         if not manager.transcript.is_whole or loaded.is_gapped:
             # The list entry has the totals, also of records that are not read.
             transcript = manager.transcript
@@ -232,7 +238,7 @@ class MemoryManager:
                 self.next_number,
                 at=self.now(),
                 message=message,
-                private=self.is_private,
+                private=self._is_private,
                 steered=steered,
             )
         )

@@ -356,6 +356,21 @@ async def test_long_output_is_saved_in_the_session_folder(repository, home):
     await session.close()
 
 
+async def test_messages_are_private_while_long_term_memory_is_off(repository):
+    with_memory, _ = make(repository, "Hello.")
+    without_memory, _ = make(repository, "Hello.", memory=False)
+    session = await with_memory(OpenRequest())
+    await collect(session.send("hi"))
+    await session.close()
+
+    resumed = await without_memory(OpenRequest(session.id))
+    await collect(resumed.send("and now"))
+
+    entries = resumed.transcript.transcript.entries
+    assert [entry.private for entry in entries] == [False, False, True, True]
+    await resumed.close()
+
+
 async def test_an_ephemeral_session_leaves_nothing_on_disk(repository, home):
     open_session, _ = make(repository, "Hello.", ephemeral=True)
     session = await open_session(OpenRequest())

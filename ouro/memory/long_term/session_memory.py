@@ -63,7 +63,7 @@ class SessionMemory:
     """Connects a session with its long-term memory, also if memory is off.
 
     Args:
-        memory: of the messages of this session; it learns here whether long-term memory is on.
+        memory: of the messages of this session; programs find long-term memory through it.
         manager: None if long-term memory is off.
         lookup: searches sessions and memory; None if memory is off.
         recall: finds notes for each message; None if memory is off.
@@ -82,7 +82,6 @@ class SessionMemory:
         maintenance: MemoryMaintenance | None,
         half_life_days: float,
     ) -> None:
-        memory.is_private = manager is None
         memory.long_term = manager
         self.manager = manager
         self.lookup = lookup
