@@ -51,6 +51,12 @@ class WaitLimits(msgspec.Struct, frozen=True):
         """The seconds after which ouro gives up; 0 if only the attempts are counted."""
         return 0 if self.after_failures is None else max(self.after_failures, self.for_server)
 
+    def longest_after(self, failure: TransientModelError) -> float:
+        """The same for a kind of failure: some kinds have few attempts, whatever they wait."""
+        if isinstance(failure, ServerUnreachable):
+            return self.for_server
+        return self.longest if _max_attempts(failure) == sys.maxsize else 0
+
     def is_used_up(self, waited: float) -> bool:
         """Whether this is more than all attempts may wait."""
         return self.after_failures is not None and waited > self.longest
@@ -123,9 +129,8 @@ class ModelCall:
                     if on_retry:
                         first_line, _, _ = failure.message.partition("\n")
                         reason = f"{first_line} {failure.hint}".rstrip()
-                        await on_retry(
-                            Retrying(reason, attempt, wait, model.spec.name, self._waiting.longest)
-                        )
+                        limit = self._waiting.longest_after(failure)
+                        await on_retry(Retrying(reason, attempt, wait, model.spec.name, limit))
                     self._builder = ReplyBuilder(model.spec.name, self._taken)
                 if attempt > 1:
                     await self._sleep(wait)

@@ -122,6 +122,15 @@ async def test_a_failing_server_is_asked_again_for_a_limited_time(monkeypatch):
     assert "llm.max_retry_seconds" in failure.value.hint
 
 
+@pytest.mark.parametrize(("failure", "patience", "limit"), [
+    (ModelUnavailable("down"), 0, 120), (ServerUnreachable("refused"), 0, 0),
+    (ServerUnreachable("refused"), 600, 600), (EmptyAnswer("nothing"), 0, 0),
+])  # fmt: skip
+async def test_a_limit_is_named_only_if_it_is_the_one_that_counts(failure, patience, limit):
+    chunks = await ask(Answers(failure, YES), waiting=WaitLimits(patience, 120))
+    assert [chunk.max_waited for chunk in chunks if isinstance(chunk, Retrying)] == [limit]
+
+
 async def test_waits_that_the_provider_asks_for_are_not_limited():
     model = Answers(*[RateLimited("slow", retry_after=50)] * 8, YES)
     await ask(model, attempts=11, waiting=WaitLimits(0, 120))
