@@ -527,12 +527,14 @@ class Shell(Tool[ShellArgs]):
             return f"A limit of the sandbox: {limit}."
         if not (line := self.confinement.find_denial(output)):
             return ""
-        permission = {"read": "change nothing", "memory": "change only long-term memory"}.get(
-            limits, "change only the workspace (not .git) and /tmp"
-        )
+        permission = {
+            "read": "change nothing",
+            "memory": "change only long-term memory",
+            "repository": "change only the workspace and /tmp",
+        }.get(limits, "change only the workspace (not .git) and /tmp")
         return (
-            f"The sandbox may have refused this: {line}\nA command in it may {permission}, and has no"
-            " network beyond the setting `sandbox.hosts`. If it needs more, run it again with"
+            f"The sandbox may have refused this: {line}\nA command in it may {permission}, sees no"
+            " keys, and has no network beyond the setting `sandbox.hosts`. If it needs more, run it again with"
             " outside_sandbox: true; the user is asked."
         )
 

@@ -75,6 +75,9 @@ _DENIALS = (
     "Address family not supported",
     "NewConnectionError",
     "unable to access",
+    # git signs with a key, and each place of keys is hidden.
+    "failed to sign the data",
+    "Couldn't load public key",
 )
 """Texts of a line by which a program reports that it was refused something."""
 SET_LIMITS = (

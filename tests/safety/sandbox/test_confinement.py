@@ -334,6 +334,29 @@ async def test_b7_resource_limits_are_enforced_and_reported(root, home, tmp_path
     confinement.close()
 
 
+@pytest.mark.parametrize("program", ["ssh", "openpgp"])
+async def test_b7_a_commit_without_its_key_names_the_sandbox(root, home, tmp_path, program):
+    """A model would else commit without the signature."""
+    confinement = Confinement(root, home / ".ouro" / "sandbox")
+    signs = shutil.which("ssh-keygen" if program == "ssh" else "gpg")
+    if not confinement.is_on or not signs:
+        pytest.skip("no sandbox works here, or nothing signs")
+    (home / ".ssh").mkdir(mode=0o700)
+    (home / ".ssh" / "id.pub").write_text("ssh-ed25519 AAAA ada\n")
+    settings = {"commit.gpgsign": "true", "gpg.format": program}
+    if program == "ssh":
+        settings["user.signingkey"] = str(home / ".ssh" / "id.pub")
+    for name, value in settings.items():
+        subprocess.run(["git", "config", name, value], cwd=root, check=True)
+    shell = Shell(root, ShellJobs(tmp_path), child_environment(os.environ), confinement)
+    line = "git commit --allow-empty -m x"
+    text = (await shell.run_line(line, lambda _text: None, limits="repository")).text
+    assert "The sandbox may have refused this" in text
+    assert "sees no keys" in text
+    assert "outside_sandbox: true" in text
+    confinement.close()
+
+
 async def test_b7_sandbox_refusal_is_reported_to_the_model_with_a_hint(root, home, tmp_path):
     confinement = Confinement(root, home / ".ouro" / "sandbox")
     if not confinement.is_on:
