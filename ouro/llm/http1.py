@@ -173,19 +173,17 @@ class HttpClient:
         connect: seconds until there must be a connection.
         first: seconds until an answer must begin.
         verify: whether certificates are read; https needs them.
-        trust_env: whether SSL_CERT_FILE and SSL_CERT_DIR may name them.
     """
 
     def __init__(
-        self, headers: Mapping[str, str], connect: float, first: float, *,
-        verify: bool, trust_env: bool,
-    ) -> None:  # fmt: skip
+        self, headers: Mapping[str, str], connect: float, first: float, *, verify: bool
+    ) -> None:
         self._headers = headers
         self._connect_limit = connect
         """Seconds until there must be a connection."""
         self._first_limit = first
         """Seconds until an answer must begin."""
-        self._tls = _tls_context(trust_env=trust_env) if verify else None
+        self._tls = tls_context() if verify else None
         self._idle: list[HttpConnection] = []
         """The kept connections that no request uses."""
         self.is_closed = False
@@ -263,12 +261,11 @@ class HttpClient:
             raise HttpFailure("lost", "the server closed the connection") from error
 
 
-def _tls_context(*, trust_env: bool) -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """How servers are verified: by the certificates of certifi, unless the environment names
     others. It is what httpx does.
     """
-    file = os.environ.get("SSL_CERT_FILE") if trust_env else None
-    folder = os.environ.get("SSL_CERT_DIR") if trust_env else None
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     if file:
         context = ssl.create_default_context(cafile=file)
     elif folder:

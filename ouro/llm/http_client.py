@@ -151,7 +151,6 @@ def new_streaming_client(endpoint: Endpoint) -> Any:
             timeouts.connect,
             timeouts.first,
             verify=_needs_certificates(endpoint),
-            trust_env=not endpoint.is_local,
         )
 
 
@@ -159,13 +158,16 @@ def new_client(kind: Literal["AsyncClient", "Client"], endpoint: Endpoint) -> An
     """A client of httpx. Raises RequestRefused if the proxy or the certificates of the environment
     cannot be used.
     """
+    from ouro.llm.http1 import tls_context
+
     httpx = load_httpx()
     with _translate_setting_errors():
         return getattr(httpx, kind)(
             timeout=httpx.Timeout(endpoint.timeouts.first, connect=endpoint.timeouts.connect),
             headers=_HEADERS,
             follow_redirects=False,
-            verify=_needs_certificates(endpoint),
+            # Without `trust_env`, httpx ignores the certificates that the environment names, too.
+            verify=tls_context() if _needs_certificates(endpoint) else False,
             # Local servers are not reached through the proxy of the environment.
             trust_env=not endpoint.is_local,
         )

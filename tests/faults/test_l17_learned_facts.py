@@ -142,6 +142,22 @@ async def test_l17_no_fact_makes_a_certificate_valid(tmp_path):
         assert server.received == b""
 
 
+@pytest.mark.parametrize("is_proxied", [False, True])
+async def test_the_certificates_of_the_environment_count_for_a_local_server(
+    tmp_path, monkeypatch, is_proxied
+):
+    if is_proxied:  # a proxy is reached by another client, and not used for a local server
+        monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    with tls_server(tmp_path) as server:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+        entry = ModelEntry(api_base=server.url, api_key=KEY)
+        model = Catalog(ModelsFile(models={"openai/m": entry}), {}).make("openai/m")
+        with pytest.raises(ModelError):  # it answers nothing
+            await chunks_of(model, user("hi"))
+        await model.close()
+        assert b"POST /v1/" in server.received
+
+
 def test_l17_a_tool_that_a_refusal_brings_in_is_asked_about(ouro):
     """Tools as text after a refusal are under the same rules as other calls."""
 

@@ -59,7 +59,7 @@ class Server:
 
 
 def client():
-    return HttpClient({"User-Agent": "t"}, 5.0, 5.0, verify=False, trust_env=False)
+    return HttpClient({"User-Agent": "t"}, 5.0, 5.0, verify=False)
 
 
 async def ask(http, url, content=b"{}", **headers):
@@ -215,7 +215,7 @@ async def test_a_silent_server_is_left_after_the_timeout():
 
     async with await asyncio.start_server(wait, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        http = HttpClient({}, 5.0, 0.05, verify=False, trust_env=False)
+        http = HttpClient({}, 5.0, 0.05, verify=False)
         endpoint = Endpoint(f"http://127.0.0.1:{port}", limits=Timeouts(first=0.05))
         with (
             pytest.raises(ModelUnavailable, match="did not answer within"),
