@@ -48,6 +48,8 @@ from ouro.utils.ouro_paths import get_models_path, get_server_facts_path, home_s
 
 LOCAL_WINDOW = 32_768
 """The window of a local model, in tokens, if its server does not report one."""
+REQUEST_PATHS = ("/chat/completions", "/responses", "/messages")
+"""The paths to which requests are sent, after the address of a server."""
 _NO_FILE = (0, 0)
 
 
@@ -304,7 +306,8 @@ class Catalog:
         entry = self._entry_of(name)
         can_change = not entry.api_key and (entry.api_key_command or entry.api_key_keyring)
         renew = partial(self._renew_key, name) if can_change else None
-        return wire, Endpoint(url.rstrip("/"), key, key_source=source, renew_key=renew)
+        address = _without_path_of_requests(url)
+        return wire, Endpoint(address, key, key_source=source, renew_key=renew)
 
     def make(self, name: str, effort: Effort = "off", *, patience: float = 0) -> Model:
         """Construct a model. Opens no connection, imports no litellm. Raises NoModelError.
@@ -549,6 +552,16 @@ class Catalog:
     def _read_variable(self, name: str) -> str:
         """The value of an environment variable; empty if it is not set."""
         return self._environ.get(name, "").strip()
+
+
+def _without_path_of_requests(url: str) -> str:
+    """The address of a server without the path of its requests, with which it is often copied from a
+    documentation: `https://host/v1/chat/completions`.
+    """
+    url = url.rstrip("/")
+    for path in REQUEST_PATHS:
+        url = url.removesuffix(path)
+    return url
 
 
 def _file_version(path: Path) -> tuple[int, int]:

@@ -228,6 +228,14 @@ class TestRoutes:
             reason = Catalog(environ={"OPENAI_API_KEY": "k", variable: given}).unusable(name)
             assert reason.endswith("is not an address of a server")
 
+    @pytest.mark.parametrize(
+        "path", ["/v1", "/v1/", "/v1/chat/completions", "/v1/responses/", "/v1/messages"]
+    )
+    def test_an_address_may_end_with_the_path_of_requests(self, models_file, path):
+        entry = f"{{api_base: 'https://h{path}', api_key: k}}"
+        found = catalog(models_file, f"models:\n  openai/m: {entry}\n")
+        assert found.route("openai/m")[1].base_url == "https://h/v1"
+
     def test_missing_key_error_names_the_variable(self):
         with pytest.raises(NoModelError) as caught:
             Catalog().make("xai/grok-4.7")
