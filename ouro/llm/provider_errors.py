@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from ouro.errors import (
     AuthenticationFailed,
@@ -25,6 +26,7 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import dictionary
 
 BAD_REQUEST = 400
+NOT_FOUND = 404
 TOO_MANY_REQUESTS = 429
 MAX_ANSWER_TEXT = 8_000
 """Characters of a provider's answer that are kept to find its reason."""
@@ -35,6 +37,11 @@ RATE_TOO_SMALL = (
     " it smaller; `/model` chooses another model."
 )
 """The hint for a request that a rate limit never lets through."""
+NOT_FROM_A_MODEL = (
+    "The answer is a web page: a proxy or a firewall before the server seems to have blocked the"
+    " request."
+)
+"""The hint for a page with the status of a wrong key."""
 NO_CREDIT = "The account has no credit left: see the provider's billing page."
 """The hint for an account without money."""
 
@@ -173,6 +180,9 @@ def _classify_status(
     server = endpoint.address or "The provider"
     reason = _clean_message(text, endpoint)
     message = f"{server} answered {status}" + (f": {reason}" if reason else ".")
+    is_page = status == 403 and "<html" in body[:MAX_MESSAGE].lower()
+    if is_page:
+        return RequestRefused(message, NOT_FROM_A_MODEL)
     if status in (401, 403):
         return _key_error(f"{server} does not accept the key ({status}). {reason}", endpoint)
     if 300 <= status < 400:
@@ -192,6 +202,9 @@ def _classify_status(
     names_money = status in (400, 429) and _NO_MONEY.search(code_and_text)
     if status == 402 or (names_money and not is_limit_in_time):
         return RequestRefused(message, NO_CREDIT)
+    if status >= 500 and code == "model_not_found":
+        # Relays with many servers say so if none of them has the model.
+        return _other_error(NOT_FOUND, message, wait, endpoint)
     return _other_error(meant_status, message, wait, endpoint)
 
 
@@ -213,11 +226,13 @@ def _other_error(status: int, message: str, wait: float | None, endpoint: Endpoi
     if status in (408, 409, 425) or status >= 500:
         return ModelUnavailable(message, retry_after=wait)
     hint = ""
-    if status == 404:
+    if status == NOT_FOUND:
         hint = (
             f"Check the model name and the address {endpoint.base_url}. `ouro models` lists usable"
             " models."
         )
+        if not urlsplit(endpoint.base_url).path.strip("/"):
+            hint += f" Most servers need {endpoint.base_url}/v1 there."
     return RequestRefused(message, hint)
 
 

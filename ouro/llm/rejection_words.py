@@ -23,7 +23,7 @@ SAYS_UNSUPPORTED = late_pattern(
     r"|не поддерж|неизвестн"
 )
 NAMES_MISSING_SUPPORT = late_pattern(
-    r"support|--jinja|mmproj|not allowed|not permitted|unknown (?:field|param)"
+    r"support|--jinja|mmproj|not allowed|not permitted|unknown (?:field|param)|but must be a-z"
 )
 """Matches what a server says that cannot do something, also with a status of 500."""
 ABOUT_ANSWER_LIMIT = late_pattern(

@@ -96,6 +96,27 @@ def test_not_found_error_names_the_address():
     assert HERE.base_url in error_from_status(404, "{}", {}, HERE).hint
 
 
+def test_not_found_error_asks_for_v1_if_the_address_has_no_path():
+    bare = Endpoint("http://127.0.0.1:8080", "k")
+    assert "http://127.0.0.1:8080/v1" in error_from_status(404, "{}", {}, bare).hint
+    assert "Most servers" not in error_from_status(404, "{}", {}, HERE).hint
+
+
+def test_a_model_that_no_server_of_a_relay_has_is_not_asked_for_again():
+    words = {"error": {"message": "No available channel for m1", "code": "model_not_found"}}
+    error = error_from_status(503, json.dumps(words), {}, HERE)
+    assert isinstance(error, RequestRefused)
+    assert "model name" in error.hint
+
+
+def test_a_web_page_with_status_403_is_not_about_the_key():
+    page = "<!DOCTYPE html><html><head><title>Attention Required!</title></head></html>"
+    error = error_from_status(403, page, {}, HERE)
+    assert isinstance(error, RequestRefused)
+    assert "firewall" in error.hint
+    assert isinstance(error_from_status(403, '{"error": "no"}', {}, HERE), AuthenticationFailed)
+
+
 def test_missing_key_is_reported():
     assert error_from_status(401, "{}", {}, Endpoint("http://x")).hint.startswith(
         "No key was given"

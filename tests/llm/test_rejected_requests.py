@@ -262,6 +262,11 @@ def test_a_refusal_about_something_else_changes_nothing(status, text):
     assert changes(text, status, images=False) == {}
 
 
+def test_a_refused_id_of_a_call_may_have_the_status_of_a_broken_server():
+    text = "Tool call id was call_abc but must be a-z, A-Z, 0-9, with a length of 9"
+    assert changes(text, 500) == {"call_ids": "9"}  # jundot/omlx#1995
+
+
 def test_no_change_is_tried_twice():
     facts, text = ServerFacts(), "Unknown field: stream_options"
     facts.try_changes(changes(text, facts=facts), text)
