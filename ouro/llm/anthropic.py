@@ -34,11 +34,14 @@ from ouro.llm.portable import (
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import ChunkReader, Wire, make_usage, require_room_in_window
 from ouro.messages import Image, Message, PerMessage, Text, Thinking, ToolCall, ToolReply
-from ouro.utils.lenient_json import count, dictionary, string, text_or_json
+from ouro.utils.lenient_json import count, dictionaries, dictionary, string, text_or_json
+from ouro.utils.text import one_line
 
 MAX_ID = 64
 """Maximum characters of the id of a call."""
 CACHE_MARK = {"type": "ephemeral"}
+MAX_DETAIL = 400
+"""Maximum characters that are shown of what a provider says about a refusal."""
 MARKED_MESSAGES = 2
 """Cache marks are set at the newest message, and at the one that was newest when the cache was last
 written.
@@ -84,6 +87,13 @@ answered.
 """
 
 
+def _refusal_detail(details: dict[str, Any]) -> str:
+    """What the provider says about a refusal: the category and its explanation; empty if nothing."""
+    category, explanation = string(details.get("category")), string(details.get("explanation"))
+    label = f"Category: {category}." if category else ""
+    return one_line(f"{explanation} {label}".strip(), MAX_DETAIL)
+
+
 class AnthropicChunks(ChunkReader):
     """Reads the events of a streamed answer."""
 
@@ -108,9 +118,11 @@ class AnthropicChunks(ChunkReader):
                 block = dictionary(event.get("content_block")) or dictionary(event.get("delta"))
                 yield from self._read_block(block)
             case "message_delta":
-                reason = dictionary(event.get("delta")).get("stop_reason")
+                delta = dictionary(event.get("delta"))
+                reason = delta.get("stop_reason")
                 if reason:
                     require_room_in_window(reason)
+                    self.reason_detail = _refusal_detail(dictionary(delta.get("stop_details")))
                     self.reason = REASONS.get(str(reason), "stop")
                 yield from self._update_usage(event.get("usage"))
 
@@ -213,6 +225,21 @@ class AnthropicWire(Wire):
         if accepted in styles:  # those before it were refused
             return tuple(styles[styles.index(accepted) :])
         return tuple(styles)
+
+    def _events_of_whole(self, answer: dict[str, Any]) -> list[dict[str, Any]]:
+        blocks = dictionaries(answer.get("content"))
+        if not blocks:
+            return []
+        events: list[dict[str, Any]] = [{"type": "message_start", "message": answer}]
+        for index, block in enumerate(blocks):
+            start = {"type": "content_block_start", "index": index, "content_block": block}
+            events.append(start)
+            if block.get("type") == "thinking" and block.get("signature"):
+                signature = {"type": "signature_delta", "signature": block["signature"]}
+                delta = {"type": "content_block_delta", "index": index, "delta": signature}
+                events.append(delta)
+        end = {"type": "message_delta", "delta": {"stop_reason": answer.get("stop_reason")}}
+        return [*events, end, {"type": "message_stop"}]
 
     def _make_reader(self) -> AnthropicChunks:
         return AnthropicChunks(self.spec)

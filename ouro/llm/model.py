@@ -169,6 +169,8 @@ class EndChunk(msgspec.Struct, frozen=True):
     """The end of an answer that is complete. A stream that ends without this chunk was cut."""
 
     reason: Reason
+    detail: str = ""
+    """Why the provider refused to answer, in its words; empty if it does not say."""
 
 
 class RevisedText(msgspec.Struct, frozen=True):

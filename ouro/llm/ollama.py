@@ -163,6 +163,9 @@ class OllamaWire(Wire):
     def _make_decoder(self) -> JsonLineDecoder:
         return JsonLineDecoder()
 
+    def _events_of_whole(self, answer: Json) -> list[Json]:
+        return [answer] if "message" in answer else []
+
     def _make_reader(self) -> OllamaChunks:
         return OllamaChunks(self.spec)
 

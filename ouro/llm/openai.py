@@ -379,6 +379,9 @@ class OpenAIWire(Wire):
         constrained._schema, constrained._is_exact = schema, True
         return constrained
 
+    def _events_of_whole(self, answer: dict[str, Any]) -> list[dict[str, Any]]:
+        return [answer] if dictionaries(answer.get("choices")) else []
+
     def _make_reader(self) -> OpenAIChunks:
         return OpenAIChunks(self.spec, self._endpoint.address)
 

@@ -253,6 +253,9 @@ class ResponsesChunks(ChunkReader):
             case "function_call_arguments.delta":
                 item.begun = True
                 yield CallChunk(index, arguments=text_or_json(event.get("delta")))
+            case "function_call_arguments.done" if not item.begun and event.get("arguments"):
+                item.begun = True  # some relays send no pieces, and no arguments at the end
+                yield CallChunk(index, arguments=text_or_json(event["arguments"]))
 
     def _find_index(self, event: dict[str, Any]) -> int:
         """The index in the output of the item that an event belongs to; stores it for later events.
@@ -396,6 +399,13 @@ class ResponsesWire(Wire):
         constrained = copy.copy(self)
         constrained._schema = schema
         return constrained
+
+    def _events_of_whole(self, answer: Item) -> list[Item]:
+        if not dictionaries(answer.get("output")):
+            return []
+        is_incomplete = answer.get("status") == "incomplete"
+        kind = "response.incomplete" if is_incomplete else "response.completed"
+        return [{"type": kind, "response": answer}]
 
     def _make_reader(self) -> ResponsesChunks:
         return ResponsesChunks(self.spec, self._endpoint)

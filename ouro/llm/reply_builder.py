@@ -76,6 +76,8 @@ class ReplyBuilder:
         self._usage: Usage | None = None
         self.reason: Reason | None = None
         """Why the provider ended the answer; None until then."""
+        self._reason_detail = ""
+        """What the provider says about it; see EndChunk."""
 
     def add(self, chunk: Chunk) -> None:
         """Add the next chunk. Raises ModelError if the answer is too large."""
@@ -99,17 +101,18 @@ class ReplyBuilder:
                 self._drop_thinking()
             case UsageChunk(usage):
                 self._usage = usage
-            case EndChunk(reason):
-                self.reason = reason
+            case EndChunk(reason, detail):
+                self.reason, self._reason_detail = reason, detail
 
     def message(self, cut: bool = False) -> Message:
         """The message so far, without blank texts. With `cut` it has no tool calls, and is marked as
-        cut.
+        cut. An answer that the provider refused to complete has no calls either.
         """
+        has_calls = not cut and self.reason != "filtered"
         parts: list[Part] = []
         taken = set(self._taken)
         for block in self._blocks:
-            if block.kind == "call" and not cut:
+            if block.kind == "call" and has_calls:
                 parts.append(self._make_call(block, taken))
             elif block.kind == "thinking" and (block.signature or block.text):
                 parts.append(Thinking(block.text, block.signature, block.redacted))
@@ -135,7 +138,8 @@ class ReplyBuilder:
         if self.reason is None:
             raise AnswerUnfinished("The provider closed the stream before the answer was complete.")
         has_text = any(block.kind == "text" and block.text.strip() for block in self._blocks)
-        if self._calls or has_text:
+        has_calls = bool(self._calls) and self.reason != "filtered"
+        if has_calls or has_text:
             return self.message()
         if self.reason == "length":
             hint = (
@@ -145,7 +149,8 @@ class ReplyBuilder:
             raise RequestRefused("The model reached max_output before producing any text.", hint)
         if self.reason == "filtered":
             hint = "Rephrase the message, or use another model."
-            raise RequestRefused("The provider's filter stopped the answer.", hint)
+            message = "The provider's filter stopped the answer."
+            raise RequestRefused(f"{message} {self._reason_detail}".rstrip(), hint)
         raise EmptyAnswer("The model returned no text and no tool call.")
 
     def _open_block(self, kind: Literal["text", "thinking"]) -> _Block:

@@ -39,7 +39,7 @@ from ouro.llm.portable import SurrogateJoiner, encode_json, parse_object
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.think_tags import ThinkTags
 from ouro.messages import Usage
-from ouro.utils.lenient_json import amount, count
+from ouro.utils.lenient_json import amount, count, dictionary
 
 if TYPE_CHECKING:
     import httpx
@@ -93,6 +93,8 @@ class ChunkReader(ABC):
         """The calls so far, by their index in the answer."""
         self._has_text = False
         self.reason: Reason | None = None
+        self.reason_detail = ""
+        """What the provider says about the reason, if it refuses to answer."""
         self.is_done = False
         """Whether the provider sent its last event, with or without a reason."""
         self.has_failed = False
@@ -138,7 +140,7 @@ class ChunkReader(ABC):
         if reason and not self.is_complete:
             yield NoticeChunk(NO_END)
         if reason:
-            yield EndChunk(reason)
+            yield EndChunk(reason, self.reason_detail)
 
     def _implied_reason(self) -> Reason | None:
         """The reason of an answer whose server named none: it counts as complete if all calls are
@@ -382,14 +384,18 @@ class Wire(AdaptiveModel):
                 if not response.is_success:
                     from ouro.llm.provider_errors import error_from_status
 
-                    head = await self._read_error_body(response)
+                    head = await self._read_body(response, MAX_ERROR_BODY)
                     raise error_from_status(
                         response.status_code,
                         body=head,
                         headers=response.headers,
                         endpoint=self._endpoint,
                     )
-                await self._require_stream(response)
+                whole_answer = await self._read_whole_answer(response)
+                if whole_answer:
+                    for data in whole_answer:
+                        yield ServerEvent(event="", data=data)
+                    return
                 decoder, size = self._make_decoder(), 0
                 async with aclosing(self._read_pieces(response)) as pieces:
                     async for data in pieces:
@@ -427,19 +433,29 @@ class Wire(AdaptiveModel):
             for piece in decode(data):
                 yield piece
 
-    async def _require_stream(self, response: HttpAnswer | httpx.Response) -> None:
-        """Raises ModelError if the answer is a web page or a JSON object instead of a stream, even
-        if its status says success. If the object is an error, that error is raised.
+    async def _read_whole_answer(self, response: HttpAnswer | httpx.Response) -> list[str]:
+        """The events of an answer that is one JSON object instead of a stream: some relays do not
+        stream. Empty for a stream.
+
+        Raises ModelError if it is anything else, such as a web page, even if its status says success.
+        If the object is an error, that error is raised.
         """
         content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type in STREAM_TYPES or not content_type:
-            return
-        body = await self._read_error_body(response)
-        if content_type == "application/json" and '"error"' in body:
+            return []
+        is_json = content_type == "application/json"
+        body = await self._read_body(response, MAX_ANSWER if is_json else MAX_ERROR_BODY)
+        answer: dict[str, Any] = {}
+        if is_json:
+            with suppress(msgspec.DecodeError, RecursionError):
+                answer = dictionary(msgspec.json.decode(body))
+        if answer.get("error"):
             from ouro.llm.provider_errors import error_from_stream
 
-            with suppress(msgspec.DecodeError, KeyError, TypeError):
-                raise error_from_stream(msgspec.json.decode(body)["error"], self._endpoint)
+            raise error_from_stream(answer["error"], self._endpoint)
+        events = self._events_of_whole(answer)
+        if events:
+            return [encode_json(event).decode() for event in events]
         hint = f"Is {self._endpoint.base_url} the address of a model server?"
         # A server that sends an empty body may answer later: the request is tried again.
         error_class = RequestRefused if body.strip() else ModelUnavailable
@@ -447,17 +463,21 @@ class Wire(AdaptiveModel):
             f"{self._endpoint.address} answered with {content_type} instead of a stream.", hint
         )
 
-    async def _read_error_body(self, response: HttpAnswer | httpx.Response) -> str:
-        """The beginning of a body as text; less if the body ends early."""
+    @abstractmethod
+    def _events_of_whole(self, answer: dict[str, Any]) -> list[dict[str, Any]]:
+        """The events that would have streamed an answer; empty if the object is no answer."""
+
+    async def _read_body(self, response: HttpAnswer | httpx.Response, limit: int) -> str:
+        """The beginning of a body as text, up to `limit` bytes; less if the body ends early."""
         body = b""
         try:
             async with aclosing(self._read_pieces(response)) as pieces:
                 async for data in pieces:
                     body += data
-                    if len(body) > MAX_ERROR_BODY:
+                    if len(body) > limit:
                         break
         except Exception as error:
             # The status is enough if the body is incomplete.
             if not isinstance(error, StreamCut) and failure_of(error) is None:
                 raise
-        return body[:MAX_ERROR_BODY].decode("utf-8", "replace")
+        return body[:limit].decode("utf-8", "replace")

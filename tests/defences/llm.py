@@ -5,11 +5,11 @@ from tests.defences.defence import Defence
 DEFENCES = (
     Defence("L1", "ouro/llm/reply_builder.py", "if self.reason is None:", "if False:",
             "test_l1_l2_streams_that_break.py -k broken_stream_keeps_its"),
-    Defence("L1", "ouro/llm/wire.py", "await self._require_stream(response)", "pass",
+    Defence("L1", "ouro/llm/wire.py", "whole_answer = await self._read_whole_answer(response)", "whole_answer: list[str] = []",
             "test_l1_l2_streams_that_break.py -k html_page_is_reported"),
     Defence("L1", "ouro/llm/reply_builder.py", 'raise EmptyAnswer("The model returned no text and no tool call.")',
             "return self.message()", "test_l1_l2_streams_that_break.py -k empty_answer_is_an"),
-    Defence("L2", "ouro/llm/reply_builder.py", 'block.kind == "call" and not cut:', 'block.kind == "call":',
+    Defence("L2", "ouro/llm/reply_builder.py", 'block.kind == "call" and has_calls:', 'block.kind == "call":',
             "test_l1_l2_streams_that_break.py test_l3_l6_l9_in_a_turn.py"),
     Defence("L3", "ouro/llm/reply_builder.py", "while call_id in taken or not _USABLE_ID.fullmatch(call_id):",
             "if not call_id:", "test_l3_calls_that_are_wrong.py test_l3_l6_l9_in_a_turn.py"),

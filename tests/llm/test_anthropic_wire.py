@@ -1,10 +1,11 @@
 """What only Anthropic has: cache marks, encrypted thinking, two ways to request thinking."""
 
 import pytest
-from fakes.model_server import Reply, failure
+from fakes.model_server import Reply, failure, sse
 from fakes.wires import READ, SHELL, Wire, chunks_of
 from msgspec.structs import replace
 
+from ouro.errors import RequestRefused
 from ouro.llm import Endpoint, ModelSpec
 from ouro.llm.anthropic import AnthropicWire
 from ouro.messages import (
@@ -234,3 +235,30 @@ def test_each_effort_is_asked_for_in_the_way_of_the_model(model, effort, thinkin
     else:
         assert body["thinking"] == {"type": "enabled", "budget_tokens": thinking}
         assert "interleaved" in headers["anthropic-beta"]
+
+
+def refusal_after(*events, **details):
+    delta = {"stop_reason": "refusal", "stop_details": {"type": "refusal", **details}}
+    return sse(*events, {"type": "message_delta", "delta": delta}, {"type": "message_stop"})
+
+
+async def test_a_refusal_is_shown_in_the_words_of_the_provider(model_server):
+    wire = Wire("anthropic", model_server)
+    why = {"category": "cyber", "explanation": "The request asks for an attack."}
+    wire.server.script([refusal_after(**why)])
+    with pytest.raises(RequestRefused, match=r"asks for an attack\. Category: cyber\."):
+        await wire.ask(user("go"))
+
+
+async def test_calls_before_a_refusal_are_not_run(model_server):
+    wire = Wire("anthropic", model_server)
+    text = {
+        "type": "content_block_start",
+        "index": 0,
+        "content_block": {"type": "text", "text": "I"},
+    }
+    use = {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a"}}
+    call = {"type": "content_block_start", "index": 1, "content_block": use}
+    wire.server.script([refusal_after(text, call)])
+    answer = await wire.ask(user("go"))
+    assert (answer.text, answer.tool_calls, answer.incomplete) == ("I", (), "filtered")

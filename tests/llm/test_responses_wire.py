@@ -205,6 +205,12 @@ ODD_STREAMS = {
         {"type": "response.brand_new", "response": 7},
         DONE,
     ],
+    "arguments only when they are done (lidge-jun/opencodex#4652)": [
+        {"type": "response.output_item.added", "output_index": 0, "item": {**CALL, "arguments": ""}},
+        {"type": "response.function_call_arguments.done", "output_index": 0, "arguments": PATH},
+        {"type": "response.output_item.done", "output_index": 0, "item": {**CALL, "arguments": ""}},
+        DONE,
+    ],
     "an event after the end": [
         {"type": "response.output_item.done", "output_index": 0, "item": {**CALL, "arguments": PATH}},
         DONE,
