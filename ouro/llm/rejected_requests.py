@@ -148,7 +148,9 @@ def find_changes(refused: Refused, rules: Iterable[RefusalRule] | None = None) -
 
 def refuses_signature(refused: Refused) -> bool:
     """Whether a refusal is about thinking that was sent back with its signature."""
-    return bool(rejection_words.ABOUT_SIGNATURE.search(refused.words))
+    words = refused.words
+    is_missing = rejection_words.WANTS_CALL_SIGNATURE.search(words) is not None
+    return not is_missing and rejection_words.ABOUT_SIGNATURE.search(words) is not None
 
 
 def speaks_of_calls(refused: Refused) -> bool:
@@ -430,6 +432,17 @@ def _find_call_ids(refused: Refused) -> Changes:
     return {"call_ids": str(min(possible))}
 
 
+def _find_call_signatures(refused: Refused) -> Changes:
+    """Returns the change to a placeholder in calls without a signature; no change if the request has no
+    calls.
+
+    Without this rule a session that another model began cannot go on with Gemini 3.
+    """
+    messages = refused.body.get("messages") or ()
+    has_calls = any(message.get("tool_calls") for message in map(dictionary, messages))
+    return {"call_signatures": "placeholder"} if has_calls else {}
+
+
 def _find_result_names(refused: Refused) -> Changes:
     """Returns the change to send each tool result with the name of its tool, which Gemini's format
     needs; no change if all results in the refused request have it.
@@ -546,6 +559,14 @@ RULES = (
         _find_thinking_back,
         "The `reasoning_content` in the thinking mode must be passed back to the API.",
         "Thinking is not available in your region.",
+    ),
+    RefusalRule(
+        "call_signatures",
+        (rejection_words.WANTS_CALL_SIGNATURE,),
+        _find_call_signatures,
+        "Function call is missing a thought_signature in functionCall parts. Additional data,"
+        " function call `default_api:read`, position 2.",
+        "Thought signature is not valid.",
     ),
     RefusalRule(
         "images",

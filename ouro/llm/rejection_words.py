@@ -62,6 +62,10 @@ ABOUT_SIGNATURE = late_pattern(
     r"|item with id 'rs_|(?:redacted_)?thinking[`'\"]? (?:or [`'\"]?redacted_thinking[`'\"]? )?blocks?"
 )
 """Matches a refusal about the signature or the encrypted form of thinking."""
+WANTS_CALL_SIGNATURE = late_pattern(
+    r"(?:missing|without|no) (?:a |its )?`?thought_?signature|thought_?signature`? (?:is )?missing"
+)
+"""Matches a refusal of a call without the signature that Gemini gives to each step."""
 ABOUT_THINKING_STYLE = late_pattern(r"thinking|adaptive|budget_tokens|output_config|effort|display")
 ABOUT_ROLES = late_pattern(r"raise_exception|\brol(?:e|es|le|a)\b|角色|ロール|роль")
 SYSTEM_ROLE_NAME = late_pattern(r"\b(system|developer)\b")

@@ -13,6 +13,8 @@ from ouro.llm.server_facts import LIMIT_NAMES, ServerFacts
 from ouro.messages import Context, Image, Message, Part, Text, Thinking, ToolCall, ToolReply
 from ouro.utils.lenient_json import dictionaries, dictionary
 
+NO_SIGNATURE = "skip_thought_signature_validator"
+"""What Google's documentation names as the signature of a call that another model made."""
 MAX_STEPS = 8
 """An effort is replaced at most this often."""
 _UNSET = "unset"
@@ -91,8 +93,8 @@ Json = dict[str, Any]
 
 def _change_messages(messages: Sequence[Json], facts: ServerFacts) -> list[Json]:
     """The messages, changed as the facts about the server say: the role of the system prompt, a
-    text instead of null, the names of tools in results, the length of the ids of calls, and
-    messages of the user joined.
+    text instead of null, signatures of calls, the names of tools in results, the length of the
+    ids of calls, and messages of the user joined.
     """
     changed = list(messages)
     system_role = facts.get("system_role")
@@ -100,6 +102,8 @@ def _change_messages(messages: Sequence[Json], facts: ServerFacts) -> list[Json]
         changed = [_with_role(message, system_role) for message in changed]
     if facts.get("empty_content"):
         changed = [_with_content(message) for message in changed]
+    if facts.get("call_signatures"):
+        changed = [_with_call_signature(message) for message in changed]
     if facts.get("result_names"):
         changed = _with_names(changed)
     id_length = facts.get("call_ids")
@@ -123,6 +127,15 @@ def _with_content(message: Json) -> Json:
     if message.get("content", "") is not None:
         return message
     return {**message, "content": ""}
+
+
+def _with_call_signature(message: Json) -> Json:
+    """The message; if none of its calls has a signature of Gemini, the first one gets the placeholder."""
+    calls = dictionaries(message.get("tool_calls"))
+    if not calls or any("extra_content" in call for call in calls):
+        return message
+    signature = {"google": {"thought_signature": NO_SIGNATURE}}
+    return {**message, "tool_calls": [{**calls[0], "extra_content": signature}, *calls[1:]]}
 
 
 def _with_names(messages: Sequence[Json]) -> list[Json]:

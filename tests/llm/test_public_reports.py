@@ -299,6 +299,27 @@ async def test_an_overflow_that_was_reported_is_one(name, kind, model_server):
     assert len(model_server.requests) == 1
 
 
+async def test_gemini_takes_a_session_that_another_model_began(model_server):
+    """lbjlaq/Antigravity-Manager#3202: 400 for each call without a signature."""
+    words = (
+        "Function call is missing a thought_signature in functionCall parts. This is required for"
+        " tools to work correctly. Additional data, function call `default_api:read`, position 2."
+    )
+
+    def are_signed(body):
+        calls = [m["tool_calls"][0] for m in body["messages"] if m.get("tool_calls")]
+        return all("extra_content" in call for call in calls)
+
+    model_server.script(refusing(400, words, are_signed))
+    wire = Wire("openai", model_server)
+    model = wire.model()
+    messages = session("anthropic/claude-sonnet-5")
+    reply = await ModelCall([model], messages, [READ], attempts=1).run()
+    await model.close()
+    assert (reply.text, len(model_server.requests)) == ("fine", 2)
+    assert "tools" in model_server.requests[-1].body
+
+
 async def test_sealed_thinking_of_another_key_is_left_out(model_server):
     """anomalyco/opencode#48864: no message of the session was answered any more."""
     wire = Wire("responses", model_server)
