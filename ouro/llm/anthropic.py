@@ -212,6 +212,8 @@ class AnthropicWire(Wire):
     def _rebuild_format(self) -> None:
         super()._rebuild_format()
         self._sends_thinking = not self.facts.refuses_signatures
+        self._sends_unsigned = self.facts.get("thinking_back") in ("yes", "all")
+        """Whether thinking without a signature is sent back: vendors with this protocol want it."""
         self._contents = PerMessage(self._content_blocks)
 
     def _remaining_thinking_styles(self) -> tuple[Style, ...]:
@@ -336,16 +338,16 @@ class AnthropicWire(Wire):
                 ]
 
     def _assistant_blocks(self, message: Message) -> list[dict[str, Any]]:
-        """An answer as blocks; none if it has no text and no call. Thinking is sent back only with a
-        signature of this model. A cut answer is sent without its calls.
+        """An answer as blocks; none if it has no text and no call. Thinking is sent back only to the
+        model that wrote it. A cut answer is sent without its calls.
         """
-        sends_thinking = self._sends_thinking and bool(signed_thinking(message, self.spec.name))
+        is_own = not message.cut and message.model == self.spec.name
         calls = calls_of(message)
         blocks: list[dict[str, Any]] = []
         for part in message.parts:
             if isinstance(part, Text) and part.text.strip():
                 blocks.append(_text_block(part.text))
-            elif isinstance(part, Thinking) and part.signature and sends_thinking:
+            elif isinstance(part, Thinking) and is_own and self._is_sent_back(part):
                 blocks.append(thinking_block(part))
             elif isinstance(part, ToolCall) and calls:
                 call_id, name = portable_id(part.id, MAX_ID), portable_name(part.name)
@@ -353,6 +355,12 @@ class AnthropicWire(Wire):
                     {"type": "tool_use", "id": call_id, "name": name, "input": arguments_of(part)}
                 )
         return blocks if any(block["type"] in ("text", "tool_use") for block in blocks) else []
+
+    def _is_sent_back(self, part: Thinking) -> bool:
+        """Whether thinking of this model is sent back: with its signature, or because the server wants
+        it without one.
+        """
+        return self._sends_thinking if part.signature else self._sends_unsigned
 
     def _result_block(self, reply: ToolReply) -> dict[str, Any]:
         """The result of a call, with its images."""

@@ -237,6 +237,26 @@ def test_each_effort_is_asked_for_in_the_way_of_the_model(model, effort, thinkin
         assert "interleaved" in headers["anthropic-beta"]
 
 
+async def test_a_vendor_gets_unsigned_thinking_back_if_it_asks_for_it(anthropic):
+    words = "The `content[].thinking` in the thinking mode must be passed back to the API."
+    anthropic.server.script([failure(400, words), "done", "done"])
+    model = anthropic.model()
+    name = model.spec.name
+    call = ToolCall("t1", "read", {"path": "a"})
+    thought = Message("assistant", (Thinking("Hm."), call), model=name)
+    result = tool(ToolReply("t1", "read", "x"))
+    await chunks_of(model, user("go"), thought, result, tools=[READ])
+    sent = request_body(anthropic)["messages"][1]["content"]
+    assert [block["type"] for block in sent] == ["thinking", "tool_use"]
+    assert "thinking" not in str(request_body(anthropic, 0)["messages"])
+    foreign = replace(thought, model="anthropic/other")
+    await chunks_of(model, user("go"), foreign, result, tools=[READ])
+    assert [block["type"] for block in request_body(anthropic)["messages"][1]["content"]] == [
+        "tool_use"
+    ]
+    await model.close()
+
+
 def refusal_after(*events, **details):
     delta = {"stop_reason": "refusal", "stop_details": {"type": "refusal", **details}}
     return sse(*events, {"type": "message_delta", "delta": delta}, {"type": "message_stop"})
