@@ -436,7 +436,7 @@ def _find_call_signatures(refused: Refused) -> Changes:
     """Returns the change to a placeholder in calls without a signature; no change if the request has no
     calls.
 
-    Without this rule a session that another model began cannot go on with Gemini 3.
+    Without this rule Gemini 3 refuses a session that another model began.
     """
     messages = refused.body.get("messages") or ()
     has_calls = any(message.get("tool_calls") for message in map(dictionary, messages))
