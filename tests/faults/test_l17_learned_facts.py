@@ -13,7 +13,8 @@ from fakes.wires import KEY, READ, Wire, chunks_of
 from properties import given, settings, st
 
 from ouro.errors import ModelError, ProviderAnswer
-from ouro.llm import Catalog, ModelEntry, ModelsFile
+from ouro.llm import Catalog, Endpoint, ModelEntry, ModelsFile
+from ouro.llm.http_client import new_client
 from ouro.llm.rejected_requests import RULES, Refused, find_changes
 from ouro.llm.request_shape import shape_request
 from ouro.llm.server_facts import MEANINGS, FactStore, ServerFacts
@@ -156,6 +157,17 @@ async def test_the_certificates_of_the_environment_count_for_a_local_server(
             await chunks_of(model, user("hi"))
         await model.close()
         assert b"POST /v1/" in server.received
+
+
+def test_httpx_trusts_the_certificates_of_the_environment_for_a_local_server(tmp_path, monkeypatch):
+    import httpx
+
+    with tls_server(tmp_path) as server:
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+        client = new_client("Client", Endpoint(server.url))
+        with client, pytest.raises(httpx.HTTPError):  # it answers nothing
+            client.get(f"{server.url}/models")
+        assert server.received.startswith(b"GET /v1/models")
 
 
 def test_l17_a_tool_that_a_refusal_brings_in_is_asked_about(ouro):
