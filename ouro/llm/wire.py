@@ -393,8 +393,8 @@ class Wire(AdaptiveModel):
                     )
                 whole_answer = await self._read_whole_answer(response)
                 if whole_answer:
-                    for data in whole_answer:
-                        yield ServerEvent(event="", data=data)
+                    for event_text in whole_answer:
+                        yield ServerEvent(event="", data=event_text)
                     return
                 decoder, size = self._make_decoder(), 0
                 async with aclosing(self._read_pieces(response)) as pieces:
