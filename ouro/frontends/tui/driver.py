@@ -459,7 +459,9 @@ class PasteSplitter:
 
     def __init__(self) -> None:
         self._held = ""
-        """The end of the input, if it may be the first part of a mark of a paste."""
+        """The end of the input, if it may be the first part of a mark of a paste, or of the terminal's
+        answer about its status.
+        """
         self._paste_parts: list[str] | None = None
         """The parts of the paste that is being read; None outside of a paste."""
 
@@ -479,6 +481,8 @@ class PasteSplitter:
             before, found_mark, after = rest.partition(mark)
             if not found_mark:
                 self._held = _partial_mark(rest, mark)
+                if not self._held and self._paste_parts is None:
+                    self._held = _partial_mark(rest, STATUS_ANSWER)
                 before = rest.removesuffix(self._held)
             if self._paste_parts is not None:
                 self._paste_parts.append(before)

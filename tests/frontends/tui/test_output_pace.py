@@ -2,7 +2,8 @@
 
 import pytest
 
-from ouro.frontends.tui.output_pace import STATUS_REQUEST, OutputPace
+from ouro.frontends.tui.driver import KeyReader
+from ouro.frontends.tui.output_pace import STATUS_ANSWER, STATUS_REQUEST, OutputPace
 
 
 class Link:
@@ -89,3 +90,13 @@ def test_nothing_is_asked_after_the_end(is_due):
     link.pace.stop(0)
     link.write(5000)
     assert link.asked == int(is_due)
+
+
+@pytest.mark.parametrize("cut", range(1, len(STATUS_ANSWER)))
+def test_an_answer_that_comes_in_two_parts_is_no_key(cut):
+    answers: list[bool] = []
+    reader = KeyReader(False, lambda _: "", lambda: answers.append(True))
+    first, second = STATUS_ANSWER[:cut], STATUS_ANSWER[cut:]
+    events = [*reader.feed("a" + first), *reader.feed(second + "b")]
+    assert [event.character for event in events] == ["a", "b"]
+    assert answers == [True]
