@@ -207,14 +207,16 @@ def _describe_attempts(
     Args:
         is_over: whether the time for attempts is used up; the hint names its setting.
     """
-    from ouro.llm.waits import NO_WAIT_HELPS  # imported late, as `random` above
+    from ouro.llm.waits import NO_WAIT_HELPS, describe_wait  # imported late, as `random` above
 
     wait = failure.retry_after
     message, hint = failure.message, failure.hint
     if wait == NO_WAIT_HELPS:
         hint = hint or OTHER_MODEL
     elif wait is not None and wait > MAX_WAIT:
-        message += f" {model} asks to wait {wait:.0f} s; ouro waits at most {MAX_WAIT:.0f} s."
+        message += (
+            f" {model} asks to wait {describe_wait(wait)}; ouro waits at most {MAX_WAIT:.0f} s."
+        )
         hint = OTHER_MODEL
     elif attempts > 1:
         message += f" ({attempts} attempts in {seconds:.0f} s, {model})"

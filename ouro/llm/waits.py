@@ -47,6 +47,14 @@ def wait_seconds(headers: Mapping[str, str], text: str = "") -> float | None:
     return _wait_in_text(text) if seconds is None else seconds
 
 
+def describe_wait(seconds: float) -> str:
+    """A wait in its largest whole unit, rounded up: `90 s`, `6 minutes`, `3 hours`, `16 days`."""
+    for size, unit in ((86_400, "days"), (3_600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{math.ceil(seconds / size)} {unit}"
+    return f"{math.ceil(seconds)} s"
+
+
 def _wait_in_headers(headers: Mapping[str, str]) -> float | None:
     """The wait in the headers, as a number or as a date; None if there is none."""
     milliseconds, seconds = headers.get("retry-after-ms"), headers.get("retry-after")

@@ -15,7 +15,7 @@ from ouro.errors import (
 )
 from ouro.llm import Endpoint
 from ouro.llm.provider_errors import error_from_status, error_from_stream, redact
-from ouro.llm.waits import NO_WAIT_HELPS, wait_seconds
+from ouro.llm.waits import NO_WAIT_HELPS, describe_wait, wait_seconds
 
 HERE = Endpoint("https://api.example.invalid/v1", "my-own-key", key_source="MY_KEY")
 
@@ -269,6 +269,20 @@ def test_a_429_names_its_wait_in_the_body(body, wait):
 )
 def test_an_account_without_money_is_not_asked_again_after_an_error_in_a_stream(error):
     assert isinstance(error_from_stream(error, HERE), RequestRefused)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (61.2, "62 s"),
+        (150, "3 minutes"),
+        (3_600, "60 minutes"),
+        (10_000, "3 hours"),
+        (1_382_400, "16 days"),
+    ],
+)
+def test_a_long_wait_is_told_in_its_largest_unit(seconds, text):
+    assert describe_wait(seconds) == text
 
 
 def test_an_error_in_a_stream_names_its_wait():

@@ -153,7 +153,7 @@ async def test_retry_after_of_the_provider_is_used():
 async def test_too_long_retry_after_raises_instead_of_waiting():
     clock, model = Clock(), Answers(RateLimited("Too many requests.", retry_after=3600))
     with pytest.raises(
-        RateLimited, match=r"m asks to wait 3600 s; ouro waits at most 60 s"
+        RateLimited, match=r"m asks to wait 60 minutes; ouro waits at most 60 s"
     ) as failure:
         await ask(model, clock=clock)
     assert (clock.waits, failure.value.retry_after, "/model" in failure.value.hint) == (
