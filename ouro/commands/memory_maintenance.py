@@ -36,21 +36,28 @@ _MARK_OF_LEVEL = {"ok": "ok", "warning": "!", "problem": "✗"}
 
 
 async def check(context: ShellContext) -> Answer:
-    """Look for problems in memory. The exit code is 1 if there is a problem, not only a warning."""
+    """Look for problems in memory. The exit code is 1 if there is a problem, not only a warning. Why a
+    memory cannot be read was shown when it was opened.
+    """
     settings = context.folder.settings.memory
     with context.folder.memory() as (editor, stores):
         findings = long_term.diagnose(
             editor, settings.consolidation_threshold, tuple(settings.categories)
         )
-        unused_scopes = [store.scope for store in stores if store.scope not in editor.names]
+        unused = [store for store in stores if store.scope not in editor.names]
+        unreadable = [store for store in unused if not long_term.is_switched_off(store)]
     rows: list[tuple[str, ...]] = []
     for finding in findings:
         rows.append((_MARK_OF_LEVEL[finding.level], finding.where, finding.what))
         if finding.advice:
             rows.append(("", "", finding.advice))
-    rows += [("!", scope, "off here, or not readable: ouro memory on") for scope in unused_scopes]
-    exit_code = int(any(finding.level == "problem" for finding in findings))
-    return Answer({"findings": findings, "off": unused_scopes}, table(rows), exit_code)
+    for store in unused:
+        state = "cannot be read" if store in unreadable else "off here: ouro memory on"
+        rows.append(("✗" if store in unreadable else "!", store.scope, state))
+    has_problem = any(finding.level == "problem" for finding in findings)
+    off = [store.scope for store in unused]
+    exit_code = int(has_problem or bool(unreadable))
+    return Answer({"findings": findings, "off": off}, table(rows), exit_code)
 
 
 async def consolidate(

@@ -292,6 +292,17 @@ def test_stats_counts_entries_and_doctor_reports_ok(ouro, inside):
     assert (code, {each["level"] for each in json.loads(out)["findings"]}) == (0, {"ok"})
 
 
+def test_doctor_tells_an_unreadable_memory_from_one_that_is_off(ouro, inside):
+    ouro("remember", "Look at api.py first")
+    ouro("off")
+    code, out, _ = ouro("doctor")
+    assert (code, "off here: ouro memory on" in out) == (0, True)
+    ouro("on")
+    (inside / ".ouro" / "memory" / ".git" / "HEAD").write_text("")
+    code, out, error = ouro("doctor")
+    assert (code, "cannot be read\n" in out, "fsck" in error) == (1, True, True)
+
+
 def test_a_note_that_is_not_in_the_archive_is_not_restored(ouro, inside, home):
     assert ouro("remember", "Look at api.py first")[0] == 0
     note = json.loads(ouro("list", "note", "--json")[1])[0]["id"]

@@ -101,6 +101,7 @@ if TYPE_CHECKING:
         MemoryScopes,
         ScopeMemory,
         hand_over_proposals,
+        is_switched_off,
         open_scopes,
         switch,
     )
