@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from functools import cache, partial
 from pathlib import Path
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ouro.memory.index import Search, SearchQuality
     from ouro.memory.long_term import (
         CrystallizedPart,
+        Finding,
         LongTermMemoryManager,
         MemoryMaintenance,
         Merge,
@@ -45,19 +46,22 @@ async def check(context: ShellContext) -> Answer:
             editor, settings.consolidation_threshold, tuple(settings.categories)
         )
         unused = [store for store in stores if store.scope not in editor.names]
-        unreadable = [store for store in unused if not long_term.is_switched_off(store)]
-    rows: list[tuple[str, ...]] = []
-    for finding in findings:
-        rows.append((_MARK_OF_LEVEL[finding.level], finding.where, finding.what))
-        if finding.advice:
-            rows.append(("", "", finding.advice))
-    for store in unused:
-        state = "cannot be read" if store in unreadable else "off here: ouro memory on"
-        rows.append(("✗" if store in unreadable else "!", store.scope, state))
+        switched_off = [store.scope for store in unused if long_term.is_switched_off(store)]
+    unreadable = [store.scope for store in unused if store.scope not in switched_off]
+    rows = list(_finding_rows(findings))
+    rows += [("✗", scope, "cannot be read") for scope in unreadable]
+    rows += [("!", scope, "off here: ouro memory on") for scope in switched_off]
     has_problem = any(finding.level == "problem" for finding in findings)
-    off = [store.scope for store in unused]
     exit_code = int(has_problem or bool(unreadable))
-    return Answer({"findings": findings, "off": off}, table(rows), exit_code)
+    return Answer({"findings": findings, "off": switched_off + unreadable}, table(rows), exit_code)
+
+
+def _finding_rows(findings: Iterable[Finding]) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a table of findings; advice is in a row of its own."""
+    for finding in findings:
+        yield _MARK_OF_LEVEL[finding.level], finding.where, finding.what
+        if finding.advice:
+            yield "", "", finding.advice
 
 
 async def consolidate(

@@ -171,14 +171,11 @@ async def find_operations(
             candidates += _find_candidates(message)
             operations |= await _complete_corrections(ask, message, limits)
     for candidate in candidates[-_MAX_ASKED:]:
-        statement = candidate.sentence
-        replaced = find_replaced(strip_introduction(statement), limits.shown, statement)
+        sentence = candidate.sentence
+        replaced = find_replaced(strip_introduction(sentence), limits.shown, sentence)
         # A sentence that replaces a note is known to last as the note does.
-        if not replaced and not is_lasting(statement):
-            statement = await _find_lasting_part(ask, statement, candidate.message.tool_input)
-            if not statement or not await may_keep(ask, _write_as_sentence(candidate.sentence)):
-                continue
-        certainty = await _judge_certainty(ask, candidate)
+        statement = sentence if replaced else await _find_part_to_keep(ask, candidate)
+        certainty = await _judge_certainty(ask, candidate) if statement else None
         if certainty is None:
             continue
         text = strip_introduction(statement)
@@ -194,6 +191,19 @@ async def find_operations(
         if len(operations) == MAX_OPERATIONS:
             break
     return tuple(operations.values())
+
+
+async def _find_part_to_keep(ask: AskModel, candidate: _Candidate) -> str:
+    """The part of a sentence that lasts, which is all of it if the sentence says so; empty if there
+    is none, or it must not be kept. Raises ModelError.
+    """
+    sentence = candidate.sentence
+    if is_lasting(sentence):
+        return sentence
+    part = await _find_lasting_part(ask, sentence, candidate.message.tool_input)
+    if part and not await may_keep(ask, _write_as_sentence(sentence)):
+        return ""
+    return part
 
 
 async def _complete_corrections(
