@@ -127,10 +127,7 @@ class ModelCall:
                 attempt += 1
                 if failure is not None:  # not the first attempt of all
                     if on_retry:
-                        first_line, _, _ = failure.message.partition("\n")
-                        reason = f"{first_line} {failure.hint}".rstrip()
-                        limit = self._waiting.longest_after(failure)
-                        await on_retry(Retrying(reason, attempt, wait, model.spec.name, limit))
+                        await on_retry(self._describe_retry(failure, attempt, wait, model))
                     self._builder = ReplyBuilder(model.spec.name, self._taken)
                 if attempt > 1:
                     await self._sleep(wait)
@@ -156,6 +153,15 @@ class ModelCall:
         seconds = time.monotonic() - began
         is_over = self._waiting.is_used_up(waited)
         raise _describe_attempts(failure, model.spec.name, attempt, seconds, is_over=is_over)
+
+    def _describe_retry(
+        self, failure: TransientModelError, attempt: int, wait: float, model: Model
+    ) -> Retrying:
+        """The event about a further attempt, `wait` seconds after this failure."""
+        first_line, _, _ = failure.message.partition("\n")
+        reason = f"{first_line} {failure.hint}".rstrip()
+        limit = self._waiting.longest_after(failure)
+        return Retrying(reason, attempt, wait, model.spec.name, limit)
 
     def _attempts_with(self, model: Model) -> int:
         """How often a model is asked at most: the last model with all attempts of this call. A

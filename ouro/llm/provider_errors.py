@@ -180,8 +180,7 @@ def _classify_status(
     server = endpoint.address or "The provider"
     reason = _clean_message(text, endpoint)
     message = f"{server} answered {status}" + (f": {reason}" if reason else ".")
-    is_page = status == 403 and "<html" in body[:MAX_MESSAGE].lower()
-    if is_page:
+    if status == 403 and "<html" in body[:MAX_MESSAGE].lower():
         return RequestRefused(message, NOT_FROM_A_MODEL)
     if status in (401, 403):
         return _key_error(f"{server} does not accept the key ({status}). {reason}", endpoint)
@@ -197,15 +196,21 @@ def _classify_status(
     if names_overflow(meant_status, code_and_text):
         return ContextTooLong(message)
     wait = _asked_wait(headers, body)
-    # Gemini's words for a limit of one minute are those of OpenAI for no money: it names a wait.
-    is_limit_in_time = status == TOO_MANY_REQUESTS and wait is not None
-    names_money = status in (400, 429) and _NO_MONEY.search(code_and_text)
-    if status == 402 or (names_money and not is_limit_in_time):
+    if _means_no_credit(status, code_and_text, wait):
         return RequestRefused(message, NO_CREDIT)
     if status >= 500 and code == "model_not_found":
         # Relays with many servers say so if none of them has the model.
         return _other_error(NOT_FOUND, message, wait, endpoint)
     return _other_error(meant_status, message, wait, endpoint)
+
+
+def _means_no_credit(status: int, code_and_text: str, wait: float | None) -> bool:
+    """Whether an answer says that the account has no money left. `wait`: what it asks to wait."""
+    # Gemini's words for a limit of one minute are those of OpenAI for no money: it names a wait.
+    is_limit_in_time = status == TOO_MANY_REQUESTS and wait is not None
+    if status == 402 or is_limit_in_time:
+        return status == 402
+    return status in (400, TOO_MANY_REQUESTS) and bool(_NO_MONEY.search(code_and_text))
 
 
 def _key_error(message: str, endpoint: Endpoint) -> AuthenticationFailed:
