@@ -38,7 +38,7 @@ DEFENCES = (
             "and True", "test_b5_acting_files.py -k new_repository_that_runs_programs"),
     Defence("B5", "ouro/safety/sandbox/confinement.py", "read_only += (*linked.acting, *linked.state_of_others)", "pass",
             "test_b5_linked_git.py"),
-    Defence("B5", "ouro/safety/sandbox/linked_git.py", "or not is_repository or", "or",
+    Defence("B5", "ouro/safety/sandbox/linked_git.py", "or not is_repository:", ":",
             "test_b5_linked_git.py -k names_another_folder"),
     Defence("B1", "ouro/safety/sandbox/landlock.py", "handled & ~_DENIED_RIGHTS", "handled", "test_b1_b3_sandbox_escapes.py"),
     Defence("B1", "ouro/safety/sandbox/landlock.py", '(*plan["hidden"], _DEVICE_FOLDER)', 'plan["hidden"]',

@@ -38,11 +38,7 @@ def find_linked_git(root: Path) -> LinkedGit:
     own, shared = git_dirs(repository)
     if own is None or shared is None or own == root / ".git":
         return LinkedGit()
-    # A `.git` file can name any folder in the `.git` of a repository above it, such as its hooks.
-    is_repository = (shared / "HEAD").is_file() and (shared / "objects").is_dir()
-    is_known = own in (shared / "worktrees" / own.name, repository / ".git")
-    is_linked = is_known or _is_of_submodule(own, repository)
-    if own.is_symlink() or not is_repository or not is_linked:
+    if not _is_made_by_git(own, shared, repository):
         return LinkedGit()
     acting = [*_acting_in(shared), *_acting_in(own), own / "gitdir"]
     others = [folder for folder in _worktrees_of(shared) if folder != own]
@@ -52,6 +48,18 @@ def find_linked_git(root: Path) -> LinkedGit:
         others += (shared / "HEAD", shared / "index")  # of the main worktree
     folders = dict.fromkeys((shared, own))
     return LinkedGit(tuple(folders), tuple(dict.fromkeys(acting)), tuple(others))
+
+
+def _is_made_by_git(own: Path, shared: Path, repository: Path) -> bool:
+    """Whether the git directory of a folder, and the one that its worktrees share, look as git makes
+    them, and are where it makes them.
+    """
+    # A `.git` file can name any folder in the `.git` of a repository above it, such as its hooks.
+    is_repository = (shared / "HEAD").is_file() and (shared / "objects").is_dir()
+    if own.is_symlink() or not is_repository:
+        return False
+    is_known = own in (shared / "worktrees" / own.name, repository / ".git")
+    return is_known or _is_of_submodule(own, repository)
 
 
 def _is_of_submodule(git_dir: Path, repository: Path) -> bool:
