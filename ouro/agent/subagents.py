@@ -313,9 +313,8 @@ class Subagents:
         if any(child.id == args.resume for child in self._running()):
             raise ToolError(f"{args.resume} is still running.")
         child_id = args.resume or await self._free_id(name)
-        worktree = None
-        if args.worktree or spec.worktree:
-            worktree = await self._open_worktree(child_id)
+        needs_worktree = args.worktree or spec.worktree
+        worktree = await self._open_worktree(child_id) if needs_worktree else None
         try:
             folder = worktree.folder if worktree else self._services.cwd
             transcript = await self._open_transcript(child_id, args.task, folder, resumed_info)

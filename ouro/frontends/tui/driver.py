@@ -480,9 +480,7 @@ class PasteSplitter:
             mark = _PASTE_BEGIN if self._paste_parts is None else _PASTE_END
             before, found_mark, after = rest.partition(mark)
             if not found_mark:
-                self._held = _partial_mark(rest, mark)
-                if not self._held and self._paste_parts is None:
-                    self._held = _partial_mark(rest, STATUS_ANSWER)
+                self._held = self._part_to_hold(rest, mark)
                 before = rest.removesuffix(self._held)
             if self._paste_parts is not None:
                 self._paste_parts.append(before)
@@ -494,6 +492,15 @@ class PasteSplitter:
                 self._paste_parts = [] if self._paste_parts is None else None
             rest = after
         return pieces
+
+    def _part_to_hold(self, text: str, mark: str) -> str:
+        """The end of a text that may be the first part of this mark of a paste, or, outside of a paste,
+        of an answer about the status.
+        """
+        begun_mark = _partial_mark(text, mark)
+        if begun_mark or self._paste_parts is not None:
+            return begun_mark
+        return _partial_mark(text, STATUS_ANSWER)
 
     def release(self) -> str:
         """Remove the held input, because nothing followed it, and return it: it is keys."""
