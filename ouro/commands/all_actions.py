@@ -202,7 +202,7 @@ SESSION_COMMANDS: tuple[Action, ...] = (
     Action(
         "export",
         "conversation.export",
-        "Write the whole session to a Markdown, HTML or JSON file, or only its last answer",
+        "Write the session, or its last answer, to a Markdown, HTML or JSON file",
         (text("file"),),
         ("export session.html", "export last answer.md"),
         shown_arguments="[last] [file]",
