@@ -76,7 +76,8 @@ def _parse_spec(file: ExtensionFile) -> tuple[AgentSpec, list[str]]:
     if meta.get("tools") and not tools:
         raise ValueError("ouro has none of the tools that it names.")
     excluded_tools, not_excluded = own_tools(words_in(meta.get("disallowedTools", "")))
-    if near := _near_tools(not_excluded):
+    near = _near_tools(not_excluded) if not_excluded else ""
+    if near:
         names = ", ".join(not_excluded)
         ignored.append(f"ouro has no tool {names}: `disallowedTools` takes none away.{near}")
     model = str(meta.get("model", "")).strip()
