@@ -281,7 +281,7 @@ def test_an_account_without_money_is_not_asked_again_after_an_error_in_a_stream(
         (1_382_400, "16 days"),
     ],
 )
-def test_a_long_wait_is_told_in_its_largest_unit(seconds, text):
+def test_a_long_wait_is_shown_in_its_largest_unit(seconds, text):
     assert describe_wait(seconds) == text
 
 
