@@ -371,10 +371,8 @@ class FilesSeen:
         except OSError as error:
             raise ToolError(f"{file_before.shown} cannot be written: {error.strerror}.") from error
         self._saved_in_editor[path] = _text_digest(after.text)
-        if is_known:
+        if is_known:  # else it stays as changed since the model read it, if it ever did
             self.note(path, data)
-        else:
-            self.forget(path)
         self.note_change(path, file_before.text, after.text)
 
     def _can_editor_save(self, path: Path) -> bool:

@@ -212,6 +212,16 @@ async def test_unread_file_accepts_only_exact_matches(files):
     assert not files.seen.has_read(path)
 
 
+async def test_a_file_stays_changed_after_an_edit_beside_what_a_formatter_did(files):
+    path = files.put("a.py", "x = 1\ny = 2\nz  =  3\n")
+    path.write_text("x = 1\ny = 2\nz = 3\n")  # by a formatter
+    result = await files.change("a.py", ("x = 1", "x = 10"))
+    assert "had changed since you read it" in result.text
+    again = await files.change("a.py", ("y = 2", "y = 20"))
+    assert "had changed since you read it" in again.text
+    assert "has changed since it was last read" in await files.refusal("a.py", ("z  = 3", "z = 4"))
+
+
 async def test_text_already_present_is_reported(files):
     files.put("a.py", "x = compute()\n")
     assert "new_text is already at line 1" in await files.refusal(
