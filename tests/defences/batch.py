@@ -48,5 +48,5 @@ DEFENCES = (
     Defence("C4", "ouro/batch/dask_runner.py", "            if parcel.is_unfit:", "            if False:",
             "test_c4_workers.py -k a_worker_with_a"),
     Defence("C4", "ouro/batch/dask_runner.py", 'if self._client.status != "running":', "if False:",
-            "test_c4_workers.py -k a_run_whose_scheduler"),
+            "test_c4_orders.py -k never_ends"),
 )  # fmt: skip

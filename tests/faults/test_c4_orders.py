@@ -1,5 +1,6 @@
 """C4: orders and parcels of a worker: another version, a full disk, a file that leaves the folder."""
 
+from concurrent.futures import Future
 from urllib.parse import quote
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 from fakes.files import git, make_repository
 
 from ouro.batch import remote
+from ouro.batch.dask_runner import DaskRunner, SchedulerLost
 from ouro.batch.remote import Order, Parcel, carry_out, receive
 from ouro.batch.state import BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task
@@ -53,6 +55,23 @@ def test_c4_a_session_of_a_worker_is_written_nowhere_else(tmp_path, name):
     receive(state, TASK, parcel)
     assert (get_sessions_dir() / "s" / "f").read_bytes() == b"y"
     assert not (get_sessions_dir() / name).exists()
+
+
+class LostClient:
+    """A client of Dask without a connection, whose tasks never end."""
+
+    status = "closed"
+
+    def submit(self, *_args, **_options):
+        return Future()
+
+
+@pytest.mark.timeout(20)
+def test_c4_a_task_that_never_ends_without_a_scheduler_is_not_waited_for(tmp_path):
+    state = BatchState(tmp_path / "state")
+    state.begin(Batch("b", (TASK,)))
+    with pytest.raises(SchedulerLost):
+        DaskRunner(state, LostClient()).run(TASK, None)
 
 
 def test_c4_a_fault_of_the_worker_says_that_another_one_may_be_able(monkeypatch):
