@@ -251,6 +251,12 @@ class WireRefused(RequestRefused):
     """The server has this model under another protocol."""
 
 
+class NotAStream(RequestRefused):
+    """The server answered with a success and something else, such as a web page: nothing for models may
+    be at this address.
+    """
+
+
 class ContextTooLong(ModelError):
     """The messages do not fit the model's window."""
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Literal
 
-from ouro.errors import RequestRefused, WireRefused
+from ouro.errors import NotAStream, RequestRefused, WireRefused
 from ouro.llm.model import (
     Chunk,
     Effort,
@@ -20,11 +20,10 @@ from ouro.llm.openai import OpenAIWire
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import Wire
 from ouro.messages import Message
-from ouro.utils.late_pattern import late_pattern
 
 WireChoice = Literal["responses", "chat"]
-_ADDRESS_MISSING = late_pattern(r"answered (404|405|501)|instead of a stream")
-"""Matches the error of a server that does not have the address of a protocol."""
+_ADDRESS_MISSING = (404, 405)
+"""Statuses of a server that does not have the address of a protocol."""
 
 
 class OpenAIModel:
@@ -116,7 +115,7 @@ class OpenAIModel:
                 return False
             self._has_left_chat = True
             self.wire = self._make_wire("responses")
-        elif self._has_left_chat or _ADDRESS_MISSING.search(str(refusal)):
+        elif self._has_left_chat or _lacks_address(refusal):
             self._is_settled = True
             self._facts.try_changes({"wire": "chat"}, str(refusal))
             self.wire = self._make_wire("chat")
@@ -152,3 +151,9 @@ class OpenAIModel:
             service_tier=self._service_tier,
             facts=self._facts,
         )
+
+
+def _lacks_address(refusal: RequestRefused) -> bool:
+    """Whether a refusal shows that the server does not have the address of a protocol."""
+    status = refusal.answer.status if refusal.answer else 0
+    return isinstance(refusal, NotAStream) or status in _ADDRESS_MISSING

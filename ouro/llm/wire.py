@@ -16,7 +16,7 @@ from ouro.errors import (
     ContextTooLong,
     ModelError,
     ModelUnavailable,
-    RequestRefused,
+    NotAStream,
     StreamCut,
 )
 from ouro.llm.adaptive_model import AdaptiveModel, ModelRequest
@@ -458,7 +458,7 @@ class Wire(AdaptiveModel):
             return [encode_json(event).decode() for event in events]
         hint = f"Is {self._endpoint.base_url} the address of a model server?"
         # A server that sends an empty body may answer later: the request is tried again.
-        error_class = RequestRefused if body.strip() else ModelUnavailable
+        error_class = NotAStream if body.strip() else ModelUnavailable
         raise error_class(
             f"{self._endpoint.address} answered with {content_type} instead of a stream.", hint
         )
