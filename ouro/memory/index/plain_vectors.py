@@ -18,7 +18,7 @@ import msgspec
 
 from ouro.memory.index.vector_signs import (
     BYTES_OF_WORD,
-    SignsMade,
+    SignsOrigin,
     read_next_vectors,
     read_stored_rows,
 )
@@ -30,7 +30,7 @@ class PlainSigns(msgspec.Struct):
     be among them.
     """
 
-    made: SignsMade
+    origin: SignsOrigin
     ids: array[int]
     signs: bytearray
     """The signs of each vector, one after the other."""
@@ -39,14 +39,14 @@ class PlainSigns(msgspec.Struct):
 
 
 def read_plain_signs(
-    database: sqlite3.Connection, table: str, made: SignsMade, length: int
+    database: sqlite3.Connection, table: str, origin: SignsOrigin, length: int
 ) -> PlainSigns:
     """Returns the signs that are stored in the index; none if they are damaged, or not of vectors of
     this length.
     """
-    loaded = PlainSigns(made, array("q"), bytearray(), stamp=0)
+    loaded = PlainSigns(origin, array("q"), bytearray(), stamp=0)
     try:
-        for stamp, stored_ids, stored_signs in read_stored_rows(database, table, made):
+        for stamp, stored_ids, stored_signs in read_stored_rows(database, table, origin):
             ids = array("q", stored_ids)
             if len(stored_signs) != _bytes_of_signs(length) * len(ids):
                 raise ValueError(f"{len(stored_signs)} bytes for {len(ids)} vectors")
@@ -55,13 +55,13 @@ def read_plain_signs(
             loaded.stamp = stamp
     except (TypeError, ValueError) as error:
         log.warning("the stored signs of vectors are not used: %s", error)
-        return PlainSigns(made, array("q"), bytearray(), stamp=0)
+        return PlainSigns(origin, array("q"), bytearray(), stamp=0)
     return loaded
 
 
 def add_new_plain_signs(database: sqlite3.Connection, table: str, loaded: PlainSigns) -> None:
     """Add the signs of the vectors that have a higher stamp, which are read."""
-    while rows := read_next_vectors(database, table, loaded.made, loaded.stamp):
+    while rows := read_next_vectors(database, table, loaded.origin, loaded.stamp):
         for row_id, stamp, vector in rows:
             loaded.ids.append(row_id)
             loaded.signs += _signs_of(unpack(vector))

@@ -38,7 +38,7 @@ before it. The table is made when it is first needed: an index of an earlier ver
 """
 
 
-class SignsMade(NamedTuple):
+class SignsOrigin(NamedTuple):
     """What signs belong to. If one of these is different, they are loaded again."""
 
     model: int
@@ -57,7 +57,7 @@ class VectorSigns(msgspec.Struct):
     """One row for each 64 dimensions: reading row by row takes a third of the time."""
     stamp: int
     """The highest stamp of a row whose vector is in it."""
-    made: SignsMade
+    origin: SignsOrigin
 
 
 def nearest_ids(
@@ -91,27 +91,27 @@ def allowed_positions(database: sqlite3.Connection, ids: NDArray[np.int64]) -> N
 def add_new_signs(database: sqlite3.Connection, table: str, loaded: VectorSigns) -> VectorSigns:
     """Returns `loaded` with the signs of the vectors that have a higher stamp, which are read."""
     parts = [loaded]
-    while part := _make_signs(database, table, loaded.made, parts[-1].stamp):
+    while part := _make_signs(database, table, loaded.origin, parts[-1].stamp):
         parts.append(part)
     return _join(parts)
 
 
 def _make_signs(
-    database: sqlite3.Connection, table: str, made: SignsMade, stamp: int
+    database: sqlite3.Connection, table: str, origin: SignsOrigin, stamp: int
 ) -> VectorSigns | None:
     """Returns the signs of the next vectors after a stamp, at most `_MAX_STORED`; they are made
     from the vectors. None if there are none.
     """
-    rows = read_next_vectors(database, table, made, stamp)
+    rows = read_next_vectors(database, table, origin, stamp)
     if not rows:
         return None
     vectors = np.frombuffer(b"".join(row[2] for row in rows), np.float16).reshape(len(rows), -1)
     ids = np.array([row[0] for row in rows], np.int64)
-    return VectorSigns(ids, _signs(vectors), stamp=rows[-1][1], made=made)
+    return VectorSigns(ids, _signs(vectors), stamp=rows[-1][1], origin=origin)
 
 
 def read_next_vectors(
-    database: sqlite3.Connection, table: str, made: SignsMade, stamp: int
+    database: sqlite3.Connection, table: str, origin: SignsOrigin, stamp: int
 ) -> list[tuple[int, int, bytes]]:
     """Returns the next vectors after a stamp, at most `_MAX_STORED`: the id of the passage, its stamp
     and the vector as it is stored.
@@ -120,7 +120,7 @@ def read_next_vectors(
         f"SELECT passage.id, passage.stamp, vectors.vector FROM {table} AS passage JOIN vectors"
         " ON vectors.hash = passage.hash AND vectors.model = ? WHERE passage.stamp > ?"
         " ORDER BY passage.stamp LIMIT ?",
-        (made.model, stamp, _MAX_STORED),
+        (origin.model, stamp, _MAX_STORED),
     ).fetchall()
 
 
@@ -131,17 +131,21 @@ def _join(parts: list[VectorSigns]) -> VectorSigns:
         return last
     signs = [part.signs for part in parts if part.signs.size]
     ids = np.concatenate([part.ids for part in parts])
-    return VectorSigns(ids, signs=np.concatenate(signs, axis=1), stamp=last.stamp, made=last.made)
+    return VectorSigns(
+        ids, signs=np.concatenate(signs, axis=1), stamp=last.stamp, origin=last.origin
+    )
 
 
-def read_signs(database: sqlite3.Connection, table: str, made: SignsMade) -> VectorSigns:
+def read_signs(database: sqlite3.Connection, table: str, origin: SignsOrigin) -> VectorSigns:
     """Returns the signs that are stored in the index; none if they are damaged."""
-    parts = [VectorSigns(np.empty(0, np.int64), np.empty((0, 0), np.uint64), stamp=0, made=made)]
+    parts = [
+        VectorSigns(np.empty(0, np.int64), np.empty((0, 0), np.uint64), stamp=0, origin=origin)
+    ]
     try:
-        for stamp, stored_ids, stored_signs in read_stored_rows(database, table, made):
+        for stamp, stored_ids, stored_signs in read_stored_rows(database, table, origin):
             ids = np.frombuffer(stored_ids, np.int64)
             signs = np.frombuffer(stored_signs, np.uint64).reshape(-1, len(ids))
-            parts.append(VectorSigns(ids, signs, stamp, made))
+            parts.append(VectorSigns(ids, signs, stamp, origin))
         return _join(parts)
     except (TypeError, ValueError) as error:
         log.warning("the stored signs of vectors are not used: %s", error)
@@ -149,7 +153,7 @@ def read_signs(database: sqlite3.Connection, table: str, made: SignsMade) -> Vec
 
 
 def read_stored_rows(
-    database: sqlite3.Connection, table: str, made: SignsMade
+    database: sqlite3.Connection, table: str, origin: SignsOrigin
 ) -> list[tuple[int, bytes, bytes]]:
     """Returns the stored signs of a table in rows: the highest stamp, the ids of the passages, and
     their signs. In these the first word of all passages is followed by the second of all.
@@ -157,44 +161,44 @@ def read_stored_rows(
     if not _has_table(database):
         return []
     return database.execute(
-        f"SELECT stamp, ids, signs FROM signs WHERE {_IS_OF} ORDER BY stamp", (table, *made)
+        f"SELECT stamp, ids, signs FROM signs WHERE {_IS_OF} ORDER BY stamp", (table, *origin)
     ).fetchall()
 
 
-def are_signs_unstored(database: sqlite3.Connection, table: str, made: SignsMade) -> bool:
+def are_signs_unstored(database: sqlite3.Connection, table: str, origin: SignsOrigin) -> bool:
     """Whether the signs of at least `MIN_STORED` vectors of a table are not stored."""
-    stamp = _stored_stamp(database, table, made) if _has_table(database) else 0
+    stamp = _stored_stamp(database, table, origin) if _has_table(database) else 0
     (count,) = database.execute(
         f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE stamp > ? LIMIT ?)", (stamp, MIN_STORED)
     ).fetchone()
     return bool(count == MIN_STORED)
 
 
-def store_next_signs(database: sqlite3.Connection, table: str, made: SignsMade) -> None:
+def store_next_signs(database: sqlite3.Connection, table: str, origin: SignsOrigin) -> None:
     """Store the signs of the next vectors that are not stored. What is stored for another model or
     index is removed first; so is everything of this table if many of its rows were removed.
     """
     database.execute(_CREATE_TABLE)
-    database.execute("DELETE FROM signs WHERE model <> ? OR made <> ?", made)
+    database.execute("DELETE FROM signs WHERE model <> ? OR made <> ?", origin)
     (stored,) = database.execute(
         f"SELECT coalesce(sum(length(ids)), 0) / {_BYTES_OF_ID} FROM signs WHERE {_IS_OF}",
-        (table, *made),
+        (table, *origin),
     ).fetchone()
     (in_use,) = database.execute(
-        f"SELECT count(*) FROM {table} WHERE stamp <= ?", (_stored_stamp(database, table, made),)
+        f"SELECT count(*) FROM {table} WHERE stamp <= ?", (_stored_stamp(database, table, origin),)
     ).fetchone()
     if stored - in_use > max(MIN_STORED, in_use / 10):
         database.execute("DELETE FROM signs WHERE source = ?", (table,))
-    signs = _make_signs(database, table, made, _stored_stamp(database, table, made))
+    signs = _make_signs(database, table, origin, _stored_stamp(database, table, origin))
     if signs is not None:
-        row = (table, *made, signs.stamp, signs.ids.tobytes(), signs.signs.tobytes())
+        row = (table, *origin, signs.stamp, signs.ids.tobytes(), signs.signs.tobytes())
         database.execute("INSERT OR REPLACE INTO signs VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
-def _stored_stamp(database: sqlite3.Connection, table: str, made: SignsMade) -> int:
+def _stored_stamp(database: sqlite3.Connection, table: str, origin: SignsOrigin) -> int:
     """Returns the stamp up to which the signs of a table are stored."""
     (stamp,) = database.execute(
-        f"SELECT coalesce(max(stamp), 0) FROM signs WHERE {_IS_OF}", (table, *made)
+        f"SELECT coalesce(max(stamp), 0) FROM signs WHERE {_IS_OF}", (table, *origin)
     ).fetchone()
     return int(stamp)
 

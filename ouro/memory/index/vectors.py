@@ -38,7 +38,7 @@ from ouro.memory.index.plain_vectors import (
 from ouro.memory.index.question_process import running_question_process
 from ouro.memory.index.schema import searched_column
 from ouro.memory.index.vector_signs import (
-    SignsMade,
+    SignsOrigin,
     VectorSigns,
     add_new_signs,
     allowed_positions,
@@ -394,8 +394,8 @@ class Vectors:
         for table in TABLES:
             while self._are_signs_unstored(table):
                 with self._index.writing() as database:
-                    made = self._made_of_signs(database, self._length)
-                    store_next_signs(database, table, made)
+                    origin = self._signs_origin(database, self._length)
+                    store_next_signs(database, table, origin)
 
     def has_work(self) -> bool:
         """Whether vectors are missing, or the signs of many are not stored."""
@@ -403,18 +403,18 @@ class Vectors:
 
     def _are_signs_unstored(self, table: str) -> bool:
         with self._index.reading() as database:
-            made = self._made_of_signs(database, self._length)
-            return are_signs_unstored(database, table, made)
+            origin = self._signs_origin(database, self._length)
+            return are_signs_unstored(database, table, origin)
 
     def _load_signs(self, database: sqlite3.Connection, table: str, length: int) -> VectorSigns:
         """Returns the signs of all vectors of this model in a table. Those that were loaded before
         stay in memory; only rows with a new stamp are read. If the index was made again, or the
         stamps were set for another model, all are loaded again.
         """
-        made = self._made_of_signs(database, length)
+        origin = self._signs_origin(database, length)
         loaded = self._signs_by_table.get(table)
-        if loaded is None or loaded.made != made:
-            loaded = read_signs(database, table, made)
+        if loaded is None or loaded.origin != origin:
+            loaded = read_signs(database, table, origin)
         self._signs_by_table[table] = add_new_signs(database, table, loaded)
         return self._signs_by_table[table]
 
@@ -429,21 +429,21 @@ class Vectors:
         self, database: sqlite3.Connection, table: str, length: int
     ) -> PlainSigns:
         """Returns the same signs as `_load_signs`, for plain Python."""
-        made = self._made_of_signs(database, length)
+        origin = self._signs_origin(database, length)
         loaded = self._plain_signs_by_table.get(table)
-        if loaded is None or loaded.made != made:
-            loaded = read_plain_signs(database, table, made, length)
+        if loaded is None or loaded.origin != origin:
+            loaded = read_plain_signs(database, table, origin, length)
         add_new_plain_signs(database, table, loaded)
         self._plain_signs_by_table[table] = loaded
         return loaded
 
-    def _made_of_signs(self, database: sqlite3.Connection, length: int) -> SignsMade:
+    def _signs_origin(self, database: sqlite3.Connection, length: int) -> SignsOrigin:
         """Returns what signs of this model belong to now."""
         model, _last_used = self._model_row(database, length)
         facts = database.execute(
             "SELECT value FROM facts WHERE name IN ('made', 'stamped') ORDER BY name"
         )
-        return SignsMade(model, " ".join(value for (value,) in facts))
+        return SignsOrigin(model, " ".join(value for (value,) in facts))
 
 
 def _has_rows(database: sqlite3.Connection, table: str) -> bool:

@@ -18,10 +18,10 @@ from ouro.memory.index import (
     vectors,
 )
 from ouro.memory.index.plain_vectors import PlainSigns, nearest_plain
-from ouro.memory.index.vector_signs import SignsMade, VectorSigns, nearest_ids
+from ouro.memory.index.vector_signs import SignsOrigin, VectorSigns, nearest_ids
 from ouro.utils.ouro_paths import get_memory_dir
 
-MADE = SignsMade(1, "index")
+ORIGIN = SignsOrigin(1, "index")
 QUESTIONS = ("abc 4", "jj", "ceg 1", "abcdefghij", "c")
 
 
@@ -40,7 +40,7 @@ def plain_of(signs, length):
     by_vector = plain_vectors._by_vector(signs.signs.tobytes(), len(signs.ids))
     assert len(by_vector) == plain_vectors._bytes_of_signs(length) * len(signs.ids)
     ids = plain_vectors.array("q", signs.ids.tobytes())
-    return PlainSigns(signs.made, ids, bytearray(by_vector), signs.stamp)
+    return PlainSigns(signs.origin, ids, bytearray(by_vector), signs.stamp)
 
 
 @given(
@@ -51,7 +51,7 @@ def test_the_nearest_are_those_of_numpy(length, rows, count, seed, is_limited):
     random = np.random.default_rng(seed)
     halves = random.normal(size=(rows, length)).round(1).astype(np.float16)
     ids = random.permutation(np.arange(3 * rows))[:rows].astype(np.int64)
-    signs = VectorSigns(ids, vector_signs._signs(halves), 1, MADE)
+    signs = VectorSigns(ids, vector_signs._signs(halves), 1, ORIGIN)
     question = random.normal(size=length).astype(np.float32)
     ranges = [(0, rows // 2), (rows, 2 * rows)] if is_limited else None
     allowed = None
