@@ -4,7 +4,7 @@ import pytest
 from fakes.model_server import Call, Raw, Reply, sse
 from fakes.wires import chunks_of
 
-from ouro.errors import EmptyAnswer, RequestRefused, StreamCut, TransientModelError
+from ouro.errors import EmptyAnswer, NotAStream, StreamCut, TransientModelError
 from ouro.llm import Timeouts
 from ouro.messages import user
 
@@ -35,7 +35,7 @@ async def test_l1_html_page_is_reported_and_not_retried(model_server):
     for kind in ("openai", "anthropic"):
         model_server.script([HTML])
         error, _ = await Wire(kind, model_server).failure()
-        assert type(error) is RequestRefused
+        assert type(error) is NotAStream
         assert "text/html" in str(error)
         assert f"Is {model_server.url}" in error.hint
 

@@ -108,14 +108,14 @@ async def test_x9_an_exact_edit_of_a_changed_file_keeps_what_others_changed(tool
     result = await call(edit, path="a.txt", edits=one_edit("one", "1"))
     assert "a.txt had changed since you read it" in result.text
     assert path.read_text() == "1\ntwo\nthree\n"
-    with pytest.raises(ToolError, match="has not been read yet"):  # `three` is not known
+    with pytest.raises(ToolError, match="has changed since it was last read"):
         await call(write, path="a.txt", content="1\n2\n")
     await call(read, path="a.txt")
     path.write_text("1\ntwo\nthree\nfour\n")
     result = await call(patch, input=update("-two", "+2"))
     assert "a.txt had changed since you read it" in result.text
     assert path.read_text() == "1\n2\nthree\nfour\n"
-    with pytest.raises(ToolError, match="has not been read yet"):
+    with pytest.raises(ToolError, match="has changed since it was last read"):
         await call(write, path="a.txt", content="1\n")
 
 
