@@ -16,13 +16,22 @@ import termios
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import FrameType
     from typing import Any
 
 _PATIENCE = 4
 """Seconds from the death of the launcher until its child ends, even if something hangs."""
 _HANDLED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 """The signals at which a session itself restores its terminal."""
+_AWAITED_SIGNALS = (
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGCHLD,
+)
+"""The signals for which the launcher waits. SIGINT is not one: the terminal sends it to the child as
+well.
+"""
 _KILLED = b"ouro was killed. Continue with: ouro --resume latest\n"
 _launcher: Launcher | None = None
 
@@ -94,9 +103,9 @@ def continue_in_child(reset: str, modes: list[Any] | None = None) -> None:
     global _launcher
     alive_reader, alive_writer = os.pipe()
     release_reader, release_writer = os.pipe()
-    # Blocked until the launcher handles it: a child may leave at once, and its signal would kill
-    # the launcher.
-    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    # Blocked until the launcher waits for them, and the child is complete: a handler would run too
+    # late, or in only one of the two processes, and the child may leave at once.
+    mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_AWAITED_SIGNALS, signal.SIGINT))
     modes = modes or _terminal_modes()
     launcher, child = os.getpid(), os.fork()
     if child:
@@ -106,46 +115,60 @@ def continue_in_child(reset: str, modes: list[Any] | None = None) -> None:
         if number not in _HANDLED_SIGNALS:
             _restore_terminal(reset, modes)
         _die_by(number)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
     os.close(alive_writer)
     os.close(release_reader)
     _launcher = Launcher(launcher, alive_reader, release_writer)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask_before)
 
 
 def _wait_for(child: int, release: int) -> int:
     """Pass signals on to the child, and wait for its end. Returns the signal that ended it. Otherwise
     this process ends as the child does; or, if the child has released it, with the exit code that
     is a byte in the pipe `release`.
+
+    The signals are blocked. A handler would not do: a signal just before `waitpid` would be handled
+    after the child's end.
     """
     os.set_blocking(release, False)
-
-    def forward(number: int, _frame: FrameType | None) -> None:
-        os.kill(child, number)
-
-    def leave(_number: int, _frame: FrameType | None) -> None:
-        """End this process with the exit code that its child has written into the pipe. If the pipe
-        is empty or closed, the signal means nothing.
-        """
-        try:
-            if code := os.read(release, 1):
-                os._exit(code[0])
-        except BlockingIOError:  # a signal of another process
-            pass
-
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(number, forward)
-    signal.signal(signal.SIGUSR1, leave)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the child as well
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # some systems drop a signal without a handler
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
-        _, status = os.waitpid(child, os.WUNTRACED)
-        if os.WIFSTOPPED(status):  # Ctrl+Z: the shell must see that this job has stopped
-            os.kill(os.getpid(), signal.SIGSTOP)
-            os.kill(child, signal.SIGCONT)
-        elif os.WIFSIGNALED(status):
+        ended_by = _check_child(child)
+        if ended_by is not None:
+            return ended_by
+        number = signal.sigwait(_AWAITED_SIGNALS)
+        if number == signal.SIGUSR1:
+            _leave_if_released(release)
+        elif number != signal.SIGCHLD:
+            os.kill(child, number)
+
+
+def _check_child(child: int) -> int | None:
+    """Stop this process as long as the child is stopped. If the child has ended, return the signal that
+    ended it, or end this process with its exit code. None if it runs.
+    """
+    while True:
+        changed, status = os.waitpid(child, os.WUNTRACED | os.WNOHANG)
+        if not changed:
+            return None
+        if os.WIFSIGNALED(status):
             return os.WTERMSIG(status)
-        else:
+        if not os.WIFSTOPPED(status):
             os._exit(os.waitstatus_to_exitcode(status))
+        # Ctrl+Z: the shell must see that this job has stopped.
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os.kill(child, signal.SIGCONT)
+
+
+def _leave_if_released(release: int) -> None:
+    """End this process with the exit code that its child has written into the pipe. If the pipe is
+    empty or closed, the signal means nothing.
+    """
+    try:
+        if code := os.read(release, 1):
+            os._exit(code[0])
+    except BlockingIOError:  # a signal of another process
+        pass
 
 
 def _terminal_modes() -> list[Any] | None:
@@ -174,5 +197,6 @@ def _die_by(number: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if number != signal.SIGKILL:
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
     os.kill(os.getpid(), number)
     os._exit(128 + number)

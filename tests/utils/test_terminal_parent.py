@@ -66,3 +66,34 @@ def test_the_terminal_of_a_child_that_was_killed_is_restored(name, is_restored):
     with contextlib.suppress(OSError):
         assert os.read(terminal, 1000).startswith(b"resetouro was killed.") is is_restored
     os.close(terminal)
+
+
+SIGNALLED_PROGRAM = """
+import os, signal, sys
+from ouro.utils import terminal_parent
+
+def end(number, _frame):
+    print("ended by", number, flush=True)
+    os._exit(7)
+
+signal.signal(signal.SIGTERM, end)
+fork, start = os.fork, os.getpid()
+
+def fork_and_signal():
+    child = fork()
+    if sys.argv[1] == "both" or os.getpid() == start:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return child
+
+os.fork = fork_and_signal
+terminal_parent.continue_in_child("")
+signal.pause()
+"""
+"""A signal comes just after the fork, to both processes or to the launcher alone."""
+
+
+@pytest.mark.parametrize("receivers", ["both", "launcher"])
+def test_a_signal_during_the_fork_ends_both_processes_once(receivers):
+    command = [sys.executable, "-c", SIGNALLED_PROGRAM, receivers]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout) == (7, f"ended by {signal.SIGTERM}\n")
