@@ -21,9 +21,11 @@ SEGMENT = 1 << 17
 """Characters that are searched at once: Python runs nothing else meanwhile, not even a key."""
 MAX_FOREGROUND_SIZE = 1 << 20
 """Up to so many characters are searched while a key is handled, in a few milliseconds."""
-FIRST_SHOW_DELAY = 0.02
-SHOW_INTERVAL = 0.25
-"""Seconds until the first and until each later look at a list that is still being read."""
+FIRST_SHOW_INTERVAL = 0.02
+MAX_SHOW_INTERVAL = 0.25
+"""Seconds from the first names to the next look at a list that is still being read, and at most from
+look to look: the interval doubles.
+"""
 
 
 class FileIndex:
@@ -198,12 +200,6 @@ def mentioned_name(word: str) -> str:
     return word.removeprefix("@").removeprefix('"')
 
 
-def _add_all(index: FileIndex, name_lists: Iterable[Sequence[str]]) -> None:
-    """Add the names to an index, as they are read."""
-    for names in name_lists:
-        index.add(names)
-
-
 class _Search(NamedTuple):
     """A search, and the names that it found."""
 
@@ -247,7 +243,7 @@ class ProjectFiles:
         self._next_text = ""
         """The text that was asked for last."""
         self._last_search = _Search(text="", searched=None, size=0, names=[])
-        """The last search in the background."""
+        """The last search. The same text is asked for several times, at each event of its keys."""
 
     def search(self, text: str, limit: int) -> list[str] | None:
         """The best names for a text; None until there is a list.
@@ -260,11 +256,14 @@ class ProjectFiles:
         index = self._index
         if index is None:
             return None
-        if index.size <= MAX_FOREGROUND_SIZE:
-            return index.search(text, limit)
         last_search = self._last_search
         if last_search.answers(text, index):
             return last_search.names
+        size = index.size  # names may be added during the search
+        if size <= MAX_FOREGROUND_SIZE:
+            names = index.search(text, limit)
+            self._last_search = _Search(text, searched=index, size=size, names=names)
+            return names
         self._next_text = text  # if a search runs, it looks for this text next
         if self._searching is None or self._searching.done():
             self._searching = asyncio.create_task(self._search(limit))
@@ -312,13 +311,26 @@ class ProjectFiles:
         """Read names into an index, in a thread. With `can_search` the index is in use as soon as
         it has a name, and `changed` is called from time to time while names are read.
         """
-        reader = asyncio.create_task(asyncio.to_thread(_add_all, index, name_lists))
-        wait = FIRST_SHOW_DELAY
+        has_names = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def add_all() -> None:
+            for names in name_lists:
+                index.add(names)
+                loop.call_soon_threadsafe(has_names.set)
+
+        reader = asyncio.create_task(asyncio.to_thread(add_all))
+        first_names = asyncio.create_task(has_names.wait())
+        await asyncio.wait([reader, first_names], return_when=asyncio.FIRST_COMPLETED)
+        first_names.cancel()
+        interval = FIRST_SHOW_INTERVAL
         while not reader.done():
-            await asyncio.wait([reader], timeout=wait)
-            wait = min(2 * wait, SHOW_INTERVAL)
             if can_search and index.size:
                 self._use_index(index)
+            await asyncio.wait([reader], timeout=interval)
+            interval = min(2 * interval, MAX_SHOW_INTERVAL)
+        if can_search and index.size:
+            self._use_index(index)
         await reader
 
     def _use_index(self, index: FileIndex) -> None:

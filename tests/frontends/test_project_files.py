@@ -83,6 +83,37 @@ async def test_names_are_found_before_the_list_is_complete():
     await until(lambda: files.search("second", 8) == ["src/second.py"])
 
 
+async def test_the_first_names_are_shown_when_they_are_read(monkeypatch):
+    """The first look was at a fixed time, so that the names waited up to 40 ms for it."""
+    monkeypatch.setattr(file_index, "FIRST_SHOW_INTERVAL", 3_600)
+    goes_on = threading.Event()
+
+    def read():
+        yield ["src/first.py"]
+        goes_on.wait(60)
+
+    files = ProjectFiles(read, lambda: None)
+    files.search("first", 8)
+    await until(lambda: files.search("first", 8) == ["src/first.py"])
+    goes_on.set()
+
+
+async def test_a_text_is_searched_once_while_the_list_stays_the_same(monkeypatch):
+    searched = []
+    search = FileIndex.search
+    monkeypatch.setattr(
+        FileIndex,
+        "search",
+        lambda self, text, limit: searched.append(text) or search(self, text, limit),
+    )
+    files = ProjectFiles(lambda: [NAMES], lambda: None)
+    files.search("", 8)
+    await until(lambda: files._read_at > 0)
+    for _event in range(4):
+        assert files.search("server", 8) == ["src/api/server.py", "tests/test_server.py"]
+    assert searched.count("server") == 1
+
+
 async def test_a_long_list_is_searched_in_the_background():
     """A search of 500,000 names took 240 ms for each key."""
     changes = []
