@@ -592,13 +592,17 @@ def memory_stores(
     settings: MemorySettings, root: Path | None, finds_secret: FindsSecret
 ) -> list[GitMemoryStore]:
     """The stores of the scopes that the settings allow, user before repo. `root` is the root of a
-    repository that the user trusts (R1); None if there is none: then there is no repo scope.
+    repository that the user trusts (R1); None if there is none: then there is no repo scope. The
+    folder that has the user's own memory has none either.
     """
     histories, core_files = get_history_dir(), settings.core
     stores = [user_store(get_memory_dir(), histories, finds_secret, settings.remote, core_files)]
     if settings.repo.enabled and root is not None:
         is_shared = settings.repo.share
-        stores.append(
-            repo_store(root, histories, finds_secret, is_shared=is_shared, core_files=core_files)
+        of_repo = repo_store(
+            root, histories, finds_secret, is_shared=is_shared, core_files=core_files
         )
+        # Else each fact of the home folder would be sent twice, and in all projects.
+        if of_repo.folder != Path(os.path.realpath(get_memory_dir())):
+            stores.append(of_repo)
     return stores

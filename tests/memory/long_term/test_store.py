@@ -9,13 +9,14 @@ import pytest
 from fakes.files import git
 from fakes.knowledge import unapproved
 
-from ouro.memory.long_term import FileEdit, GitMemoryStore, repo_folder
+from ouro.memory.long_term import FileEdit, GitMemoryStore, memory_stores, repo_folder
 from ouro.memory.long_term.git import process as git_process
 from ouro.memory.long_term.git import repository as history
 from ouro.memory.long_term.git.memory_folders import find_state_dir
 from ouro.memory.long_term.git.values import LoadedScope, SkippedFile
 from ouro.memory.long_term.scope import is_switched_off, switch
 from ouro.memory.long_term.store import repo_store, user_store
+from ouro.settings import MemorySettings
 
 
 @pytest.fixture
@@ -330,6 +331,15 @@ def test_folder_without_git_has_a_memory(tmp_path, histories):
 
     assert store.folder == tmp_path / ".ouro" / "memory"
     assert git(store.folder, "log", "--format=%s") == "Learn"
+
+
+def test_home_folder_has_only_the_memory_of_the_user(tmp_path, monkeypatch):
+    monkeypatch.setenv("OURO_HOME", str(tmp_path / "ann/.ouro"))
+    scopes_of = {
+        folder: [store.scope for store in memory_stores(MemorySettings(), folder, str)]
+        for folder in (tmp_path / "ann", tmp_path / "ann/project")
+    }
+    assert [*scopes_of.values()] == [["user"], ["user", "repo"]]
 
 
 def test_the_folder_is_excluded_once_and_in_no_tracked_file(tmp_path, histories):
