@@ -5,6 +5,9 @@ own and keeps it.
 import pytest
 from fakes.knowledge import Conversation, plain_git, seen_by_model
 
+from ouro.memory.long_term.git.repository import GitRepository
+from ouro.memory.long_term.git.values import TurnRef
+
 
 @pytest.fixture
 def home(home):
@@ -24,6 +27,28 @@ async def test_m13_memory_written_before_a_kill_is_in_the_next_prompt(home, comm
     assert again.manager.proposals() == ()
     assert plain_git(again.folder, "status", "--short") == ""
     assert again.manager.versions()["user"] == plain_git(again.folder, "rev-parse", "HEAD").strip()
+
+
+async def test_m13_text_remembered_before_a_kill_stays_that_of_the_user(home, monkeypatch):
+    killed = Conversation(home).connect()
+    await killed.begin("Tea?")
+    user = killed.scopes["user"]
+    user.write({"facts.md": "- Tea is at four.\n"}, "Remember", TurnRef("s-1", 2), "person")
+
+    def die(*_arguments, **_options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(GitRepository, "commit", die)
+    with pytest.raises(KeyboardInterrupt):
+        text = "- Tea is at four.\n- Milk first.\n"
+        user.write({"facts.md": text}, "Remember", TurnRef("s-1", 3), "person")
+    monkeypatch.undo()
+    killed.kill()
+    again = Conversation(home, session="s-2").connect()
+    message = plain_git(again.folder, "log", "-1", "--format=%B")
+    assert "Ouro-Origin: person" in message
+    assert "Ouro-Turn: 3" in message
+    assert seen_by_model(again.block) == ["- Tea is at four.", "- Milk first."]
 
 
 async def test_m13_file_text_does_not_become_trusted_by_a_kill(home):

@@ -346,6 +346,8 @@ class GitMemoryStore(ApprovedFiles):
             UsageError, SecretInMemory: a file is not as it was seen, a text holds a secret; nothing was written.
             FileRefused, OSError: it could not be written.
         """
+        from ouro.memory.long_term.git.turn_records import UncommittedSave, drop_saves, record_save
+
         self.demand_no_secret([subject, *(trailers or {}).values(), *changes, *changes.values()])
         self.ensure_repo()
         with self.repository.hold_lock():
@@ -355,8 +357,14 @@ class GitMemoryStore(ApprovedFiles):
                         f"{name} has changed meanwhile; nothing was written.", "Try again."
                     )
             is_approved = approves_seen or not seen or self._are_approved(seen)
+            contents = contents_of(encode_texts(changes))
+            save = UncommittedSave(contents, dict(trailers or {}))
+            record_save(self.repository, save)
             encoded = self._write_texts(changes, approved=is_approved)
-            return self._commit(encoded, subject, trailers or {})
+            commit = self._commit(encoded, subject, save.trailers)
+            if commit:
+                drop_saves(self.repository, [save])
+            return commit
 
     def merge_history(
         self, commit: str, changes: Mapping[str, str | None], waiting: Collection[str] = ()
@@ -417,7 +425,38 @@ class GitMemoryStore(ApprovedFiles):
             self.refused = tuple(refused)
             if not clean_names:
                 return ""
-            return self.commit_parts(subject, trailers or {}, whole=clean_names)
+            last_commit, names_of_saves = self._commit_saves(subject, clean_names)
+            rest = [name for name in clean_names if name not in names_of_saves]
+            if not rest:
+                return last_commit
+            return self.commit_parts(subject, trailers or {}, whole=rest)
+
+    def _commit_saves(self, subject: str, names: Collection[str]) -> tuple[str, set[str]]:
+        """Commit those of the files that are as an earlier save has written them, with its
+        trailers: the commit of that save is missing. Returns the id of the last commit (empty if
+        none was made) and the names of the committed files.
+        """
+        from ouro.memory.long_term.git.turn_records import drop_saves, read_saves
+
+        saves = read_saves(self.repository)
+        if not saves:
+            return "", set()
+        current_contents = contents_of(self._files.contents(names))
+        last_commit = ""
+        committed_names: set[str] = set()
+        for save in reversed(saves):  # the newest save of a file has its present content
+            of_save = [
+                name
+                for name, content in save.contents.items()
+                if current_contents.get(name) == content and name not in committed_names
+            ]
+            commit = self.commit_parts(subject, save.trailers, whole=of_save) if of_save else ""
+            if commit:
+                last_commit = commit
+                committed_names.update(of_save)
+        if committed_names:
+            drop_saves(self.repository, saves)
+        return last_commit, committed_names
 
     def commit_parts(
         self,

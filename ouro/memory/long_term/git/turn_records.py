@@ -1,10 +1,12 @@
 """Records, outside of the git history, of the turns to which commits without trailers belong: the
-agent commits in the shell as a user would.
+agent commits in the shell as a user would. And of saves whose commit is missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
 
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, ORIGIN, SESSION, TURN, TurnRef
@@ -18,7 +20,45 @@ _OPEN_TURN_RECORD = "turn"
 """The record with the turn that runs now."""
 _SYNC_MARK = "sync"
 """Stands instead of a turn for a commit that came from another machine."""
+_SAVES_RECORD = "saves"
+"""The record of the saves that may have no commit yet, as JSON."""
+_MAX_SAVES = 100
+"""The most saves in the record: without git none is ever committed."""
 Trailers = Mapping[str, str]
+
+
+class UncommittedSave(msgspec.Struct, frozen=True):
+    """Files that ouro wrote together, and the trailers of their commit."""
+
+    contents: Mapping[str, str]
+    """The blob of each file, by name; GONE for one that was removed."""
+    trailers: Trailers
+
+
+def record_save(repo: GitRepository, save: UncommittedSave) -> None:
+    """Record a save before its files are written: if ouro is killed before the commit, the next
+    start knows whose words they are.
+    """
+    _write_saves(repo, [*read_saves(repo), save][-_MAX_SAVES:])
+
+
+def drop_saves(repo: GitRepository, committed: Sequence[UncommittedSave]) -> None:
+    """Drop saves from the record, because they are committed."""
+    _write_saves(repo, [save for save in read_saves(repo) if save not in committed])
+
+
+def read_saves(repo: GitRepository) -> list[UncommittedSave]:
+    """The saves that may have no commit, oldest first; none if the record is damaged."""
+    text = repo.read_record(_SAVES_RECORD)
+    try:
+        return msgspec.json.decode(text, type=list[UncommittedSave]) if text else []
+    except msgspec.DecodeError:
+        return []
+
+
+def _write_saves(repo: GitRepository, saves: Sequence[UncommittedSave]) -> None:
+    text = msgspec.json.encode(saves).decode() if saves else ""
+    repo.write_record(_SAVES_RECORD, text, durable=False)
 
 
 def record_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
