@@ -37,7 +37,7 @@ from ouro.memory.long_term.core_consolidator import says_all
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.placement import CHANGES, note_category, place
-from ouro.memory.long_term.statement_patterns import has
+from ouro.memory.long_term.statement_patterns import has, pattern_of_group
 from ouro.memory.long_term.supersession import (
     denies,
     find_on_subject,
@@ -459,8 +459,33 @@ def statements_in(text: str, tool_input: str = "") -> Iterator[str]:
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, without empty ones."""
-    return list(filter(None, map(str.strip, _SENTENCE_END.split(text))))
+    """The sentences of a text, without empty ones. A statement before a question in one sentence
+    counts as a sentence.
+    """
+    sentences: list[str] = []
+    for sentence in filter(None, map(str.strip, _SENTENCE_END.split(text))):
+        sentences += _split_before_question(sentence)
+    return sentences
+
+
+def _split_before_question(sentence: str) -> list[str]:
+    """Split a question off the clause before it: `From now on answer in German, what time is it?`.
+    Only a clause that says that it lasts, or how the user wants to be answered, stands alone; else
+    the sentence is returned as it is.
+    """
+    if not has("question", sentence):
+        return [sentence]
+    introduction = pattern_of_group("introduction").match(sentence)
+    start = introduction.end() if introduction else 0
+    for mark in _CLAUSE_END.finditer(sentence, start):
+        if _count_words(sentence[start : mark.start()]) < _MIN_WORDS:
+            continue
+        before = sentence[: mark.start()]
+        states_a_wish = is_lasting(before) or has("answers", before)
+        if states_a_wish and not has("question", before):
+            return [before, sentence[mark.end() :]]
+        break
+    return [sentence]
 
 
 def _is_statement(sentence: str, tool_input: str, *, is_alone: bool) -> bool:

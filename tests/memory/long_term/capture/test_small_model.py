@@ -311,6 +311,21 @@ def test_statements_are_sentences():
 
 
 @pytest.mark.parametrize(
+    ("said", "stated"),
+    [
+        ("From now on answer in German, what time is it in Tokyo?", ["From now on answer in German"]),
+        ("Antworte mir immer auf Deutsch, wie spät ist es?", ["Antworte mir immer auf Deutsch"]),
+        ("以后请用中文回答，现在几点？", ["以后请用中文回答"]),
+        ("Do we always use tabs, or spaces?", []),
+        ("In utils.py, what does the parser do?", []),
+        ("Please, could you never use sed here?", []),
+    ],
+)
+def test_wish_before_a_question_is_a_statement_of_its_own(said, stated):
+    assert list(statements_in(said)) == stated
+
+
+@pytest.mark.parametrize(
     ("name", "is_small"),
     [("openai/qwen-coder-1.5b", True), ("ollama_chat/qwen3:8b", True), ("x/llama-70b", False), ("openai/gpt-5", False),
      ("ollama_chat/qwen3-coder:30b-a3b", False)],
