@@ -39,8 +39,8 @@ async def test_m13_text_remembered_before_a_kill_stays_that_of_the_user(home, mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr(GitRepository, "commit", die)
+    text = "- Tea is at four.\n- Milk first.\n"
     with pytest.raises(KeyboardInterrupt):
-        text = "- Tea is at four.\n- Milk first.\n"
         user.write({"facts.md": text}, "Remember", TurnRef("s-1", 3), "person")
     monkeypatch.undo()
     killed.kill()

@@ -7,9 +7,12 @@ import pytest
 from fakes.tool_benches import call
 
 from ouro.errors import SecretInMemory, ToolError
+from ouro.frontends.tui.screens.memory_pages import proposal_page
 from ouro.memory.long_term import FileEdit, GitMemoryStore
-from ouro.memory.long_term.git.values import SkippedFile
+from ouro.memory.long_term.git.values import NO_TURN, SkippedFile
+from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.long_term.trust.approval import decide
+from ouro.memory.long_term.trust.proposals import changed_rows, question_about
 from ouro.memory.long_term.trust.provenance import Provenance
 from ouro.messages import user
 from ouro.safety import GuardedMemory, SecretMask, Workspace
@@ -62,6 +65,38 @@ def test_m8_change_with_a_secret_is_not_written(store, secret, place):
     assert secret not in str(refused.value)
     assert (store.get_current_head(), store.load_all().core) == (before, {"facts": "- one\n"})
     assert secret.encode() not in every_byte(store)
+
+
+@pytest.mark.parametrize("secret", [OWN, SHAPED])
+def test_m8_secret_that_another_program_wrote_is_shown_nowhere(store, secret):
+    (store.folder / "facts.md").write_text(f"- one\n- log in with {secret}\n- two\n")
+    scope = ScopeMemory(store)
+    scope.open()
+
+    [event] = scope.foreign_events()
+    [proposal] = scope.proposals()
+    shown = f"{event}\n{question_about(proposal)}\n{changed_rows(proposal)}\n{proposal_page(proposal)}"
+
+    assert secret not in shown
+    assert "(a secret: " in shown
+    assert "two" in shown
+    assert "holds a secret" in proposal.reason
+    with pytest.raises(SecretInMemory):
+        scope.accept(proposal, NO_TURN)
+    scope.reject(proposal, NO_TURN)
+    assert (store.folder / "facts.md").read_text() == "- one\n"
+
+
+@pytest.mark.parametrize("secret", [OWN, SHAPED])
+def test_m8_secret_that_the_user_wrote_between_turns_is_not_sent(store, secret):
+    scope = ScopeMemory(store)
+    scope.open()
+    (store.folder / "facts.md").write_text(f"- one\n- log in with {secret}\n")
+
+    events = scope.refresh(agent_was_idle=True)
+
+    assert secret not in f"{events}"
+    assert secret not in scope.texts["facts"]
 
 
 def test_m8_file_with_a_secret_is_not_committed_and_is_reported(store):

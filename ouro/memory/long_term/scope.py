@@ -501,8 +501,14 @@ class ScopeMemory(ScopeState):
             for name, blob in self.store.find_unapproved().items()
             if name not in undecided
         }
-        edits = self.store.edits_since(self.store.accepted, new_contents)
-        group = ChangeGroup(at=NO_TURN, origin="outside", edits=edits, contents=new_contents)
+        # A file with a secret stays foreign: it is neither sent nor committed.
+        edits = tuple(
+            edit
+            for edit in self.store.edits_since(self.store.accepted, new_contents)
+            if not self.store.secret_in(edit.after or "")
+        )
+        clean_contents = {edit.name: new_contents[edit.name] for edit in edits}
+        group = ChangeGroup(at=NO_TURN, origin="outside", edits=edits, contents=clean_contents)
         outcome = self._effects.move("written", "found, only the user can have written it", group)
         return outcome.trusted
 

@@ -244,7 +244,7 @@ def proposal_rows(proposals: Iterable[Proposal]) -> list[MemoryRow]:
         row = MemoryRow(
             PageLink("proposal", proposal.id),
             proposal.scope,
-            text="; ".join(_summarize(edit) for edit in proposal.edits),
+            text="; ".join(_summarize(edit) for edit in proposal.shown_edits),
             category=proposal.origin,
             flag="pending",
             also_searched=f"{names} {proposal.reason} {proposal.id}",
@@ -418,7 +418,7 @@ def proposal_page(proposal: Proposal) -> Page:
     page = Page("Waiting for approval", f"{proposal.scope} · {proposal.id} · {proposal.reason}")
     for source in proposal.sources:
         page.add(f"source: {source}", "detail")
-    for edit in proposal.edits:
+    for edit in proposal.shown_edits:
         page.section(_short_name(edit.name) + (", removed" if edit.after is None else ""))
         _add_changes(page, edit.before or "", edit.after or "")
     if proposal.session:

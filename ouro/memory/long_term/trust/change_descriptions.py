@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from ouro.display import Diff, Display, FileChange
@@ -10,7 +10,7 @@ from ouro.events import CoreChanged
 from ouro.memory.long_term.git.files import is_note_name
 from ouro.memory.long_term.git.values import FileEdit, Scope
 from ouro.utils.line_changes import line_changes
-from ouro.utils.text import cut, escape_invisible
+from ouro.utils.text import clean, cut, escape_invisible
 
 _MAX_SUBJECT = 200
 """Maximum characters of a summary of edits."""
@@ -61,6 +61,32 @@ def subject_of(edits: Iterable[FileEdit]) -> str:
     """
     first_edits = islice(edits, _MAX_SUBJECT // len("a.md: -"))  # more would not be visible
     return cut("; ".join(map(_summarize_edit, first_edits)), _MAX_SUBJECT) or "Nothing"
+
+
+def hide_secrets(
+    edits: Sequence[FileEdit], secret_in: Callable[[str], str]
+) -> tuple[FileEdit, ...]:
+    """The edits with the kind of a secret instead of each new line that holds one; empty if there
+    is no secret. `secret_in` returns the kind of secret in a text, or nothing.
+    """
+    # One search for all: most edits hold none.
+    if not secret_in("\n".join(edit.after or "" for edit in edits)):
+        return ()
+    return tuple(_hide_secrets_of_edit(edit, secret_in) for edit in edits)
+
+
+def _hide_secrets_of_edit(edit: FileEdit, secret_in: Callable[[str], str]) -> FileEdit:
+    kind = secret_in(edit.after or "")
+    if not kind:
+        return edit
+    lines = []
+    for line in (edit.after or "").splitlines():
+        kind_in_line = secret_in(line)
+        lines.append(f"(a secret: {clean(kind_in_line)})" if kind_in_line else line)
+    text = "\n".join(lines)
+    if secret_in(text):  # it has several lines
+        text = f"(a secret: {clean(kind)})"
+    return FileEdit(edit.name, edit.before, f"{text}\n")
 
 
 def change_of(

@@ -152,8 +152,12 @@ class ChangeEffects:
 
     def _restore_files(self, group: ChangeGroup) -> None:
         """Write the files as they were before the edits, and commit that."""
+        from ouro.memory.long_term.trust.change_descriptions import hide_secrets, subject_of
+
         before = {edit.name: edit.before for edit in group.edits}
-        subject = f"Reject: {_summarize(group)}"
+        # The history must not get a secret that is rejected.
+        shown_edits = hide_secrets(group.edits, self._store.secret_in) or group.edits
+        subject = f"Reject: {group.subject or subject_of(shown_edits)}"
         self._store.save_and_commit(before, subject, _trailers(group, "undo"))
 
     # -- only the lines of these changes

@@ -51,6 +51,13 @@ class Proposal(msgspec.Struct, frozen=True):
     at: str = ""
     client: str = ""
     """The program that asked for it, through `ouro mcp serve`."""
+    edits_without_secrets: tuple[FileEdit, ...] = ()
+    """The edits without the secrets that they hold; empty if they hold none."""
+
+    @property
+    def shown_edits(self) -> tuple[FileEdit, ...]:
+        """The edits as they may be shown."""
+        return self.edits_without_secrets or self.edits
 
     @property
     def state(self) -> State:
@@ -161,7 +168,7 @@ def question_about(proposal: Proposal) -> Question:
     if proposal.sources:
         details.append(f"Read before it was written: {', '.join(proposal.sources)}.")
     lines: list[str] = []
-    for edit in proposal.edits:
+    for edit in proposal.shown_edits:
         lines += map(escape_invisible, changed_lines(edit, named=len(proposal.edits) > 1))
     details += lines[:_MAX_LINES]
     if len(lines) > _MAX_LINES:
@@ -175,7 +182,7 @@ def changed_rows(proposal: Proposal) -> tuple[str, ...]:
     If there are none, one line that names the files from which it removes lines.
     """
     rows: list[str] = []
-    for edit in proposal.edits:
+    for edit in proposal.shown_edits:
         before = (edit.before or "").splitlines()
         _fields, text_after = split_front_matter(edit.after or "")
         after = text_after.splitlines()

@@ -31,6 +31,7 @@ class ForeignChanges(msgspec.Struct, frozen=True):
 
 
 FOREIGN_REASON = "it was written outside of ouro"
+_REASON_SECRET = ", and holds a secret: remove it from the file"
 _MAX_READS = 5
 MIN_NOTES_TO_RECORD = 500
 """Fewer notes are listed in 2 ms at each start."""
@@ -124,13 +125,17 @@ class ScopeState:
         stored = self._proposals.list()
         if not foreign.edits:
             return stored
+        from ouro.memory.long_term.trust.change_descriptions import hide_secrets
+
+        without_secrets = hide_secrets(foreign.edits, self.store.secret_in)
         foreign_proposal = Proposal(
             id=foreign.id,
             scope=self.name,
             origin="outside",
             edits=foreign.edits,
-            reason=FOREIGN_REASON,
+            reason=FOREIGN_REASON + (_REASON_SECRET if without_secrets else ""),
             sources=tuple(self._foreign_sources),
+            edits_without_secrets=without_secrets,
         )
         return (*stored, foreign_proposal)
 
@@ -145,14 +150,17 @@ class ScopeState:
         """
         if not self.foreign:
             return []
-        from ouro.memory.long_term.trust.change_descriptions import MAX_SHOWN, change_of
+        from ouro.memory.long_term.trust.change_descriptions import (
+            MAX_SHOWN,
+            change_of,
+            hide_secrets,
+        )
 
         shown = self._read_foreign(MAX_SHOWN)
         if not shown.edits:
             return []
-        event = change_of(
-            self.name, shown.edits, "outside", proposal=shown.id, files=len(self.foreign)
-        )
+        edits = hide_secrets(shown.edits, self.store.secret_in) or shown.edits
+        event = change_of(self.name, edits, "outside", proposal=shown.id, files=len(self.foreign))
         return [event]
 
     def observe(self, session: str) -> None:
