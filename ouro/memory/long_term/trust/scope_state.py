@@ -31,7 +31,7 @@ class ForeignChanges(msgspec.Struct, frozen=True):
 
 
 FOREIGN_REASON = "it was written outside of ouro"
-_REASON_SECRET = ", and holds a secret: remove it from the file"
+_REASON_TO_REMOVE_IT = ", and holds a secret: remove it from the file"
 _MAX_READS = 5
 MIN_NOTES_TO_RECORD = 500
 """Fewer notes are listed in 2 ms at each start."""
@@ -133,7 +133,7 @@ class ScopeState:
             scope=self.name,
             origin="outside",
             edits=foreign.edits,
-            reason=FOREIGN_REASON + (_REASON_SECRET if without_secrets else ""),
+            reason=FOREIGN_REASON + (_REASON_TO_REMOVE_IT if without_secrets else ""),
             sources=tuple(self._foreign_sources),
             edits_without_secrets=without_secrets,
         )
