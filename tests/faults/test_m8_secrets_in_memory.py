@@ -75,7 +75,9 @@ def test_m8_secret_that_another_program_wrote_is_shown_nowhere(store, secret):
 
     [event] = scope.foreign_events()
     [proposal] = scope.proposals()
-    shown = f"{event}\n{question_about(proposal)}\n{changed_rows(proposal)}\n{proposal_page(proposal)}"
+    shown = (
+        f"{event}\n{question_about(proposal)}\n{changed_rows(proposal)}\n{proposal_page(proposal)}"
+    )
 
     assert secret not in shown
     assert "(a secret: " in shown

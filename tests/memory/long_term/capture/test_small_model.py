@@ -313,7 +313,10 @@ def test_statements_are_sentences():
 @pytest.mark.parametrize(
     ("said", "stated"),
     [
-        ("From now on answer in German, what time is it in Tokyo?", ["From now on answer in German"]),
+        (
+            "From now on answer in German, what time is it in Tokyo?",
+            ["From now on answer in German"],
+        ),
         ("Antworte mir immer auf Deutsch, wie spät ist es?", ["Antworte mir immer auf Deutsch"]),
         ("以后请用中文回答，现在几点？", ["以后请用中文回答"]),
         ("Do we always use tabs, or spaces?", []),
