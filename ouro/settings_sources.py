@@ -48,6 +48,8 @@ ONLY_LOWER = {
     "limits.max_idle_calls",
 }
 """Settings that a project can only lower."""
+ONLY_OFF = {"memory.enabled", "memory.capture", "memory.repo.enabled"}
+"""Settings that a project can only switch off."""
 MAY_BE_ZERO = {
     "compaction.keep",
     "compaction.reserve",
@@ -69,17 +71,21 @@ RANGES = {
     "sessions.keep_days": (1, 99_999),  # more days ago is not a valid date
 }
 """The lowest and the highest value of numbers that have a range."""
-OPEN_TO_PROJECTS = ONLY_LOWER | {
-    "model",
-    "effort",
-    "permissions.mode",
-    "permissions.ask",
-    "permissions.deny",
-    "shell.timeout_seconds",
-    "mcp.servers",
-    "lsp.servers",
-    "hooks",
-}
+OPEN_TO_PROJECTS = (
+    ONLY_LOWER
+    | ONLY_OFF
+    | {
+        "model",
+        "effort",
+        "permissions.mode",
+        "permissions.ask",
+        "permissions.deny",
+        "shell.timeout_seconds",
+        "mcp.servers",
+        "lsp.servers",
+        "hooks",
+    }
+)
 """Settings that a project may set."""
 SHARED_SETTINGS = frozenset(
     {
@@ -353,6 +359,8 @@ def _narrows(path: str, old: SourcedValue, new: SourcedValue) -> bool:
         if new.value is None:  # no limit
             return False
         return old.value is None or new.value < old.value
+    if path in ONLY_OFF:
+        return new.value is False
     # Hooks of a project never replace those of the user. `project_hooks` returns them separately,
     # because they may do less.
     return path != "hooks"

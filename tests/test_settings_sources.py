@@ -234,6 +234,17 @@ def test_project_narrows_values_the_user_did_not_set(project):
     assert (settings.permissions.mode, settings.limits) == ("plan", LimitSettings(50))
 
 
+def test_a_project_can_switch_memory_off_and_never_on(user_file, project):
+    project_file(project, "memory: {enabled: false, capture: false, repo: {enabled: false}}\n")
+    memory = load_settings(project).memory
+    assert (memory.enabled, memory.capture, memory.repo.enabled) == (False, False, False)
+
+    user_file.write_text("memory: {enabled: false, capture: false}\n")
+    project_file(project, "memory: {enabled: true, capture: true}\n")
+    memory = load_settings(project).memory
+    assert (memory.enabled, memory.capture) == (False, False)
+
+
 def test_project_settings_linked_from_outside_are_refused(project, tmp_path):
     (tmp_path / "elsewhere.yaml").write_text("model: x\n")
     (project / ".ouro" / "config.yaml").symlink_to(tmp_path / "elsewhere.yaml")
