@@ -211,7 +211,12 @@ class MemoryPrompt:
         """The block of the system prompt; empty if no scope is in use."""
         if not self._scopes:
             return ""
-        files = list(chain.from_iterable(self._quoted_files(scope.name) for scope in self._scopes))
+        files = list(
+            chain.from_iterable(
+                self._quoted_files(scope.name, self._texts_at_start[scope.name])
+                for scope in self._scopes
+            )
+        )
         inside = "\n\n".join([self._introduction(), *(files or ["Nothing is remembered yet."])])
         return f"<long_term_memory_management>\n{inside}\n</long_term_memory_management>"
 
@@ -240,10 +245,15 @@ class MemoryPrompt:
 
     def make_read_only_block(self) -> str:
         """The quoted files with a short introduction, for an agent that reads memory and does not
-        write it; empty if the files are empty.
+        write it; empty if the files are empty. They are as they are now: what has changed since the
+        session began is not sent to that agent in another way.
         """
-        loaded_scopes = [scope.name for scope in self._scopes if scope.name in self._texts_at_start]
-        files = list(chain.from_iterable(map(self._quoted_files, loaded_scopes)))
+        files: list[str] = []
+        for scope in self._scopes:
+            texts_at_start = self._texts_at_start.get(scope.name)
+            if texts_at_start is not None:
+                texts = texts_at_start if self.is_held else scope.texts
+                files += self._quoted_files(scope.name, texts)
         if not files:
             return ""
         return "\n\n".join([_READ_ONLY.format(bar=BAR, mark=self._mark), *files])
@@ -254,7 +264,8 @@ class MemoryPrompt:
         """
         lines: list[ReceiptLine] = []
         for scope in self._scopes:
-            for name, (sent_text, cut_text) in self._split_to_fit(scope.name).items():
+            texts = self._texts_at_start[scope.name]
+            for name, (sent_text, cut_text) in self._split_to_fit(texts).items():
                 file = f"{name}.md"
                 lines += [
                     ReceiptLine(scope.name, file, text=item, state="loaded", tokens=estimate(item))
@@ -365,11 +376,11 @@ class MemoryPrompt:
             texts = scope.text_of(version)
         return self._texts_at_start[scope.name] if texts is None else texts
 
-    def _quoted_files(self, scope: Scope) -> Iterator[str]:
-        """Yield each core file of a scope that is not empty, quoted between marks. If a file is too
-        long, it yields only the beginning, and how many lines follow.
+    def _quoted_files(self, scope: Scope, texts: Texts) -> Iterator[str]:
+        """Yield each of the core files `texts` of a scope that is not empty, quoted between marks. If
+        a file is too long, it yields only the beginning, and how many lines follow.
         """
-        for name, (beginning, rest) in self._split_to_fit(scope).items():
+        for name, (beginning, rest) in self._split_to_fit(texts).items():
             text = beginning
             if rest:
                 text += f"… {len(rest.splitlines())} more lines: read the file.\n"
@@ -395,14 +406,15 @@ class MemoryPrompt:
             lines.append(f"{line} ⟨{day}⟩" if day else line)
         return "\n".join(lines) + "\n"
 
-    def _split_to_fit(self, scope: Scope) -> dict[str, tuple[str, str]]:
+    def _split_to_fit(self, texts: Texts) -> dict[str, tuple[str, str]]:
         """For each core file of a scope, by name: the whole lines at its beginning that fit into the
-        limit of the prompt, and the rest, which is empty if all fits.
+        limit of the prompt, and the rest, which is empty if all fits. `texts` are those of the
+        scope.
         """
         fitted: dict[str, tuple[str, str]] = {}
         room = int(LIMIT_FACTOR * self.threshold * CHARACTERS_A_TOKEN)
         max_of_file = int(room * _SHARE_OF_FILE)
-        for name, text in self._texts_at_start[scope].items():
+        for name, text in texts.items():
             limit = min(room, max_of_file)
             end = len(text)
             if end > limit:

@@ -49,6 +49,16 @@ class TestPrompt:
             assert "about exactly this case" in words
             assert "say in your answer which file says what" in words
 
+    async def test_subagent_gets_memory_as_it_is_now(self, home):
+        await learn_once(home)
+        session = Conversation(home, session="s-2").connect()
+        block_at_start = session.block
+        (home / "memory/preferences.md").write_text("- Answer in French.\n")
+        await session.begin("hello")
+        for_subagent = session.prompt.make_read_only_block()
+        assert seen_by_model(for_subagent) == ["- Answer in French."]
+        assert seen_by_model(block_at_start) == ["- Answer in German."]
+
     async def test_learned_line_is_in_the_prompt_of_the_next_session(self, home):
         await learn_once(home)
         block = Conversation(home, session="s-2").block
