@@ -71,21 +71,19 @@ RANGES = {
     "sessions.keep_days": (1, 99_999),  # more days ago is not a valid date
 }
 """The lowest and the highest value of numbers that have a range."""
-OPEN_TO_PROJECTS = (
-    ONLY_LOWER
-    | ONLY_OFF
-    | {
-        "model",
-        "effort",
-        "permissions.mode",
-        "permissions.ask",
-        "permissions.deny",
-        "shell.timeout_seconds",
-        "mcp.servers",
-        "lsp.servers",
-        "hooks",
-    }
-)
+OPEN_TO_PROJECTS = {
+    *ONLY_LOWER,
+    *ONLY_OFF,
+    "model",
+    "effort",
+    "permissions.mode",
+    "permissions.ask",
+    "permissions.deny",
+    "shell.timeout_seconds",
+    "mcp.servers",
+    "lsp.servers",
+    "hooks",
+}
 """Settings that a project may set."""
 SHARED_SETTINGS = frozenset(
     {

@@ -10,6 +10,7 @@ import msgspec
 
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, ORIGIN, SESSION, TURN, TurnRef
+from ouro.utils.decoding import decode_json
 from ouro.utils.files import append_private, write_private
 
 _TURNS_RECORD = "turns"
@@ -51,7 +52,7 @@ def read_saves(repo: GitRepository) -> list[UncommittedSave]:
     """The saves that may have no commit, oldest first; none if the record is damaged."""
     text = repo.read_record(_SAVES_RECORD)
     try:
-        return msgspec.json.decode(text, type=list[UncommittedSave]) if text else []
+        return decode_json(text, list[UncommittedSave]) if text else []
     except msgspec.DecodeError:
         return []
 
