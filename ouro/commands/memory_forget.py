@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from ouro.commands.action import ActionContext, Answer, parse_indexes
 from ouro.commands.memory_notes import entry_rows
 from ouro.commands.render import CodeSpan, CommandText, Title, View, line, table
 from ouro.display import Choice
-from ouro.errors import UsageError
+from ouro.errors import OuroError, UsageError
 from ouro.memory import long_term
 from ouro.utils.ouro_paths import get_history_dir, get_home, get_index_path, get_sessions_dir, tilde
 from ouro.utils.text import one_line, plural
@@ -107,6 +108,9 @@ async def _forget_everywhere(
     is_backup_decided = bool(backup) or no_backup
     if is_sure and not is_backup_decided:
         raise UsageError("This cannot be undone.", "With --yes, pass --backup FILE or --no-backup.")
+    with suppress(OuroError):  # also if memory is off here
+        # Opened, a memory that was moved is recorded at its new place, and searched there.
+        await context.memory(lambda _memory: None)
     home = long_term.OuroHome(get_home(), get_history_dir(), get_sessions_dir(), get_index_path())
     job = long_term.TrueForget(text, home)
     report = await asyncio.to_thread(job.search, context.progress)

@@ -97,7 +97,12 @@ class ForgettingMemory:
         report.add(f"{self._name}: core, notes, archive", in_files)
         in_records = sum(text.count_bytes(path.read_bytes()) for path in self._record_files())
         report.add(f"{self._name}: pending changes", in_records)
-        if not (self._repository.git_dir / "objects").is_dir():
+        if in_records and not self._folder.is_dir():
+            report.unsearched.append(
+                f"{self._folder}: it is gone. If you have moved it, start ouro there, then forget"
+                " again."
+            )
+        if not self._has_history():
             return bool(in_files or in_records)
         objects_with_text = sum(
             1
@@ -110,6 +115,9 @@ class ForgettingMemory:
         if self._is_in_history:
             self._report_remote()
         return bool(in_files or in_records or objects_with_text)
+
+    def _has_history(self) -> bool:
+        return (self._repository.git_dir / "objects").is_dir()
 
     def _report_host(self) -> None:
         """If a host repository shares this memory, report that its history is not searched, and how
@@ -140,7 +148,7 @@ class ForgettingMemory:
         it.
         """
         with self._repository.hold_lock():
-            pending = {*self._store.find_unapproved()}
+            pending = {*self._store.find_unapproved()} if self._has_history() else set()
             if self._is_in_history:
                 rewrite.rewrite_history(
                     self._repository,

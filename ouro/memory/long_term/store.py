@@ -29,6 +29,7 @@ from ouro.memory.long_term.git.memory_folders import (
     find_state_dir,
     is_history_misplaced,
     move_history,
+    record_moved_folder,
     repo_folder,
 )
 from ouro.memory.long_term.git.values import (
@@ -116,6 +117,8 @@ class GitMemoryStore(ApprovedFiles):
         be moved is logged and stays where it is.
         """
         repo = self.repository
+        with suppress(OSError):  # reading works with a read-only home
+            record_moved_folder(self.folder, repo.state_dir)
         try:
             has_records = repo.own_dir.exists()
             accepted, digest = self._read_acceptance()

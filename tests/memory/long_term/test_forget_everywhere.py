@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import random
+import shutil
 import tarfile
 from urllib.parse import quote, quote_plus
 
@@ -231,6 +232,35 @@ def test_settings_with_the_text_are_reported_and_unchanged(place):
         f"{place.path / 'models.yaml'}: these are your settings. Remove it there yourself if you do"
         " not need it."
     ]
+
+
+def test_memory_of_a_project_that_was_moved_is_searched_at_its_new_place(place, tmp_path):
+    first = repo_store(tmp_path / "app", place.histories, lambda _text: "")
+    first.save_and_commit({"facts.md": "- Tea.\n- Blackbird-77\n"}, "Learn")
+    (tmp_path / "app").rename(tmp_path / "moved")
+    moved = repo_store(tmp_path / "moved", place.histories, lambda _text: "")
+    moved.open()
+
+    done = TrueForget("Blackbird-77", place).forget()
+
+    assert done.left == []
+    assert (moved.folder / "facts.md").read_text() == "- Tea.\n"
+    assert TrueForget("Blackbird-77", place).search().count == 0
+
+
+def test_records_of_a_deleted_project_are_forgotten(place, tmp_path):
+    store = repo_store(tmp_path / "app", place.histories, lambda _text: "")
+    store.save_and_commit({"facts.md": "- Tea.\n"}, "Learn")
+    store.repository.write_record("core-records", "Blackbird-77")
+    shutil.rmtree(tmp_path / "app")
+
+    done = TrueForget("Blackbird-77", place).forget()
+
+    assert done.left == []
+    assert done.unsearched == [
+        f"{store.folder}: it is gone. If you have moved it, start ouro there, then forget again."
+    ]
+    assert TrueForget("Blackbird-77", place).search().count == 0
 
 
 def test_unwritten_project_memory_does_not_touch_user_memory(place, tmp_path):

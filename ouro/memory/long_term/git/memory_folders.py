@@ -97,6 +97,16 @@ def find_state_dir(folder: Path, histories: Path, *, is_shared: bool = False) ->
     raise AssertionError("unreachable")
 
 
+def record_moved_folder(folder: Path, state_dir: Path) -> None:
+    """Record where a memory folder is now, if it is not where it was when something was written.
+    Raises OSError.
+    """
+    path, _ = _recorded_folder(state_dir)
+    if path and path != str(folder):
+        record = f"{folder}\n{_identity(folder)}\n"
+        write_private(state_dir / _FOLDER_RECORD, os.fsencode(record))
+
+
 def is_real_folder(path: Path) -> bool:
     """Whether the path is a folder, and no link to one."""
     with suppress(OSError):
