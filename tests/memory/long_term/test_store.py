@@ -14,7 +14,7 @@ from ouro.memory.long_term.git import process as git_process
 from ouro.memory.long_term.git import repository as history
 from ouro.memory.long_term.git.memory_folders import find_state_dir
 from ouro.memory.long_term.git.values import LoadedScope, SkippedFile
-from ouro.memory.long_term.scope import is_switched_off, switch
+from ouro.memory.long_term.scope import ScopeMemory, is_switched_off, switch
 from ouro.memory.long_term.store import repo_store, user_store
 from ouro.settings import MemorySettings
 
@@ -331,6 +331,18 @@ def test_folder_without_git_has_a_memory(tmp_path, histories):
 
     assert store.folder == tmp_path / ".ouro" / "memory"
     assert git(store.folder, "log", "--format=%s") == "Learn"
+
+
+def test_question_about_files_written_by_hand_names_those_that_are_not_used(store):
+    store.save_and_commit({"facts.md": "- one\n"}, "Learn")
+    for name in ("facts.md", "mem_1234abcd.md", "printing.md"):
+        (store.folder / name).write_text("The plotter is off at night.\n")
+    scope = ScopeMemory(store)
+    scope.open()
+
+    [proposal] = scope.proposals()
+
+    assert proposal.reason.endswith("; printing.md is not used: neither a core file nor a note")
 
 
 def test_home_folder_has_only_the_memory_of_the_user(tmp_path, monkeypatch):

@@ -13,11 +13,19 @@ import msgspec
 from ouro.errors import MemoryUnusable, UsageError
 from ouro.events import CoreChanged
 from ouro.memory.long_term.git.approved_files import FileContent, content_of
+from ouro.memory.long_term.git.files import NO_MEMORY_FILE, is_note_name
 from ouro.memory.long_term.git.values import FileEdit, LoadedScope, Origin, Scope
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.long_term.trust.proposals import Proposal, Proposals, outside_id, texts_digest
+from ouro.memory.long_term.trust.proposals import (
+    MAX_SOURCES,
+    Proposal,
+    Proposals,
+    outside_id,
+    texts_digest,
+)
 from ouro.memory.long_term.trust.running_turns import TURNS, ToolWrites
 from ouro.memory.tokens import estimate
+from ouro.utils.text import join_names
 
 
 class ForeignChanges(msgspec.Struct, frozen=True):
@@ -133,11 +141,27 @@ class ScopeState:
             scope=self.name,
             origin="outside",
             edits=foreign.edits,
-            reason=FOREIGN_REASON + (_REASON_TO_REMOVE_IT if without_secrets else ""),
+            reason=self._reason_of_foreign(foreign.edits, holds_secret=bool(without_secrets)),
             sources=tuple(self._foreign_sources),
             edits_without_secrets=without_secrets,
         )
         return (*stored, foreign_proposal)
+
+    def _reason_of_foreign(self, edits: Sequence[FileEdit], *, holds_secret: bool) -> str:
+        """Why foreign changes wait, and which of these files memory does not use."""
+        core_names = [f"{category}.md" for category in self.store.core]
+        unused_names = [
+            edit.name
+            for edit in edits
+            if edit.name not in core_names and not is_note_name(edit.name)
+        ]
+        reason = FOREIGN_REASON
+        if holds_secret:
+            reason += _REASON_TO_REMOVE_IT
+        if unused_names:
+            verb = "is" if len(unused_names) == 1 else "are"
+            reason += f"; {join_names(unused_names, MAX_SOURCES)} {verb} not used: {NO_MEMORY_FILE}"
+        return reason
 
     def proposal_ids(self) -> tuple[str, ...]:
         """The ids of `proposals`; reads no file."""
