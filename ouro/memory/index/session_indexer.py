@@ -41,6 +41,8 @@ _MAX_ROWS_OF_SESSION = (1 << POSITION_BITS) - 2
 """The most passages, or outputs, of one session: their number is a part of the id."""
 _INDEXED_KINDS = ("message", "title", "summary", "model")
 """The kinds of records that are indexed."""
+_SEARCH_TOOL = "memory_search"
+"""What this tool returns is found already where it was said: its copies filled the results."""
 _OUTPUT_HEAD = 600
 """Characters of a tool's output that can be searched for."""
 
@@ -257,10 +259,12 @@ def add_words(
 def _add_outputs(
     database: sqlite3.Connection, session: IndexedSession, number: int, at: str, message: Message
 ) -> None:
-    """Add the tool calls and results of a message to the table `outputs`."""
+    """Add the tool calls and results of a message to the table `outputs`, without searches of memory."""
     texts = [(call.name, _searchable_text(call)) for call in message.parts_of(ToolCall)]
     texts += [(reply.name, reply.text[:_OUTPUT_HEAD]) for reply in message.parts_of(ToolReply)]
     for name, text in texts:
+        if name == _SEARCH_TOOL:
+            continue
         if text.strip() and session.outputs < _MAX_ROWS_OF_SESSION:
             session.outputs += 1
             output_id = session.seq << POSITION_BITS | session.outputs

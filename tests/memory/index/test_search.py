@@ -42,6 +42,8 @@ def search(home):
         user("Good. Write it so."),
         assistant("Done.", ToolCall("1", "shell", {"command": "alembic upgrade"})),
         tool(ToolReply("1", "shell", "heron: migrated the orders table")),
+        assistant("", ToolCall("2", "memory_search", {"query": "kingfisher"})),
+        tool(ToolReply("2", "memory_search", "1. kingfisher: said by user")),
     )
     talk.end()
     talk = StoredSession(root, 2, "/b")
@@ -74,6 +76,10 @@ def test_answer_is_found_by_the_words_of_its_neighbour(search):
     [asked, answer] = search.find("lunch", 5, SearchFilter(kinds=("message",)), today=TODAY)
     assert (asked.number, answer.number, answer.text) == (1, 2, "Soup, as on the menu.")
     assert answer.parts["words"] == pytest.approx(0.7)
+
+
+def test_searches_of_memory_are_not_found_by_a_search(search):
+    assert search_ids(search, "kingfisher", SearchFilter(kinds=("message", "output"))) == []
 
 
 def test_tool_outputs_are_searched_only_on_request(search):
