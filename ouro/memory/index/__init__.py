@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from ouro.memory.index.index import Index, Progress, Sources, lock_index
     from ouro.memory.index.late_numpy import has_numpy
     from ouro.memory.index.lookup import Lookup
-    from ouro.memory.index.memory_file_indexer import CORE_FILES, MemoryFolder, project_of
+    from ouro.memory.index.memory_folder import CORE_FILES, MemoryFolder, project_of
     from ouro.memory.index.passages import searched_text
     from ouro.memory.index.query import parse_query
     from ouro.memory.index.question_process import end_question_process, start_question_process
     from ouro.memory.index.scoring import DAYS_WEIGHT
-    from ouro.memory.index.search import MemoryHit, Search, SearchFilter, search_sessions
+    from ouro.memory.index.search import MemoryHit, Search, SearchFilter
+    from ouro.memory.index.session_search import search_sessions
     from ouro.memory.index.stems import find_stems
     from ouro.memory.index.vectors import Vectors
     from ouro.memory.index.words import findable, word_starts

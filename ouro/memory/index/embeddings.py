@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from ouro.errors import LimitReached, ModelError, NoModelError
 from ouro.memory.index.late_numpy import LateNumpy, has_numpy, import_numpy
-from ouro.memory.index.model_weights import find_weights
-from ouro.utils.libc_memory import trim_memory
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
@@ -104,6 +102,8 @@ class LocalEmbedder:
                 self._release_in(seconds_left)
                 return
             self._model = self._timer = None
+        from ouro.utils.libc_memory import trim_memory
+
         trim_memory()
 
     def close(self) -> None:
@@ -114,7 +114,9 @@ _shared_embedder = cache(LocalEmbedder)
 
 
 def local_embedder() -> LocalEmbedder | None:
-    """The local embedder; None if it is not installed. Imports nothing."""
+    """The local embedder; None if it is not installed. It is not loaded yet."""
+    from ouro.memory.index.model_weights import find_weights
+
     weights = find_weights() if has_numpy() else None
     return _shared_embedder(weights) if weights else None
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ouro.memory.index.index import Index
-from ouro.memory.index.memory_file_indexer import MemoryFolder
-from ouro.memory.long_term.notes.note import Anchor, Note
-from ouro.utils.decoding import decode_json
+if TYPE_CHECKING:
+    from ouro.memory.index.index import Index
+    from ouro.memory.index.memory_folder import MemoryFolder
+    from ouro.memory.long_term.notes.note import Anchor, Note
 
 _MAX_CHAIN = 200
 """The most versions of one note that are followed."""
@@ -66,6 +66,9 @@ class Graph:
         They have only the fields of the index: `updated_at` is the only time, and `entities`
         includes those that were found in the text.
         """
+        from ouro.memory.long_term.notes.note import Note
+        from ouro.utils.decoding import decode_json
+
         rows = self._query(_NOTES_OF_FOLDER, (folder.scope, folder.project))
         return [(path, decode_json(note, Note)) for path, note in rows]
 
@@ -114,6 +117,8 @@ class Graph:
         """Returns the files that the note at this path names, each with the git hash of its content
         at that time.
         """
+        from ouro.memory.long_term.notes.note import Anchor
+
         return [
             Anchor(*row)
             for row in self._query("SELECT file, blob FROM anchors WHERE path = ?", (path,))

@@ -17,14 +17,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.errors import SearchUnavailable, SessionError
-from ouro.memory.index.memory_file_indexer import (
-    MemoryFolder,
-    changed_files,
-    index_memory_file,
-    is_fully_indexed,
-    mark_fully_indexed,
-    remove_file,
-)
+from ouro.memory.index.memory_file_indexer import changed_files, index_memory_file, remove_file
+from ouro.memory.index.memory_folder import MemoryFolder, is_fully_indexed, mark_fully_indexed
 from ouro.memory.index.schema import (
     NOTES_BY_FILTER,
     VERSION,

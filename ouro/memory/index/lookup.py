@@ -19,7 +19,7 @@ from ouro.utils.log import log
 if TYPE_CHECKING:
     from ouro.memory.index.embeddings import Embedder
     from ouro.memory.index.index import Sources
-    from ouro.memory.index.memory_file_indexer import MemoryFolder
+    from ouro.memory.index.memory_folder import MemoryFolder
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter
 
 PATIENCE_SECONDS = 3.0

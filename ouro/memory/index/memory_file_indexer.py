@@ -9,104 +9,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import msgspec
 
 from ouro.errors import SessionError
+from ouro.memory.index.memory_folder import MemoryFolder
 from ouro.memory.index.passages import content_hash, searched_text
 from ouro.memory.long_term.git.files import is_note_name
-from ouro.memory.long_term.git.values import CORE, LoadedScope, Scope
 from ouro.memory.long_term.notes.entities import entities_in, normalize_entities, normalize_entity
 from ouro.memory.long_term.notes.note import Note, is_core_line, parse_note
 from ouro.memory.sessions.session_file import open_private, read_range
 from ouro.utils.log import log
 from ouro.utils.path_encoding import path_text, text_path
 
-if TYPE_CHECKING:
-    from ouro.memory.long_term.store import GitMemoryStore
-
-CORE_FILES = tuple(f"{category}.md" for category in CORE)
 MAX_FILE = 1 << 20
 """Core files and notes with more bytes are not indexed."""
-
-
-class MemoryFolder(msgspec.Struct, frozen=True):
-    """One scope of long-term memory, as a folder of files."""
-
-    scope: Scope
-    project: str
-    """The root of its repository; empty for the user's memory."""
-    path: Path
-    core: tuple[str, ...] = CORE_FILES
-    state: str = ""
-    """A text that changes whenever a file changes, if it is known: with the same one no file is
-    looked at.
-    """
-
-    @classmethod
-    def of(cls, store: GitMemoryStore, loaded: LoadedScope | None = None) -> MemoryFolder:
-        """Returns the folder of a store.
-
-        Args:
-            loaded: the files of the store, if they were listed just now. The state is then a digest
-                of the fingerprints of the core files and the notes. Without them it is empty,
-                which means that it is not known.
-        """
-        core_files = tuple(f"{name}.md" for name in store.core)
-        state = ""
-        if loaded is not None:
-            core_prints = {name: loaded.files.get(name, "") for name in core_files}
-            state = _digest((core_prints, loaded.fingerprint))
-        return cls(
-            scope=store.scope,
-            project=project_of(store.folder) if store.scope == "repo" else "",
-            path=store.folder,
-            core=core_files,
-            state=state,
-        )
-
-
-def _digest(value: object) -> str:
-    return hashlib.blake2b(msgspec.json.encode(value), digest_size=16).hexdigest()
-
-
-def is_fully_indexed(database: sqlite3.Connection, folder: MemoryFolder) -> bool:
-    """Whether the index has all files of this folder in their known state. False if the state is
-    not known.
-    """
-    if not folder.state:
-        return False
-    fact = database.execute("SELECT value FROM facts WHERE name = ?", (_fact_name(folder),))
-    return bool(fact.fetchone() == (_state_in_index(database, folder),))
-
-
-def mark_fully_indexed(database: sqlite3.Connection, folder: MemoryFolder) -> None:
-    """Record that the index has all files of this folder in their known state."""
-    values = (_fact_name(folder), _state_in_index(database, folder))
-    database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", values)
-
-
-def _fact_name(folder: MemoryFolder) -> str:
-    """Returns the name of a folder's fact in the table `facts`. The fact is the state that the
-    folder had when it was indexed.
-    """
-    return f"followed {path_text(folder.path)}"
-
-
-def _state_in_index(database: sqlite3.Connection, folder: MemoryFolder) -> str:
-    """Returns the known state of a folder with the id of the index, because an index that was made
-    again has nothing of the folder yet.
-    """
-    (made,) = database.execute("SELECT value FROM facts WHERE name = 'made'").fetchone()
-    return f"{made} {folder.state}"
-
-
-def project_of(folder: Path) -> str:
-    """Returns the root of the repository that has this memory folder, `.ouro/memory`; it is the
-    same for all worktrees.
-    """
-    return path_text(folder.parent.parent)
 
 
 def changed_files(

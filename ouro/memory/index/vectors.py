@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 
 from ouro.errors import SearchUnavailable
 from ouro.memory.index.embeddings import Embedder, LocalEmbedder, RemoteEmbedder
-from ouro.memory.index.index import Index
 from ouro.memory.index.late_numpy import LateNumpy
 from ouro.memory.index.plain_vectors import (
     PlainSigns,
@@ -53,6 +52,8 @@ from ouro.utils.log import log
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from ouro.memory.index.index import Index
 
     Floats = NDArray[np.float32]
     Vector = array[float] | Floats
