@@ -27,7 +27,7 @@ from ouro.memory.index import (
     local_embedder,
 )
 from ouro.memory.index.passages import POSITION_BITS, content_hash
-from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
+from ouro.memory.long_term import GitMemoryStore, Notebook, NoteSelection, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
 
 IN_A_SESSION = 50
@@ -167,7 +167,7 @@ def whole_recall(folder: Path, notes: int, index: Index, vectors: Vectors) -> No
             ("words", Search(index)),
             ("words and vectors", Search(index, vectors)),
         ):
-            talk, recall, spent = Talk(), Recall(search, notebook, "memory-0"), []
+            talk, recall, spent = Talk(), Recall(search, NoteSelection(notebook, "memory-0")), []
             for number in range(SAMPLE):
                 text = f"{talk.text(words)} src/m{number}.py pytest"
                 began, before = time.perf_counter(), time.process_time()

@@ -24,7 +24,7 @@ from ouro.memory.index import (
     Vectors,
     local_embedder,
 )
-from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
+from ouro.memory.long_term import GitMemoryStore, Notebook, NoteSelection, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.recall.relevance import compute_features, find_strong, questions_in
 
@@ -157,7 +157,7 @@ def memory(folder: Path, notes, embedder):
 def recaller(folder: Path, notes, embedder):
     """A function that returns the names of the notes that recall sends with a text."""
     search, notebook, names = memory(folder, notes, embedder)
-    recall = Recall(search, notebook, "memory-0")
+    recall = Recall(search, NoteSelection(notebook, "memory-0"))
 
     def recalled(text: str) -> set[str]:
         return {

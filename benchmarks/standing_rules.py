@@ -19,7 +19,7 @@ from typing import Any
 from ouro.events import RecalledNote
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, Vectors
 from ouro.memory.index.embeddings import local_embedder
-from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
+from ouro.memory.long_term import GitMemoryStore, Notebook, NoteSelection, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.recall import recall as recall_module
 
@@ -111,7 +111,11 @@ def prepare(folder: Path, embedder: Any) -> tuple[Recall, Situation, dict[str, s
     while vectors and vectors.fill():
         pass
     notebook = Notebook({"user": GitMemoryStore(place, "user", folder / "history.git")})
-    return Recall(Search(index, vectors), notebook, "memory-0"), Situation(str(folder)), texts
+    return (
+        Recall(Search(index, vectors), NoteSelection(notebook, "memory-0")),
+        Situation(str(folder)),
+        texts,
+    )
 
 
 if __name__ == "__main__":

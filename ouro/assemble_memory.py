@@ -142,6 +142,9 @@ def _build_recall(
         mark=_mark_of_session(transcript),
         settings=settings,
         recall_log=long_term.RecallLog(get_recall_log_path()),
+        is_model_local=lambda: (
+            not memory_index.is_embedder_chosen(settings.embedding_model, basis.inputs.catalog)
+        ),
         listings=manager.listings,
     )
     scopes = {scope.name: scope for scope in basis.opened_scopes}

@@ -283,7 +283,7 @@ def _recall_in(search: Search, project: str) -> long_term.Recall:
     # `str` stands for the search for secrets: nothing is written.
     stores = long_term.memory_stores(settings, Path(project) if project else None, str)
     notebook = long_term.Notebook({store.scope: store for store in stores})
-    return long_term.Recall(search, notebook, "memory", settings)
+    return long_term.Recall(search, long_term.NoteSelection(notebook, "memory", settings))
 
 
 async def _require_maintenance(context: ActionContext, session: Session) -> MemoryMaintenance:

@@ -97,16 +97,22 @@ def get_command_ledger_dir() -> Path:
     return get_home() / "command_ledger"
 
 
-def get_index_path() -> Path:
+def index_name() -> str:
     """The search index over memory and sessions; derived, may be deleted."""
-    return get_home() / "cache" / "index.db"
+    return os.path.join(home_name(), "cache", "index.db")
+
+
+def get_index_path() -> Path:
+    from pathlib import Path
+
+    return Path(index_name())
 
 
 def vectors_made_name() -> str:
     """The file that the process which makes vectors with the local model leaves beside the index.
     Without it there are no such vectors.
     """
-    return os.path.join(home_name(), "cache", "index.db.vectors")
+    return f"{index_name()}.vectors"
 
 
 def get_checkpoints_dir() -> Path:

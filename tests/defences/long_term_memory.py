@@ -4,9 +4,9 @@ from tests.defences.defence import Defence
 
 MEMORY = "ouro/memory/long_term"
 DEFENCES = (
-    Defence("M8", f"{MEMORY}/recall/recall.py", "    if not situation.is_as_loaded(file.scope, file.name):\n", "    if False:\n",
+    Defence("M8", f"{MEMORY}/recall/selection.py", "    if not situation.is_as_loaded(file.scope, file.name):\n", "    if False:\n",
             "../memory/long_term/recall/test_turn_recall.py -k overwritten_after"),
-    Defence("M8", f"{MEMORY}/recall/recall.py", "return file if situation.is_as_loaded(file.scope, file.name) else None", "return file",
+    Defence("M8", f"{MEMORY}/recall/selection.py", "return file if situation.is_as_loaded(file.scope, file.name) else None", "return file",
             "../memory/long_term/recall/test_recall.py -k overwritten_just"),
     Defence("M4", f"{MEMORY}/session_memory.py", "            self.manager.tool_started()\n", "            pass\n",
             "../memory/long_term/recall/test_turn_recall.py -k overwritten_by_a_command"),

@@ -12,7 +12,14 @@ import pytest
 from fakes.stored_sessions import NOTE, StoredSession, session_id
 
 from ouro.errors import SearchUnavailable
-from ouro.memory.index import Index, MemoryFolder, Search, Sources, search_sessions
+from ouro.memory.index import (
+    Index,
+    MemoryFolder,
+    Search,
+    Sources,
+    memory_file_indexer,
+    search_sessions,
+)
 from ouro.memory.index import index as index_module
 from ouro.memory.index.memory_file_indexer import index_memory_file
 from ouro.messages import user
@@ -295,5 +302,5 @@ def test_m10_file_that_cannot_be_indexed_hides_no_other(memory, monkeypatch):
             raise OverflowError
         index_memory_file(database, folder, path)
 
-    monkeypatch.setattr(index_module, "index_memory_file", feed)
+    monkeypatch.setattr(memory_file_indexer, "index_memory_file", feed)
     assert notes_of(memory) == [("mem_3f6c1e01", "Note 1.")]

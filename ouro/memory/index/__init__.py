@@ -26,13 +26,17 @@ if TYPE_CHECKING:
         make_embedder,
     )
     from ouro.memory.index.graph import Graph
-    from ouro.memory.index.index import Index, Progress, Sources, lock_index
+    from ouro.memory.index.index import Index, Progress, ReadOnlyIndex, Sources, lock_index
     from ouro.memory.index.late_numpy import has_numpy
     from ouro.memory.index.lookup import Lookup
     from ouro.memory.index.memory_folder import CORE_FILES, MemoryFolder, project_of
     from ouro.memory.index.passages import searched_text
     from ouro.memory.index.query import parse_query
-    from ouro.memory.index.question_process import end_question_process, start_question_process
+    from ouro.memory.index.question_process import (
+        end_question_process,
+        running_question_process,
+        start_question_process,
+    )
     from ouro.memory.index.scoring import DAYS_WEIGHT
     from ouro.memory.index.search import MemoryHit, Search, SearchFilter
     from ouro.memory.index.session_search import search_sessions

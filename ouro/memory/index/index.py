@@ -8,7 +8,7 @@ import os
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ouro.errors import SearchUnavailable, SessionError
-from ouro.memory.index.memory_file_indexer import changed_files, index_memory_file, remove_file
-from ouro.memory.index.memory_folder import MemoryFolder, is_fully_indexed, mark_fully_indexed
+from ouro.memory.index.memory_folder import (
+    MemoryFolder,
+    is_fully_indexed,
+    is_state_indexed,
+    mark_fully_indexed,
+)
 from ouro.memory.index.schema import (
     NOTES_BY_FILTER,
     VERSION,
@@ -26,13 +30,7 @@ from ouro.memory.index.schema import (
     add_search_words,
     make_tables,
 )
-from ouro.memory.index.session_indexer import (
-    changed_sessions,
-    feed_session,
-    remove_session,
-)
 from ouro.memory.index.words import findable
-from ouro.memory.sessions.session_folders import session_files
 from ouro.utils.files import lock_file, newer_ouro
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import ensure_private_dir
@@ -236,6 +234,8 @@ class Index:
         """Returns the names of the session folders in `root` that are not up to date in the
         index.
         """
+        from ouro.memory.index.session_indexer import changed_sessions
+
         files = _status_of_sessions(root)  # before the lock: others can read meanwhile
         with self.reading() as database:
             changed, _deleted = changed_sessions(database, files)
@@ -300,18 +300,11 @@ class Index:
         """
         files = _status_of_sessions(sources.sessions)  # before the lock: others can read meanwhile
         with self.reading() as database:
-            if root := sources.sessions:
-                changed, deleted = changed_sessions(database, files)
-                yield from (partial(remove_session, folder=folder) for folder in deleted)
-                yield from (partial(feed_session, root=root, folder=folder) for folder in changed)
+            if sources.sessions is not None:
+                yield from _session_steps(database, sources.sessions, files)
             for memory in sources.memories:
-                if is_fully_indexed(database, memory):
-                    continue
-                changed, deleted = changed_files(database, memory)
-                yield from (partial(remove_file, path=path) for path in deleted)
-                yield from (
-                    partial(index_memory_file, folder=memory, path=path) for path in changed
-                )
+                if not is_fully_indexed(database, memory):
+                    yield from _memory_steps(database, memory)
 
     def _set_aside_if_broken(self, error: sqlite3.Error) -> None:
         """Set the index aside if an error shows that it is broken. A locked index and an error in a
@@ -328,6 +321,30 @@ class Index:
             log.warning("the index cannot be set aside: %s", lock_error)
 
 
+class ReadOnlyIndex(Index):
+    """The index that other processes keep: here it is neither made, completed, written nor set aside."""
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with self._reader_lock:
+            try:
+                if self._reader is None:
+                    self._reader = _open_to_read(self._path)
+                yield self._reader
+            except sqlite3.Error as error:
+                raise SearchUnavailable(f"The index cannot be read: {error}.") from error
+
+    def _open_writer(self) -> None:
+        raise SearchUnavailable("The index is only read here.")
+
+    def has_all(self, states: Mapping[str, str]) -> bool:
+        """Whether all files of memory folders are in the index, by the path of each folder and its
+        state (`MemoryFolder.state`).
+        """
+        with self.reading() as database:
+            return all(is_state_indexed(database, *folder) for folder in states.items())
+
+
 @contextmanager
 def _transaction(database: sqlite3.Connection) -> Iterator[None]:
     """Run the context in a transaction: commit it at the end, roll it back after an exception."""
@@ -340,12 +357,34 @@ def _transaction(database: sqlite3.Connection) -> Iterator[None]:
             database.execute("ROLLBACK")
 
 
+def _session_steps(
+    database: sqlite3.Connection, root: Path, files: Mapping[str, os.stat_result]
+) -> Iterator[_IndexStep]:
+    """Yield the steps for the changed and deleted ones of the session files."""
+    from ouro.memory.index.session_indexer import changed_sessions, feed_session, remove_session
+
+    changed, deleted = changed_sessions(database, files)
+    yield from (partial(remove_session, folder=folder) for folder in deleted)
+    yield from (partial(feed_session, root=root, folder=folder) for folder in changed)
+
+
+def _memory_steps(database: sqlite3.Connection, memory: MemoryFolder) -> Iterator[_IndexStep]:
+    """Yield the steps for the changed and deleted files of a memory folder."""
+    from ouro.memory.index.memory_file_indexer import changed_files, index_memory_file, remove_file
+
+    changed, deleted = changed_files(database, memory)
+    yield from (partial(remove_file, path=path) for path in deleted)
+    yield from (partial(index_memory_file, folder=memory, path=path) for path in changed)
+
+
 def _status_of_sessions(root: Path | None) -> dict[str, os.stat_result]:
     """Returns the status of each session file by the name of its folder; empty without `root`, or
     if it cannot be read.
     """
     if root is None:
         return {}
+    from ouro.memory.sessions.session_folders import session_files
+
     with suppress(SessionError):  # the list of sessions reports it
         return session_files(root)
     return {}
@@ -390,6 +429,20 @@ def open_index(path: Path) -> sqlite3.Connection:
     except (OSError, sqlite3.Error) as error:
         log.warning("the index %s cannot be used (%s): one in memory is used", path, error)
         return _create_index(":memory:")
+
+
+def _open_to_read(path: Path) -> sqlite3.Connection:
+    """Open the index only to read it. Raises SearchUnavailable if it is of another version, and
+    sqlite3.Error if it is missing or broken.
+    """
+    name = f"{path.as_uri()}?mode=ro"
+    database = sqlite3.connect(name, uri=True, isolation_level=None, check_same_thread=False)
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    if version != VERSION:
+        database.close()
+        raise SearchUnavailable(f"The index is of version {version}.")
+    database.execute("PRAGMA cache_size = -16000")
+    return database
 
 
 def _create_private_file(path: Path) -> None:

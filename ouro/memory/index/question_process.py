@@ -1,5 +1,5 @@
-"""A process that makes the vectors of a first message: it loads numpy and the local model on another
-core while ouro builds the session.
+"""A process for a first message: on another core it loads numpy, the local model and the index while
+ouro builds the session. Then it makes vectors, and finds the notes that may be relevant.
 
 It is started before almost anything is imported. So this module imports at its top only what Python
 has loaded already.
@@ -15,10 +15,13 @@ from contextlib import contextmanager
 TYPE_CHECKING = False  # without `typing`, which is imported later
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
 ANSWER_SECONDS = 1.0
 """Seconds for an answer, as long as a turn waits for its notes. A process that is later is ended."""
+FIND_SECONDS = 0.3
+"""Seconds for an answer that this process can find itself in the rest of that time."""
 _MAX_READY_CHARACTERS = 500
 """Of a longer message other parts are searched for, too."""
 _BYTES_OF_LENGTH = 4
@@ -30,9 +33,9 @@ _KEPT_VARIABLES = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # The search path is that of this process: a module of the workspace is never imported.
 _PROGRAM = """
 import sys
-sys.path[:] = sys.argv[1:]
-from ouro.memory.index.question_process import serve
-serve()
+index_path, *sys.path[:] = sys.argv[1:]
+from ouro.memory.long_term.recall.question_server import serve
+serve(index_path)
 """
 
 
@@ -42,8 +45,7 @@ def start_question_process(folder: str, message: str) -> Iterator[None]:
     at the latest. It is not started if it would be of no use: there are no notes, or no idle core.
 
     Args:
-        message: its vector is made at once, and is ready if `embed` is called with this text. Empty:
-            it is not known yet.
+        message: its vectors are made at once. Empty: it is not known yet.
     """
     global _running
     try:
@@ -71,13 +73,15 @@ def end_question_process() -> None:
 
 def _start() -> QuestionProcess | None:
     """Returns the process; None if the system cannot start one."""
-    to_read, texts = os.pipe()
-    vectors, to_write = os.pipe()
+    from ouro.utils.ouro_paths import index_name
+
+    to_read, questions = os.pipe()
+    answers, to_write = os.pipe()
     devices = os.open(os.devnull, os.O_RDWR)
     try:
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", "-c", _PROGRAM, *filter(None, sys.path)],
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, index_name(), *filter(None, sys.path)],
             {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, to_read, 0),
@@ -85,14 +89,14 @@ def _start() -> QuestionProcess | None:
                 (os.POSIX_SPAWN_DUP2, devices, 2),
             ],
         )
-    except OSError:  # the vectors are made in this process
-        os.close(texts)
-        os.close(vectors)
+    except OSError:  # the notes are found in this process
+        os.close(questions)
+        os.close(answers)
         return None
     finally:
         for descriptor in (to_read, to_write, devices):
             os.close(descriptor)
-    return QuestionProcess(pid, texts, vectors)
+    return QuestionProcess(pid, questions, answers)
 
 
 def _has_notes(folder: str) -> bool:
@@ -139,14 +143,16 @@ def _has_idle_core() -> bool:
 
 
 class QuestionProcess:
-    """A process that makes vectors of texts with the local model. Any thread may use it."""
+    """A process that makes vectors of texts with the local model, and finds notes with them. Any
+    thread may use it.
+    """
 
-    def __init__(self, pid: int, texts: int, vectors: int) -> None:
-        """`texts` and `vectors` are the pipes to the process and from it."""
+    def __init__(self, pid: int, questions: int, answers: int) -> None:
+        """`questions` and `answers` are the pipes to the process and from it."""
         self._pid = pid
         """0 once its end was waited for: the number may belong to another process then."""
-        self._texts = texts
-        self._vectors = vectors
+        self._questions = questions
+        self._answers = answers
         self._asking = allocate_lock()
         self._ending = allocate_lock()
 
@@ -154,49 +160,61 @@ class QuestionProcess:
         """Returns the vectors of texts, in their order. Empty if the process was closed, has failed,
         or does not answer within `ANSWER_SECONDS`: then it is ended. Blocks.
         """
-        with self._asking:
-            if self._texts < 0:
-                return []
-            try:
-                return self._ask(texts)
-            except (OSError, ValueError):
-                self._kill()
-                return []
+        from array import array
+
+        answer = self._ask(list(texts), ANSWER_SECONDS)
+        if not answer:
+            return []
+        size = len(answer) // len(texts)
+        return [array("f", answer[start : start + size]) for start in range(0, len(answer), size)]
+
+    def find(self, question: Mapping[str, Any]) -> Any:
+        """Returns the answer to a question for notes (`recall.note_question`) as values of JSON. None
+        if the process cannot answer it, or as for `embed`, within `FIND_SECONDS`. Blocks.
+        """
+        import json
+
+        answer = self._ask(question, FIND_SECONDS)
+        return json.loads(answer) if answer else None
 
     def make_ready(self, text: str) -> None:
-        """Let the process make the vector of a text, without waiting for it. A long text is left
-        out: it does not fit into the pipe.
+        """Let the process prepare its answer about a message, without waiting for it. A long one is
+        left out: it does not fit into the pipe.
         """
         if len(text) > _MAX_READY_CHARACTERS:
             return
         try:
-            os.write(self._texts, _encode(text))
+            os.write(self._questions, _encode(text))
         except OSError:  # it has ended; `embed` notices it
             return
 
-    def _ask(self, texts: Sequence[str]) -> list[array[float]]:
-        """Send texts, and read their vectors. Raises OSError or ValueError if the process does not
-        answer in time, or with something else.
+    def _ask(self, value: object, seconds: float) -> bytes:
+        """Returns the answer to a value of JSON; empty if there is none within so many seconds: then
+        the process is ended.
         """
         import time
-        from array import array
 
-        deadline = time.monotonic() + ANSWER_SECONDS
-        line = _encode(list(texts))
-        while line:
-            line = line[os.write(self._texts, line) :]
-        length = int.from_bytes(_read(self._vectors, _BYTES_OF_LENGTH, deadline), "little")
-        return [array("f", _read(self._vectors, length, deadline)) for _text in texts]
+        with self._asking:
+            if self._questions < 0:
+                return b""
+            deadline = time.monotonic() + seconds
+            try:
+                _write(self._questions, _encode(value))
+                length = int.from_bytes(_read(self._answers, _BYTES_OF_LENGTH, deadline), "little")
+                return _read(self._answers, length, deadline)
+            except OSError:
+                self._kill()
+                return b""
 
     def close(self) -> None:
         """End the process, and wait for its end. Does nothing at further calls."""
         self._kill()  # a thread that waits for its answer gets none
         with self._asking:
-            if self._texts < 0:
+            if self._questions < 0:
                 return
-            os.close(self._texts)
-            os.close(self._vectors)
-            self._texts = self._vectors = -1
+            os.close(self._questions)
+            os.close(self._answers)
+            self._questions = self._answers = -1
         with self._ending:
             pid, self._pid = self._pid, 0
         try:
@@ -210,11 +228,17 @@ class QuestionProcess:
                 os.kill(self._pid, _SIGKILL)
 
 
-def _encode(value: str | list[str]) -> bytes:
-    """Returns a line for the process: a text to make ready, or a list of texts to answer."""
+def _encode(value: object) -> bytes:
+    """Returns a line for the process."""
     import json
 
     return json.dumps(value).encode() + b"\n"
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write all of the data into a pipe."""
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _read(descriptor: int, size: int, deadline: float) -> bytes:
@@ -235,38 +259,6 @@ def _read(descriptor: int, size: int, deadline: float) -> bytes:
             raise BrokenPipeError
         data += part
     return data
-
-
-def serve() -> None:
-    """Make vectors of the texts that come from standard input: a JSON list in each line. Each answer
-    is the number of bytes of a vector, then the vectors. A line may also be one text: its vector is
-    made for a later line. This is the program of the process, which ends when its input is closed.
-    """
-    from ouro.memory.index.late_numpy import import_numpy
-
-    np = import_numpy()
-    import json
-
-    from ouro.memory.index.minilm import MiniLm
-    from ouro.memory.index.model_weights import find_weights, read_weights
-
-    weights = find_weights()
-    if weights is None:
-        return
-    model = MiniLm(read_weights(weights))
-    made: dict[str, bytes] = {}
-    for line in sys.stdin.buffer:
-        value = json.loads(line)
-        is_question = isinstance(value, list)  # else a text of which the vector is made in advance
-        texts: list[str] = value if is_question else [value]
-        if new_texts := [text for text in texts if text not in made]:
-            rows = model.embed(new_texts).astype(np.float32)
-            made |= zip(new_texts, (row.tobytes() for row in rows), strict=True)
-        if is_question:
-            vectors = [made[text] for text in texts]
-            length = len(vectors[0]).to_bytes(_BYTES_OF_LENGTH, "little")
-            sys.stdout.buffer.write(length + b"".join(vectors))
-            sys.stdout.buffer.flush()
 
 
 _running: QuestionProcess | None = None

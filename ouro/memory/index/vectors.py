@@ -145,6 +145,18 @@ class Vectors:
             )
             return any(rows.fetchone() for rows in queries)
 
+    def is_ready(self, table: str) -> bool:
+        """Whether each row of a table has its vector of this model, and the model was used today. A
+        search then needs neither `choose_model` nor `fill`, which write.
+        """
+        today = str(datetime.now(UTC).date())
+        with self._index.reading() as database:
+            model, last_used = self._model_row(database, self._length)
+            if last_used != today or not self._has_stamps_of(database, model):
+                return False
+            query = f"SELECT 1 FROM {table} WHERE stamp IS NULL LIMIT 1"
+            return database.execute(query).fetchone() is None
+
     def count_missing(self, table: str, max_count: int) -> int:
         """Returns the number of rows of a table without a vector of this model, counted up to
         `max_count`. The stamps of the rows are set for this model first: a row without a stamp has

@@ -84,8 +84,9 @@ if TYPE_CHECKING:
         OtherProjectNote,
         OtherProjects,
     )
-    from ouro.memory.long_term.recall.recall import Recall, Situation
+    from ouro.memory.long_term.recall.recall import Recall
     from ouro.memory.long_term.recall.recall_log import RecallLog, WeekUse, this_week
+    from ouro.memory.long_term.recall.selection import NoteSelection, Situation
     from ouro.memory.long_term.recall.turn_recall import TurnRecall
     from ouro.memory.long_term.remember import (
         find_possibly_replaced,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.notes.note import Note
     from ouro.memory.long_term.notes.notebook import Notebook
     from ouro.memory.long_term.recall.attempts import DeadEnd, Step
-    from ouro.memory.long_term.recall.recall import Recalled
+    from ouro.memory.long_term.recall.selection import Recalled
 
 _MAX_NAMES = 4
 _MAX_FILE_BYTES = 1 << 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from itertools import chain
@@ -19,6 +19,7 @@ from ouro.memory.long_term.git.values import LoadedScope, Scope
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.messages import Message
 from ouro.settings import MemorySettings
+from ouro.utils.decoding import from_plain
 from ouro.utils.git import git_branch
 from ouro.utils.path_encoding import path_text
 
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.listing_schedule import ListingSchedule
     from ouro.memory.long_term.notes.note import Note
     from ouro.memory.long_term.notes.notebook import Notebook
-    from ouro.memory.long_term.recall.recall import Recall, Recalled, Situation
+    from ouro.memory.long_term.recall.note_question import Candidate
+    from ouro.memory.long_term.recall.recall import Recall
     from ouro.memory.long_term.recall.recall_log import RecallLog
+    from ouro.memory.long_term.recall.selection import NoteSelection, Recalled, Situation
 
 UPDATE_TIMEOUT = 0.4
 """Seconds for which the index reads changed notes in one turn; the rest is read in later turns."""
@@ -52,6 +55,8 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     changed: frozenset[tuple[Scope, str]] = frozenset()
     """Notes that are not recalled: memory is used as of an earlier time, and they changed after it.
     """
+    is_model_local: Callable[[], bool] = lambda: False
+    """Whether the local model makes vectors, and no other is configured."""
     listings: ListingSchedule | None = None
     """Lists the folders before a message; None in a session without the manager of memory."""
     _indexed: tuple[str, tuple[LoadedScope, ...]] | None = None
@@ -104,6 +109,27 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             return bool(vectors.embed_questions(questions))
         except ModelError:
             return False  # the embedder has logged it
+
+    def find_in_process(self, text: str, linked: Mapping[str, str]) -> list[Candidate] | None:
+        """The candidates for a message, as the process for the first message finds them; `linked` as
+        in `Situation`. None if it does not run, or has no answer for the files as they were loaded.
+        """
+        from ouro.memory.index import MemoryFolder, running_question_process
+        from ouro.memory.long_term.recall.note_question import (
+            Candidate,
+            NoteQuestion,
+            QuestionForProcess,
+        )
+
+        process = running_question_process()
+        if process is None or not self.is_model_local():
+            return None
+        folders = [MemoryFolder.of(scope.store, scope.loaded) for scope in self.scopes]
+        states = {path_text(folder.path): folder.state for folder in folders}
+        question = NoteQuestion.about(text, self._project, linked, self.settings)
+        asked = msgspec.to_builtins(QuestionForProcess(question, states))
+        answer = process.find(asked)
+        return None if answer is None else from_plain(answer, list[Candidate])
 
     def find_ids_about_files(self, paths: Sequence[str]) -> list[str]:
         """The ids of the notes about these files; paths are relative to the working folder. A path
@@ -239,19 +265,23 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return Notebook({scope.name: scope.store for scope in self.scopes})
 
     @cached_property
-    def recall(self) -> Recall:
+    def selection(self) -> NoteSelection:
         from ouro.memory.long_term.notes.validity import Anchors
-        from ouro.memory.long_term.recall.recall import Recall
+        from ouro.memory.long_term.recall.selection import NoteSelection
 
-        search, anchors = self.lookup.search(), Anchors(self.root)
-        return Recall(
-            search,
+        return NoteSelection(
             self.notebook,
             self.mark,
-            settings=self.settings,
-            anchors=anchors,
+            self.settings,
+            anchors=Anchors(self.root),
             usefulness=self.recall_log.usefulness,
         )
+
+    @cached_property
+    def recall(self) -> Recall:
+        from ouro.memory.long_term.recall.recall import Recall
+
+        return Recall(self.lookup.search(), self.selection)
 
     @property
     def _project(self) -> str:
@@ -270,22 +300,26 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
                 return scope.store.is_as_loaded(name, scope.loaded)
         return False
 
-    def situation(self, sent: frozenset[str], text: str = "") -> Situation:
-        """What decides now which notes are sent, beside their relevance. With a `text`, also the
-        notes that are linked to core lines which the text is about.
+    def find_linked(self, text: str) -> dict[str, str]:
+        """The notes that are linked to core lines which a text is about: id -> the line."""
+        from ouro.memory.long_term.line_links import linked_notes
+
+        return linked_notes(self.scopes, text)
+
+    def situation(self, sent: frozenset[str], linked: Mapping[str, str] | None = None) -> Situation:
+        """What decides now which notes are sent, beside their relevance.
 
         Args:
             sent: the marks of notes that are not sent again.
+            linked: of `find_linked`.
         """
-        from ouro.memory.long_term.line_links import linked_notes
         from ouro.memory.long_term.notes.merged_branches import find_merged_branches
-        from ouro.memory.long_term.recall.recall import Situation
+        from ouro.memory.long_term.recall.selection import Situation
 
         find_merged = partial(find_merged_branches, self.root)
         untrusted: set[tuple[Scope, str]] = set()
         for scope in self.scopes:
             untrusted.update((scope.name, name) for name in scope.untrusted)
-        linked = linked_notes(self.scopes, text) if text else {}
         return Situation(
             project=self._project,
             branch=git_branch(self.root),
@@ -293,7 +327,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             sent=sent,
             untrusted=frozenset(untrusted),
             is_as_loaded=self._is_as_loaded,
-            linked=linked,
+            linked=linked or {},
             changed=self.changed,
         )
 

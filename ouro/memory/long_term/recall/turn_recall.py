@@ -30,7 +30,7 @@ from ouro.utils.log import log
 if TYPE_CHECKING:
     from ouro.memory.long_term.recall.hyde import HypothesisModel
     from ouro.memory.long_term.recall.other_projects import OtherProjects
-    from ouro.memory.long_term.recall.recall import Recalled
+    from ouro.memory.long_term.recall.selection import Recalled, Situation
 
 _T = TypeVar("_T")
 HYDE_TIMEOUT = 2.0
@@ -372,7 +372,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         note = self.other_projects.take_note_to_send() if self.other_projects else None
         if note is None:
             return None
-        from ouro.memory.long_term.recall.recall import Recalled
+        from ouro.memory.long_term.recall.selection import Recalled
 
         item = note.receipt(is_sent=True)
         return Recalled((item,), note.block(self.finder.mark), ELSEWHERE)
@@ -508,9 +508,24 @@ class TurnRecall(msgspec.Struct, eq=False):
             )
 
     async def _recall_locally(self, text: str, sent: frozenset[str]) -> Recalled:
-        """Find notes by entities, words and vectors. The index, the vector of the message and the
-        vectors of the newest notes each have a part of the time: what is not ready then is left
-        out. Without the vector of the message, notes are found by words alone.
+        """Find notes by entities, words and vectors: in the process for the first message, else here.
+        Which of them are sent is decided here.
+        """
+        start, finder = time.perf_counter(), self.finder
+        linked = await asyncio.to_thread(finder.find_linked, text)
+        found = _start_in_thread(finder.find_in_process, text, linked)
+        situation = await asyncio.to_thread(finder.situation, sent, linked)
+        candidates = await found
+        if candidates is None:
+            return await self._recall_here(text, situation)
+        return await asyncio.to_thread(
+            lambda: finder.selection.select(candidates, situation, "local", start)
+        )
+
+    async def _recall_here(self, text: str, situation: Situation) -> Recalled:
+        """Find notes in this process. The index, the vector of the message and the vectors of the
+        newest notes each have a part of the time: what is not ready then is left out. Without the
+        vector of the message, notes are found by words alone.
         """
         finder = self.finder
         vector = _start_in_thread(finder.embed, text)
@@ -522,7 +537,7 @@ class TurnRecall(msgspec.Struct, eq=False):
             filling = _start_in_thread(finder.lookup.fill_few_notes, FILL_NOTES)
             await asyncio.wait({filling}, timeout=FILL_TIMEOUT)
         return await asyncio.to_thread(
-            lambda: finder.recall.find(text, finder.situation(sent, text), by_words=not has_vector)
+            lambda: finder.recall.find(text, situation, by_words=not has_vector)
         )
 
     async def _recall_by_hypotheses(self, text: str, sent: frozenset[str]) -> Recalled:

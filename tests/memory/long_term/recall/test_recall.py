@@ -5,11 +5,19 @@ from fakes.files import git
 from fakes.knowledge import WordEmbedder
 
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, Vectors
-from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, RecallLog, Situation
+from ouro.memory.long_term import (
+    GitMemoryStore,
+    Notebook,
+    NoteSelection,
+    Recall,
+    RecallLog,
+    Situation,
+)
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.prompt_block import recalled_marks, sent_versions
+from ouro.memory.long_term.recall.candidates import find_standing
 from ouro.memory.long_term.recall.hyde import hypotheses_request
 from ouro.memory.long_term.recall.recall_log import RecallCounts
 from ouro.memory.long_term.recall.relevance import is_used
@@ -47,9 +55,8 @@ def recall_of(tmp_path):
         if vectors:
             vectors.fill()
         own = MemorySettings(**settings)
-        return Recall(
-            Search(index, vectors), Notebook(stores), MARK, own, Anchors(project), usefulness
-        )
+        selection = NoteSelection(Notebook(stores), MARK, own, Anchors(project), usefulness)
+        return Recall(Search(index, vectors), selection)
 
     make.project = project
     make.here = Situation(str(project), "main")
@@ -447,8 +454,8 @@ def test_standing_rules_for_a_kind_of_task_are_found_and_named(recall_of, rule, 
 def test_facts_are_no_standing_rules(recall_of):
     fact = note(1, "The migration of the office was in May", scope="user", category="user-facts")
     recall = recall_of(fact, note(2, "Tea is green", scope="user", category="user-facts"))
-    asked = Situation(recall_of.here.project, "main")
-    assert recall._find_standing("Add a migration", recall.search, asked) == []
+    project = recall_of.here.project
+    assert find_standing("Add a migration", recall.search, project) == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from cases import recall_unseen
 from cases.recall import EVERYDAY, NOTES, WANTED
 
 from ouro.memory.index import Index, MemoryFolder, Search, Sources, Vectors, local_embedder
-from ouro.memory.long_term import GitMemoryStore, Notebook, Recall, Situation
+from ouro.memory.long_term import GitMemoryStore, Notebook, NoteSelection, Recall, Situation
 from ouro.memory.long_term.notes.note import Note, note_text
 
 needs_weights = pytest.mark.skipif(
@@ -33,7 +33,9 @@ def recall_names(tmp_path, request):
         vectors = Vectors(index, embedder) if embedder else None
         while vectors and vectors.fill():
             pass
-        found = Recall(Search(index, vectors), notebook, "memory-0").find(text, Situation(""))
+        found = Recall(Search(index, vectors), NoteSelection(notebook, "memory-0")).find(
+            text, Situation("")
+        )
         return {names[item.id] for item in found.items if item.state == "loaded"}
 
     yield tell
