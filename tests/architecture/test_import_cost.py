@@ -260,8 +260,8 @@ def test_a_section_of_the_settings_is_defined_without_generated_code():
 
 
 @pytest.mark.skipif(local_embedder() is None, reason="requirements/vectors.txt is not installed")
-def test_a_headless_answer_with_notes_imports_no_numpy(ouro, tmp_path, monkeypatch):
-    """A process makes the vector of the message. Of CPU numpy and the model are 67 ms."""
+def test_a_headless_answer_with_notes_imports_no_search(ouro, tmp_path, monkeypatch):
+    """A process finds the notes. Of CPU numpy and the model are 67 ms, the search 40."""
     home = Path(ouro.environment["OURO_HOME"])
     (home / "memory").mkdir(parents=True, exist_ok=True)
     for number in range(20):
@@ -275,13 +275,15 @@ def test_a_headless_answer_with_notes_imports_no_numpy(ouro, tmp_path, monkeypat
     (home / "cache" / "index.db.vectors").touch()
     started = (
         "\nfrom ouro.memory.index import question_process\nquestion_process._has_idle_core ="
-        " lambda: True\nquestion_process.ANSWER_SECONDS = 60\nimport"
+        " lambda: True\nquestion_process.ANSWER_SECONDS = question_process.FIND_SECONDS = 60\nimport"
         " ouro.memory.long_term.recall.turn_recall as recall\nrecall.VECTOR_TIMEOUT ="
-        " recall.LOCAL_TIMEOUT = 60\nsys.modules.pop('ouro.assemble', None)\n"
+        " recall.INDEX_TIMEOUT = recall.LOCAL_TIMEOUT = 60\nimport"
+        " ouro.memory.long_term.recall.note_finder as finder\nfinder.UPDATE_TIMEOUT = 60\n"
+        "sys.modules.pop('ouro.assemble', None)\n"
     )
     monkeypatch.setitem(
         globals(), "ANSWER", ANSWER.replace("from ouro.cli", f"{started}from ouro.cli")
     )
     modules = modules_of_answer(ouro, tmp_path)
-    assert "ouro.memory.index.plain_vectors" in modules
-    assert "numpy" not in modules
+    assert "ouro.memory.long_term.recall.selection" in modules
+    assert modules.isdisjoint({"numpy", "sqlite3", "ouro.memory.long_term.recall.candidates"})
