@@ -89,7 +89,7 @@ DEFENCES = (
             "return survey.mtime == status.st_mtime_ns and survey.info.size == status.st_size", "return False",
             "test_s11_s12_index.py"),
     Defence("M14", "ouro/memory/index/index.py",
-            "                yield from (partial(remove_file, path=path) for path in deleted)\n", "",
+            "    yield from (partial(remove_file, path=path) for path in deleted)\n", "",
             "test_s11_search_index.py -k m14"),
     Defence("S14", "ouro/memory/yaml_backend.py", "        except OSError as error:\n",
             "        except EOFError as error:\n", "test_s13_s14_s15_s16_places.py"),

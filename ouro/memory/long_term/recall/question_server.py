@@ -18,6 +18,7 @@ from ouro.memory.index import Graph, ReadOnlyIndex, Search, Vectors, local_embed
 from ouro.memory.long_term.recall.candidates import CandidateFinder
 from ouro.memory.long_term.recall.note_question import NoteQuestion, QuestionForProcess
 from ouro.memory.long_term.recall.relevance import questions_in
+from ouro.utils.decoding import from_plain
 
 if TYPE_CHECKING:
     from ouro.memory.index import Embedder
@@ -68,7 +69,7 @@ class _Server:
         """Returns the candidates as JSON; `null` if the index has not all files as they are asked
         for, or not all their vectors.
         """
-        asked = msgspec.convert(value, QuestionForProcess)
+        asked = from_plain(value, QuestionForProcess)
         candidates = None
         with suppress(SearchUnavailable):
             if self._index.has_all(asked.states) and self._vectors.is_ready("notes"):
