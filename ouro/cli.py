@@ -372,7 +372,7 @@ def _run_headless(args: SimpleNamespace) -> int:
 
 def _start_plain(args: SimpleNamespace) -> int:
     """Run the front end that prints lines; returns the exit code."""
-    if _needs_launcher():
+    if needs_launcher():
         from ouro.utils.terminal_parent import continue_in_child
 
         continue_in_child(reset="")
@@ -401,11 +401,11 @@ def _start_full_screen(args: SimpleNamespace) -> int:
         save_theme,
         lambda: _open_catalog(_folder(args)),
         may_leave=lambda code: _may_leave(args, code),
-        has_launcher=_needs_launcher(),
+        has_launcher=needs_launcher(),
     )
 
 
-def _needs_launcher() -> bool:
+def needs_launcher() -> bool:
     """Whether the session runs in a child of this process: it may leave the terminal later."""
     return _is_program and sys.stdin.isatty() and sys.stdout.isatty()
 

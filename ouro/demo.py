@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.assemble import Opener, opener
-from ouro.cli import run_full_screen
+from ouro.cli import needs_launcher, run_full_screen
 from ouro.events import PermissionAsked, Permit
-from ouro.frontends.tui.first_frame import can_draw
+from ouro.frontends.tui.first_frame import LEAVE_SCREEN, can_draw
 from ouro.frontends.tui.first_frame_settings import first_frame_settings_of
 from ouro.frontends.tui.screen_settings import add_theme_in_use, make_screen_settings
 from ouro.llm import ModelSpec, Prices, ScriptedModel, ScriptedReply, call
@@ -33,6 +33,7 @@ from ouro.utils.git import Git, GitError
 from ouro.utils.log import start_log
 from ouro.utils.ouro_paths import tilde
 from ouro.utils.sections import replace_fields
+from ouro.utils.terminal_parent import continue_in_child
 
 if TYPE_CHECKING:
     from ouro.commands.shell_context import ShellContext
@@ -184,24 +185,43 @@ def demo(context: ShellContext, plain: bool, headless: bool) -> int:
             there is no terminal.
     """
     screen_settings = _users_screen_settings()
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    is_headless = headless or context.as_json or not has_terminal
+    is_plain = plain or not can_draw()
+    if not is_headless:
+        _start_launcher(is_plain=is_plain)
     with _scratch_project() as project:
         start_log()
-        has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-        if headless or context.as_json or not has_terminal:
+        if is_headless:
             return _headless(project, as_json=context.as_json)
-        is_plain = plain or not can_draw()
-        if is_plain:
-            sys.stdout.write(
-                "A demo with a recorded model: nothing leaves this machine. Answer the question"
-                " with y.\n"
-            )
-        code = _play(project, FIRST_MESSAGE, screen_settings, is_plain=is_plain)
-        if code == 0 and _has_remembered(project):
-            sys.stdout.write(BETWEEN)
-            code = _play(project, SECOND_MESSAGE, screen_settings, is_plain=is_plain)
+        code = _play_acts(project, screen_settings, is_plain=is_plain)
     sys.stdout.write(
         "The demo's folder is removed, and its sessions with it. `ouro models --setup` adds a model; `ouro` begins.\n"
     )
+    return code
+
+
+def _start_launcher(*, is_plain: bool) -> None:
+    """Continue in a child, so that the terminal is restored if the demo is killed."""
+    if needs_launcher():
+        reset = "" if is_plain else LEAVE_SCREEN
+        # The demo removes its folder at the end, so no session of it can go on in the background.
+        continue_in_child(reset, may_leave=False, killed_text="The demo was killed.\n")
+
+
+def _play_acts(project: Path, screen_settings: ScreenSettings, *, is_plain: bool) -> int:
+    """Run the first session, and the second one if the first was played to its end; returns the exit
+    code.
+    """
+    if is_plain:
+        sys.stdout.write(
+            "A demo with a recorded model: nothing leaves this machine. Answer the question"
+            " with y.\n"
+        )
+    code = _play(project, FIRST_MESSAGE, screen_settings, is_plain=is_plain)
+    if code == 0 and _has_remembered(project):
+        sys.stdout.write(BETWEEN)
+        code = _play(project, SECOND_MESSAGE, screen_settings, is_plain=is_plain)
     return code
 
 

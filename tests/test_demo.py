@@ -1,11 +1,13 @@
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from fakes.ouro_program import OuroTerminal
 from fakes.warm_python import WARM
 
 from ouro.cli import main
@@ -196,6 +198,21 @@ class TestInATerminal:
     def test_the_full_screen_asks_about_the_repair(self, terminal):
         _child, wait_for = terminal
         wait_for("Allow?")
+
+    def test_a_killed_session_leaves_the_terminal_as_it_was(self, scratch):
+        command = [sys.executable, "-P", "-m", "ouro", "demo"]
+        environment = {**os.environ, "TMPDIR": str(scratch), "TERM": "xterm-256color"}
+        terminal = OuroTerminal(command, environment, scratch)
+        try:
+            terminal.until_shows("recorded (demo)")
+            assert terminal.pid != terminal.child.pid
+            os.kill(terminal.pid, signal.SIGKILL)
+            assert terminal.end() == 128 + signal.SIGKILL
+            assert terminal.modes() == terminal.modes_before
+            assert terminal.raw.rfind(b"\x1b[?1049l") > terminal.raw.rfind(b"\x1b[?1049h")
+            assert terminal.raw.rstrip().endswith(b"The demo was killed.")
+        finally:
+            terminal.close()
 
     @pytest.mark.slow
     def test_a_new_session_remembers(self, terminal):

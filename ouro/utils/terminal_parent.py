@@ -32,7 +32,7 @@ _AWAITED_SIGNALS = (
 """The signals for which the launcher waits. SIGINT is not one: the terminal sends it to the child as
 well.
 """
-_KILLED = b"ouro was killed. Continue with: ouro --resume latest\n"
+_KILLED = "ouro was killed. Continue with: ouro --resume latest\n"
 _launcher: Launcher | None = None
 
 
@@ -89,7 +89,13 @@ def close_terminal(descriptors: Sequence[int]) -> None:
     os.close(null)
 
 
-def continue_in_child(reset: str, modes: list[Any] | None = None) -> None:
+def continue_in_child(
+    reset: str,
+    modes: list[Any] | None = None,
+    *,
+    may_leave: bool = True,
+    killed_text: str = _KILLED,
+) -> None:
     """Fork. It returns only in the child; this process waits for the child's end, and ends with its
     exit code. Standard input and output are the terminal.
 
@@ -99,6 +105,8 @@ def continue_in_child(reset: str, modes: list[Any] | None = None) -> None:
         reset: what undoes on the terminal what the child sets there. It is written if the child is
             killed, for example because the machine has no memory left.
         modes: the modes that the terminal gets then; None: those that it has now.
+        may_leave: whether the child may leave the terminal: if not, it has no `current_launcher`.
+        killed_text: what the user reads then.
     """
     global _launcher
     alive_reader, alive_writer = os.pipe()
@@ -113,11 +121,13 @@ def continue_in_child(reset: str, modes: list[Any] | None = None) -> None:
         os.close(release_writer)
         number = _wait_for(child, release_reader)
         if number not in _HANDLED_SIGNALS:
-            _restore_terminal(reset, modes)
+            _restore_terminal(reset + killed_text, modes)
         _die_by(number)
     os.close(alive_writer)
     os.close(release_reader)
-    _launcher = Launcher(launcher, alive_reader, release_writer)
+    child_side = Launcher(launcher, alive_reader, release_writer)
+    if may_leave:
+        _launcher = child_side
     signal.pthread_sigmask(signal.SIG_SETMASK, mask_before)
 
 
@@ -179,12 +189,14 @@ def _terminal_modes() -> list[Any] | None:
         return None
 
 
-def _restore_terminal(reset: str, modes: list[Any] | None) -> None:
-    """Leave the terminal as it was before the child, which could not do that itself."""
+def _restore_terminal(text: str, modes: list[Any] | None) -> None:
+    """Leave the terminal as it was before the child, which could not do that itself. `text` is
+    written first.
+    """
     if modes is None:
         return
     try:
-        os.write(1, reset.encode() + _KILLED)
+        os.write(1, text.encode())
         termios.tcsetattr(0, termios.TCSANOW, modes)
     except (OSError, termios.error):  # the terminal is gone
         pass

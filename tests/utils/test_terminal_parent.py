@@ -68,6 +68,20 @@ def test_the_terminal_of_a_child_that_was_killed_is_restored(name, is_restored):
     os.close(terminal)
 
 
+STAYING_PROGRAM = """
+from ouro.utils import terminal_parent
+
+terminal_parent.continue_in_child("", may_leave=False)
+print(terminal_parent.current_launcher())
+"""
+
+
+def test_a_child_that_may_not_leave_has_no_launcher_to_release():
+    command = [sys.executable, "-c", STAYING_PROGRAM]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout) == (0, "None\n")
+
+
 SIGNALLED_PROGRAM = """
 import os, signal, sys
 from ouro.utils import terminal_parent
