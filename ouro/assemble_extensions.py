@@ -37,6 +37,7 @@ from ouro.settings_sources import project_hooks, project_servers, save_setting, 
 from ouro.tools.files_seen import FilesSeen
 from ouro.tools.subagent import AgentSpec, RunSubagent, SubagentArgs
 from ouro.tools.tool import AnyTool, ToolContext, ToolResult
+from ouro.utils.agent_homes import agent_path
 from ouro.utils.git import find_root
 from ouro.utils.ouro_paths import get_home, tilde
 from ouro.utils.text import clean, cut, escape_invisible, one_line, plural
@@ -102,7 +103,7 @@ def find_hooks(
     """
     is_of_project: dict[Path, bool] = {}  # by the settings files of Claude Code
     if settings.claude_hooks:
-        is_of_project[Path.home() / CLAUDE_SETTINGS[0]] = False
+        is_of_project[agent_path(str(CLAUDE_SETTINGS[0]))] = False
     for name in CLAUDE_SETTINGS:
         path = root / name
         if path.is_file() and trusts(path):

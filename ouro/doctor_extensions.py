@@ -13,6 +13,7 @@ from ouro.commands.all_actions import COMMAND_NAMES
 from ouro.errors import ConfigError
 from ouro.safety import CLAUDE_SETTINGS, MCP_FILE, TrustStore
 from ouro.settings import Settings
+from ouro.utils.agent_homes import agent_path
 from ouro.utils.lenient_json import read_json
 from ouro.utils.ouro_paths import get_home, get_trust_path, tilde
 from ouro.utils.text import plural
@@ -152,7 +153,7 @@ def find_unread_settings(root: Path, *, hooks_run: bool) -> Iterator[CheckFindin
     """The settings of Claude Code that have no effect here. `hooks_run`: whether ouro runs the hooks of
     the user's file.
     """
-    user_file = Path.home() / CLAUDE_SETTINGS[0]
+    user_file = agent_path(str(CLAUDE_SETTINGS[0]))
     for path in (*(root / name for name in CLAUDE_SETTINGS), user_file):
         with suppress(ConfigError):  # untrusted files of the project are reported already
             keys = read_json(path).keys()
@@ -169,7 +170,7 @@ def find_foreign_servers(root: Path, known: Container[str]) -> Iterator[CheckFin
     """The MCP servers of other programs that ouro does not know yet."""
     from ouro.mcp import foreign_servers
 
-    servers, _problems = foreign_servers(root, Path.home())
+    servers, _problems = foreign_servers(root)
     own_file = tilde(root / MCP_FILE)
     others = [name for name, (_server, file) in servers.items() if file != own_file]
     if new := [name for name in others if name not in known]:

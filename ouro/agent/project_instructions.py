@@ -21,6 +21,7 @@ from ouro.safety import (
     instructions_in,
     with_imports,
 )
+from ouro.utils.agent_homes import agent_path
 from ouro.utils.files import read_start
 from ouro.utils.git import find_root
 from ouro.utils.ouro_paths import get_home, tilde
@@ -106,8 +107,8 @@ class ProjectInstructions:
         """
         candidates = (
             get_home() / "AGENTS.md",
-            Path.home() / ".claude" / "CLAUDE.md",
-            Path.home() / ".codex" / "AGENTS.md",
+            agent_path(".claude/CLAUDE.md"),
+            agent_path(".codex/AGENTS.md"),
         )
         first_file = [path for path in candidates if _read_text(path)][:1]
         files = self._with_imports(first_file, Path.home(), is_users=True)
@@ -281,7 +282,7 @@ class ProjectInstructions:
 
     def _find_rules(self) -> Iterator[_Rule]:
         """Yields the rules of the user, then those of the project. Blocks."""
-        for folder in (get_home() / "rules", Path.home() / ".claude" / "rules"):
+        for folder in (get_home() / "rules", agent_path(".claude/rules")):
             yield from (_read_rule(path, is_users=True) for path in files_below(folder, "rules"))
         yield from (
             _read_rule(path, is_users=False) for path in extension_files(self._root, "rules")

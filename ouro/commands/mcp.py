@@ -6,7 +6,6 @@ import asyncio
 import webbrowser
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ouro import mcp
@@ -191,9 +190,7 @@ async def import_servers(context: ShellContext, every: bool) -> Answer:
     """Save servers that other programs define and the registry does not have. The user chooses them,
     unless `every`. Returns the names of those that were saved.
     """
-    found, problems = await asyncio.to_thread(
-        mcp.foreign_servers, find_root(context.cwd), Path.home()
-    )
+    found, problems = await asyncio.to_thread(mcp.foreign_servers, find_root(context.cwd))
     for problem in problems:
         context.say(problem, "warning")
     saved, _off = mcp.read_registry()

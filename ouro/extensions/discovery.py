@@ -15,6 +15,7 @@ from ouro.extensions.hook_files import Hook, HookOrigin, check_matchers, parse_h
 from ouro.extensions.plugins import plugin_folders
 from ouro.safety import EXTENSION_FOLDERS, MAX_FILES, extension_files, files_below
 from ouro.settings import HookEvent
+from ouro.utils.agent_homes import agent_path
 from ouro.utils.files import open_regular
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.ouro_paths import get_home, tilde
@@ -110,7 +111,7 @@ def _list_paths(kind: FileKind, root: Path, trusted: bool) -> tuple[list[_FoundP
     # Of the user.
     for name in names:
         is_ours = name.startswith(".ouro/")
-        folder = get_home() / name.removeprefix(".ouro/") if is_ours else Path.home() / name
+        folder = get_home() / name.removeprefix(".ouro/") if is_ours else agent_path(name)
         files = files_below(folder, kind)
         problems += _check_file_count(folder, files)
         paths += [_FoundPath(path, folder, "user") for path in files]

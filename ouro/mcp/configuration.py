@@ -17,6 +17,7 @@ import msgspec
 
 from ouro.errors import ConfigError
 from ouro.settings import McpServerSettings
+from ouro.utils.agent_homes import agent_path, claude_config_file
 from ouro.utils.decoding import from_plain
 from ouro.utils.files import write_private
 from ouro.utils.late_pattern import late_pattern
@@ -330,8 +331,8 @@ def approval_key(name: str, server: McpServerSettings, cwd: Path) -> str:
     return f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"
 
 
-def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], list[str]]:
-    """The servers that other programs have. They are read from `~/.claude.json` (of the user and of
+def foreign_servers(root: Path) -> tuple[dict[str, FoundServer], list[str]]:
+    """The servers that other programs have. They are read from `.claude.json` (of the user and of
     this project), `.mcp.json` of the project, and `config.toml` of Codex.
 
     Returns:
@@ -342,9 +343,9 @@ def foreign_servers(root: Path, home: Path) -> tuple[dict[str, FoundServer], lis
     problems: list[str] = []
     project = root / PROJECT_FILE
     for read, path in (
-        (_read_claude, home / ".claude.json"),
+        (_read_claude, claude_config_file()),
         (_read_project, project),
-        (_read_codex, home / ".codex" / "config.toml"),
+        (_read_codex, agent_path(".codex/config.toml")),
     ):
         try:
             for entries in read(path, root):

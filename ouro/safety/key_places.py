@@ -2,6 +2,9 @@
 and what was typed.
 """
 
+KEYS_IN_AGENT_HOMES = (".credentials.json", ".claude.json", "auth.json")
+"""The names of these files in the folders of Claude Code and Codex, which may be moved."""
+
 KEYS_IN_HOME = (
     ".ssh",
     ".aws",

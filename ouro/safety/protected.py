@@ -9,7 +9,8 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
-from ouro.safety.key_places import KEYS_IN_HOME
+from ouro.safety.key_places import KEYS_IN_AGENT_HOMES, KEYS_IN_HOME
+from ouro.utils.agent_homes import moved_agent_homes
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.ouro_paths import get_home
 from ouro.utils.text import fold
@@ -167,7 +168,9 @@ def protection(path: Path) -> str:
         return "programs run it when they start"
     if any(_is_acting_name(name, above) for above, name in pairwise(("", *names))):
         return "other programs obey it"
-    return "ouro keeps its settings and sessions there" if _is_in_ouro_home(path) else ""
+    if _is_in_ouro_home(path):
+        return "ouro keeps its settings and sessions there"
+    return _protection_of_moved_agents(path)
 
 
 def _has_settings_of_ouro(names: list[str]) -> bool:
@@ -182,6 +185,29 @@ def _is_in_ouro_home(path: Path) -> bool:
     """Whether a real path is in ouro's own folder (OURO_HOME), and not in its memory."""
     ouro_home = _real(get_home())
     return is_under(path, ouro_home) and not is_under(path, ouro_home / "memory")
+
+
+def _protection_of_moved_agents(path: Path) -> str:
+    """Returns why a change of a real path in the moved folder of another agent needs a question;
+    empty if it is in none.
+    """
+    for file in _keys_of_moved_agents():
+        if is_under(path, file):
+            return "keys are kept there"
+    for home in moved_agent_homes():
+        if is_under(path, _real(home)):
+            return "other programs obey it"
+    return ""
+
+
+def _keys_of_moved_agents() -> list[Path]:
+    """Returns the real paths of the files with keys in the moved folders of other agents. All names
+    are looked for in each folder.
+    """
+    keys: list[Path] = []
+    for home in moved_agent_homes():
+        keys += [_real(home) / name for name in KEYS_IN_AGENT_HOMES]
+    return keys
 
 
 def is_acting(name: str, above: str) -> bool:
@@ -259,7 +285,7 @@ def existing_reserved_areas() -> list[Path]:
     above them instead takes 0.02 ms, or 0.1 ms if these folders have changed.
     """
     numbered_areas: list[tuple[int, Path]] = []
-    for folder, areas in _areas_by_folder(*_homes()).items():
+    for folder, areas in _areas_by_folder(_homes()).items():
         for name in _area_names_in(folder, areas):
             numbered_areas += areas[name]
     return [area for _, area in sorted(numbered_areas) if os.path.lexists(area)]
@@ -322,30 +348,31 @@ def _find_area(path: Path, areas: Mapping[tuple[str, ...], Path]) -> Path | None
 
 def _areas() -> dict[tuple[str, ...], Path]:
     """Returns all reserved areas, by the folded parts of their paths."""
-    return _reserved_by_parts(*_homes())
+    return _reserved_by_parts(_homes())
 
 
-def _homes() -> tuple[str, str]:
+def _homes() -> tuple[str, ...]:
     """Returns the values of the variables on which the reserved areas depend. With them as
     arguments the cached functions below notice a change.
     """
-    return os.environ.get("HOME", ""), os.environ.get("OURO_HOME", "")
+    names = ("HOME", "OURO_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME")
+    return tuple(os.environ.get(name, "") for name in names)
 
 
 @lru_cache(maxsize=8)
-def _reserved_by_parts(_home: str, _own: str) -> dict[tuple[str, ...], Path]:
+def _reserved_by_parts(_homes: tuple[str, ...]) -> dict[tuple[str, ...], Path]:
     """Returns all reserved areas, by the folded parts of their paths. Called for each file, so it
-    is cached; the arguments are only the key of the cache.
+    is cached; the argument is only the key of the cache.
     """
     home, ouro_home = _real(Path.home()), _real(get_home())
     keys = [home / name for name in KEYS_IN_HOME]
     of_ouro = [ouro_home / name for name in _CLOSED_IN_OURO_HOME]
-    areas = (*keys, *of_ouro, *map(Path, SYSTEM_FOLDERS))
+    areas = (*keys, *_keys_of_moved_agents(), *of_ouro, *map(Path, SYSTEM_FOLDERS))
     return {_folded_parts(str(area)): area for area in areas}
 
 
 @lru_cache(maxsize=8)
-def _areas_by_folder(home: str, ouro_home: str) -> dict[str, dict[str, list[tuple[int, Path]]]]:
+def _areas_by_folder(homes: tuple[str, ...]) -> dict[str, dict[str, list[tuple[int, Path]]]]:
     """Returns the reserved areas, except the folders of the system, grouped for
     `existing_reserved_areas`.
 
@@ -356,7 +383,7 @@ def _areas_by_folder(home: str, ouro_home: str) -> dict[str, dict[str, list[tupl
     # The innermost come first: an area belongs to the first folder that it is in.
     read_folders = [_real(get_home()), _real(Path.home()) / ".config", _real(Path.home())]
     by_folder: dict[str, dict[str, list[tuple[int, Path]]]] = {}
-    for number, area in enumerate(_reserved_by_parts(home, ouro_home).values()):
+    for number, area in enumerate(_reserved_by_parts(homes).values()):
         if str(area) in SYSTEM_FOLDERS:
             continue
         folder = next(

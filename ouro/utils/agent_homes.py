@@ -17,6 +17,19 @@ def codex_home() -> Path:
     return Path(os.environ.get("CODEX_HOME") or Path.home() / ".codex")
 
 
+def claude_config_file() -> Path:
+    """The file with the settings, projects and servers of Claude Code: `~/.claude.json`, or in
+    $CLAUDE_CONFIG_DIR.
+    """
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path.home()) / ".claude.json"
+
+
+def moved_agent_homes() -> tuple[Path, ...]:
+    """The folders of agents that are not where their names say."""
+    variables = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
+    return tuple(Path(place) for name in variables if (place := os.environ.get(name)))
+
+
 def agent_path(name: str) -> Path:
     """The path of a file of an agent, named relative to the home: `.claude/CLAUDE.md`."""
     folder, _, rest = name.partition("/")

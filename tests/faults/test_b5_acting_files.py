@@ -170,6 +170,16 @@ def test_b5_hook_that_a_git_command_makes_is_moved_out(confine, root):
     assert (root / ".git/refs/heads/x").exists()
 
 
+def test_b5_a_moved_folder_of_another_agent_stays_as_it_was(confine, root, request, monkeypatch):
+    if "landlock" in request.node.name:
+        pytest.skip("Landlock cannot take a folder out of a writable one")
+    (root / "agents").mkdir()
+    (root / "agents/hooks.json").write_text("mine")
+    monkeypatch.setenv("CODEX_HOME", str(root / "agents"))
+    run(confine(root), root, write("new.txt", "agents/hooks.json"))
+    assert files_in(root) == {"agents/hooks.json": b"mine", "new.txt": b"hostile"}
+
+
 def test_b5_what_the_user_makes_between_commands_stays(confine, root):
     confinement = confine(root)
     assert run(confinement, root, write("a.txt"), call="1") == []

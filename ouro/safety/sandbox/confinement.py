@@ -31,6 +31,7 @@ from ouro.safety.sandbox.sandboxes import (
     is_private,
 )
 from ouro.settings import SandboxSettings
+from ouro.utils.agent_homes import moved_agent_homes
 from ouro.utils.git import find_root
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
@@ -572,6 +573,7 @@ class Confinement:
         )
         read_only = [folder / ".ouro" for folder in policy.writable]
         read_only += (*linked.acting, *linked.state_of_others)
+        read_only += _agent_homes_below(policy.writable)
         changeable = [*linked.folders]
         for place in acting[:_MAX_MOUNTS]:
             if limits == "repository" and _is_git_dir(place):
@@ -587,6 +589,18 @@ class Confinement:
             protected=(*policy.protected, *existing(read_only)),
             may_make_git=limits == "repository",
         )
+
+
+def _agent_homes_below(folders: Sequence[Path]) -> list[Path]:
+    """Returns the moved homes of other agents that are below one of the folders. They have no names
+    by which they could be found.
+    """
+    below: list[Path] = []
+    for home in moved_agent_homes():
+        real_home = Path(os.path.realpath(home))
+        if not set(folders).isdisjoint(real_home.parents):
+            below.append(real_home)
+    return below
 
 
 def _is_git_dir(place: Path) -> bool:
