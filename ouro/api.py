@@ -35,7 +35,6 @@ from ouro.events import (
     PermitChoice,
     QuestionAsked,
     Reply,
-    TurnFinished,
 )
 from ouro.frontends.headless.answer_schema import (
     MAX_CORRECTIONS,
@@ -79,7 +78,6 @@ class AsyncAgent:
         self._waking: asyncio.Task[None] | None = None  # lets the idle agent continue
         self._woken: asyncio.Task[None] | None = None
         """The turn that something in the background has started."""
-        self._was_interrupted = False
         self._start: Literal["", "awaited", "interrupted"] = ""
         """Of the turn that `send` has promised: before its first event the session has none to end."""
         self._stream: weakref.ref[AsyncGenerator[Event, None]] | None = None
@@ -189,14 +187,12 @@ class AsyncAgent:
             await asyncio.wait([self._woken])
 
     async def _react(self, session: Session, event: Event) -> None:
-        """Answer a question of a turn, and note how the turn ended."""
+        """Answer a question of a turn."""
         match event:
             case PermissionAsked():
                 session.answer(event.question_id, await self._permit(event))
             case QuestionAsked():
                 session.answer(event.question_id, await self._reply(event))
-            case TurnFinished(outcome=outcome):
-                self._was_interrupted = outcome == "interrupted"
             case _:
                 pass
 
@@ -409,14 +405,12 @@ class AsyncAgent:
 
     async def _wake(self, session: Session) -> None:
         """Let the idle agent continue when something has happened in the background."""
-        while True:
-            await session.wake.wait_until_due()
-            await session.turn.tasks.wait_until_idle()
-            if self._was_interrupted or not await session.wake.ask_to_continue():
-                continue
-            if session.wake.reasons() and not session.running:
-                self._woken = asyncio.create_task(self._run_woken(session))
-                await asyncio.wait([self._woken])
+
+        async def start() -> None:
+            self._woken = asyncio.create_task(self._run_woken(session))
+            await asyncio.wait([self._woken])
+
+        await session.wake.run(session.turn.tasks.wait_until_idle, start)
 
     async def _run_woken(self, session: Session) -> None:
         """Run a turn without a message; its events go to `on_background`."""

@@ -51,6 +51,8 @@ class SessionTasks:
         self._has_no_turn = asyncio.Event()
         """Set while no turn runs; shell lines of the user do not count."""
         self._has_no_turn.set()
+        self.was_interrupted = False
+        """Whether the last turn ended by an interrupt."""
         self._turns: set[asyncio.Task[TurnFinished]] = set()
         """The running turn and the running shell lines of the user."""
         self._background: set[asyncio.Task[None]] = set()
@@ -78,9 +80,12 @@ class SessionTasks:
         if self.running:
             raise UsageError("The agent is still at work.", "Steer it, or interrupt it first.")
         self._has_no_turn.clear()
+        self.was_interrupted = True  # unless it ends in another way
         try:
             async with aclosing(self._stream_events(work, self._watcher)) as events:
                 async for event in events:
+                    if isinstance(event, TurnFinished):
+                        self.was_interrupted = event.outcome == "interrupted"
                     yield event
         finally:
             self._has_no_turn.set()

@@ -108,8 +108,6 @@ class TurnQueue:
         self._began = 0.0
         self._is_interrupted = False
         """Whether the running turn was interrupted already: a second interrupt does more."""
-        self._was_interrupted = False
-        """Whether the last turn ended by an interrupt."""
         self._is_held = False
         """Whether the queue waits for the user after an interrupt."""
         self._is_stopped = False
@@ -340,6 +338,8 @@ class TurnQueue:
     def stop(self) -> None:
         """Send no more messages, and end what runs."""
         self._is_stopped = True
+        if self._waking is not None:
+            self._waking.cancel()
         self.interrupt()
 
     async def finish_turn(self, timeout: float | None = None) -> None:
@@ -417,18 +417,13 @@ class TurnQueue:
             await asyncio.gather(self._background, return_exceptions=True)
 
     async def _wake(self, session: Session) -> None:
-        """Wait again and again until something has happened in the background, and let the idle
-        agent continue with it; until the queue is stopped. After an interrupt the agent does not
-        continue, since the user has stopped it: it is informed with the next message.
-        """
-        while not self._is_stopped:
-            await session.wake.wait_until_due()
-            await self._wait_until_quiet()
-            if self._was_interrupted or not await session.wake.ask_to_continue():
-                continue
-            await self._wait_until_quiet()  # the user may have sent a message instead of an answer
-            if session.wake.reasons() and not self._is_stopped:
+        """Let the idle agent continue when something has happened in the background."""
+
+        async def start() -> None:
+            if not self._is_stopped:
                 self._start_worker(session.wake_up())
+
+        await session.wake.run(self._wait_until_quiet, start)
 
     async def _repeat(self, session: Session) -> None:
         """Send each repeated message when it is due, until the queue is stopped. One that became
@@ -511,7 +506,6 @@ class TurnQueue:
                 raise
         finally:
             self._turn = None
-            self._was_interrupted = outcome == "interrupted"
             self._is_held = self._holds_after_interrupt and outcome == "interrupted"
             # `withdraw` returns the last one first, so that the order stays.
             while self.session is not None and (draft := self.session.withdraw()) is not None:

@@ -1,8 +1,9 @@
-"""Wake: whether the idle agent continues when something has happened in the background."""
+"""Wake: lets the idle agent continue when something has happened in the background."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 from ouro.agent.subagents import Subagents
@@ -80,7 +81,27 @@ class Wake:
         """Count a turn without a message of the user."""
         self._in_a_row += 1
 
-    async def wait_until_due(self) -> None:
+    async def run(
+        self, wait_until_quiet: Callable[[], Awaitable[None]], start: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Wait again and again until something has happened in the background, and let the idle
+        agent continue with it. After an interrupt it does not continue, since the user has stopped
+        it: it is informed with the next message. Ends only if it is cancelled.
+
+        Args:
+            wait_until_quiet: returns when nothing runs and no message waits.
+            start: starts a turn by `Session.wake_up`.
+        """
+        while True:
+            await self._wait_until_due()
+            await wait_until_quiet()
+            if self._tasks.was_interrupted or not await self._ask_to_continue():
+                continue
+            await wait_until_quiet()  # the user may have sent a message instead of an answer
+            if self.reasons():
+                await start()
+
+    async def _wait_until_due(self) -> None:
         """Wait until something has happened that may wake the agent."""
         while True:
             await self._news.wait()
@@ -88,7 +109,7 @@ class Wake:
             if self._mode != "off" and self.reasons():
                 return
 
-    async def ask_to_continue(self) -> bool:
+    async def _ask_to_continue(self) -> bool:
         """Returns whether the agent continues now, because of what has happened in the background
         (`reasons`). In the mode `ask` the user decides. After MAX_IN_A_ROW turns without the user it
         does not continue, and a notice says so.

@@ -264,6 +264,10 @@ def asks_to_push(
     return PermissionAsked(question_id, PUSH, command, display, "reaches the network", rule)
 
 
+async def _never(*_functions):
+    await asyncio.Event().wait()
+
+
 class FakeSessionMemory(SessionMemory):
     """Long-term memory of a FakeSession; a test sets what was recalled."""
 
@@ -360,7 +364,7 @@ class FakeSession:
             OutputStyles(()),
         )
         self.background = FakeBackground()
-        self.wake = SimpleNamespace(wait_until_due=asyncio.Event().wait)
+        self.wake = SimpleNamespace(run=_never)
         """Nothing happens in the background."""
         hooks = SimpleNamespace(runner=SimpleNamespace(checks=SimpleNamespace(list_here=list)))
         commands = SimpleNamespace(tools=SimpleNamespace(judge=None))

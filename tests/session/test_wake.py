@@ -162,6 +162,30 @@ async def test_after_an_interrupt_the_agent_is_not_woken(tmp_path):
     await here.queue.close()
 
 
+async def test_a_shell_line_after_an_interrupt_does_not_let_the_agent_continue(tmp_path):
+    is_asked = asyncio.Event()
+
+    async def hold():
+        is_asked.set()
+        await asyncio.Event().wait()
+
+    replies = [job("until [ -e go ]; do sleep 0.01; done"), ScriptedReply("…", hold=hold)]
+    here = await open_session(tmp_path, [*replies, "I see.", "Nothing more."])
+    here.queue.say(Draft("build"))
+    await is_asked.wait()
+    here.queue.interrupt()
+    await here.ended(1)
+    here.queue.say(Draft("!touch go"))
+    await here.ended(2)
+    await until(lambda: bool(here.session.wake.reasons()))
+    await here.queue.idle()
+    here.queue.say(Draft("go on"))
+    await here.ended(3)
+    await here.queue.close()
+    assert here.outcomes == ["interrupted", "answered", "answered"]
+    assert len(news(here.session)) == 1
+
+
 async def test_a_job_that_the_user_ends_wakes_nobody(tmp_path):
     here = await open_session(tmp_path, [job("sleep 600"), "Waiting."])
     here.queue.say(Draft("serve"))
