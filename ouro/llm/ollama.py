@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -142,9 +141,10 @@ class OllamaWire(Wire):
         *,
         effort: Effort = "off",
         facts: ServerFacts | None = None,
+        schema: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(spec, endpoint, effort=effort, facts=facts)
-        self._schema: Mapping[str, Any] | None = None
+        self._schema = schema
         """What answers are constrained to; empty: free text at temperature 0. None: not constrained."""
         self._rebuild_format()
 
@@ -156,8 +156,14 @@ class OllamaWire(Wire):
         """The same model on the same connection, at temperature 0, with answers that fit the
         schema, which is sent as `format`. An empty schema means free text.
         """
-        constrained = copy.copy(self)
-        constrained._schema = schema
+        constrained = OllamaWire(
+            self._configured_spec,
+            self._endpoint,
+            effort=self._effort,
+            facts=self.facts,
+            schema=schema,
+        )
+        constrained.share_connections(self)
         return constrained
 
     def _make_decoder(self) -> JsonLineDecoder:

@@ -347,12 +347,11 @@ class OpenAIWire(Wire):
         *,
         effort: Effort = "off",
         facts: ServerFacts | None = None,
+        schema: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(spec, endpoint, effort=effort, facts=facts)
-        self._schema: Mapping[str, Any] | None = None
-        """What answers are constrained to; empty or None: free text."""
-        self._is_exact = False
-        """Whether the temperature is 0."""
+        self._schema = schema
+        """What answers are constrained to; empty: free text at temperature 0. None: not constrained."""
         self._rebuild_format()
 
     def _rebuild_format(self) -> None:
@@ -373,10 +372,14 @@ class OpenAIWire(Wire):
         schema. It is sent as `response_format`. If the server refuses that field, it is left out,
         and the answers are free text.
         """
-        from copy import copy  # few sessions need it
-
-        constrained = copy(self)
-        constrained._schema, constrained._is_exact = schema, True
+        constrained = OpenAIWire(
+            self._configured_spec,
+            self._endpoint,
+            effort=self._effort,
+            facts=self.facts,
+            schema=schema,
+        )
+        constrained.share_connections(self)
         return constrained
 
     def _events_of_whole(self, answer: dict[str, Any]) -> list[dict[str, Any]]:
@@ -393,7 +396,7 @@ class OpenAIWire(Wire):
         body["max_tokens"] = self.spec.max_output
         if self.spec.thinking:
             body["reasoning_effort"] = "none" if self._effort == "off" else self._effort
-        if self._is_exact:
+        if self._schema is not None:
             body["temperature"] = 0
         if self._schema:
             schema = {"name": "answer", "strict": True, "schema": dict(self._schema)}

@@ -4,7 +4,6 @@ back as they came.
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -379,11 +378,13 @@ class ResponsesWire(Wire):
         cache_key: str = "",
         service_tier: str = "",
         facts: ServerFacts | None = None,
+        schema: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(spec, endpoint, effort=effort, facts=facts)
-        self._schema: Mapping[str, Any] | None = None
+        self._schema = schema
         """What answers are constrained to; empty: free text at temperature 0. None: not constrained."""
-        self._fixed_fields = {"prompt_cache_key": cache_key, "service_tier": service_tier}
+        self._cache_key = cache_key
+        self._service_tier = service_tier
         self._rebuild_format()
 
     def _rebuild_format(self) -> None:
@@ -396,8 +397,16 @@ class ResponsesWire(Wire):
         schema. It is sent as `text.format`. If the server refuses that field, it is left out, and
         the answers are free text.
         """
-        constrained = copy.copy(self)
-        constrained._schema = schema
+        constrained = ResponsesWire(
+            self._configured_spec,
+            self._endpoint,
+            effort=self._effort,
+            cache_key=self._cache_key,
+            service_tier=self._service_tier,
+            facts=self.facts,
+            schema=schema,
+        )
+        constrained.share_connections(self)
         return constrained
 
     def _events_of_whole(self, answer: Item) -> list[Item]:
@@ -420,7 +429,8 @@ class ResponsesWire(Wire):
             "max_output_tokens": self.spec.max_output,
             **self._reasoning_fields(),
             **self._constraint_fields(),
-            **self._fixed_fields,
+            "prompt_cache_key": self._cache_key,
+            "service_tier": self._service_tier,
         }
         non_empty = {name: value for name, value in body.items() if value not in ("", [])}
         non_empty |= {"store": False, "stream": True}
