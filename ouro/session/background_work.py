@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,9 +31,12 @@ from ouro.safety import Permissions
 from ouro.session.session_tasks import SessionTasks, Steering
 from ouro.session.standing_work import StandingWork
 from ouro.tools.shell import Shell
-from ouro.tools.shell_jobs import Job, ShellJobs
+from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.tool import ToolResult
 from ouro.utils.ouro_paths import tilde
+
+if TYPE_CHECKING:
+    from ouro.tools.background_job import Job
 
 _MAX_INTERRUPTED = 20_000
 """Characters at the end of the output of an interrupted line that stay shown."""

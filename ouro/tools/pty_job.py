@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from ouro.display import CommandOutput, Display
+from ouro.tools.background_job import Job
 from ouro.tools.pty_process import PtyProcess
-from ouro.tools.shell_jobs import AtEnd, Job
+from ouro.tools.shell_process import AtEnd
 from ouro.tools.tool import ToolResult
 
 _MAX_ABOVE = 100

@@ -20,6 +20,8 @@ from ouro.utils.pseudo_terminal import in_own_terminal, set_size
 if TYPE_CHECKING:
     from ouro.safety import CommandInside
 
+PTY_SETTLE_SECONDS = 10.0
+"""Seconds in which a program with a terminal may end, or print before it waits for input."""
 _DRAWN_BYTES = 4 * 1024
 """Bytes of output that are drawn at once: about 10 ms."""
 _DRAW_INTERVAL = 0.05

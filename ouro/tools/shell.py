@@ -14,21 +14,17 @@ import msgspec
 from ouro.display import CommandOutput, Display, Question
 from ouro.events import Notice
 from ouro.safety import Confinement, Effect, Limits, RevertedFile
-from ouro.tools.shell_jobs import (
-    PTY_SETTLE_SECONDS,
-    AtEnd,
-    ShellJobs,
-    describe_moved,
-    do_nothing,
-    exit_status,
-)
+from ouro.tools.shell_jobs import ShellJobs
 from ouro.tools.shell_process import (
+    AtEnd,
     RunningCommand,
     ShellProcess,
     TerminalCommand,
     Terminals,
     Wrap,
     command_inside,
+    do_nothing,
+    exit_status,
     limit_command,
     start_shell,
     terminal_command,
@@ -231,6 +227,8 @@ class Shell(Tool[ShellArgs]):
             is_confined=ctx.limits != "off",
             in_container=self.confinement.in_container,
         )
+        from ouro.tools.pty_process import PTY_SETTLE_SECONDS  # loaded with the job
+
         await job.pty.wait_for_quiet(args.timeout_seconds or PTY_SETTLE_SECONDS)
         result = job.report()
         if not job.running:
@@ -383,6 +381,8 @@ class Shell(Tool[ShellArgs]):
             self._user_lines.discard(moved)
         if not job.watcher.done():
             job.is_of_user = not is_shared
+            from ouro.tools.background_job import describe_moved  # loaded with the job
+
             return describe_moved(job)
         await job.watcher  # it is done: raises what failed in it
         await job.end()  # what the line left running ends, too

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ouro.display import CommandOutput, Display
 from ouro.errors import ToolError
 from ouro.safety import Effect
-from ouro.tools.shell_jobs import PTY_SETTLE_SECONDS, ShellJobs
+from ouro.tools.background_job import Job
+from ouro.tools.pty_process import PTY_SETTLE_SECONDS
 from ouro.tools.tool import Tool, ToolContext, ToolResult
 
 _MAX_TEXT = 4_000
@@ -28,14 +31,16 @@ class ShellInput(Tool[ShellInputArgs]):
     """Type into a job that was started with `pty`; returns its screen.
 
     No model sees this tool by itself: rules and hooks name it, and shell_output resolves to it.
+
+    `find_job` returns the job with an id. Raises ToolError if there is none.
     """
 
     name = "shell_input"
     effect = Effect.RUN
     Args = ShellInputArgs
 
-    def __init__(self, jobs: ShellJobs) -> None:
-        self._jobs = jobs
+    def __init__(self, find_job: Callable[[str], Job]) -> None:
+        self._find_job = find_job
 
     def title(self, args: ShellInputArgs) -> str:
         typed = " ".join([*([repr(args.text)] if args.text else []), *args.keys])
@@ -46,18 +51,20 @@ class ShellInput(Tool[ShellInputArgs]):
 
     def runs_outside(self, args: ShellInputArgs) -> bool:
         """What is typed into an unconfined program runs with all rights of the user."""
-        job = next((job for job in self._jobs.list() if job.id == args.id), None)
-        return job is not None and not job.is_confined
+        try:
+            return not self._find_job(args.id).is_confined
+        except ToolError:  # nothing is typed either
+            return False
 
     async def preview(self, args: ShellInputArgs) -> Display:
-        job = self._jobs.find(args.id)
+        job = self._find_job(args.id)
         return Display(f"type into {job.id}: {job.command}", CommandOutput(args.text))
 
     async def run(self, args: ShellInputArgs, ctx: ToolContext) -> ToolResult:
         """Type the text and then the keys into a job. Returns its screen, when nothing has changed
         on it for a moment. Raises ToolError if the job has no terminal, or there is no such key.
         """
-        job = self._jobs.find(args.id)
+        job = self._find_job(args.id)
         pty = job.pty
         if pty is None:
             raise ToolError(f"{job.id} has no terminal. Start it with `pty: true` to type into it.")

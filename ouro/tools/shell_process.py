@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -64,6 +64,23 @@ GRACE = 0.3
 
 Wrap = Callable[[Sequence[str]], Sequence[str]]
 """Confines a command: takes its words, and returns the words that run it in the sandbox."""
+
+
+AtEnd = Callable[[], Awaitable[object]]
+"""What is done when a command has ended."""
+
+
+async def do_nothing() -> None:
+    """The `AtEnd` of a command after which there is nothing to do."""
+
+
+def exit_status(exit_code: int | None) -> str:
+    """The state of a command in words. `exit_code` is None while it runs, and below zero if a
+    signal ended it.
+    """
+    if exit_code is None:
+        return "running"
+    return f"ended by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
 
 
 def command_inside(argv: Sequence[str]) -> CommandInside | None:

@@ -3,7 +3,7 @@
 from tests.defences.defence import Defence
 
 DEFENCES = (
-    Defence("X19", "ouro/tools/shell_input.py", "return job is not None and not job.is_confined", "return False",
+    Defence("X19", "ouro/tools/shell_input.py", "return not self._find_job(args.id).is_confined", "return False",
             "test_x19_typed_into_programs.py"),
     Defence("X19", "ouro/tools/shell_input.py", "return (args.text,)", 'return ("true",)',
             "test_x19_typed_into_programs.py"),
