@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.errors import OuroError, UsageError, plain_error
-from ouro.events import Event, Notice, Outcome, Prompted, TurnFinished
+from ouro.events import Event, Notice, Outcome, Prompted, ToolFinished, TurnFinished
 from ouro.messages import Image
 from ouro.utils.fair_loop import FairLoop
 from ouro.utils.log import log
@@ -150,6 +150,16 @@ class TurnQueue:
         """What the session has shown and not saved yet. There must be a session."""
         assert self._live is not None
         return self._live
+
+    def shown_events_so_far(self) -> list[Event]:
+        """All events with which a front end that joins the session now draws it: first the events
+        of the saved messages that are shown, then the events of the running turn that are not saved
+        yet. There must be a session.
+        """
+        assert self.session is not None
+        saved = list(self.session.scrollback.shown_events())
+        saved_calls = {event.call_id for event in saved if isinstance(event, ToolFinished)}
+        return [*saved, *self.live.since(saved_calls)]
 
     def observe(self, observer: TurnObserver) -> None:
         """Report to another front end from now on."""

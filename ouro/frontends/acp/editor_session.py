@@ -119,16 +119,28 @@ class EditorSession(TurnObserver):
         self._sender.cancel()
         await asyncio.gather(self._sender, return_exceptions=True)
 
+    @property
+    def is_working(self) -> bool:
+        """Whether a prompt, a turn or a background task runs."""
+        has_turn = self._prompt_lock.locked() or self._queue.busy
+        return has_turn or any(task.is_running for task in self.session.background.list())
+
     async def replay(self) -> None:
-        """Send the whole session, from its first message."""
+        """Send the whole session, from its first message. In the middle of a turn the part of it
+        that is not saved yet follows, and its open questions are asked again: an editor that loads
+        a thread again does not show them any more.
+        """
         scrollback = self.session.scrollback
-        shown_events = list(scrollback.shown_events())
         while scrollback.has_more:
-            shown_events = [*await scrollback.show_more(), *shown_events]
-        for event in shown_events:
+            await scrollback.show_more()
+        # From here to the last update nothing is awaited: no new event may come in between.
+        self._updates.forget_running_calls()
+        for event in self._queue.shown_events_so_far():
             self.send(self._updates.replay(event))
         if self.session.todos:
             self.send([plan_update(self.session.todos)])
+        for question in self._queue.live.asked.values():
+            self._ask(question)
         await self.flush()
 
     def send(self, updates: Iterable[Any]) -> None:
@@ -148,10 +160,8 @@ class EditorSession(TurnObserver):
         """
         self.send(self._updates.updates_of(event))
         match event:
-            case events.PermissionAsked():
-                self._start_question(event.question_id, self._ask_permission(event))
-            case events.QuestionAsked():
-                self._start_question(event.question_id, self._ask_question(event))
+            case events.PermissionAsked() | events.QuestionAsked():
+                self._ask(event)
             case events.QuestionClosed(question_id):
                 if task := self._questions.pop(question_id, None):
                     task.cancel()
@@ -167,6 +177,7 @@ class EditorSession(TurnObserver):
             self._queue.interrupt()
 
     def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:  # noqa: ARG002
+        self.send(self._updates.end_running_calls())
         if outcome == "interrupted":
             self._turn_finished = events.TurnFinished(outcome)
 
@@ -260,8 +271,18 @@ class EditorSession(TurnObserver):
         status = self.session.status()
         return _ShownSettings(status.mode, status.model, status.effort)
 
-    def _start_question(self, question_id: str, asking: Coroutine[Any, Any, None]) -> None:
-        self._questions[question_id] = asyncio.create_task(asking)
+    def _ask(self, question: events.PermissionAsked | events.QuestionAsked) -> None:
+        """Ask a question in the editor. If it was asked before, only the answer to this request
+        counts.
+        """
+        if earlier_task := self._questions.get(question.question_id):
+            earlier_task.cancel()
+        asking: Coroutine[Any, Any, None]
+        if isinstance(question, events.PermissionAsked):
+            asking = self._ask_permission(question)
+        else:
+            asking = self._ask_question(question)
+        self._questions[question.question_id] = asyncio.create_task(asking)
 
     async def _ask_permission(self, question: events.PermissionAsked) -> None:
         """Ask for a permission in the editor, and pass the answer to the session. If the user

@@ -390,9 +390,13 @@ class EditorAgent:
     ) -> EditorSession:
         """Open a saved session, or one that is new and still without messages: editors load a thread
         again after they have started the agent again. If this process has it open already, the
-        open one is closed first.
+        open one is closed first, unless it is at work: then it is returned, and its turn continues.
         """
-        if open_editor := self._sessions.pop(session_id, None):
+        open_editor = self._sessions.get(session_id)
+        if open_editor is not None:
+            if open_editor.is_working:
+                return open_editor
+            del self._sessions[session_id]
             await open_editor.close()
         request = OpenRequest(session_id)
         try:

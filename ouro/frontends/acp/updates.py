@@ -106,6 +106,18 @@ class EventUpdates:
                 if event_notice := notice_of(event):
                     yield notice(event_notice[0])
 
+    def end_running_calls(self) -> Iterator[Update]:
+        """The updates at the end of a turn for calls that have no result, because the turn was
+        interrupted before they could begin: an editor would show that they wait.
+        """
+        for call_id in self._running_output:
+            yield helpers.update_tool_call(call_id, status="failed")
+        self.forget_running_calls()
+
+    def forget_running_calls(self) -> None:
+        """Before the session is sent again: calls that run begin again, too."""
+        self._running_output.clear()
+
     def replay(self, event: Event) -> Iterator[Update]:
         """The updates for an event of a saved session. Unlike the updates of live events, they
         include the user's messages.

@@ -248,14 +248,6 @@ class SessionHost(TurnObserver):
             raise UsageError("This question is not open any more: another viewer has answered it.")
         self.session.answer(question_id, answer)
 
-    def shown_events_so_far(self) -> list[Event]:
-        """All events with which a viewer draws the session: first the events of the saved messages,
-        then the events of the running turn that are not saved yet.
-        """
-        saved = list(self.session.scrollback.shown_events())
-        saved_calls = {event.call_id for event in saved if isinstance(event, events.ToolFinished)}
-        return [*saved, *self.turns.live.since(saved_calls)]
-
     def state(self) -> SessionState:
         """What viewers and the list show of the session now."""
         self._note_activity()

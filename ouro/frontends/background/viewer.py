@@ -166,7 +166,7 @@ class Viewer:
         the snapshot has no events, but the state, the commands, and the text for the prompt
         (`draft`).
         """
-        shown_events = self._host.shown_events_so_far()
+        shown_events = self._host.turns.shown_events_so_far()
         if not self._is_ouro:
             for event in shown_events:
                 for update in self._updates.replay(event):

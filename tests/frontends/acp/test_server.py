@@ -240,6 +240,7 @@ async def test_cancel_closes_an_open_question(ouro):
         await editor.until(lambda: editor.asked)
         await connection.agent.cancel(connection.session_id)
         assert await prompt == "cancelled"
+        assert editor.of("tool_call_update")[-1].status == "failed", "it does not wait any more"
     assert not (ouro.folder / "made.txt").exists()
 
 
@@ -330,6 +331,55 @@ async def test_a_thread_without_messages_is_loaded_by_a_new_agent(ouro):
                 -32002,
                 f"There is no session {session_id}.",
             )
+
+
+async def test_a_thread_is_loaded_in_the_middle_of_a_turn_and_the_turn_continues(ouro):
+    command = "echo begun; while [ ! -e go ]; do sleep 0.1; done; echo over"
+    ouro.server.script([Call("shell", {"command": command}), "Done."])
+    async with connected(ouro, editor := Editor("yes")) as connection:
+        await connection.new()
+        prompt = asyncio.create_task(connection.say("Wait for it."))
+        await editor.until(
+            lambda: any("begun" in str(update) for update in editor.of("tool_call_update"))
+        )
+        editor.updates.clear()
+        await connection.agent.load_session(str(ouro.folder), connection.session_id, mcp_servers=[])
+        assert [chunk.content.text for chunk in editor.of("user_message_chunk")] == ["Wait for it."]
+        assert [call.status for call in editor.of("tool_call")] == ["pending"]
+        [running, output] = editor.of("tool_call_update")[:2]
+        assert (running.status, "begun" in str(output.content)) == ("in_progress", True)
+        (ouro.folder / "go").touch()
+        assert await prompt == "end_turn"
+        assert editor.text == "Done."
+    assert "over" in ouro.server.requests[-1].results[-1]
+
+
+async def test_a_thread_that_is_loaded_in_a_question_asks_it_again(ouro):
+    ouro.server.script([Call("shell", {"command": "touch made.txt"}), "Done.", "Again."])
+    async with connected(ouro, editor := Editor("wait", "yes")) as connection:
+        await connection.new()
+        prompt = asyncio.create_task(connection.say("Go."))
+        await editor.until(lambda: editor.asked)
+        await connection.agent.load_session(str(ouro.folder), connection.session_id, mcp_servers=[])
+        assert await prompt == "end_turn"
+        assert (len(editor.asked), (ouro.folder / "made.txt").exists()) == (2, True)
+        assert await connection.say("And now?") == "end_turn"
+
+
+async def test_a_thread_that_was_loaded_in_a_turn_can_be_stopped(ouro):
+    """agentclientprotocol/claude-agent-acp#415"""
+    ouro.server.script([Call("shell", {"command": "echo begun; sleep 60"}), "Again."])
+    async with connected(ouro, editor := Editor("yes")) as connection:
+        await connection.new()
+        prompt = asyncio.create_task(connection.say("Go."))
+        await editor.until(
+            lambda: any("begun" in str(update) for update in editor.of("tool_call_update"))
+        )
+        await connection.agent.load_session(str(ouro.folder), connection.session_id, mcp_servers=[])
+        assert not prompt.done()
+        await connection.agent.cancel(connection.session_id)
+        assert await prompt == "cancelled"
+        assert await connection.say("Again.") == "end_turn"
 
 
 async def test_a_title_has_one_line_and_the_content_all_of_a_command(ouro):
