@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ouro.agent.tool_runner import ToolRunner
 from ouro.errors import ContextTooLong, ModelError, SaveFailed
-from ouro.events import Compacted, Emit, Event, Notice, UsageUpdated
+from ouro.events import Compacted, Emit, Event, Notice, TurnFinished, UsageUpdated
 from ouro.llm import Model
 from ouro.memory.backend import CompactionRecord, CompactionTrigger
 from ouro.memory.compaction import (
@@ -190,9 +190,9 @@ class Compactor(msgspec.Struct, eq=False):
 
     async def compact(
         self, focus: str, emit: Emit, review: Review = _accept_summary, *, probe: bool = False
-    ) -> None:
-        """Compact, because the user asked for it. That there is nothing to compact, or no summary
-        could be written, is shown as a notice.
+    ) -> TurnFinished | None:
+        """Compact, because the user asked for it. Returns the end of a turn that failed if no
+        summary could be written; otherwise None. That there is nothing to compact is a notice.
 
         Args:
             focus: what the user wants to keep; it may be empty.
@@ -205,7 +205,7 @@ class Compactor(msgspec.Struct, eq=False):
         plan = self.plan()
         if plan is None:
             emit(Notice("Nothing to compact: the newest messages stay as they are."))
-            return
+            return None
         try:
             ask = partial(self._ask_probe, self.summarisers())
             # Written now: after the compaction the model does not see what they are about.
@@ -216,7 +216,8 @@ class Compactor(msgspec.Struct, eq=False):
             if is_compacted and probe:
                 emit(Notice(await report_lost(questions, ask)))
         except ModelError as error:
-            emit(Notice(f"Nothing was compacted. {error}", "error"))
+            return TurnFinished("failed", f"Nothing was compacted. {error}")
+        return None
 
     async def _ask_probe(self, models: Sequence[Model], text: str) -> str:
         """Ask a model the question `text` about the present request; returns its answer. The cost

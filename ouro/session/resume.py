@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ouro.agent.compactor import compaction_record
 from ouro.display import Todo
 from ouro.errors import SessionError
-from ouro.events import Emit, Event, Notice
+from ouro.events import Emit, Event, Notice, TurnFinished
 from ouro.llm import ModelSource, ModelSpec
 from ouro.memory.backend import CompactionRecord, MessageRecord, SessionInfo
 from ouro.memory.compaction import MAX_TAIL, is_own_words, scale_tokens
@@ -183,15 +183,19 @@ class Resumed(msgspec.Struct, eq=False):
     async def continue_silently_with(self, part: Part) -> None:
         """Continue with the part of the session that the user chose by `--part`, such as its last
         turns, before anything is shown: the events are dropped. Raises SessionError with the text
-        of the first notice of an error.
+        of the first notice of an error, or with the reason why a compaction failed.
         """
         self.is_part_chosen = True
         async with aclosing(self.continue_with(part)) as events:
             async for event in events:
+                problem = ""
                 if isinstance(event, Notice) and event.level == "error":
-                    raise SessionError(
-                        event.text, "Without `--part` it continues with all messages."
-                    )
+                    problem = event.text
+                elif isinstance(event, TurnFinished) and event.outcome == "failed":
+                    problem = event.detail
+                if problem:
+                    hint = "Without `--part` it continues with all messages."
+                    raise SessionError(problem, hint)
 
     async def _send_only_tail(self, emit: Emit) -> None:
         """Leave everything before the last turns out of all further requests, without a summary of
