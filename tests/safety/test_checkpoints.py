@@ -341,6 +341,11 @@ def test_old_and_excess_checkpoints_are_deleted(kept, root, tmp_path):
     assert [each.number for each in kept.turns()] == [2]
 
 
+def test_a_deleted_folder_is_not_a_missing_git(tmp_path):
+    with pytest.raises(CheckpointError, match="was deleted or moved"):
+        checkpoint_repository.start_checkpoint_git(tmp_path, tmp_path / "gone", ("status",))
+
+
 def test_a_checkpoint_without_a_change_starts_git_once(kept, root, monkeypatch):
     started = []
     start = checkpoint_repository.start_checkpoint_git

@@ -339,7 +339,7 @@ def start_checkpoint_git(
         inherited: descriptors that it gets.
 
     Raises:
-        CheckpointError: git is missing.
+        CheckpointError: git or the folder is missing.
     """
     places = (f"--git-dir={folder}",)
     try:
@@ -347,6 +347,10 @@ def start_checkpoint_git(
             GitProfile.CHECKPOINTS, words, root, places=places, variables=variables, keep=inherited
         )
     except OSError as error:
+        if not root.is_dir():
+            raise CheckpointError(
+                f"The folder {root} was deleted or moved, so files cannot be kept for undo."
+            ) from error
         raise CheckpointError(
             "git is not installed, so files cannot be kept for undo.", "Install git."
         ) from error
