@@ -10,7 +10,7 @@ from ouro.commands.front_end import FrontEnd, RewindChoice
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory.backend import RewindScope
-from ouro.safety import CUT_OFF
+from ouro.safety import NOT_KNOWN
 from ouro.session import UNDONE, Branch, OpenRequest, Point, Rewound
 from ouro.utils.text import clean, cut, join_names, plural
 
@@ -280,19 +280,18 @@ async def _open_copy(front_end: FrontEnd, copy: str, point: Point | None = None)
 
 
 async def _ask_about_unsure_files(front_end: FrontEnd, lines: Sequence[str]) -> None:
-    """Ask whether to restore files of which it is not known who changed them, the turn or the user:
-    those that changed after a turn was cut off.
+    """Ask whether to restore files of which it is not known who changed them, the turn or the user.
+    That is so if ouro ended before it had looked at the files after the turn.
 
     Args:
-        lines: what an undo has reported. Nothing is asked if no line is about a turn that was cut
-            off.
+        lines: what an undo has reported. Nothing is asked if no line is about such a file.
     """
-    if not any(line.endswith(f"{CUT_OFF}.") for line in lines):
+    if not any(line.endswith(f"{NOT_KNOWN}.") for line in lines):
         return
     paths = front_end.session.rewind.unsure_files()
     choice = await front_end.choose(
-        f"The turn was cut off, and {join_names(paths, 3)} changed after that. Restore as before"
-        " the turn?",
+        f"{join_names(paths, 3)} changed in the turn or after it: ouro ended before it had looked."
+        " Restore as before the turn?",
         [
             Choice("keep", "keep as it is", "what you or a command changed since stays"),
             Choice("restore", "restore", "the present version is kept in the checkpoints"),

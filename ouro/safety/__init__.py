@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ouro.safety.checkpoints.part_undo import PartUndo
     from ouro.safety.checkpoints.trees import TreeChange, is_inside
     from ouro.safety.checkpoints.turn_diffs import TurnDiffs
-    from ouro.safety.checkpoints.undo import CUT_OFF, MERGED, Restored, Undo
+    from ouro.safety.checkpoints.undo import MERGED, NOT_KNOWN, Restored, Undo
     from ouro.safety.environment import child_environment, secret_values
     from ouro.safety.permissions import Permissions
     from ouro.safety.project_programs import scripted_values

@@ -587,7 +587,7 @@ def _restored_lines(restored: Restored, verb: str) -> list[str]:
 def _unsure_notice(paths: Sequence[str]) -> str:
     """The notice about files that wait for the user."""
     names = join_names(paths, _MAX_NAMED)
-    return f"An undo did not restore {names}: {safety.CUT_OFF}. `/undo {paths[0]}` restores it."
+    return f"An undo did not restore {names}: {safety.NOT_KNOWN}. `/undo {paths[0]}` restores it."
 
 
 def _lost_lines(lost: dict[str, str]) -> list[str]:

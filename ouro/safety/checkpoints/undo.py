@@ -48,7 +48,7 @@ RESTORED = ""
 """The outcome of a file that was restored."""
 MERGED = "merged"
 """The outcome of a file that was restored and still has the user's own changes."""
-CUT_OFF = "it changed after the turn was cut off"
+NOT_KNOWN = "it changed in the turn or after it, which is not known"
 """The outcome of a file that is restored only if the user agrees. All others are reasons why a file
 was not restored.
 """
@@ -258,7 +258,7 @@ class Undo:
         if not plan.undone:
             self.note_answers(outcomes.keys())
             return
-        unsure = [path for path, outcome in outcomes.items() if outcome == CUT_OFF]
+        unsure = [path for path, outcome in outcomes.items() if outcome == NOT_KNOWN]
         if unsure:
             asked = self.open_questions() | dict.fromkeys(unsure, plan.numbers)
             write_private(self._question_file(), json.dumps(asked))
@@ -288,11 +288,11 @@ class Undo:
     def _try_to_restore(self, change: TreeChange, *, is_unsure: bool) -> str:
         """Restore a file, as `restore` does; returns the outcome, also for an error.
 
-        An unsure file that has changed since the turn is left alone: its outcome is CUT_OFF.
+        An unsure file that has changed since the turn is left alone: its outcome is NOT_KNOWN.
         """
         try:
             if is_unsure and state_of(self._root / change.path) != change.new:
-                return CUT_OFF
+                return NOT_KNOWN
             return self.restore(change)
         except OSError as error:
             return f"it cannot be written ({error.strerror})"
@@ -308,7 +308,7 @@ class Undo:
             paths=tuple(name for name, outcome in outcomes.items() if outcome == RESTORED),
             merged=tuple(name for name, outcome in outcomes.items() if outcome == MERGED),
             left=left,
-            unsure=tuple(name for name, outcome in outcomes.items() if outcome == CUT_OFF),
+            unsure=tuple(name for name, outcome in outcomes.items() if outcome == NOT_KNOWN),
         )
 
     def _keep_present_files(self, turns: Sequence[TurnFiles]) -> None:
