@@ -359,15 +359,27 @@ def _run_headless(args: SimpleNamespace) -> int:
     """Answer the prompt of `-p`, or the messages on standard input; returns the exit code."""
     import asyncio
 
+    from ouro.errors import OuroError
+    from ouro.frontends.headless.headless import HeadlessOptions, report_failed_start, run_headless
+
+    try:
+        _refuse_to_pick(args)
+        open_session, request = _opener(args), _request(args)
+    except OuroError as error:
+        report_failed_start(error, args.output)
+        raise
+    prompt = "\n\n".join(filter(None, (args.prompt, args.message)))
+    options = HeadlessOptions(prompt, args.input, args.output, args.schema)
+    return asyncio.run(run_headless(open_session, request, options))
+
+
+def _refuse_to_pick(args: SimpleNamespace) -> None:
+    """Raises UsageError if the user wants to pick a session, which needs a screen."""
     from ouro.errors import UsageError
-    from ouro.frontends.headless.headless import HeadlessOptions, run_headless
 
     if args.resume == PICK:
         hint = "Name a session: an id, words of its title, or `latest`."
         raise UsageError("With -p no session can be picked.", hint)
-    prompt = "\n\n".join(filter(None, (args.prompt, args.message)))
-    options = HeadlessOptions(prompt, args.input, args.output, args.schema)
-    return asyncio.run(run_headless(_opener(args), _request(args), options))
 
 
 def _start_plain(args: SimpleNamespace) -> int:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 
+import pytest
 from fakes.model_server import Call, Reply, failure
 from fakes.ouro_program import ANTHROPIC, KEY, OuroProgram
 
@@ -161,6 +162,31 @@ def test_exit_code_3_without_a_model(ouro):
     assert (done.code, done.out) == (3, "")
     assert "ouro models" in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "outcome"),
+    [
+        (("-m", "nosuch", "--output", "json"), 3, "unauthorized"),
+        (("--resume", "nosuch", "--output", "stream-json"), 2, "failed"),
+        (("--cd", "/nosuch", "--output", "json"), 2, "failed"),
+    ],
+)
+def test_an_error_before_the_session_is_a_result_in_json(ouro, flags, code, outcome):
+    done = ouro.headless("-p", "hello", *flags)
+    [result] = done.lines
+    assert (done.code, result["exit_code"], result["outcome"]) == (code, code, outcome)
+    assert (result["session_id"], result["turns"]) == ("", 0)
+    assert f"ouro: {result['detail']}" in done.err
+
+
+def test_a_compaction_that_fails_is_a_failed_run(ouro):
+    ouro.headless("-p", "markdown: 9000\nsay: one")
+    ouro.server.script(lambda request: failure(400, "no summary today"))
+    done = ouro.headless("-p", "/compact", "--continue", "--output", "json")
+    assert (done.code, done.lines[-1]["outcome"]) == (1, "failed")
+    assert "Nothing was compacted" in done.lines[-1]["detail"]
+    assert "no summary today" in done.err
 
 
 def test_exit_code_3_for_an_unknown_model(ouro):

@@ -75,6 +75,12 @@ def _load_schema(source: str) -> AnswerSchema:
     return AnswerSchema.load(source)
 
 
+def report_failed_start(error: OuroError, output_format: OutputFormat) -> None:
+    """Print why a run could not even read its prompt, as a result, if the output is JSON."""
+    streams = Streams.standard()
+    Output(Pipe(streams.stdout), Pipe(streams.stderr), output_format).print_failed_start(error)
+
+
 def _limit_memory() -> None:
     """Limit the memory that later threads keep. Called after a while, because it loads `ctypes`: 2 ms
     of a short answer.
@@ -102,25 +108,13 @@ async def run_headless(
         OSError: the output cannot be written.
     """
     streams = streams or Streams.standard()
-    if options.input == "stream-json" and options.output != "stream-json":
-        raise UsageError(
-            "--input stream-json needs --output stream-json: questions are asked there."
-        )
-    schema = _load_schema(options.schema) if options.schema else None
-
-    # Read the prompt.
     output = Output(Pipe(streams.stdout), Pipe(streams.stderr), options.output)
-    prompt = options.prompt
-    if options.input == "text":
-        prompt = await read_prompt(prompt, streams.stdin, output.say)
-    # A piped text may be by others, and a command can change settings and rules. So `/` begins a
-    # command only if the prompt is the user's own, or the input is a protocol.
-    has_commands = options.input == "stream-json" or prompt == options.prompt.strip()
-
-    # Run it.
-    session = await open_session(request)
+    try:
+        run, prompt = await _begin_run(open_session, request, options, streams, output)
+    except OuroError as error:
+        output.print_failed_start(error)
+        raise
     limit_later = asyncio.get_running_loop().call_later(_LONG_RUN, _limit_memory)
-    run = HeadlessRun(session, options, output, schema, has_commands=has_commands)
     try:
         with handle_signals(run.interrupt, *END_SIGNALS):
             await run.run(prompt, streams.stdin)
@@ -130,6 +124,31 @@ async def run_headless(
     finally:
         limit_later.cancel()
         await run.close()
+
+
+async def _begin_run(
+    open_session: OpenSession,
+    request: OpenRequest,
+    options: HeadlessOptions,
+    streams: Streams,
+    output: Output,
+) -> tuple[HeadlessRun, str]:
+    """Read the prompt, then open the session. Returns the run and the prompt. Raises OuroError if it
+    cannot begin.
+    """
+    if options.input == "stream-json" and options.output != "stream-json":
+        raise UsageError(
+            "--input stream-json needs --output stream-json: questions are asked there."
+        )
+    schema = _load_schema(options.schema) if options.schema else None
+    prompt = options.prompt
+    if options.input == "text":
+        prompt = await read_prompt(prompt, streams.stdin, output.say)
+    # A piped text may be by others, and a command can change settings and rules. So `/` begins a
+    # command only if the prompt is the user's own, or the input is a protocol.
+    has_commands = options.input == "stream-json" or prompt == options.prompt.strip()
+    session = await open_session(request)
+    return HeadlessRun(session, options, output, schema, has_commands=has_commands), prompt
 
 
 class HeadlessRun(TurnObserver):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 import msgspec
 
 from ouro import events
+from ouro.errors import OuroError
 from ouro.events import Event
 from ouro.frontends.event_lines import NoticePrinter, notice_of
 from ouro.messages import Message, Thinking, ToolCall, Usage
@@ -135,6 +136,18 @@ class Result(msgspec.Struct, rename={"text": "result", "refusals": "refused"}):
         return {"type": "result", **fields, **ending}
 
 
+def failed_start(error: OuroError) -> Result:
+    """The result if a run could not begin. No session is named."""
+    outcomes: dict[int, events.Outcome] = {3: "unauthorized", 5: "refused"}
+    return Result(
+        session_id="",
+        model="",
+        outcome=outcomes.get(error.exit_code, "failed"),
+        detail=error.text("ouro "),
+        failure_code=error.exit_code,
+    )
+
+
 class Pipe:
     """A stream whose reader may close it. Then `is_gone` is True, and writes are dropped."""
 
@@ -236,6 +249,13 @@ class Output(NoticePrinter):
         self.say(
             f"not allowed: {one_line(question.title)} ({one_line(question.shown_reason)}){advice}"
         )
+
+    def print_failed_start(self, error: OuroError) -> None:
+        """Print why the run could not begin, as a result, if the output is JSON. The program prints
+        it as progress.
+        """
+        if self._format != "text":
+            self.pipe.write(json_line(failed_start(error).to_json(error.exit_code)))
 
     def print_result(self, result: Result, exit_code: int) -> None:
         """Print what went wrong as progress, then the answer as text or the result as JSON."""
