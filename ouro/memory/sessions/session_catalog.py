@@ -368,7 +368,8 @@ def find_session(
 
     Args:
         query: an id or its beginning, the name of its folder, `latest` or `last` (of this
-            project), a tag such as `#parser`, or words of a title or of messages. Of several sessions with the tag
+            project), a tag such as `#parser`, or words of a title or of messages. A title that is
+            exactly `query` comes before those that have its words. Of several sessions with the tag
             or the words only those of this project count, if there are any.
         is_here: returns whether the folder of a session belongs to the current project.
         ids_with: returns the ids of the sessions with these words in messages; called only if no id
@@ -392,6 +393,7 @@ def find_session(
     may_be_word = len(query) < _MIN_ID_PREFIX
     if may_be_word or not matches:
         titled = _prefer_here(is_here, _with_words_in_title(sessions, query))
+        titled = _with_exact_title(titled, query) or titled
         matches += [session for session in titled if session not in matches]
     if not matches and query:
         ids = set(ids_with(query))
@@ -412,6 +414,14 @@ def _with_folder_or_id(sessions: Sequence[SessionInfo], query: str) -> list[Sess
 def _with_words_in_title(sessions: Iterable[SessionInfo], words: str) -> list[SessionInfo]:
     """Returns the sessions whose title has all these words, in any order."""
     return [session for session in sessions if _has_words(session.title, words)]
+
+
+def _with_exact_title(sessions: Iterable[SessionInfo], title: str) -> list[SessionInfo]:
+    """Returns the sessions that have exactly this title, ignoring case: the user may have named one
+    with a word that others have in their titles.
+    """
+    wanted_title = title.casefold()
+    return [session for session in sessions if session.title.casefold() == wanted_title]
 
 
 def _prefer_here(is_here: Callable[[str], bool], sessions: list[SessionInfo]) -> list[SessionInfo]:

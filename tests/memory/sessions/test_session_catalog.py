@@ -121,6 +121,12 @@ def test_ambiguous_query_raises_with_the_ids(catalog):
     )  # sessions of this project come before those of others
 
 
+def test_exact_title_comes_before_titles_with_its_words(catalog):
+    add(catalog.store, 4, "the parser, a third time", user("x"))
+    add(catalog.store, 5, "Parser", user("x"))
+    assert wait(catalog.find("parser")).id == session_id(5)
+
+
 def test_id_prefix_that_is_also_a_title_word_is_ambiguous(store, root, tmp_path):
     add(store, 0xADD00000, "something", user("x"))
     add(store, 5, "add a test", user("x"))
