@@ -107,6 +107,17 @@ def test_a_subagent_uses_the_tools_of_servers(ouro):
     assert {line["call_id"] for line in progress} != {""}
 
 
+def test_the_usage_of_a_result_has_that_of_subagents(ouro):
+    def script(request):
+        if "#one" in asked_of(request):
+            return "One is found."
+        return "Done." if results_in(request) else start("one")
+
+    ouro.server.script(script)
+    [result] = ouro.headless("-p", "go", "--output", "json").lines
+    assert (result["turns"], result["usage"]["input"], result["usage"]["output"]) == (2, 300, 60)
+
+
 def test_a_subagent_whose_model_has_no_key_works_with_that_of_the_session(ouro):
     agents = ouro.home.parent / ".claude" / "agents"
     for name, model in (("finder", "haiku"), ("checker", "inherit")):

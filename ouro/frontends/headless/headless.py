@@ -27,7 +27,7 @@ from ouro.frontends.headless.input import (
     read_prompt,
 )
 from ouro.frontends.headless.output import Output, OutputFormat, Pipe, Refusal, Result
-from ouro.messages import Image
+from ouro.messages import Image, Usage
 from ouro.session import Draft, Session, TurnObserver, TurnQueue
 from ouro.utils.text import one_line, plural
 
@@ -178,6 +178,8 @@ class HeadlessRun(TurnObserver):
         """Set when the input is not read any more: after a signal, an error or a closed output."""
         self._result = Result(session.id, model="", outcome="answered")
         """The result of the running prompt or the last one; answered as long as there was none."""
+        self._counted_usage: dict[str, Usage] = {}
+        """The usage of subagents that is in a result, by the calls that started them."""
         self._is_answering = False
         """Whether a prompt is answered; a turn outside of it was begun by the background."""
         self._interrupts_next_turn = False
@@ -231,6 +233,10 @@ class HeadlessRun(TurnObserver):
         """
         self._output.print_event(event)
         self._result.add(event)
+        if isinstance(event, events.SubagentProgress):
+            counted = self._counted_usage.get(event.call_id, Usage())
+            self._result.usage += event.usage - counted
+            self._counted_usage[event.call_id] = event.usage
         if self._interrupts_next_turn:
             self._interrupts_next_turn = False
             self._session.interrupt()

@@ -346,8 +346,9 @@ async def test_a_thread_is_loaded_in_the_middle_of_a_turn_and_the_turn_continues
         await connection.agent.load_session(str(ouro.folder), connection.session_id, mcp_servers=[])
         assert [chunk.content.text for chunk in editor.of("user_message_chunk")] == ["Wait for it."]
         assert [call.status for call in editor.of("tool_call")] == ["pending"]
-        [running, output] = editor.of("tool_call_update")[:2]
-        assert (running.status, "begun" in str(output.content)) == ("in_progress", True)
+        shown_again = editor.of("tool_call_update")
+        assert "in_progress" in [update.status for update in shown_again]
+        assert any("begun" in str(update.content) for update in shown_again)
         (ouro.folder / "go").touch()
         assert await prompt == "end_turn"
         assert editor.text == "Done."
