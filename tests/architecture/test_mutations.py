@@ -6,6 +6,7 @@ import re
 import subprocess
 
 import pytest
+from fakes.waiting import SLOWER
 
 from tests.defences import DEFENCES
 from tests.defences.defence import Defence
@@ -81,7 +82,7 @@ def mutations(tmp_path_factory):
         (folder / "project" / name).write_text(text)
     subprocess.run(["git", "init", "-q", folder / "project"], check=True)
     copy = Copy(folder / "copy", folder / "project")
-    yield Mutations([copy], limit=5)
+    yield Mutations([copy], limit=5 * SLOWER)
     copy.close()
 
 
