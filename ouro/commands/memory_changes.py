@@ -107,10 +107,14 @@ def _answer_note_changed(
 
 
 async def _switch(on: bool, context: ActionContext) -> Answer:
-    """Switch the memory of this repository on or off for later sessions."""
+    """Switch the memory of this repository on or off for later sessions. Nothing is remembered of
+    what is said in this session while it is off.
+    """
     folder = await context.set_repo_memory(on=on)
     state = "on" if on else "off: nothing of it is read or written"
     view = [line(f"From the next session on, memory of this repository is {state}.")]
+    if context.session and not on:
+        view.append(line("What is said in this session from now on is not captured."))
     return Answer({"folder": str(folder), "on": on}, view)
 
 

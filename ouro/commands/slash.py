@@ -287,7 +287,9 @@ class SessionContext:
         await (self.manager.accept(proposal) if accept else self.manager.reject(proposal))
 
     async def set_repo_memory(self, *, on: bool) -> Path:
-        return await asyncio.to_thread(self.manager.switch, on)
+        folder = await asyncio.to_thread(self.manager.switch, on)
+        self.session.memory.set_private(is_private=not on)
+        return folder
 
     @asynccontextmanager
     async def search(self) -> AsyncIterator[tuple[Index, FindHits]]:

@@ -222,6 +222,10 @@ class MemoryManager:
         """
         return self._sendable.convert(self.transcript.sent())
 
+    def set_private(self, *, is_private: bool) -> None:
+        """Choose whether memory may be made from the messages that are added from now on."""
+        self._is_private = is_private
+
     async def add(self, message: Message, *, steered: bool = False) -> None:
         """Append a message. It is on disk when this returns. If the caller is cancelled, it is
         saved nevertheless.

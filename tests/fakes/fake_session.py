@@ -278,9 +278,8 @@ class FakeSessionMemory(SessionMemory):
     def __init__(
         self, session: FakeSession, manager: LongTermMemoryManager | None, lookup: Lookup | None
     ) -> None:
-        super().__init__(
-            SimpleNamespace(session_id=session.id), manager, lookup, None, None, None, 30
-        )
+        messages = SimpleNamespace(session_id=session.id, set_private=lambda *, is_private: None)
+        super().__init__(messages, manager, lookup, None, None, None, 30)
 
 
 class FakeBackground:

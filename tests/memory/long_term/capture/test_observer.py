@@ -84,6 +84,19 @@ def _at_work(session) -> bool:
     return any(each.get_name() == "capture" for each in session.turn.tasks._background)
 
 
+async def test_what_is_said_after_memory_off_is_not_captured(repository, settings):
+    two = Two([add(TESTS, "patterns")])
+    session = await two.open(repository)
+    session.memory.set_private(is_private=True)
+    await say(session, "from now on the tests run with tox", "and so on", "and on")
+    session.memory.set_private(is_private=False)
+    await say(session, "run the tests with pytest -q here, always", "that is all")
+    await wait_for_captures(session, two)
+    await session.close()
+    said = two.captures[0].partition("The session, quoted")[2]
+    assert ("pytest" in said, "tox" in said, len(two.captures)) == (True, False, 1)
+
+
 async def test_capture_reads_only_new_messages_and_records_its_cost(repository, settings):
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
