@@ -91,12 +91,10 @@ class SessionMemory:
         self.is_held = False
         """Memory is used as of the time when the session was last used."""
         self._memory = memory
+        self.set_private = memory.set_private
+        """Chooses whether memory may be made from what is said in the session from now on."""
         self.recall = recall
         self.other_projects = recall.other_projects if recall else None
-
-    def set_private(self, *, is_private: bool) -> None:
-        """Choose whether memory may be made from what is said in the session from now on."""
-        self._memory.set_private(is_private=is_private)
 
     async def effect_of(self, statement: OpenStatement) -> StatementEffect | None:
         """What a model says that a statement does to memory; None if memory or capture is off, or
