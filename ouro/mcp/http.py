@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
@@ -139,7 +140,8 @@ async def login_provider(
         on_refused()
         raise LoginNeeded("The login has expired, or lacks rights.")
 
-    return OAuthClientProvider(
+    provider_class = OAuthClientProvider if is_interactive else _StoredLogin
+    return provider_class(
         url,
         OAuthClientMetadata(
             client_name="ouro",
@@ -150,6 +152,59 @@ async def login_provider(
         redirect.show if is_interactive else refuse,
         redirect.wait,
     )
+
+
+class _StoredLogin(OAuthClientProvider):
+    """The OAuth provider of the SDK for a user who has logged in before.
+
+    When a server answers 401, that of the SDK asks for a login, because it knows only the expiry of
+    the tokens that it got itself. This one first gets new tokens for the stored refresh token.
+    """
+
+    _lacks_rights = False
+    """Whether the last request was refused for missing rights: new tokens would not have them."""
+    _is_refreshing = False
+    """Whether the next answer with tokens is for a refresh token, not for a login."""
+
+    async def _auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Yields what the SDK sends for a request, and notes how the request itself is answered."""
+        async with aclosing(super()._auth_flow(request)) as flow:
+            try:
+                outgoing = await anext(flow)
+                while True:
+                    response = yield outgoing
+                    if outgoing is request:
+                        self._lacks_rights = response.status_code == httpx2.codes.FORBIDDEN
+                    outgoing = await flow.asend(response)
+            except StopAsyncIteration:
+                return
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        """The request for new tokens. Raises LoginNeeded if there is no refresh token."""
+        stored = await self.context.storage.get_tokens()
+        self._is_refreshing = bool(stored and stored.refresh_token) and not self._lacks_rights
+        if not self._is_refreshing:
+            return await super()._perform_authorization()
+        return await self._refresh_token()
+
+    async def _refresh_token(self) -> httpx2.Request:
+        """The request for new tokens, with the stored refresh token: another session may have
+        replaced the one that this session knows.
+        """
+        if stored := await self.context.storage.get_tokens():
+            self.context.current_tokens = stored
+        return await super()._refresh_token()
+
+    async def _handle_token_response(self, response: httpx2.Response) -> None:
+        """Store the new tokens. Raises LoginNeeded if the server refuses the refresh token."""
+        if not self._is_refreshing:
+            await super()._handle_token_response(response)
+        elif not await self._handle_refresh_response(response):
+            redirect_to_login = self.context.redirect_handler
+            assert redirect_to_login is not None
+            await redirect_to_login("")
 
 
 class _LoginRedirect:

@@ -28,6 +28,8 @@ class Logins:
         self.clients: dict = {}
         self.codes: dict[str, AuthorizationCode] = {}
         self.tokens: dict[str, AccessToken] = {}
+        self.refresh_tokens: dict[str, RefreshToken] = {}
+        """Each is valid once."""
         self.refused = False
 
     async def get_client(self, client_id):
@@ -55,17 +57,26 @@ class Logins:
 
     async def exchange_authorization_code(self, client, authorization_code):
         del self.codes[authorization_code.code]
-        token = secrets.token_urlsafe(16)
-        self.tokens[token] = AccessToken(
-            token=token,
-            client_id=client.client_id,
-            scopes=authorization_code.scopes,
-            expires_at=None,
-        )
-        return OAuthToken(access_token=token, token_type="Bearer", expires_in=3600)
+        return self._issue(client.client_id, authorization_code.scopes)
 
     async def load_refresh_token(self, client, refresh_token) -> RefreshToken | None:
-        return None
+        return self.refresh_tokens.get(refresh_token)
+
+    async def exchange_refresh_token(self, client, refresh_token, scopes):
+        del self.refresh_tokens[refresh_token.token]
+        return self._issue(client.client_id, scopes)
+
+    def _issue(self, client_id: str, scopes: list[str]) -> OAuthToken:
+        token, refresh = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
+        self.tokens[token] = AccessToken(
+            token=token, client_id=client_id, scopes=scopes, expires_at=None
+        )
+        self.refresh_tokens[refresh] = RefreshToken(
+            token=refresh, client_id=client_id, scopes=scopes
+        )
+        return OAuthToken(
+            access_token=token, token_type="Bearer", expires_in=3600, refresh_token=refresh
+        )
 
     def allow(self, headers: dict[bytes, bytes], scope: str) -> bool:
         token = headers.get(b"authorization", b"").decode().removeprefix("Bearer ")

@@ -174,6 +174,50 @@ async def test_e3_login_is_per_server_and_tokens_are_private(bench: Bench, start
     assert token not in "".join(path.read_text() for path in Path(bench.folder).rglob("*.json"))
 
 
+async def log_in(remote) -> None:
+    with pytest.raises(ToolError):
+        await remote.wait_until_ready()
+    await remote.login(lambda url: browse([], url))
+
+
+async def test_tokens_that_the_server_no_longer_accepts_are_renewed(bench: Bench, start_server):
+    """In the session, twice, and in the next one, which does not know when the tokens expire."""
+    logins = Logins()
+    server = start_server(logins=logins)
+    remote = bench.open(remote=at(server)).by_name["remote"]
+    await log_in(remote)
+    for _ in range(2):
+        logins.tokens.clear()
+        assert (await remote.call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+    logins.tokens.clear()
+    again = await bench.open(remote=at(server)).connect("remote")
+    assert (await again.call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+    assert remote.state == "ready"
+
+
+async def test_tokens_that_another_session_has_renewed_are_used(bench: Bench, start_server):
+    logins = Logins()
+    server = start_server(logins=logins)
+    first = bench.open(remote=at(server)).by_name["remote"]
+    await log_in(first)
+    second = await bench.open(remote=at(server)).connect("remote")
+    for remote in (second, first):
+        logins.tokens.clear()
+        assert (await remote.call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+
+
+async def test_a_login_is_needed_when_the_refresh_token_is_refused(bench: Bench, start_server):
+    logins = Logins()
+    remote = bench.open(remote=at(start_server(logins=logins))).by_name["remote"]
+    await log_in(remote)
+    logins.tokens.clear()
+    logins.refresh_tokens.clear()
+    with pytest.raises(LoginRequired, match="ouro mcp login remote"):
+        await remote.call("add", {"a": 1, "b": 2}, lambda _: None)
+    await remote.login(lambda url: browse([], url))
+    assert (await remote.call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+
+
 async def test_a_call_that_needs_more_rights_is_allowed_after_another_login(
     bench: Bench, start_server
 ):
