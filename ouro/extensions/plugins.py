@@ -20,7 +20,7 @@ from ouro.utils.decoding import decode_json
 from ouro.utils.files import open_regular, read_start, write_private
 from ouro.utils.git import GitError, fetch_tree
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.lenient_json import dictionaries, dictionary, string
+from ouro.utils.lenient_json import dictionaries, dictionary, parse_json, string
 from ouro.utils.ouro_paths import ensure_private_dir, get_home, tilde
 from ouro.utils.text import clean, escape_invisible, one_line
 
@@ -450,7 +450,7 @@ def _read_json(path: Path, folder: Path) -> dict[str, Any]:
         with open_regular(path) as file:
             text = file.read(_MAX_JSON).decode("utf-8", "replace")
         folder_in_json = json.dumps(str(folder))[1:-1]  # escaped, without its quotes
-        table = json.loads(text.replace("${CLAUDE_PLUGIN_ROOT}", folder_in_json))
+        table = parse_json(text.replace("${CLAUDE_PLUGIN_ROOT}", folder_in_json))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

@@ -156,7 +156,7 @@ def change_registry(change: Callable[[dict[str, Any]], None]) -> None:
     ouro does not know stay. Raises ConfigError.
     """
     path = registry_path()
-    table = read_json(path)
+    table = read_json(path, is_plain=True)
     table.setdefault("mcpServers", {})
     change(table)
     write_private(path, json.dumps(table, indent=2, ensure_ascii=False) + "\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from ouro.errors import ConfigError
 from ouro.utils.files import read_start
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.lenient_json import dictionary
+from ouro.utils.lenient_json import dictionary, parse_json
 from ouro.utils.text import clean
 from ouro.utils.yaml import parse_table, plain_values, split_front_matter
 
@@ -60,7 +59,7 @@ def scripted_values(text: str, name: str) -> dict[str, Any]:
         front_matter, _body = split_front_matter(clean(text))
         return {"hooks": front_matter.get("hooks")}
     is_yaml = name.endswith((".yaml", ".yml"))
-    values = plain_values(parse_table(text, name)) if is_yaml else json.loads(text)
+    values = plain_values(parse_table(text, name)) if is_yaml else parse_json(text)
     return {section: dictionary(values).get(section) for section in SCRIPTED}
 
 

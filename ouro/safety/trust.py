@@ -5,7 +5,6 @@ them with their present contents.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +20,7 @@ from ouro.safety.protected import reserved_area
 from ouro.utils.files import open_regular, read_start, write_private
 from ouro.utils.git import Git, GitError
 from ouro.utils.late_pattern import late_pattern
+from ouro.utils.lenient_json import parse_json
 from ouro.utils.ouro_paths import get_home, tilde
 from ouro.utils.yaml import convert, read_yaml
 
@@ -475,7 +475,7 @@ def _has_hooks(path: Path) -> bool:
     it often.
     """
     try:
-        settings = json.loads(read_start(path, _MAX_READ) or "{}")
+        settings = parse_json(read_start(path, _MAX_READ) or "{}")
     except (ValueError, RecursionError):
         return True
     return not isinstance(settings, dict) or bool(settings.get("hooks"))

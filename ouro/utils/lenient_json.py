@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ import msgspec
 from ouro.errors import ConfigError
 from ouro.utils.decoding import decode_json
 from ouro.utils.files import open_regular
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import tilde
 from ouro.utils.text import has_bytes, readable_bytes
@@ -27,18 +29,42 @@ MAX_BYTES = 1_000_000
 """Maximum bytes of a file."""
 MAX_DEPTH = 100
 """Maximum levels of a call's arguments: from about 900 on, JSON can be read but not written."""
+_COMMENT = late_pattern(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMA = late_pattern(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def parse_json(text: str) -> Any:
+    """The value of a JSON text, which may have comments and trailing commas, as editors write them.
+    Raises ValueError, RecursionError.
+    """
+    text = text.removeprefix("\ufeff")
+    try:
+        return json.loads(text)
+    except ValueError:
+        # Group 1 is a string, which stays as it is.
+        without_comments = _COMMENT.sub(lambda match: match[1] or _line_ends(match[0]), text)
+        return json.loads(_LAST_COMMA.sub(lambda match: match[1] or " ", without_comments))
+
+
+def _line_ends(comment: str) -> str:
+    """A blank, and the line ends of a comment: an error after it names the right line."""
+    return " " + "\n" * comment.count("\n")
+
+
+def read_json(path: Path, *, is_plain: bool = False) -> dict[str, Any]:
     """The object in a JSON file; empty if there is no file. Raises ConfigError: it cannot be read,
     is too large, or is not an object.
+
+    Args:
+        is_plain: whether it must have no comments, because it will be written again.
     """
     try:
         with open_regular(path) as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ConfigError(f"{tilde(path)} is larger than {MAX_BYTES:,} bytes.")
-        table = json.loads(data)
+        text = data.decode(json.detect_encoding(data))
+        table = json.loads(text) if is_plain else parse_json(text)
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 import shlex
@@ -17,13 +16,11 @@ from ouro.errors import ToolError
 from ouro.safety.environment import child_environment
 from ouro.utils.files import read_start
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.lenient_json import dictionary
+from ouro.utils.lenient_json import dictionary, parse_json
 
 FILES = (Path(".devcontainer") / "devcontainer.json", Path(".devcontainer.json"))
 _MAX_READ = 200_000
 # Both patterns match texts, too, which stay: a text may contain `//` or `,]`.
-_COMMENT = late_pattern(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_LAST_COMMA = late_pattern(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
 _VARIABLE_IN_TEXT = late_pattern(r"\$\{(localEnv:)?([\w]+)(?::([^}]*))?\}")
 _VARIABLE_NAME = late_pattern(r"[A-Za-z_]\w*")
 _VOLUME_NAME = late_pattern(r"[A-Za-z0-9][\w.-]*")
@@ -187,12 +184,8 @@ def _parse_json_with_comments(file: Path) -> dict[str, Any]:
     Raises:
         ToolError: it is not valid, or not an object.
     """
-    text = read_start(file, _MAX_READ).removeprefix("\ufeff")
-    # Group 1 is a string, which stays as it is.
-    without_comments = _COMMENT.sub(lambda match: match[1] or " ", text)
-    plain_json = _LAST_COMMA.sub(lambda match: match[1] or "", without_comments)
     try:
-        values = json.loads(plain_json)
+        values = parse_json(read_start(file, _MAX_READ))
     except (ValueError, RecursionError) as error:
         raise ToolError(f"{file} is not valid JSON: {error}.") from error
     if not isinstance(values, dict):
