@@ -506,9 +506,10 @@ def words_in(value: Any) -> list[str]:
     it is neither.
     """
     if isinstance(value, str):
-        # A comma within parentheses belongs to the word: `Bash(git diff:*, --stat)`. Without the
-        # limit, 40 KB of commas took 4 s, also in a rule of a folder that is not trusted.
-        value = re.split(r",(?![^()]{0,500}\))", value)
+        # A comma within parentheses or braces belongs to the word: `Bash(git diff:*, --stat)`,
+        # `*.{ts,tsx}`. Without the limit, 40 KB of commas took 4 s, also in a rule of a folder that
+        # is not trusted.
+        value = re.split(r",(?![^()]{0,500}\))(?![^{}]{0,500}\})", value)
     if not isinstance(value, list):
         return []
     return [word for item in value if (word := str(item).strip())]

@@ -89,6 +89,8 @@ def test_user_instructions_of_ouro_replace_those_of_claude_code(home, repository
             "a.md",
         ),
         (".ouro/rules", "globs: [api.py]", "api.py", "b.py"),
+        (".claude/rules", 'paths: "src/**/*.{ts,tsx}, *.md"', "src/deep/a.tsx", "a.tsx"),
+        (".claude/rules", "paths: **/*.{ts,tsx}", "src/a.ts", "a.md"),
     ],
 )
 def test_rule_is_sent_once_when_a_matching_file_is_touched(
