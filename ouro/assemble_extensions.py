@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from ouro import extensions, lsp, mcp
-from ouro.agent.project_instructions import ProjectInstructions
+from ouro.agent.project_instructions import FileSkill, ProjectInstructions
 from ouro.agent.system_prompt import MORE_INSTRUCTIONS, system_prompt
 from ouro.display import Question
 from ouro.errors import ConfigError, OuroError, TrustNeeded
@@ -186,7 +186,7 @@ def find_extensions(
     problems += agent_problems
 
     # Instructions, and the system prompt of them.
-    instructions = instructions_in(basis, basis.cwd)
+    instructions = instructions_in(basis, basis.cwd, _skills_for_files(skills))
     prompt = _make_system_prompt(basis, instructions, skills)
     problems += instructions.problems
 
@@ -310,10 +310,15 @@ def _build_language_servers(
     return lsp.LanguageServers(find, host)
 
 
-def instructions_in(basis: SessionBasis, cwd: Path) -> ProjectInstructions:
+def instructions_in(
+    basis: SessionBasis, cwd: Path, skills: Sequence[FileSkill] = ()
+) -> ProjectInstructions:
     """Read the instructions for a folder of this repository, or of a worktree of it. Blocks.
 
     A file of a worktree is trusted if the same file here is trusted and has the same content.
+
+    Args:
+        skills: the skills that are named when a tool uses one of their files.
     """
     root = find_root(cwd)
 
@@ -325,7 +330,18 @@ def instructions_in(basis: SessionBasis, cwd: Path) -> ProjectInstructions:
             return is_copy and _trusts(basis, original)
         return _trusts(basis, original)
 
-    return ProjectInstructions(cwd, trusts)
+    return ProjectInstructions(cwd, trusts, skills)
+
+
+def _skills_for_files(skills: extensions.Skills) -> list[FileSkill]:
+    """The skills that are offered to the model and name the files that they are for."""
+    return [
+        FileSkill(
+            skill.name, skill.folder / "SKILL.md", skill.patterns, skill.file.source != "project"
+        )
+        for skill in skills.all()
+        if skill.is_offered and skill.patterns
+    ]
 
 
 def _find_hooks(basis: SessionBasis, problems: list[str]) -> list[extensions.Hook]:

@@ -57,8 +57,22 @@ class LoadedFile(msgspec.Struct, frozen=True):
     tokens: int
 
 
+class FileSkill(msgspec.Struct, frozen=True):
+    """A skill that names the files that it is for."""
+
+    name: str
+    path: Path
+    """Its SKILL.md."""
+    patterns: tuple[str, ...]
+    """The patterns of its files, as those of a rule."""
+    is_users: bool
+    """Whether it needs no trust."""
+
+
 class _Rule(msgspec.Struct, frozen=True, eq=False):
-    """A file in `rules/`: instructions for files that match its patterns, or for every file."""
+    """A file in `rules/`: instructions for files that match its patterns, or for every file. Also the
+    hint at a skill for some files.
+    """
 
     path: Path
     text: str
@@ -83,9 +97,12 @@ class ProjectInstructions:
     Args:
         cwd: the folder of the session.
         trusts: whether the user trusts a file of the project as it is now.
+        skills: the skills that are named when a tool uses one of their files.
     """
 
-    def __init__(self, cwd: Path, trusts: Callable[[Path], bool]) -> None:
+    def __init__(
+        self, cwd: Path, trusts: Callable[[Path], bool], skills: Sequence[FileSkill] = ()
+    ) -> None:
         self._cwd = cwd.resolve()
         self._root = find_root(cwd)
         self._trusts = trusts
@@ -100,6 +117,7 @@ class ProjectInstructions:
         self._rules = list(self._find_rules())
         for rule in self._rules:
             self._report_long_file(rule.path)
+        self._rules += map(_hint_at_skill, skills)
 
     def user_texts(self) -> tuple[str, ...]:
         """The user's own instructions for all projects, as texts of the system prompt: the first of
@@ -296,6 +314,12 @@ def _read_rule(path: Path, *, is_users: bool) -> _Rule:
     # Cursor sends such a rule only if the user names it.
     is_off = not patterns and str(meta.get("alwaysApply", "")).lower() == "false"
     return _Rule(path, text.strip(), patterns, is_off, is_users)
+
+
+def _hint_at_skill(skill: FileSkill) -> _Rule:
+    """The rule that names a skill when a tool uses one of its files."""
+    hint = f"The skill {skill.name} is for such files: call `skill` with it before you go on."
+    return _Rule(skill.path, hint, skill.patterns, is_off=False, is_users=skill.is_users)
 
 
 @cache

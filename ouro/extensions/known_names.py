@@ -30,7 +30,7 @@ _COMMAND_KEYS = frozenset(
 """The keys of commands and skills."""
 USED_KEYS: Mapping[str, frozenset[str]] = {
     "commands": _COMMAND_KEYS,
-    "skills": _COMMAND_KEYS,
+    "skills": _COMMAND_KEYS | {"paths"},
     "agents": frozenset(
         (
             "description",

@@ -18,6 +18,7 @@ from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
 from ouro.safety import files_below
 from ouro.utils.files import open_regular
 from ouro.utils.text import clean, cut
+from ouro.utils.yaml import words_in
 
 SKILLS = """\
 # Skills
@@ -65,6 +66,11 @@ class Skill(msgspec.Struct, frozen=True):
         """Whether the model may use it without being asked by the user."""
         is_for_users = str(self.file.meta.get("disable-model-invocation", "")).lower() == "true"
         return self.is_on and not is_for_users
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """The patterns of the files that it is for; empty if it names none."""
+        return tuple(words_in(self.file.meta.get("paths") or ""))
 
     @property
     def tokens(self) -> SkillTokens:

@@ -95,6 +95,7 @@ async def test_file_at_a_documented_place_is_used(repository, home, name):
         assert commands == "heron"
     elif "skills" in name or "agents" in name:
         assert "heron: Do heron" in system
+        assert ("The skill heron is for such files" in sent) == ("skills" in name)
     else:
         assert "The text of heron." in system
 
@@ -109,6 +110,19 @@ async def test_hook_at_a_documented_place_runs(repository, home, name):
     (home / ".ouro" / "config.yaml").write_text(f"{TABLE['hooks'][3]}\n")
     (repository / "api.py").write_text("x = 1\n")
     assert "Heron." in (await run_session(repository))[2]
+
+
+async def test_hook_runs_from_a_file_with_comments_and_trailing_commas(repository):
+    path = repository / ".claude" / "settings.json"
+    path.parent.mkdir()
+    path.write_text("""{
+      // What editors write: a comment, and commas at the end.
+      "hooks": {"UserPromptSubmit": [{"hooks": [
+        {"type": "command", "command": "echo http://heron/*", /* quoted */},
+      ]}]},
+    }""")
+    (repository / "api.py").write_text("x = 1\n")
+    assert "http://heron/*" in (await run_session(repository))[2]
 
 
 @pytest.mark.parametrize("name", [*TABLE["MCP servers"], *TABLE["MCP servers of all projects"][1:]])
