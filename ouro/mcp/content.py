@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
@@ -18,6 +20,10 @@ MAX_IMAGES = 10
 """Maximum images of one result."""
 MAX_IMAGE = 8 * 1024 * 1024
 """Maximum bytes of one image, in base64."""
+_MAX_SEARCHES = 1_000
+"""Maximum values of structured content that are searched for in the texts of a result."""
+_WORD = re.compile(r"[\w.+-]+")
+"""Matches a word or number of a text."""
 
 
 def describe_tool(tool: types.Tool) -> JsonObject:
@@ -57,6 +63,65 @@ def read_contents(blocks: Sequence[Any]) -> JsonObject:
             )
             break
     return {"text": "\n\n".join(texts), "images": images}
+
+
+def structured_text(structured: Any, blocks: Sequence[Any]) -> str:
+    """Structured content as text for the model; empty if the blocks of the result say the same.
+
+    A server should repeat its structured content in a text block. Many do, some as sentences, and
+    some send only a summary there.
+    """
+    media = {data for data, _media_type in map(_data_of, blocks) if data}
+    texts = [str(block.text) for block in blocks if getattr(block, "text", None)]
+    if (texts or media) and _says_the_same(structured, texts, media):
+        return ""
+    shown = _without_media(structured, media)
+    return json.dumps(shown, ensure_ascii=False, indent=1)[:MAX_TEXT]
+
+
+def _says_the_same(structured: Any, texts: Sequence[str], media: Set[str]) -> bool:
+    """Whether each value of structured content is also in the texts of a result, or is the data of
+    an image or another block.
+    """
+    all_text = "\n".join(texts)
+    known = set(_WORD.findall(all_text))
+    for text in texts:
+        with suppress(ValueError, RecursionError):  # most texts are not JSON
+            known.update(_simple_values(json.loads(text), media))
+    others = [value for value in _simple_values(structured, media) if value not in known]
+    if len(others) > _MAX_SEARCHES:
+        return False
+    # A word that is not known may still be a part of another one: `2` of `12`.
+    return all(value in all_text and not _WORD.fullmatch(value) for value in others)
+
+
+def _simple_values(value: Any, media: Set[str]) -> Iterator[str]:
+    """Yields the texts and numbers in a value as texts, without those of the blocks in it whose
+    data is in `media`.
+    """
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            data = item.get("data")
+            is_block = isinstance(data, str) and data in media
+            pending += [] if is_block else item.values()
+        elif isinstance(item, list):
+            pending += item
+        elif isinstance(item, str):
+            yield item.strip()
+        elif item is not None:
+            yield json.dumps(item)
+
+
+def _without_media(value: Any, media: Set[str]) -> Any:
+    """A value with a mark in the place of each data in `media`, which the model gets by itself."""
+    if isinstance(value, dict):
+        return {key: _without_media(item, media) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_media(item, media) for item in value]
+    is_medium = isinstance(value, str) and value in media
+    return "[shown as its own block]" if is_medium else value
 
 
 def _data_of(block: Any) -> tuple[str | None, str]:
