@@ -5,7 +5,6 @@ server are events.
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -25,9 +24,15 @@ from mcp_types.methods import validate_server_result
 from pydantic import ValidationError
 
 from ouro import __version__
-from ouro.mcp.content import MAX_TEXT, block_text, describe_tool, read_contents
+from ouro.mcp.content import (
+    MAX_TEXT,
+    block_text,
+    describe_tool,
+    read_contents,
+    structured_text,
+)
 from ouro.mcp.http import LoginNeeded, http_client, http_timeout, login_provider
-from ouro.mcp.schemas import TOO_DEEP, content_problem, size_problem
+from ouro.mcp.schemas import TOO_DEEP, complete_schemas, content_problem, size_problem
 from ouro.mcp.stdio import ServerEnded, is_too_deep, stdio_transport
 from ouro.utils.json_object import JsonObject
 
@@ -88,6 +93,8 @@ class Connection:
         """Invalid items of its lists, as lines for the user."""
         self._is_refused = False
         """Whether the server has answered 401, or wants a login with more rights."""
+        self._is_session_unknown = False
+        """Whether the server has answered 404 to a request of this session."""
         self._requests = 0
         """The number of requests that run."""
         self._may_hang = False
@@ -158,9 +165,8 @@ class Connection:
     async def _call(
         self, tool: str, arguments: JsonObject, emit: Callable[[JsonObject], None]
     ) -> None:
-        """Call a tool: emit its progress, then its result. If the result has only structured
-        content, this becomes its text. If the structured content does not match its schema, a
-        warning is added to the text.
+        """Call a tool: emit its progress, then its result. Structured content that the other content
+        does not say is added to the text, and so is a warning if it does not match its schema.
         """
         progress = _ProgressReports(emit)
         try:
@@ -170,9 +176,11 @@ class Connection:
         finally:
             progress.emit_last()
         content = read_contents(result.content)
-        if not (content["text"] or content["images"]) and result.structured_content is not None:
-            structured = json.dumps(result.structured_content, ensure_ascii=False, indent=1)
-            content["text"] = structured[:MAX_TEXT]
+        if result.structured_content is not None:
+            structured = await asyncio.to_thread(
+                structured_text, result.structured_content, result.content
+            )
+            content["text"] = "\n\n".join(filter(None, (content["text"], structured)))
         schema = self._output_schemas.get(tool)
         if schema is not None and not result.is_error:
             problem = await asyncio.to_thread(content_problem, schema, result.structured_content)
@@ -205,6 +213,9 @@ class Connection:
             self._may_hang = True
             raise
         except MCPError as error:
+            if self._has_forgotten_session(error):
+                self._end("it does not know the session any more")
+                raise LookupError(self._end_reason) from None
             if error.code == types.CONNECTION_CLOSED:
                 self._end("the connection was closed")
             if self._end_reason:
@@ -213,6 +224,13 @@ class Connection:
         finally:
             self._requests -= 1
             await _cancel(task)
+
+    def _has_forgotten_session(self, error: MCPError) -> bool:
+        """Whether the error of a request means that an HTTP server has ended the session: then it
+        has not carried out the request. It may also answer 404 to a method that it does not have.
+        """
+        is_unknown, self._is_session_unknown = self._is_session_unknown, False
+        return is_unknown and error.code != types.METHOD_NOT_FOUND
 
     async def _probe(self) -> None:
         """Ask a server that may hang for a sign of life.
@@ -285,7 +303,12 @@ class Connection:
         request = self._request
         provider = await login_provider(request, self._emit, self._on_refusal)
         timeout = http_timeout(request["timeout"])
-        make_client = partial(http_client, on_refused=self._on_refusal, log=self._log)
+        make_client = partial(
+            http_client,
+            on_refused=self._on_refusal,
+            on_unknown_session=self._on_unknown_session,
+            log=self._log,
+        )
         if request["transport"] == "sse":
             return sse_client(
                 request["url"],
@@ -299,8 +322,10 @@ class Connection:
 
     def _drop_invalid(self, result: JsonObject) -> None:
         """Remove the invalid items from a result that is a list, because the SDK would refuse the
-        whole list. Other results stay.
+        whole list. The schemas of tools are completed before. Other results stay.
         """
+        if isinstance(tools := result.get("tools"), list):
+            complete_schemas(tools)
         for field in _LISTS.keys() & result.keys():
             if isinstance(items := result[field], list):
                 result[field] = [item for item in items if self._admit_item(field, item, result)]
@@ -388,6 +413,7 @@ class Connection:
             with suppress(MCPError):  # this is optional, and not every server answers
                 templates = await _list_all(client.list_resource_templates, "resource_templates")
         prompts = await _list_all(client.list_prompts, "prompts") if capabilities.prompts else []
+        self._is_session_unknown = False  # a 404 was about a list that the server does not have
         info = client.server_info
         return {
             "version": f"{info.name} {info.version}" if info else "",
@@ -483,6 +509,10 @@ class Connection:
     def _on_refusal(self) -> None:
         """Note that the server wants a login."""
         self._is_refused = True
+
+    def _on_unknown_session(self) -> None:
+        """Note that the server has answered 404 to a request of this session."""
+        self._is_session_unknown = True
 
     def _end(self, reason: str) -> None:
         """Record why the server has ended, unless a reason is recorded already, and wake what waits

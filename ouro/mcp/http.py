@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider
+from mcp.client.streamable_http import MCP_SESSION_ID
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -44,12 +45,14 @@ def http_client(
     auth: httpx2.Auth | None = None,
     *,
     on_refused: Callable[[], None],
+    on_unknown_session: Callable[[], None],
     log: Callable[[str], None],
 ) -> httpx2.AsyncClient:
     """An HTTP client for one server, which limits the size of answers.
 
     Args:
         on_refused: is called if the server answers 401 and the client has no `auth`.
+        on_unknown_session: is called if the server answers 404 to a request of a session.
         log: gets a line for each failed request, because the SDK does not report its status.
     """
 
@@ -59,6 +62,9 @@ def http_client(
         """
         if response.status_code == httpx2.codes.UNAUTHORIZED and auth is None:
             on_refused()
+        is_of_session = MCP_SESSION_ID in response.request.headers
+        if response.status_code == httpx2.codes.NOT_FOUND and is_of_session:
+            on_unknown_session()
         # A stream of events has no end: its body is not limited.
         if "text/event-stream" not in response.headers.get("content-type", ""):
             if response.headers.get("content-encoding", "identity") != "identity":

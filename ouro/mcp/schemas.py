@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -38,6 +38,20 @@ def size_problem(value: Any) -> str:
             return TOO_LARGE
         level = list(chain.from_iterable(map(_inside, level)))
     return ""
+
+
+def complete_schemas(tools: Sequence[Any]) -> None:
+    """Complete the input schemas of tools, as a server lists them, with `type: object`. The protocol
+    requires it, and many servers leave it out, for instance if a tool has no arguments.
+    """
+    for tool in tools:
+        schema = tool.get("inputSchema", {}) if isinstance(tool, dict) else None
+        if not isinstance(schema, dict):
+            continue
+        completed = {"type": "object", **schema}
+        if completed.get("properties", {}) is None:  # an empty map, as PHP and Go write it
+            del completed["properties"]
+        tool["inputSchema"] = completed
 
 
 def schema_problem(schema: Any) -> str:

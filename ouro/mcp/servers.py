@@ -34,7 +34,7 @@ WORKER = ("-m", "ouro.mcp.worker")
 MAX_LOG = 200
 """The number of log lines that are kept for each server."""
 MAX_RESTARTS = 3
-"""How often a server that failed is started again."""
+"""How often a server that failed is started again until it answers a request."""
 LOGIN_SECONDS = 300
 """The time limit for a login."""
 LOGIN_PAGE_SECONDS = 30.0
@@ -178,7 +178,7 @@ class McpServer:
         self.listing = ServerListing()
         self.log: deque[str] = deque(maxlen=MAX_LOG)
         self.failures = 0
-        """How often it has failed."""
+        """How often it has failed since it last answered a request."""
         self.group = 0
         """Its process group; 0 until it is known."""
         self._host = host
@@ -519,6 +519,7 @@ class McpServer:
             raise ServerFailed(
                 f"{self.name} did not answer for {limit} s; the call was cancelled."
             ) from error
+        self.failures = 0
         return _parse_result(last_event.get("result", {}))
 
 

@@ -30,8 +30,10 @@ MAX_LINE = 32 * 1024 * 1024
 """Maximum bytes of a message. The transport of the SDK has no limit, and copies its buffer for each
 piece.
 """
-MAX_GARBAGE = 1_000
-"""After this number of lines on stdout that are not messages, the server is ended."""
+MAX_GARBAGE = 20_000
+"""After this number of lines on stdout without a message among them, the server is ended. One that logs
+there prints some hundred lines for a call.
+"""
 
 
 class ServerEnded(Exception):
@@ -119,11 +121,12 @@ async def _read(
                 if line.strip():
                     garbage += 1
                     on_log(f"stdout: {line[:200].decode('utf-8', 'replace').rstrip()}")
-                if garbage > MAX_GARBAGE:
-                    reason = f"it printed more than {MAX_GARBAGE:,} lines that are not messages"
+                if garbage >= MAX_GARBAGE:
+                    reason = f"it printed {MAX_GARBAGE:,} lines that are not messages"
                     return
                 await asyncio.sleep(0)  # otherwise a buffer full of lines is read without a pause
                 continue
+            garbage = 0
             await to_client.send(SessionMessage(message))
     except asyncio.IncompleteReadError:
         reason = await exit_reason(process, "it ended")

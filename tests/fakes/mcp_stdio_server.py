@@ -3,7 +3,7 @@ starts fast.
 
 Run as a program: the first argument is a JSON object: `tools` (names), `describe` (another
 description), `start` (`hang`, `exit`, `garbage`, `flood`, `line`), `count` (the number of further
-tools), `instructions`, `odd` (the kind, the size and the field of an odd schema: its tools are then the
+tools), `instructions`, `loose` (further tools without names), `odd` (the kind, the size and the field of an odd schema: its tools are then the
 only ones).
 """
 
@@ -71,6 +71,8 @@ def tools():
         tool("slow", "Report progress for a while.", {"steps": {"type": "integer"}}),
         tool("image", "Give a picture."),
         tool("structured", "Give structured content.", outputSchema={"type": "object"}),
+        tool("summary", "Give structured content, and only a summary as text."),
+        tool("chatty", "Print a log on standard output.", {"lines": {"type": "integer"}}),
         tool("big", "Give a text of so many characters.", {"size": {"type": "integer"}}),
         tool("line", "Send one line of 100 MB."),
         tool("garbage", "Print what is no message."),
@@ -87,6 +89,8 @@ def tools():
             for number in range(GIVEN.get("count", 0))
         ),
     ]
+    if "loose" in GIVEN:
+        found += [{"name": f"loose_{at}", **item} for at, item in enumerate(GIVEN["loose"])]
     if "lie" in GIVEN:
         found.append({"name": "lie", "description": "Lies.", "inputSchema": LIES[GIVEN["lie"]]})
     return [item for item in found if item["name"] in GIVEN.get("tools", [item["name"]])]
@@ -122,6 +126,13 @@ def call(name, arguments, meta):
             return {"content": content, "structuredContent": {"content": content}}
         case "structured":
             return {"content": [], "structuredContent": {"answer": 42}}
+        case "summary":
+            items = [{"id": 7731, "name": "yeast"}]
+            return text("1 item was found.", structuredContent={"items": items})
+        case "chatty":
+            for number in range(arguments["lines"]):
+                OUT.write(f"INFO {number}\n".encode())
+            return text("printed")
         case "big":
             return text("words " * (arguments["size"] // 6))
         case "line":

@@ -177,6 +177,25 @@ async def test_e2_f4_a_server_that_floods_or_hangs_is_ended_and_the_others_work(
     await until(lambda: not Path(f"/proc/{group}").exists())
 
 
+async def test_a_server_that_logs_on_standard_output_works(bench: Bench):
+    """Thousands of lines in a call, and more in the session."""
+    servers = bench.open(one=fake(tools=["chatty", "echo"]))
+    one = await servers.connect("one")
+    for _ in range(3):
+        assert (await one.call("chatty", {"lines": 15_000}, silent)).text == "printed"
+    assert one.state == "ready"
+
+
+async def test_a_server_that_ends_after_each_few_calls_is_started_again(bench: Bench):
+    servers = bench.open(one=fake())
+    for _ in range(5):
+        one = await servers.connect("one")
+        assert (await one.call("echo", {"text": "hi"}, silent)).text == "hi"
+        with pytest.raises(ServerFailed, match="exit code 3"):
+            await one.call("die", {}, silent)
+        await until(lambda: one.state == "failed")  # noqa: B023 - it is awaited here
+
+
 async def test_f4_a_line_of_100_mb_ends_only_its_server(bench: Bench):
     servers = bench.open(bad=fake(), good=fake())
     bad, good = await servers.connect("bad"), await servers.connect("good")

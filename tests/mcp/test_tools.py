@@ -4,6 +4,7 @@ questions are asked.
 
 import json
 
+import mcp_types as types
 import pytest
 from fakes.mcp_bench import Bench, fake
 from fakes.tool_benches import Surroundings
@@ -15,6 +16,7 @@ from ouro.errors import ToolError
 from ouro.llm import ScriptedModel
 from ouro.mcp import Outputs, mcp_tools, to_entry, tokens_of
 from ouro.mcp.configuration import approval_key
+from ouro.mcp.content import structured_text
 from ouro.mcp.definition import ToolDefinition, save_approved
 from ouro.memory.tokens import estimate
 from ouro.session import OpenRequest
@@ -134,6 +136,57 @@ async def test_invalid_image_and_duplicate_content_are_left_out(bench: Bench):
     result = await Toolbox(bench, await ready(bench, one=fake())).call("one.image")
     assert [image.media_type for image in result.images] == ["image/png"]
     assert result.text.strip() == "[1 image could not be read]"
+
+
+async def test_structured_content_that_the_text_does_not_say_is_sent(bench: Bench):
+    """Some servers send only a summary as text. The protocol asks for a repetition there."""
+    box = Toolbox(bench, await ready(bench, one=fake()))
+    text = (await box.call("one.summary")).text
+    assert text.startswith("1 item was found.")
+    assert '"id": 7731' in text
+    assert '"name": "yeast"' in text
+
+
+def block(text: str):
+    return types.TextContent(type="text", text=text)
+
+
+@pytest.mark.parametrize(
+    ("structured", "texts", "is_sent"),
+    [
+        ({"result": "two words"}, ["two words"], False),
+        ({"a": [1, {"b": "x\ny"}]}, ['{"a": [1, {"b": "x\\ny"}]}'], False),
+        ({"result": [{"a": "\u00fc"}, {"a": "b"}]}, ['{"a": "\\u00fc"}', '{"a": "b"}'], False),
+        ({"degrees": 22.5, "sky": "partly cloudy"}, ["It is 22.5 degrees, partly cloudy"], False),
+        ({"count": 2}, ["12 items"], True),
+        ({"ok": False}, ["done"], True),
+        ({}, ["done"], False),
+        ({}, [], True),
+        ({"rows": list(range(5_000))}, ["5000 rows"], True),
+    ],
+)
+def test_structured_content_is_not_sent_twice(structured, texts, is_sent):
+    assert bool(structured_text(structured, [block(text) for text in texts])) == is_sent
+
+
+def test_structured_content_beside_an_image_has_no_copy_of_it():
+    image = types.ImageContent(type="image", data="aWFt", mime_type="image/png")
+    copy = {"type": "image", "data": "aWFt", "mimeType": "image/png"}
+    assert structured_text({"result": [copy]}, [image]) == ""
+    sent = structured_text({"title": "A shot", "picture": "aWFt"}, [image])
+    assert '"title": "A shot"' in sent
+    assert "aWFt" not in sent
+
+
+async def test_a_tool_whose_schema_lacks_its_type_works(bench: Bench):
+    loose = [{}, {"inputSchema": {}}, {"inputSchema": {"properties": None}}]
+    loose.append({"inputSchema": {"properties": {"a": {"type": "string"}}}})
+    await ready(bench, one=fake(tools=[f"loose_{at}" for at in range(4)], loose=loose))
+    assert bench.texts == []
+    again = await ready(bench, one=fake(tools=[f"loose_{at}" for at in range(4)], loose=loose))
+    box = Toolbox(bench, again)
+    assert list(box.tools)[3:] == [f"mcp__one__loose_{at}" for at in range(4)]
+    assert (await box.call("one.loose_3", a="x")).text == "loose_3 ran"
 
 
 async def test_e1_changed_tool_is_asked_about_before_use(bench: Bench):
