@@ -4,7 +4,9 @@ import asyncio
 import json
 import threading
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from fakes.mcp_bench import Bench
@@ -76,6 +78,86 @@ async def test_e2_server_hanging_after_a_cancelled_call_is_reported(bench: Bench
         await remote.call("add", {"a": 1, "b": 2}, lambda _: None)
     server.released.set()
     assert (await remote.call("add", {"a": 1, "b": 2}, lambda _: None)).text == "3"
+
+
+class SessionServer(BaseHTTPRequestHandler):
+    """A server of 2025, whose session `end` ends. Other sessions get 404."""
+
+    protocol_version = "HTTP/1.1"
+    sessions: ClassVar[list[str]] = []
+    calls: ClassVar[list[str]] = []
+
+    def log_message(self, *_given):
+        pass
+
+    def do_GET(self):
+        self._answer(405, None)
+
+    def do_DELETE(self):
+        self._answer(405, None)
+
+    def do_POST(self):
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        method, number = message["method"], message.get("id")
+        if method == "initialize":
+            self.sessions[:] = [str(len(self.calls))]
+            version = message["params"]["protocolVersion"]
+            info = {"capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}
+            self._answer(200, {"id": number, "result": {"protocolVersion": version, **info}})
+        elif self.headers.get("Mcp-Session-Id") not in self.sessions:
+            self._answer(404, {"id": number, "error": {"code": -32001, "message": "Who?"}})
+        elif method == "tools/list":
+            schema = {"type": "object"}
+            tools = [{"name": name, "inputSchema": schema} for name in ("say", "end", "lack")]
+            self._answer(200, {"id": number, "result": {"tools": tools}})
+        elif method == "tools/call":
+            self._call(number, message["params"]["name"])
+        else:
+            self._answer(202, None)
+
+    def _call(self, number, tool):
+        self.calls.append(tool)
+        if tool == "lack":  # as a gateway answers a method that it does not have
+            error = {"code": -32601, "message": "Method not found"}
+            self._answer(404, {"id": number, "error": error})
+            return
+        if tool == "end":
+            self.sessions.clear()
+        content = [{"type": "text", "text": f"{tool} ran"}]
+        self._answer(200, {"id": number, "result": {"content": content}})
+
+    def _answer(self, status, message):
+        body = json.dumps({"jsonrpc": "2.0", **message}).encode() if message else b""
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        for session in self.sessions:
+            self.send_header("Mcp-Session-Id", session)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.fixture
+def session_server():
+    SessionServer.calls.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), SessionServer) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield McpServerSettings(
+            url=f"http://127.0.0.1:{server.server_port}/mcp", timeout_seconds=20
+        )
+        server.shutdown()
+
+
+async def test_a_call_is_sent_again_when_the_server_has_ended_the_session(
+    bench: Bench, session_server
+):
+    remote = await bench.open(remote=session_server).connect("remote")
+    for _ in range(5):
+        assert (await remote.call("end", {}, lambda _: None)).text == "end ran"
+        assert (await remote.call("say", {}, lambda _: None)).text == "say ran"
+    with pytest.raises(ServerFailed, match="Method not found"):
+        await remote.call("lack", {}, lambda _: None)
+    assert SessionServer.calls == [*["end", "say"] * 5, "lack"]
 
 
 async def test_changed_tool_list_is_noticed(bench: Bench, start_server):
