@@ -348,7 +348,9 @@ def _command_or_url(settings: McpServerSettings) -> str:
     """The command or the address of a server, cut to one line. Its environment and headers, which may
     hold keys, are never shown.
     """
-    return one_line(settings.url or " ".join((settings.command, *settings.args)), 80)
+    if settings.url:
+        return one_line(mcp.public_url(settings.url), 80)
+    return one_line(" ".join((settings.command, *settings.args)), 80)
 
 
 def _quote(lines: list[str]) -> View:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         check_server,
         find_servers,
         foreign_servers,
+        public_url,
         read_registry,
         to_entry,
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -237,6 +238,17 @@ def check_server(name: str, server: McpServerSettings) -> None:
         raise ConfigError(
             f"The `url` of {name} begins with http:// or https://, not `{server.url[:40]}`."
         )
+
+
+def public_url(url: str) -> str:
+    """The address of a server as it may be shown and logged: without its user and password, and
+    without the values of its query, which is often a key.
+    """
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    place = f"***@{host}" if "@" in parts.netloc else host
+    query = "&".join(f"{item.partition('=')[0]}=***" for item in parts.query.split("&") if item)
+    return parts._replace(netloc=place, query=query).geturl()
 
 
 def to_entry(server: McpServerSettings) -> dict[str, Any]:

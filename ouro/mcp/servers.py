@@ -473,9 +473,15 @@ class McpServer:
         """
         if isinstance(error, LoginRequired):
             return one_line(str(error), 400)
-        where = f"{self.settings.url}: " if self.settings.url else ""
+        from ouro.mcp.configuration import public_url
+
+        address = self.settings.url
+        where = f"{public_url(address)}: " if address else ""
+        what = str(error).rstrip(".")
+        if address:
+            what = what.replace(address, public_url(address))
         last_line = f" The last line of its log: {self.log[-1]}" if self.log else ""
-        return one_line(f"{where}{str(error).rstrip('.')}.{last_line}", 400)
+        return one_line(f"{where}{what}.{last_line}", 400)
 
     async def _ask(
         self, method: str, request: JsonObject, report: Callable[[str], None] = lambda _text: None

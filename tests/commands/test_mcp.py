@@ -74,6 +74,20 @@ def test_failing_server_shows_reason_and_log(shell):
     )  # in the log, not on the screen
 
 
+def test_no_password_or_key_in_an_address_is_shown_or_logged(shell):
+    address = "http://bo:hunter2@127.0.0.1:9/mcp?key=abc123&team=core"
+    shell("add", "demo", "--url", address)
+    texts = [
+        text
+        for words in (("list",), ("show", "demo"), ("test", "demo"))
+        for text in shell(*words)[1:]
+    ]
+    texts += [path.read_text() for path in (get_home() / "logs").rglob("*.log")]
+    shown = "\n".join(texts)
+    assert "http://***@127.0.0.1:9/mcp?key=***&team=***" in shown
+    assert not any(secret in shown for secret in ("hunter2", "abc123", "bo:"))
+
+
 def test_r2_sandboxed_server_is_tested_in_the_sandbox(shell, tmp_path, monkeypatch):
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
