@@ -146,11 +146,16 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
         UsageError: neither or both are named, a flag has no effect for what is named, or there is
             a server of this name and no `--force`.
     """
+    url = options["url"]
+    is_address = len(command) == 1 and command[0].startswith(("http://", "https://"))
+    if is_address and not url:  # as other programs take it
+        url, command = command[0], []
+    transport = "sse" if options["sse"] else options["transport"]
     server = McpServerSettings(
         command=command[0] if command else "",
         args=tuple(command[1:]),
-        url=options["url"],
-        transport="sse" if options["sse"] else "http",
+        url=url,
+        transport="sse" if transport == "sse" else "http",
         env=_pairs(options["env"], "="),
         headers=_pairs(options["header"], ":"),
     )
@@ -158,6 +163,8 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
         problem = "A server is a command behind `--`, or the address of --url."
         raise UsageError(problem, "Usage: ouro mcp add NAME -- COMMAND")
     mcp.check_server(name, server)
+    if transport and (transport == "stdio") != bool(command):
+        raise UsageError(f"{name} has no transport {transport}.", "stdio is for a command.")
     kind, flags_without_effect = (
         ("a command", ("sse", "header")) if command else ("an address", ("env",))
     )

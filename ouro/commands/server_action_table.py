@@ -82,7 +82,20 @@ MCP_ACTIONS: tuple[Action, ...] = (
             arg("--url", default="", metavar="URL", help="its address"),
             arg("--sse", action="store_true", help="the transport of 2024"),
             arg(
+                "--transport",
+                "-t",
+                choices=("stdio", "http", "sse"),
+                help="as in other programs: it is known by the command or the address",
+            ),
+            arg(
+                "--scope",
+                "-s",
+                choices=("user",),
+                help="as in other programs: the server is saved for all projects",
+            ),
+            arg(
                 "--env",
+                "-e",
                 action="append",
                 default=[],
                 metavar="NAME=VALUE",
@@ -90,6 +103,7 @@ MCP_ACTIONS: tuple[Action, ...] = (
             ),
             arg(
                 "--header",
+                "-H",
                 action="append",
                 default=[],
                 metavar="NAME:VALUE",

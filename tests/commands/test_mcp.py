@@ -106,11 +106,26 @@ def test_r2_sandboxed_server_is_tested_in_the_sandbox(shell, tmp_path, monkeypat
     assert (tmp_path / "free").exists()
 
 
+@pytest.mark.parametrize(("words", "entry"), [
+    (["-e", "K=v=w", "x", "--", "run", "-e", "-p", "1", "--", "--flag"],
+     {"command": "run", "args": ["-e", "-p", "1", "--", "--flag"], "env": {"K": "v=w"}}),
+    (["-s", "user", "-t", "stdio", "x", "--", "run"], {"command": "run"}),
+    (["--transport", "http", "x", "https://x.example", "-H", "A: b"],
+     {"url": "https://x.example", "headers": {"A": "b"}}),
+    (["-t", "sse", "x", "https://x.example"], {"url": "https://x.example", "type": "sse"}),
+])  # fmt: skip
+def test_a_server_is_added_with_the_words_of_other_programs(shell, words, entry):
+    code, _out, err = shell("add", *words)
+    assert code == 0, err
+    assert json.loads((get_home() / "mcp.json").read_text())["mcpServers"] == {"x": entry}
+
+
 @pytest.mark.parametrize("words", [
     ["add", "no name", "--url", "https://x.example"], ["add", "x"], ["add", "x", "--url", "ftp://x"],
     ["add", "x", "--url", "https://x.example", "--header", "nothing"], ["show", "nobody"],
     ["add", "x", "--sse", "--", "run"], ["add", "x", "--header", "A:b", "--", "run"],
     ["add", "x", "--url", "https://x.example", "--env", "A=b"],
+    ["add", "x", "-t", "stdio", "https://x.example"], ["add", "x", "-t", "http", "--", "run"],
 ])  # fmt: skip
 def test_invalid_arguments_are_refused(shell, words):
     assert shell(*words)[0] == 2
