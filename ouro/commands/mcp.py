@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import webbrowser
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -146,31 +147,12 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
         UsageError: neither or both are named, a flag has no effect for what is named, or there is
             a server of this name and no `--force`.
     """
-    url = options["url"]
-    is_address = len(command) == 1 and command[0].startswith(("http://", "https://"))
-    if is_address and not url:  # as other programs take it
-        url, command = command[0], []
-    transport = "sse" if options["sse"] else options["transport"]
-    server = McpServerSettings(
-        command=command[0] if command else "",
-        args=tuple(command[1:]),
-        url=url,
-        transport="sse" if transport == "sse" else "http",
-        env=_pairs(options["env"], "="),
-        headers=_pairs(options["header"], ":"),
-    )
-    if bool(command) == bool(server.url):
+    server = _server_of_words(command, options)
+    if bool(server.command) == bool(server.url):
         problem = "A server is a command behind `--`, or the address of --url."
         raise UsageError(problem, "Usage: ouro mcp add NAME -- COMMAND")
     mcp.check_server(name, server)
-    if transport and (transport == "stdio") != bool(command):
-        raise UsageError(f"{name} has no transport {transport}.", "stdio is for a command.")
-    kind, flags_without_effect = (
-        ("a command", ("sse", "header")) if command else ("an address", ("env",))
-    )
-    for flag in flags_without_effect:
-        if options[flag]:
-            raise UsageError(f"--{flag} has no effect for {kind}.", "Leave it out.")
+    _refuse_flags_without_effect(server, options)
     saved, _off = mcp.read_registry()
     if name in saved and not options["force"]:
         raise UsageError(f"There is an MCP server {name} already.", "Overwrite it with --force.")
@@ -179,6 +161,37 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
     )
     added = f"Added {name}: {_command_or_url(server)}. Try it: "
     return Answer(name, [line(added, CommandText(f"mcp test {name}"))])
+
+
+def _server_of_words(command: list[str], options: Mapping[str, Any]) -> McpServerSettings:
+    """The server that the words and flags of `ouro mcp add` describe. Its address may stand in the
+    place of a command, as in other programs.
+    """
+    url = options["url"]
+    is_address = len(command) == 1 and command[0].startswith(("http://", "https://"))
+    if is_address and not url:
+        url, command = command[0], []
+    return McpServerSettings(
+        command=command[0] if command else "",
+        args=tuple(command[1:]),
+        url=url,
+        transport="sse" if options["sse"] or options["transport"] == "sse" else "http",
+        env=_pairs(options["env"], "="),
+        headers=_pairs(options["header"], ":"),
+    )
+
+
+def _refuse_flags_without_effect(server: McpServerSettings, options: Mapping[str, Any]) -> None:
+    """Raises UsageError if a flag has no effect for a server of this kind."""
+    kind, flags, transports = "a command", ("sse", "header"), ("stdio",)
+    if server.url:
+        kind, flags, transports = "an address", ("env",), ("http", "sse")
+    for flag in flags:
+        if options[flag]:
+            raise UsageError(f"--{flag} has no effect for {kind}.", "Leave it out.")
+    transport = options["transport"]
+    if transport and transport not in transports:
+        raise UsageError(f"--transport {transport} does not fit {kind}.", "Leave it out.")
 
 
 async def remove(_context: ShellContext, name: str) -> Answer:
