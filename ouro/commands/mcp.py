@@ -164,8 +164,8 @@ async def add(_context: ShellContext, name: str, command: list[str], **options: 
 
 
 def _server_of_words(command: list[str], options: Mapping[str, Any]) -> McpServerSettings:
-    """The server that the words and flags of `ouro mcp add` describe. Its address may stand in the
-    place of a command, as in other programs.
+    """The server that the words and flags of `ouro mcp add` describe. An address may be
+    written instead of the command, as in other programs.
     """
     url = options["url"]
     is_address = len(command) == 1 and command[0].startswith(("http://", "https://"))
