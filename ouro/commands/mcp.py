@@ -183,9 +183,9 @@ def _server_of_words(command: list[str], options: Mapping[str, Any]) -> McpServe
 
 def _refuse_flags_without_effect(server: McpServerSettings, options: Mapping[str, Any]) -> None:
     """Raises UsageError if a flag has no effect for a server of this kind."""
-    kind, flags, transports = "a command", ("sse", "header"), ("stdio",)
+    kind, flags, transports = "a command", ["sse", "header"], ["stdio"]
     if server.url:
-        kind, flags, transports = "an address", ("env",), ("http", "sse")
+        kind, flags, transports = "an address", ["env"], ["http", "sse"]
     for flag in flags:
         if options[flag]:
             raise UsageError(f"--{flag} has no effect for {kind}.", "Leave it out.")
