@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import time
 from pathlib import Path
@@ -32,13 +33,40 @@ ASKED = {
 }
 
 
-@pytest.fixture
-def used(ouro):
-    """A home in which each store was used."""
+def use(ouro):
+    """Use each store of a home."""
     remember_text(editor_of(ouro.home, indexed=False), "Always answer in German")
     done = ouro.headless("-p", 'call: write {"path": "new.txt", "content": "x"}', "--mode", "auto")
     assert done.code == 0, done.err
+
+
+@pytest.fixture(scope="module")
+def kept_home(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("used") / "home"
+
+
+@pytest.fixture
+def used(ouro, kept_home):
+    """A home in which each store was used: the first test makes it, and the others copy it. Its
+    session is of another folder.
+    """
+    if kept_home.exists():
+        shutil.copytree(kept_home, ouro.home, symlinks=True, dirs_exist_ok=True)
+        link_history_to_memory(ouro.home)
+        return ouro
+    use(ouro)
+    settled(ouro.home / "checkpoints")
+    is_own = shutil.ignore_patterns("models.yaml")
+    shutil.copytree(ouro.home, kept_home, symlinks=True, ignore=is_own)
     return ouro
+
+
+def link_history_to_memory(home: Path) -> None:
+    """Let the links of a copied history show its own memory: they are absolute."""
+    for link in (home / "history.git/user.git/common").iterdir():
+        if link.is_symlink():
+            link.unlink()
+            link.symlink_to(home / "memory/.git" / link.name)
 
 
 def bytes_below(folder: Path) -> dict[str, bytes]:
@@ -117,17 +145,21 @@ def settled(folder: Path) -> dict[str, bytes]:
     return before
 
 
-def test_s26_newer_checkpoints_are_not_touched(used):
-    (used.home / "checkpoints").mkdir(exist_ok=True)
-    newer(used.home, "checkpoints")
-    before = settled(used.home / "checkpoints")
+def assert_newer_checkpoints_stay(ouro):
+    before = settled(ouro.home / "checkpoints")
 
-    done = used.headless("-p", 'call: write {"path": "b.txt", "content": "x"}', "--mode", "auto")
+    done = ouro.headless("-p", 'call: write {"path": "b.txt", "content": "x"}', "--mode", "auto")
 
     assert done.code == 0
     assert "cannot be undone" in done.err
     assert NEWER in done.err
-    assert bytes_below(used.home / "checkpoints") == before
+    assert bytes_below(ouro.home / "checkpoints") == before
+
+
+def test_s26_newer_checkpoints_are_not_touched(ouro):
+    use(ouro)
+    newer(ouro.home, "checkpoints")
+    assert_newer_checkpoints_stay(ouro)
 
 
 def test_s26_newer_spending_is_not_counted_from_zero(used):
@@ -160,17 +192,18 @@ def test_s26_newer_index_is_neither_read_nor_built_again(used):
     assert used.headless("-p", "say: hello").out == "hello\n"
 
 
-def test_s26_home_without_marks_opens_unchanged(used):
+def test_s26_home_without_marks_opens_unchanged(ouro):
     """The home of the version before."""
-    for mark in used.home.rglob(".*layout"):
+    use(ouro)
+    for mark in ouro.home.rglob(".*layout"):
         mark.unlink()
-    before = bytes_below(used.home / "memory")
+    before = bytes_below(ouro.home / "memory")
 
-    assert "Always answer in German" in used.headless("memory", "list").out
-    assert used.headless("sessions", "list").code == 0
-    assert bytes_below(used.home / "memory") == before
-    assert used.headless("-p", "say: hello", "--resume", "latest").out == "hello\n"
-    assert used.headless("memory", "remember", "Always use tabs").code == 0
+    assert "Always answer in German" in ouro.headless("memory", "list").out
+    assert ouro.headless("sessions", "list").code == 0
+    assert bytes_below(ouro.home / "memory") == before
+    assert ouro.headless("-p", "say: hello", "--resume", "latest").out == "hello\n"
+    assert ouro.headless("memory", "remember", "Always use tabs").code == 0
 
 
 @pytest.mark.parametrize("text", ["", "\n", "1", "0 0.0", "1 1.2.3 more"])
