@@ -4,6 +4,9 @@ from tests.defences.defence import Defence
 
 CHECKPOINTS = "ouro/safety/checkpoints"
 DEFENCES = (
+    Defence("S26", f"{CHECKPOINTS}/checkpoint_repository.py",
+            "            return\n        demand_known_checkpoints(self.folder.parent)\n", "            return\n",
+            "test_s26_newer_layouts.py -k among_newer"),
     Defence("S26", f"{CHECKPOINTS}/checkpoint_repository.py", "demand_known_layout(base / MARK, str(base), CheckpointError)",
             "pass", "test_s26_newer_layouts.py -k checkpoints"),
     Defence("E13", "ouro/safety/checkpoints/turn_journal.py",

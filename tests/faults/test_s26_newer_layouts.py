@@ -162,6 +162,12 @@ def test_s26_newer_checkpoints_are_not_touched(ouro):
     assert_newer_checkpoints_stay(ouro)
 
 
+def test_s26_a_folder_gets_no_checkpoints_among_newer_ones(ouro):
+    (ouro.home / "checkpoints").mkdir()
+    newer(ouro.home, "checkpoints")
+    assert_newer_checkpoints_stay(ouro)
+
+
 def test_s26_newer_spending_is_not_counted_from_zero(used):
     newer(used.home, "spending")
 

@@ -125,9 +125,14 @@ class Repository:
             yield
 
     def create(self) -> None:
-        """Make the repository, unless it exists, without starting git."""
+        """Make the repository, unless it exists, without starting git.
+
+        Raises:
+            CheckpointError: a newer ouro has written checkpoints.
+        """
         if self.exists:
             return
+        demand_known_checkpoints(self.folder.parent)
         for name in ("objects", "refs"):
             ensure_private_dir(self.folder / name)
         write_private(self.folder / "workspace", os.fsencode(self.root))
