@@ -37,10 +37,17 @@ def test_each_fault_has_a_mutation():
     assert codes - {defence.code for defence in DEFENCES} == set(WITHOUT_A_LINE)
 
 
+FORKS = (PROJECT / "tests/pytest_forks.py").read_text()
+IMPORTS = re.compile(r"(?<=^THIRD_PARTY = \().*?(?=^\))", re.MULTILINE | re.DOTALL)
+"""What the process imports before it forks. The tests of this tree need none of it, and no plugins:
+they would take 4 s of CPU.
+"""
+PLUGINS = ("anyio", "asyncio", "hypothesispytest", "syrupy", "textual-snapshot", "timeout", "xdist")
 TREE = {
+    "pytest.ini": f"[pytest]\naddopts = {' '.join(f'-p no:{name}' for name in PLUGINS)}\n",
     "ouro/__init__.py": "",
     "ouro/guard.py": "LIMIT = 5\n\n\ndef check(size):\n    return size < LIMIT\n",
-    "tests/pytest_forks.py": (PROJECT / "tests/pytest_forks.py").read_text(),
+    "tests/pytest_forks.py": IMPORTS.sub("", FORKS),
     "tests/faults/test_guard.py": """
 import time
 from ouro.guard import LIMIT, check
