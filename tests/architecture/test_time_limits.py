@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from architecture.sources import ROOT
 from properties import HealthCheck, examples, settings
 
@@ -18,7 +19,7 @@ def pytest_runtest_makereport(item, call):
         time.sleep(2)  # a slow machine needs this long for a traceback
     return (yield)
 """
-TESTS = """
+SLOW = """
 import time
 import pytest
 
@@ -33,27 +34,6 @@ def test_that_sleeps():
 def test_after(number):
     pass
 """
-
-
-def run_pytest(folder: Path, *words: str, **variables: str) -> str:
-    """The output of a run with two workers. Other plugins than the needed ones take a second of CPU."""
-    line = [*(sys.executable, "-m", "pytest", "-q", "-n", "2"), "-o", "timeout_func_only=true"]
-    line += ["-p", "xdist", "-p", "pytest_timeout", *words]
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **variables}
-    done = subprocess.run(
-        line, cwd=folder, capture_output=True, text=True, env=environment, check=False
-    )
-    return done.stdout + done.stderr
-
-
-def test_a_test_over_its_time_is_one_failure_and_the_others_run(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "test_slow.py").write_text(TESTS)
-    output = run_pytest(tmp_path)
-    assert "1 failed, 21 passed" in output
-    assert "INTERNALERROR" not in output
-
-
 HANGS = """
 import asyncio
 import threading
@@ -96,16 +76,45 @@ def test_with_a_stubborn_teardown(catches_the_first_exception):
 def test_after(number):
     pass
 """
+TOTALS = "2 failed, 44 passed, 2 errors"
+"""Of both files."""
 
 
-def test_a_teardown_that_hangs_is_one_failure_and_the_others_run(tmp_path: Path) -> None:
-    (tmp_path / "test_hangs.py").write_text(HANGS)
-    limits = {"TEST_PHASE_SECONDS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
-    output = run_pytest(tmp_path, "-p", "fakes.time_limits", **limits)
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The output of one run with two workers: each process takes half a second of CPU. Other plugins
+    than the needed ones take a second.
+    """
+    folder = tmp_path_factory.mktemp("hanging_tests")
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_slow.py").write_text(SLOW)
+    (folder / "test_hangs.py").write_text(HANGS)
+    line = [*(sys.executable, "-m", "pytest", "-q", "-n", "2"), "-o", "timeout_func_only=true"]
+    line += ["-p", "xdist", "-p", "pytest_timeout", "-p", "fakes.time_limits"]
+    own = {
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "TEST_PHASE_SECONDS": "1",
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
+    environment = {**os.environ, **own}
+    done = subprocess.run(
+        line, cwd=folder, capture_output=True, text=True, env=environment, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_test_over_its_time_is_one_failure_and_the_others_run(output: str) -> None:
+    assert output.count("FAILED test_slow.py") == 1
+    assert "FAILED test_slow.py::test_that_sleeps" in output
+    assert TOTALS in output
+    assert "INTERNALERROR" not in output
+
+
+def test_a_teardown_that_hangs_is_one_failure_and_the_others_run(output: str) -> None:
     for teardown in ("test_with_a_hanging_teardown", "test_with_a_stubborn_teardown"):
         assert f"The teardown of test_hangs.py::{teardown} took over" in output
     assert "FAILED test_hangs.py::test_that_waits_for_a_task_that_catches_all" in output
-    assert "1 failed, 23 passed, 2 errors" in output
+    assert TOTALS in output
 
 
 def test_property_tests_do_not_measure_the_machine():
