@@ -302,7 +302,12 @@ def _build_services(basis: SessionBasis, start: StartMode, jobs: ShellJobs) -> A
     extensions = find_extensions(basis, models, confinement)
     is_resumed = basis.resumed is not None
     hooks = SessionHooks(
-        extensions.hooks, transcript, basis.cwd, permissions, basis.tasks, is_resumed=is_resumed
+        extensions.of_session.hooks,
+        transcript,
+        basis.cwd,
+        permissions,
+        basis.tasks,
+        is_resumed=is_resumed,
     )
     files = build_file_undo(basis, permissions)
     memory = build_memory(
@@ -369,7 +374,7 @@ def _build_tools(
         if tool.asks:
             permissions.remember(tool.name, "ask", save=False)
     subagents = build_subagents(shared, own_tools, wake_event.set)
-    shared.extensions.hooks.run_agent = partial(check_by_subagent, subagents)
+    shared.extensions.of_session.hooks.run_agent = partial(check_by_subagent, subagents)
     tools = (
         *file_and_shell_tools,
         *skill_tools(extensions, subagents.run),
@@ -455,7 +460,7 @@ def _build_turn(
         files_seen, permissions, memory.manager, basis.session_catalog, extensions
     )
     commands = CommandRunner(
-        extensions.commands, tools, permissions, models, shared.extensions.hooks
+        extensions.commands, tools, permissions, models, shared.extensions.of_session.hooks
     )
 
     async def before_call(calls_made: int) -> str:

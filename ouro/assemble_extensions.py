@@ -145,7 +145,6 @@ class FoundExtensions(msgspec.Struct, frozen=True, eq=False):
     """What extension files and settings add to a session."""
 
     of_session: SessionExtensions
-    hooks: extensions.Hooks
     agents: tuple[AgentSpec, ...]
     """The kinds of subagents."""
     environment: Mapping[str, str]
@@ -200,9 +199,10 @@ def find_extensions(
             basis.root if basis.inputs.trusted else None, basis.options.settings
         ),
         styles=styles,
+        hooks=hooks,
         status_script=_build_status_script(basis, environment),
     )
-    return FoundExtensions(of_session, hooks, agents, environment, prompt, tuple(problems))
+    return FoundExtensions(of_session, agents, environment, prompt, tuple(problems))
 
 
 def extension_notices(basis: SessionBasis, problems: Sequence[str]) -> list[str]:
@@ -449,7 +449,7 @@ def skill_tools(
     """The tool `skill`, if there are skills. Without `run_subagent` a skill with `context: fork` is
     read as any other.
     """
-    skills, hooks = found_extensions.of_session.skills, found_extensions.hooks
+    skills, hooks = found_extensions.of_session.skills, found_extensions.of_session.hooks
     if not skills.prompt():
         return []
     from ouro.tools.skill import SkillTool  # not every project has skills

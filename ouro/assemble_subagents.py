@@ -307,7 +307,9 @@ def _make_prompt(
     core_memory = manager.prompt.make_read_only_block() if manager else ""
     skill_texts = [skills.read(name) for name in spec.skills]
     skill_files = [skills.find_offered(name).file for name in spec.skills]
-    shared.extensions.hooks.add([*chain.from_iterable(file.hooks for file in skill_files)])
+    shared.extensions.of_session.hooks.add(
+        [*chain.from_iterable(file.hooks for file in skill_files)]
+    )
     skill_list = skills.prompt() if has_skills else ""
     return "\n\n".join(filter(None, (prompt, skill_list, *skill_texts, core_memory)))
 

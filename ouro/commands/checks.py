@@ -56,13 +56,13 @@ async def check(context: SessionContext, correction: str) -> None:
         correction: what the user wants to be enforced; or the id of a note that says it
             (`mem_…`); or `remove N`, which removes the check of that number.
     """
-    session, runner = context.session, context.session.turn.hooks.runner
+    session, session_hooks = context.session, context.session.extensions.hooks
     first_word, _, rest = correction.partition(" ")
 
     # Remove a check.
     if first_word == "remove" and rest.isdecimal():
         # `change_checks` calls this method of the checks.
-        await asyncio.to_thread(runner.change_checks, methodcaller("remove", int(rest)))
+        await asyncio.to_thread(session_hooks.change_checks, methodcaller("remove", int(rest)))
         context.say(f"Check {rest} was removed.")
         return
     if correction == "remove":
@@ -92,7 +92,7 @@ async def check(context: SessionContext, correction: str) -> None:
 
     # Save it.
     add = methodcaller("add", _parse_check(reviewed, text), place == "everywhere")
-    saved: Check = await asyncio.to_thread(runner.change_checks, add)
+    saved: Check = await asyncio.to_thread(session_hooks.change_checks, add)
     context.say(
         f"Check {saved.number} holds from now on. /hooks counts what it refuses; /check remove"
         " ends it."
@@ -197,4 +197,4 @@ def _refused_title(session: Session, rule: str, call: ToolCall) -> str:
 
 def checks_of(session: Session) -> list[Check]:
     """The corrections that are enforced in the session's project."""
-    return session.turn.hooks.runner.checks.list_here()
+    return session.extensions.hooks.checks.list_here()

@@ -46,7 +46,7 @@ async def hooks(context: ActionContext) -> Answer:
     often it refused in all sessions, for another hook in this session.
     """
     async with context.open_session() as session:
-        runner = session.turn.hooks.runner
+        runner = session.extensions.hooks
         session_hooks, runs = runner.hooks, tuple(runner.runs)
         checks = {check.number: check for check in await asyncio.to_thread(checks_of, session)}
     rows, data = [], []
@@ -119,7 +119,7 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
     # Matchers may also use the name that the tool has in other programs.
     names = (tool, *names_elsewhere(tool)) if is_tool_event else ()
     async with context.open_session() as session:
-        runner = session.turn.hooks.runner
+        runner = session.extensions.hooks
 
         # Make the sample data.
         data: dict[str, Any] = {"session_id": session.id, "cwd": str(session.cwd)}

@@ -33,7 +33,7 @@ from ouro.settings import SettingsSources
 from ouro.utils.git import git_branch
 
 if TYPE_CHECKING:
-    from ouro.extensions import CommandRegistry, OutputStyles, Skills, StatusScript
+    from ouro.extensions import CommandRegistry, Hooks, OutputStyles, Skills, StatusScript
     from ouro.lsp import LanguageServers
     from ouro.mcp import McpServers
     from ouro.session.resume import Resumed
@@ -51,6 +51,7 @@ class SessionExtensions(msgspec.Struct, frozen=True, eq=False):
     instructions: ProjectInstructions
     settings: SettingsSources
     styles: OutputStyles
+    hooks: Hooks
     status_script: StatusScript | None = None
     """Writes the status line, if the user has set one."""
 

@@ -592,5 +592,5 @@ async def test_e11_the_agent_of_a_hook_only_reads(home, repository):
     family = Family(["All is done."], checked=[])
     session = await opened(repository, family)
     await play(session)
-    assert "may change files" in session.turn.hooks.runner.runs[-1].failure
+    assert "may change files" in session.extensions.hooks.runs[-1].failure
     await session.close()

@@ -42,7 +42,7 @@ def test_what_constructs_a_session_fills_nothing_in_later():
     assert late == []
     # The plan and the error are state, no dependencies.
     assert assigned == {
-        "shared.extensions.hooks.run_agent",
+        "shared.extensions.of_session.hooks.run_agent",
         "plan.items",
         "plan.todos.items",
         "error.usable",

@@ -78,7 +78,7 @@ async def test_a_correction_is_drafted_tried_enforced_counted_and_removed(reposi
     )
     await run(session, "/check remove 1")
     assert read_checks(home) == []
-    assert session.turn.hooks.runner.hooks == ()
+    assert session.extensions.hooks.hooks == ()
     await session.close()
 
 
@@ -100,7 +100,7 @@ async def test_check_can_be_an_edited_hook_that_holds_everywhere(repository, hom
     [check] = read_checks(home)
     assert (check["matcher"], check["project"], check["fired"]) == ("write|edit", "", 1)
     other, _ = await opened(tmp_path, "Ok.")
-    assert [hook.check.number for hook in other.turn.hooks.runner.hooks] == [1]
+    assert [hook.check.number for hook in other.extensions.hooks.hooks] == [1]
     await other.close()
 
 

@@ -361,13 +361,13 @@ class FakeSession:
             instructions,
             SettingsSources(),
             OutputStyles(()),
+            SimpleNamespace(checks=SimpleNamespace(list_here=list)),
         )
         self.background = FakeBackground()
         self.wake = SimpleNamespace(run=_never)
         """Nothing happens in the background."""
-        hooks = SimpleNamespace(runner=SimpleNamespace(checks=SimpleNamespace(list_here=list)))
         commands = SimpleNamespace(tools=SimpleNamespace(judge=None))
-        self.turn = SimpleNamespace(hooks=hooks, titles=FakeTitles(), commands=commands)
+        self.turn = SimpleNamespace(titles=FakeTitles(), commands=commands)
         self.plan = FakePlan()
         self.scrollback = FakeScrollback()
         self.rewind = FakeRewind()

@@ -119,7 +119,7 @@ async def test_recipe_blocked_path_reports_the_reason_to_the_model(repository, h
         next(event.display.summary for event in seen if isinstance(event, ToolFinished))
         == "refused"
     )
-    runs = session.turn.hooks.runner.runs
+    runs = session.extensions.hooks.runs
     assert [run.outcome.verdict for run in runs] == ["deny", ""]
     await session.close()
 
@@ -155,7 +155,7 @@ async def test_recipe_commit_after_a_turn(repository, home):
         ["git", "log", "--format=%s", "--name-only"], cwd=repository, capture_output=True, text=True
     )
     assert re.match(r"ouro, \d\d:\d\d\n\na\.py\n", log.stdout)
-    assert session.turn.hooks.runner.runs[-1].failure == ""
+    assert session.extensions.hooks.runs[-1].failure == ""
     await session.close()
 
 
@@ -167,7 +167,7 @@ async def test_call_and_notification_events_match_claude_code(repository, home):
     write_config(home, yaml.safe_dump({"hooks": hooks}))
     session, _ = await opened(repository, call("write", path="a.py", content="x"), "Done.")
     await play(session)
-    await until(lambda: len(session.turn.hooks.runner.runs) >= 2)
+    await until(lambda: len(session.extensions.hooks.runs) >= 2)
     asked, called = (
         json.loads((repository / name).read_text()) for name in ("asked.json", "call.json")
     )
@@ -465,7 +465,7 @@ async def test_notification_hook_of_a_skill_runs_at_the_next_question(repository
         repository, call("skill", name="loud"), call("write", path="a", content="x"), "Done."
     )
     await play(session)
-    await until(lambda: session.turn.hooks.runner.runs)
+    await until(lambda: session.extensions.hooks.runs)
     assert (repository / "told").exists()
     await session.close()
 
@@ -532,7 +532,7 @@ async def test_e4_trust_question_names_project_hooks_that_cannot_approve(reposit
     session, _ = await opened(repository, call("shell", command="touch a"), "Done.", trust="yes")
     seen = await play(session, "/safe", permit="no")
     assert any(isinstance(event, PermissionAsked) for event in seen)
-    assert session.turn.hooks.runner.runs[-1].hook.seconds == 9
+    assert session.extensions.hooks.runs[-1].hook.seconds == 9
     await session.close()
 
 
@@ -543,7 +543,7 @@ async def test_what_a_hook_in_the_background_says_comes_with_the_next_message(re
     write_config(home, yaml.safe_dump({"hooks": [settings]}))
     session, _ = await opened(repository, call("glob", pattern="*"), "Done.", "Yes.")
     await play(session)
-    await until(lambda: session.turn.hooks.runner.runs)
+    await until(lambda: session.extensions.hooks.runs)
     assert "the build is red" not in contexts(session)
     await play(session, "and now?")
     assert "the build is red" in contexts(session)

@@ -416,7 +416,7 @@ async def test_receipt_of_the_last_message_links_to_its_notes(app):
 
 
 async def test_enforced_checks_are_listed_in_the_receipt_with_counts(app):
-    app.session.turn.hooks.runner.checks.list_here = lambda: [
+    app.session.extensions.hooks.checks.list_here = lambda: [
         Check("Use pnpm, not npm", rule="shell(npm *)", number=2, added_at=AT, fired=3)
     ]
     async with app.run_test(size=(100, 30)) as pilot:
