@@ -109,6 +109,9 @@ class SessionChanges:
 class ScreenFrontEnd:
     """What commands can do on the full screen, and the opening of sessions.
 
+    It has all methods of the protocol `FrontEnd`. It does not inherit from it, because the import of
+    that module would delay the prompt; mypy checks the methods where commands get this object.
+
     Args:
         open_catalog: returns the session catalog, to pick a session before one is open.
         save_theme: writes a theme into the settings.
