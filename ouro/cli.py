@@ -464,7 +464,7 @@ def run_full_screen(
 
     frame = first_frame.draw(screen_settings, has_launcher=has_launcher)
     try:
-        from ouro.frontends.tui.run import run_tui
+        from ouro.frontends.tui.full_screen import run_tui
 
         open_session, request = get_opener(), get_request()
     except BaseException:

@@ -113,7 +113,7 @@ def test_first_frame_needs_little_more_than_python():
 def test_prompt_appears_before_session_modules_are_loaded():
     modules = modules_of(
         "import ouro.cli; args = ouro.cli.read_flags(); ouro.cli._opener(args);"
-        " ouro.cli._request(args)\nimport ouro.frontends.tui.run, ouro.frontends.tui.app,"
+        " ouro.cli._request(args)\nimport ouro.frontends.tui.full_screen, ouro.frontends.tui.app,"
         " ouro.frontends.tui.driver"
     )
     rooms = {"agent", "assemble", "commands", "llm", "memory", "safety", "session", "tools"}

@@ -26,7 +26,7 @@ def test_only_the_screen_program_calls_gc_freeze():
     """Frozen objects are never collected: a part that froze them on each construction would leak."""
     freezing = {source.name for source in sources() if "gc.freeze()" in source.text}
 
-    assert freezing == {"frontends/tui/run.py"}
+    assert freezing == {"frontends/tui/full_screen.py"}
 
 
 def test_what_constructs_a_session_fills_nothing_in_later():

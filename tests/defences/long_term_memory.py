@@ -132,7 +132,7 @@ DEFENCES = (
             "test_m18_meaning_of_statements.py"),
     Defence("M18", f"{MEMORY}/capture/small_model.py", 'return "doubtful"', 'return "stated"',
             "test_m18_meaning_of_statements.py"),
-    Defence("M19", f"{MEMORY}/core_line_records.py", "return {text: known[text] for text in file_by_line}", "return known",
+    Defence("M19", f"{MEMORY}/core_line_provenance.py", "return {text: known[text] for text in file_by_line}", "return known",
             "test_m19_records_of_lines.py"),
     Defence("M19", f"{MEMORY}/forget_in_memory.py", "if path.name not in _RECORDS_WITHOUT_TEXT", "if False",
             "test_m19_records_of_lines.py"),

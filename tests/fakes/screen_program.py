@@ -48,7 +48,7 @@ if __name__ == "__main__":
 from fakes.fake_session import FakeSession, Wait, says
 from ouro.display import CommandOutput, Display
 from ouro.events import PermissionAsked, TextDelta
-from ouro.frontends.tui.run import run_tui
+from ouro.frontends.tui.full_screen import run_tui
 from ouro.messages import ToolCall
 from ouro.session import OpenRequest
 

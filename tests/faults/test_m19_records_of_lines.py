@@ -6,7 +6,7 @@ import pytest
 from fakes.knowledge import editor_of
 
 from ouro.memory.long_term import OuroHome, TrueForget, all_entries, remember_text
-from ouro.memory.long_term.core_line_records import carry_records, core_records
+from ouro.memory.long_term.core_line_provenance import carry_records, core_records
 
 TEXT = "The upload queue is emptied by worker-3"
 

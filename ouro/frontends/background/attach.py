@@ -33,7 +33,7 @@ def record_to_attach(words: str) -> BackgroundRecord:
 def attach_screen(record: BackgroundRecord, screen_settings: ScreenSettings) -> int:
     """Show the session on the full screen until the user leaves; returns the exit code."""
     from ouro.frontends.tui import first_frame
-    from ouro.frontends.tui.run import run_tui
+    from ouro.frontends.tui.full_screen import run_tui
 
     screen_settings = replace_fields(
         screen_settings, welcomes=False, shows_start=False, syncs=False

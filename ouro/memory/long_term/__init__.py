@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ouro.memory.long_term.capture.session_notes import SessionNotes
     from ouro.memory.long_term.contradictions import find_contradicting_pairs, texts_in_use
     from ouro.memory.long_term.core_consolidator import LongTermMemoryConsolidator
-    from ouro.memory.long_term.core_line_records import DAY, CoreRecord, core_records
+    from ouro.memory.long_term.core_line_provenance import DAY, CoreRecord, core_records
     from ouro.memory.long_term.doctor import Finding, diagnose, memory_stats
     from ouro.memory.long_term.edited_files import open_file, save_file
     from ouro.memory.long_term.editor import MemoryEditor

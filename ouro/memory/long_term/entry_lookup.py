@@ -22,7 +22,7 @@ from ouro.utils.path_encoding import path_text
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.core_line_records import CoreRecord
+    from ouro.memory.long_term.core_line_provenance import CoreRecord
     from ouro.memory.long_term.scope import ScopeMemory
 
 _BADGES = (
@@ -368,7 +368,7 @@ def _core_details(editor: MemoryEditor, entry: MemoryEntry) -> EntryDetails:
     notes. A line without a record has only its text and file. Records of lines that were moved to
     another scope are brought up to date first.
     """
-    from ouro.memory.long_term.core_line_records import carry_records, core_records
+    from ouro.memory.long_term.core_line_provenance import carry_records, core_records
 
     scope = editor.scope(entry.scope)
     carry_records(editor.scopes)  # a moved line gets its record back

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from ouro.memory.long_term.core_line_records import core_records, save_records
+from ouro.memory.long_term.core_line_provenance import core_records, save_records
 from ouro.memory.long_term.notes.note import Note
 
 if TYPE_CHECKING:

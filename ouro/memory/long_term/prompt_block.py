@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.events import CoreChanged
-from ouro.memory.long_term.core_line_records import DAY, CoreRecord, all_records
+from ouro.memory.long_term.core_line_provenance import DAY, CoreRecord, all_records
 from ouro.memory.long_term.git.values import CORE, Scope
 from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate

@@ -185,7 +185,7 @@ def _remember_again(
         placement = replace(placement, is_note=False, category=entry.category)
         new_entry, undo = write_text(editor, placement, [entry])
         return RememberResult("kept", new_entry, placement.why, undo)
-    from ouro.memory.long_term.core_line_records import confirm_line
+    from ouro.memory.long_term.core_line_provenance import confirm_line
 
     confirm_line(editor.scope(entry.scope), entry.text)
     [confirmed_line] = with_sources(editor, [entry])

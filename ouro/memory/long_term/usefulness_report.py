@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ouro.memory.long_term.core_line_records import CoreRecord, core_records
+from ouro.memory.long_term.core_line_provenance import CoreRecord, core_records
 from ouro.memory.long_term.entry_lookup import MemoryEntry, all_entries
 from ouro.memory.long_term.notes.validity import age_in_days
 from ouro.memory.long_term.supersession import fold_words, subject_words

@@ -5,7 +5,7 @@ from fakes.knowledge import editor_of
 from msgspec.structs import replace
 
 from ouro.memory.long_term import core_records, remember_text, report_usefulness
-from ouro.memory.long_term.core_line_records import save_records
+from ouro.memory.long_term.core_line_provenance import save_records
 from ouro.memory.long_term.recall.recall_log import RecallCounts, RecallLog, WeekUse
 
 

@@ -25,7 +25,7 @@ from ouro.memory.index import (
 )
 from ouro.memory.long_term.capture.operations import Certainty
 from ouro.memory.long_term.capture.session_parts import MAX_MESSAGE, Spoken
-from ouro.memory.long_term.core_line_records import carry_records
+from ouro.memory.long_term.core_line_provenance import carry_records
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entry_lookup import core_entries, find_entry, note_entries
 from ouro.memory.long_term.git.files import ARCHIVE

@@ -24,7 +24,7 @@ from ouro.utils.git import git_branch
 from ouro.utils.path_encoding import path_text
 
 if TYPE_CHECKING:
-    from ouro.memory.long_term.core_line_records import CoreRecord
+    from ouro.memory.long_term.core_line_provenance import CoreRecord
     from ouro.memory.long_term.listing_schedule import ListingSchedule
     from ouro.memory.long_term.notes.note import Note
     from ouro.memory.long_term.notes.notebook import Notebook
@@ -246,7 +246,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
 
     def _core_records(self) -> list[CoreRecord]:
         """The records of the core lines of all scopes."""
-        from ouro.memory.long_term.core_line_records import core_records
+        from ouro.memory.long_term.core_line_provenance import core_records
 
         return [*chain.from_iterable(core_records(scope).values() for scope in self.scopes)]
 

@@ -6,7 +6,7 @@ import pytest
 from fakes.knowledge import Conversation, editor_of
 
 from ouro.memory.long_term import details_of, find_entry, remember_text, synchronize
-from ouro.memory.long_term.core_line_records import (
+from ouro.memory.long_term.core_line_provenance import (
     CoreRecord,
     carry_records,
     confirm_line,
