@@ -162,6 +162,10 @@ def test_a_link_out_of_the_workspace_does_not_count_as_inside(root):
         "git checkout -qB main",
         "git switch -C main HEAD~3",
         "git stash drop",
+        "git commit --no-verify -m x",
+        "git commit -anm x",
+        "git -C . commit -m x --no-veri",
+        "git push --no-verify",
         "git filter-branch x",
         "git config core.hooksPath /tmp/x",
         "git remote set-url origin x",
@@ -217,6 +221,14 @@ def test_destructive_lines_ask_in_every_mode_despite_allow_rules(root, line):
     decision = Permissions(Workspace(root), "auto").decide("shell", Effect.RUN, [line])
     assert isinstance(decision, Ask)
     assert (bool(decision.reason), decision.rule) == (True, "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["git commit -m note", "git commit -mnote", "git commit -am x", "git push -n origin main"],
+)
+def test_an_allow_rule_covers_git_lines_that_run_the_hooks(root, line):
+    assert shell(root, line, allow=["shell(git *)"])[0] == "allow"
 
 
 def test_auto_mode_asks_before_a_shell_line_writes_outside(root):

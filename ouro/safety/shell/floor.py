@@ -58,6 +58,10 @@ git filter-branch, git filter-repo, git replace | rewrites history
 git update-ref | moves references
 git remote add, git remote set-url, git remote rename | changes where commits go
 """
+_COMMANDS_WITH_HOOKS = names("commit push merge rebase am pull")
+"""The subcommands of git that have the option `--no-verify`."""
+_NO_VERIFY_OF_COMMIT = re.compile(r"-[^-mFCctSu]*n")
+"""`-n` of `git commit`, also after other letters; not the value of an option, as in `-mname`."""
 _RIGHTS_CHANGERS = names(
     "sudo doas su pkexec run0 runuser visudo passwd useradd usermod userdel chpasswd"
 )
@@ -244,6 +248,8 @@ def _check_git(subcommand: str, rest: Sequence[str], options: ReadOptions) -> st
     """Returns what a git subcommand, with the arguments `rest`, loses or changes permanently; empty
     if nothing.
     """
+    if _skips_hooks(subcommand, rest):
+        return f"{subcommand} skips the hooks of the repository"
     # `+branch` overwrites a branch, `:branch` deletes it.
     if subcommand == "push" and any(text[:1] in ("+", ":") for text in rest):
         return "push overwrites or deletes commits of others"
@@ -252,6 +258,20 @@ def _check_git(subcommand: str, rest: Sequence[str], options: ReadOptions) -> st
     if subcommand == "config" and not git_lists(subcommand, rest):
         return "config changes settings of git"
     return ""
+
+
+def _skips_hooks(subcommand: str, arguments: Sequence[str]) -> bool:
+    """Whether a git subcommand runs without the hooks that check its work. git takes a long option
+    also if only its beginning is given.
+    """
+    if subcommand not in _COMMANDS_WITH_HOOKS:
+        return False
+    for text in arguments:
+        if text.startswith("--no-v") and "--no-verify".startswith(text):
+            return True
+        if subcommand == "commit" and _NO_VERIFY_OF_COMMIT.match(text):
+            return True
+    return False
 
 
 def _check_removal(command: Command, places: Places) -> str:
