@@ -12,7 +12,19 @@ MAX_SHOWN = 30_000
 
 def readable(data: bytes) -> str:
     """Output bytes as text, with folded progress bars and without terminal control sequences."""
-    return clean(fold_progress(data.decode("utf-8", "replace")))
+    return clean(fold_progress(_decode(data)))
+
+
+def _decode(data: bytes) -> str:
+    """Output bytes as text: as UTF-8, else in the encoding of the locale, in which programs print.
+    What does not fit is replaced.
+    """
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        import locale  # little output is not UTF-8
+
+        return data.decode(locale.getencoding(), "replace")
 
 
 def fold_progress(text: str) -> str:

@@ -22,6 +22,15 @@ def test_short_output_creates_no_file(tmp_path):
     assert (capture.text(), capture.file, list(tmp_path.iterdir())) == ("one\ntwo\n", None, [])
 
 
+@pytest.mark.parametrize(
+    ("encoding", "text"), [("ISO-8859-1", "Größe"), ("UTF-8", "Gr\ufffd\ufffde")]
+)
+def test_output_that_is_not_utf8_is_read_in_the_encoding_of_the_locale(monkeypatch, encoding, text):
+    monkeypatch.setattr("locale.getencoding", lambda: encoding)
+    assert readable("Größe".encode("latin-1")) == text
+    assert readable("Größe".encode()) == "Größe"
+
+
 def test_long_output_shows_head_tail_size_and_file(tmp_path):
     capture = OutputCapture(tmp_path / "outputs")
     lines = "".join(f"line {number}\n" for number in range(100_000))
