@@ -206,7 +206,9 @@ async def tasks(context: SessionContext, what: str) -> Answer:
     if listed and await context.front_end.browse("tasks"):  # the front end has shown the list
         return Answer(listed, view=[])
     rows = [(task.id, escape_sentence(f"{task.title} — {task.state}")) for task in listed]
-    return Answer(listed, [Markdown(facts(*rows) or "No background jobs and no subagents.")])
+    if not rows:
+        return Answer(listed, [Markdown("No background jobs and no subagents.")])
+    return Answer(listed, [Markdown(f"{facts(*rows)}\n\n{code('/tasks kill ID')} ends one.")])
 
 
 async def agents(context: SessionContext, name: str) -> Answer:

@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import pytest
 from fakes.fake_front_end import FakeFrontEnd
 from fakes.fake_session import FakeSession
@@ -89,6 +91,16 @@ async def test_tasks_ends_a_job():
     assert front_end.shown == ["No background jobs and no subagents."]
     assert front_end.session.background.killed == ["3"]
     assert front_end.redrawn  # the status line may name what was ended
+
+
+async def test_tasks_says_how_one_is_ended():
+    front_end = FakeFrontEnd()
+    task = SimpleNamespace(id="job_1", title="make", state="running")
+    front_end.session.background.tasks = (task,)
+    await dispatch(front_end, "/tasks")
+    [text] = front_end.shown
+    assert "make — running" in text
+    assert text.endswith("`/tasks kill ID` ends one.")
 
 
 @pytest.mark.parametrize(

@@ -530,7 +530,10 @@ class KeyActions:
         moved = background.move_running()
         if moved:
             subject = "Moved" if moved == 1 else f"{moved} commands moved"
-            self._conversation.status.show_message(f"{subject} to the background: /tasks")
+            key = self._front_end.keymap.key_text("jobs")
+            self._conversation.status.show_message(
+                f"{subject} to the background: {key} lists it, then x ends it."
+            )
             return
         from ouro.frontends.tui.screens.list_sheets import TasksSheet  # rarely used
 
