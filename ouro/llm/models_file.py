@@ -119,13 +119,26 @@ def read_models_file(path: Path) -> ModelsFile:
     """
     name = tilde(path)
     table = read_yaml(path, name)
-    file = read_section(table, ModelsFile, name)
     models = table.entries.get("models")
+    if isinstance(models, YamlTable):
+        _refuse_key_files(models, name)
+    file = read_section(table, ModelsFile, name)
     if not isinstance(models, YamlTable):
         return file
     for model, entry in file.models.items():
         _check_entry(entry, f"{name}:{models.key_lines[model]}: `{model}`")
     return file
+
+
+def _refuse_key_files(models: YamlTable, name: str) -> None:
+    """Raises ConfigError for `api_key_file`, which users of other programs write."""
+    for model, entry in models.entries.items():
+        if isinstance(entry, YamlTable) and "api_key_file" in entry.entries:
+            line = entry.key_lines["api_key_file"]
+            raise ConfigError(
+                f"{name}:{line}: `{model}`: there is no `api_key_file`.",
+                "Write `api_key_command: cat FILE`.",
+            )
 
 
 def _check_entry(entry: ModelEntry, where: str) -> None:

@@ -449,6 +449,10 @@ class TestTheFile:
                 ":2: `models.openai/*` must be keys and values, not what is there.",
             ),
             (
+                "models:\n  openai/a:\n    api_key_file: ~/key\n",
+                ":3: `openai/a`: there is no `api_key_file`.",
+            ),
+            (
                 "models:\n  openai/a: {api_base: h/v1}\n",
                 ":2: `openai/a`: `api_base` must be like http://HOST:PORT/v1, not `h/v1`.",
             ),
