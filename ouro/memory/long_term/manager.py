@@ -148,7 +148,15 @@ class LongTermMemoryManager:
         """Pending changes. Blocks for a moment."""
         return tuple(chain.from_iterable(scope.proposals() for scope in self._scopes))
 
-    def changed_since(self, at: str, session_id: str) -> frozenset[tuple[Scope, str]]:
+    def hold(self, at: str, session_id: str) -> frozenset[tuple[Scope, str]]:
+        """From now on send the core as it is, and no changes of it, because a resumed session uses
+        memory as it was. Returns the files to leave out: scope and name of each that has changed
+        since then, as `_changed_since` describes. Blocks.
+        """
+        self.prompt.is_held = True
+        return self._changed_since(at, session_id)
+
+    def _changed_since(self, at: str, session_id: str) -> frozenset[tuple[Scope, str]]:
         """Scope and name of each file that is new or different since the last commit of a session;
         if it made none, since the time `at`. Files that were removed since are left out. Blocks.
         """

@@ -187,11 +187,10 @@ class SessionMemory:
         """
         if self.manager is None:
             return
-        self.manager.prompt.is_held = True
-        changed = self.manager.changed_since(at, session_id)
+        changed = self.manager.hold(at, session_id)
         self.is_held = True
         if self.recall:
-            self.recall.finder.changed = changed
+            self.recall.hold(changed)
 
     def receipt(self) -> MemoryReceipt:
         """The parts of memory that were sent when the session began, and the changes since then.

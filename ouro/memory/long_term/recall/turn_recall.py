@@ -28,6 +28,7 @@ from ouro.messages import Context, Message
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
+    from ouro.memory.long_term.git.values import Scope
     from ouro.memory.long_term.recall.hyde import HypothesisModel
     from ouro.memory.long_term.recall.other_projects import OtherProjects
     from ouro.memory.long_term.recall.selection import Recalled, Situation
@@ -88,6 +89,12 @@ class TurnRecall(msgspec.Struct, eq=False):
             self.dead_ends.start()
         if self.finder.settings.retrieval == "hyde":
             self.channel.start("check recall", self._warn_if_not_configured())
+
+    def hold(self, changed: frozenset[tuple[Scope, str]]) -> None:
+        """Recall none of these notes from now on: memory is used as of an earlier time, and they
+        changed after it. A note is named by its scope and file.
+        """
+        self.finder.changed = changed
 
     def prepare(self) -> None:
         """Load in the background what recall needs, and list many notes, because the user writes;
