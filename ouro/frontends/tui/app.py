@@ -372,15 +372,16 @@ class KeyActions:
         then clears them.
         """
         status = self._conversation.status
-        if QUIT_HINT in status.message:
+        if status.asks_to_quit:
             self._app.exit(0)
             return
         notes = []
         if self._conversation.interrupt():
             notes.append("interrupted")
-        if not self._conversation.prompt.text:
+        asks_to_quit = not self._conversation.prompt.text
+        if asks_to_quit:
             notes.append(QUIT_HINT)
-        status.show_message(" · ".join(notes), seconds=SECOND_CTRL_C)
+        status.show_message(" · ".join(notes), seconds=SECOND_CTRL_C, asks_to_quit=asks_to_quit)
 
     def leave(self) -> None:
         """Quit, unless the prompt has text or a sheet is open. If a task runs in the background, `/exit`

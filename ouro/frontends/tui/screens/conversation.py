@@ -29,7 +29,6 @@ from ouro.frontends.tui.screen_constants import (
     ALL_AROUND_FROM_HEIGHT,
     BOX_FROM_HEIGHT,
     HEADER_FROM_HEIGHT,
-    QUIT_HINT,
     ROOMY_FROM_HEIGHT,
 )
 from ouro.frontends.tui.screen_settings import ScreenSettings
@@ -550,8 +549,8 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         """After a change of the prompt, show what completes its text and what it attaches, save it as
         the draft, and let memory prepare to recall.
         """
-        if self.prompt.text and QUIT_HINT in self.status.message:
-            self.status.message = ""  # the next Ctrl+C clears the text
+        if self.prompt.text and self.status.asks_to_quit:
+            self.status.end_message()  # the next Ctrl+C clears the text
         if self.prompt.vim_mode in ("", "INSERT"):
             self.completion.show_suggestions(self.prompt.before_cursor)
         self.attachments.show_attachments_of(self.prompt.text)

@@ -123,15 +123,30 @@ class StatusLine(Widget):
         self._level: Level = "info"
         self._timer: Timer | None = None
         """Ends the message."""
+        self.asks_to_quit = False
+        """Whether the message says that the same key quits now."""
 
-    def show_message(self, text: str, level: Level = "info", seconds: float = 4.0) -> None:
+    def show_message(
+        self,
+        text: str,
+        level: Level = "info",
+        seconds: float = 4.0,
+        *,
+        asks_to_quit: bool = False,
+    ) -> None:
         """Show a message instead of the state of the session, for some seconds. A new message ends the
         one before.
+
+        Args:
+            asks_to_quit: whether it says that the same key quits now.
         """
         if self._timer is not None:
             self._timer.stop()
-        self._level, self.message = level, text
-        self._timer = self.set_timer(seconds, lambda: setattr(self, "message", ""))
+        self._level, self.message, self.asks_to_quit = level, text, asks_to_quit
+        self._timer = self.set_timer(seconds, self.end_message)
+
+    def end_message(self) -> None:
+        self.message, self.asks_to_quit = "", False
 
     def render(self) -> Content:
         """The message if there is one, else the items of the session. If the user's status command has
