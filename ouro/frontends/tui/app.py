@@ -217,12 +217,12 @@ class OuroApp(App[int], inherit_bindings=False):
         await super().on_event(event)
 
     async def _close_all(self) -> None:
-        """Close the widgets if the process continues: as the host of the session, or in tests,
-        which have another driver. In all other cases they stay open, because closing them took half
-        of the time of the exit.
+        """Close the widgets if the process continues: as the host of the session, or as a program
+        that shows the app without a terminal of its own. In all other cases they stay open, because
+        closing them took half of the time of the exit.
         """
-        is_in_test = not isinstance(self._driver, TerminalDriver)
-        if self.hosting is not None or is_in_test:
+        ends_with_process = isinstance(self._driver, TerminalDriver)
+        if self.hosting is not None or not ends_with_process:
             await super()._close_all()
 
     def on_unmount(self) -> None:
