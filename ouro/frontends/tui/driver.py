@@ -340,7 +340,7 @@ class KeyReader:
                 self._on_status()
             text = piece.text.replace(STATUS_ANSWER, "")
             without_background = _BACKGROUND_ANSWER.sub(self._on_background, text)
-            typed = _OTHER_ANSWER.sub("", without_background)
+            typed = _ALT_ARROW.sub(r"\g<1>1;3\2", _OTHER_ANSWER.sub("", without_background))
             if typed:  # for the parser, an empty text means the end
                 events += self._parser.feed(typed)
         return [*events, *self._parser.tick()]
@@ -372,6 +372,7 @@ class KeyParser(XTermParser):
 
     _MODIFIED_KEY = re.compile(r"\x1b\[27;(\d+);(\d+)~")
     _ALT_KEY = re.compile(r"\x1b(?![\[\]OP])([\r\x20-\x7f])")
+    _KEY_WITHOUT_TEXT = re.compile(r"\x1b\[(\d+)(?:;(\d*))?u")
 
     def wait(self) -> float | None:
         """Seconds until a held Esc is taken for the key; None if nothing is held."""
@@ -390,12 +391,52 @@ class KeyParser(XTermParser):
             sequence = f"\x1b[{ord(alt_key[1])};3u"
         elif modified_key := self._MODIFIED_KEY.fullmatch(sequence):
             sequence = f"\x1b[{modified_key[2]};{modified_key[1]}u"
+        elif sequence == _ALT_CTRL_H:
+            sequence = _ALT_BACKSPACE
+        if key := self._KEY_WITHOUT_TEXT.fullmatch(sequence):
+            text = _text_of_key(int(key[1]), modifiers=int(key[2] or 1) - 1)
+            sequence = f"{sequence[:-1]}{'' if key[2] else ';'};{ord(text)}u" if text else sequence
         keys = super()._sequence_to_key_events(sequence, alt)
         if character_after_escape:
             return [EscapedKey(key.key, key.character, character_after_escape) for key in keys]
         if _is_unprintable_text(sequence):
             return [TextKey(key.key, key.character) for key in keys]
         return keys
+
+
+_SHIFT_AND_LOCKS = 1 | 64 | 128
+"""The bits of modifiers in the kitty protocol with which a key types a character: Shift, and the locks
+of capitals and of the number pad.
+"""
+_SHIFT, _CAPS_LOCK = 1, 64
+_NUMBER_PAD = dict(zip(range(57399, 57417), "0123456789./*-+\r=,", strict=True))
+"""The characters of the keys of the number pad, by their number in the kitty protocol."""
+_PRIVATE_USE = range(0xE000, 0xF900)
+"""Numbers of keys that are no characters: F13, Play, a modifier alone."""
+
+
+def _text_of_key(number: int, modifiers: int) -> str:
+    """The character that a key of the kitty protocol types, if the terminal has not sent it. Some
+    terminals report all keys, but not their text: then Textual would type nothing. Empty for a key
+    that types none, and with modifiers such as Ctrl.
+    """
+    has_other_modifiers = bool(modifiers & ~_SHIFT_AND_LOCKS)
+    if has_other_modifiers:
+        return ""
+    character = _NUMBER_PAD.get(number, "")
+    if not character and number not in _PRIVATE_USE and number <= _LAST_CHARACTER:
+        character = chr(number)
+    is_shifted = bool(modifiers & _SHIFT) != bool(modifiers & _CAPS_LOCK)
+    if is_shifted and len(character.upper()) == 1:
+        character = character.upper()
+    return character if character.isprintable() else ""
+
+
+_LAST_CHARACTER = 0x10FFFF
+_ALT_CTRL_H, _ALT_BACKSPACE = "\x1b\x08", "\x1b[127;3u"
+"""Alt+Backspace, in a terminal whose Backspace sends Ctrl+H, and in all others."""
+_ALT_ARROW = re.compile(r"\x1b(\x1b\[)([A-DFH])")
+"""Alt with an arrow, Home or End, as PuTTY, rxvt and iTerm send it: Esc before the key."""
 
 
 def _escaped_character(sequence: str, *, alt: bool) -> str:

@@ -174,8 +174,8 @@ ACTIONS: tuple[KeyAction, ...] = (
     _edit_action("select_up", "shift+up", "select upwards", "cursor_up(True)"),
     _edit_action("select_down", "shift+down", "select downwards", "cursor_down(True)"),
     _edit_action("select_all", "f7", "select all", "select_all"),
-    _edit_action("delete_left", "backspace", "delete to the left", "delete_left"),
-    _edit_action("delete_right", "delete", "delete to the right", "delete_right"),
+    _edit_action("delete_left", "backspace shift+backspace", "delete to the left", "delete_left"),
+    _edit_action("delete_right", "delete shift+delete", "delete to the right", "delete_right"),
     _edit_action(
         "delete_word_left",
         "ctrl+w alt+backspace ctrl+backspace",
@@ -183,7 +183,10 @@ ACTIONS: tuple[KeyAction, ...] = (
         "delete_word_left",
     ),
     _edit_action(
-        "delete_word_right", "alt+d alt+delete", "delete a word to the right", "delete_word_right"
+        "delete_word_right",
+        "alt+d alt+delete ctrl+delete",
+        "delete a word to the right",
+        "delete_word_right",
     ),
     _edit_action(
         "delete_to_start", "ctrl+u", "delete to the start of the line", "delete_to_start_of_line"
@@ -235,7 +238,12 @@ _NEWER_ACTIONS = {
 """Actions outside of lists that came after version 0.1.0. A key that the user's settings give to
 another action is taken from them.
 """
-_NEWER_KEYS = {"next": {"ctrl+n"}}
+_NEWER_KEYS = {
+    "next": {"ctrl+n"},
+    "delete_word_right": {"ctrl+delete"},
+    "delete_left": {"shift+backspace"},
+    "delete_right": {"shift+delete"},
+}
 """Keys that older actions got after version 0.1.0, by action: they are taken from them in the same way.
 """
 

@@ -49,6 +49,42 @@ def test_lone_escape_is_released_when_nothing_follows():
 
 
 @pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        ("\x1b[97u", "a"),
+        ("\x1b[32u", " "),
+        ("\x1b[32;2u", " "),
+        ("\x1b[27;2;32~", " "),  # modifyOtherKeys
+        ("\x1b[97;2u", "A"),
+        ("\x1b[97;65u", "A"),  # Caps Lock
+        ("\x1b[233u", "é"),
+        ("\x1b[57400u\x1b[57409u\x1b[57410u\x1b[57413;129u", "1./+"),  # the number pad
+        ("\x1b[113;7;64u", "@"),  # AltGr, with its text
+    ],
+)
+def test_a_key_that_is_reported_without_its_text_types_it(sent, text):
+    events = KeyReader(False, lambda _: "").feed(sent)
+    assert "".join(event.character for event in events if event.is_printable) == text
+
+
+@pytest.mark.parametrize("sent", ["\x1b[97;5u", "\x1b[97;3u", "\x1b[57441u", "\x1b[57428u"])
+def test_a_key_that_types_no_text_gets_none(sent):
+    assert not [e for e in KeyReader(False, lambda _: "").feed(sent) if e.is_printable]
+
+
+@pytest.mark.parametrize(
+    ("sent", "key"),
+    [
+        ("\x1b\x1b[D", "alt+left"),  # PuTTY, rxvt
+        ("\x1b\x1b[H", "alt+home"),
+        ("\x1b\x08", "alt+backspace"),  # a terminal whose Backspace is Ctrl+H
+    ],
+)
+def test_alt_before_a_key_of_a_sequence_is_one_key(sent, key):
+    assert [event.key for event in KeyReader(False, lambda _: "").feed(sent)] == [key]
+
+
+@pytest.mark.parametrize(
     ("sent", "key"),
     [
         ("\x1b\r", "alt+enter"),  # all terminals without a keyboard protocol

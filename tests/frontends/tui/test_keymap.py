@@ -80,8 +80,21 @@ def test_keys_of_newer_actions_yield_to_those_of_the_user():
     assert Keymap({"send": "ctrl+n"}).keys("next") == ("down",)
 
 
+@pytest.mark.parametrize("key", ["ctrl+delete", "shift+backspace", "shift+delete"])
+def test_newer_keys_that_edit_yield_to_those_of_the_user(key):
+    keymap = Keymap({"jobs": key})
+    assert (keymap.keys("jobs"), key in keymap.actions_of("edit")) == ((key,), False)
+
+
 @pytest.mark.parametrize(
-    "key", [key for item in ACTIONS if item.place == "edit" for key in item.keys]
+    "key",
+    [
+        key
+        for item in ACTIONS
+        if item.place == "edit"
+        for key in item.keys
+        if key not in ("ctrl+delete", "shift+backspace", "shift+delete")
+    ],
 )
 def test_key_that_edits_the_prompt_is_refused_for_an_action_of_the_app(key):
     with pytest.raises(ConfigError, match="is a key of both") as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -44,6 +45,17 @@ _ACTIONS_WITH_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "pre
 """The actions of the same keys if the prompt contains text."""
 _FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
 """A flag emoji; Rich splits it into two characters."""
+
+
+def _has_sign_of_its_own(character: str) -> bool:
+    """Whether a character is a letter with a mark at its end that Unicode does not compose with it. An
+    accent that came as a character of its own (a decomposed `é`) is part of its letter.
+    """
+    before, last = character[:-1], character[-1:]
+    if not before[:1].isalpha() or not unicodedata.category(last).startswith("M"):
+        return False
+    composed = unicodedata.normalize("NFC", character)
+    return composed == unicodedata.normalize("NFC", before) + last
 
 
 class PromptArea(TextArea, inherit_bindings=False):
@@ -544,6 +556,18 @@ class PromptArea(TextArea, inherit_bindings=False):
             inner_columns.update(range(match.start() + 1, match.end()))
         characters, _width = split_graphemes(line)
         return [0, *(end for _start, end, _cells in characters if end not in inner_columns)]
+
+    def action_delete_left(self) -> None:
+        """Delete the character to the left, or only its last mark: who writes Thai, Hebrew or Hindi puts
+        one sign right, and does not write the syllable again.
+        """
+        row, column = self.cursor_location
+        edges_before = [edge for edge in self._character_edges(row) if edge < column]
+        character = self.document.get_line(row)[edges_before[-1] : column] if edges_before else ""
+        if self.selection.is_empty and _has_sign_of_its_own(character):
+            self._delete_via_keyboard((row, column - 1), (row, column))
+        else:
+            super().action_delete_left()
 
     def action_delete_to_start_of_line(self) -> None:
         """Delete up to the line break before the cursor, as in a shell. Textual deletes only up to

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import unicodedata
 from io import BytesIO
 
 import pytest
@@ -144,6 +145,41 @@ async def test_long_paste_is_a_chip_sent_in_full_and_deleted_as_a_whole():
         await pilot.press("enter")
         await until(pilot, lambda: session.sent)
     assert session.sent == [f"see {lines}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("ที่", ["ที", "ท", ""]),  # Thai: vowel and tone mark
+        ("שָׁ", ["שָ", "ש", ""]),  # Hebrew points
+        ("कि", ["क", ""]),
+        ("ắ", [""]),  # a decomposed Vietnamese letter
+    ],
+)
+async def test_backspace_deletes_one_sign_of_a_syllable(text, left):
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        area = prompt(pilot)
+        area.put(text)
+        for rest in left:
+            await pilot.press("backspace")
+            assert unicodedata.normalize("NFC", area.text) == unicodedata.normalize("NFC", rest)
+
+
+@pytest.mark.parametrize(
+    ("keys", "left"),
+    [
+        (["ctrl+delete"], " two"),
+        (["shift+delete"], "ne two"),
+        (["end", "shift+backspace"], "one tw"),
+    ],
+)
+async def test_deleting_keys_with_a_modifier_delete(keys, left):
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        prompt(pilot).put("one two")
+        await pilot.press("home", *keys)
+        assert prompt(pilot).text == left
 
 
 async def test_cursor_and_deletion_treat_graphemes_and_chips_as_one():
