@@ -1,6 +1,7 @@
 """U3, U4, U5, U7: the screen under resizes, huge pastes, random input, and without a real terminal."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -175,6 +176,34 @@ def test_u7_a_second_continue_in_the_midst_of_the_first_leaves_one_reader(start)
     terminal.send(b"\x04")
     assert terminal.end() == 0
     assert terminal.raw.count(b"\x1b[?1049h") == 2
+
+
+def title_of(raw):
+    """The title of a window with a stack of titles, to which this was written; at first `mine`."""
+    title, stack = b"mine", []
+    for written in re.finditer(rb"\x1b\]2;([^\x07]*)\x07|\x1b\[(22|23);2t", raw):
+        if written[2] == b"22":
+            stack.append(title)
+        elif written[2] == b"23":
+            title = stack.pop() if stack else title
+        else:
+            title = written[1]
+    return title
+
+
+def test_u7_the_title_of_the_window_is_given_back(start):
+    terminal = start("plain", is_job=True)
+    pid = job_in(terminal)
+    terminal.until(lambda: title_of(terminal.raw) == b"ouro")
+    terminal.send(b"\x1a")
+    terminal.until(lambda: state_of(pid) == "T")
+    terminal.until(lambda: title_of(terminal.raw) == b"mine")
+    os.kill(pid, signal.SIGCONT)
+    terminal.until(lambda: title_of(terminal.raw) == b"ouro")
+    terminal.until(lambda: not terminal.modes()[0] & termios.ICRNL)
+    terminal.send(b"\x04")
+    assert terminal.end() == 0
+    assert title_of(terminal.raw) == b"mine"
 
 
 def state_of(pid):

@@ -154,12 +154,18 @@ class OuroApp(App[int], inherit_bindings=False):
     def on_mount(self) -> None:
         """Queue the message of the command line, and open the session after the first frame."""
         self.begin_capture_print(self)
-        # Textual draws only changes, but another program has left the screen empty.
-        self.app_resume_signal.subscribe(self, lambda _: self.paint_all())
+        self.app_resume_signal.subscribe(self, lambda _: self._show_all_again())
         if self._start.message:
             self.turns.queue(Draft(self._start.message))
         self.conversation.prompt_history.add(self._start.typed_message)
         self.call_after_refresh(lambda: self.run_worker(self._open_session()))
+
+    def _show_all_again(self) -> None:
+        """Show the screen and the title of the window after another program had the terminal. Textual
+        draws only changes, but the other program has left the screen empty.
+        """
+        self.paint_all()
+        self.conversation.show_window_title_again()
 
     def paint_all(self) -> None:
         """Write the whole screen again: another program may have written to the terminal."""

@@ -25,7 +25,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key, Paste
 from textual.message import Message
 
-from ouro.frontends.tui.first_frame import FirstFrame
+from ouro.frontends.tui.first_frame import RESTORE_TITLE, SAVE_TITLE, FirstFrame
 from ouro.frontends.tui.key_events import EscapedKey, TextKey
 from ouro.frontends.tui.output_pace import STATUS_ANSWER, OutputPace
 from ouro.frontends.tui.themes import BACKGROUND_ANSWER, OTHER_ANSWER, THEMES, theme_for
@@ -53,6 +53,7 @@ class TerminalDriver(LinuxDriver):
     - It reads keys only when a prompt can receive them. Textual loses earlier keys.
     - It knows Alt+Enter and Shift+Enter in terminals without the kitty keyboard protocol.
     - It keeps a paste whole, whatever it contains.
+    - It gives the title of the window back with the terminal.
     - It drops output while another program has the terminal. Textual's queue would fill and block the loop.
     - It never waits for a terminal that takes no output, as when SSH stalls. Textual's queue would block the turn.
     - It knows when a slow link is behind, and then draws nothing, so that keys have their effect soon.
@@ -162,6 +163,8 @@ class TerminalDriver(LinuxDriver):
         if callable(resized):
             self._loop.add_signal_handler(signal.SIGWINCH, resized, signal.SIGWINCH, None)
         self.write(_MODIFIED_KEYS)
+        if self._held_output is None:  # the first frame has saved the title already
+            self.write(SAVE_TITLE)
         # Textual saved the modes of the first frame, not the user's.
         self.attrs_before = self._frame.attributes
 
@@ -171,7 +174,7 @@ class TerminalDriver(LinuxDriver):
             # The program ended before there was a prompt. This also ends the thread of the frame.
             self._frame.take_keys()
         self.replace_first_frame()
-        self.write(_PLAIN_KEYS)
+        self.write(_PLAIN_KEYS + RESTORE_TITLE)
         super().stop_application_mode()
 
     def disable_input(self) -> None:

@@ -37,10 +37,14 @@ if TYPE_CHECKING:
 
     from ouro.frontends.tui.screen_settings import ScreenSettings
 
-_ENTER_SCREEN = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h"
+SAVE_TITLE, RESTORE_TITLE = "\x1b[22;2t", "\x1b[23;2t"
+"""The terminal puts the title of its window on a stack, and takes it from there. A terminal without
+that stack keeps the title of ouro.
+"""
+_ENTER_SCREEN = f"\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h{SAVE_TITLE}"
 LEAVE_SCREEN = (
     "\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[<u\x1b[>4m\x1b[?7h"
-    "\x1b[0m\x1b[?1049l\x1b[?25h"
+    f"\x1b[0m\x1b[?1049l\x1b[?25h{RESTORE_TITLE}"
 )
 """Also resets what Textual may have set: mouse, focus and paste reports, keyboard protocol."""
 _SIZE_OF_INT = 4

@@ -606,6 +606,11 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
             self._window_title = window_title
             self._write(f"\x1b]2;{window_title}\x07")
 
+    def show_window_title_again(self) -> None:
+        """Write the title of the window again: another program had the terminal meanwhile."""
+        if self._window_title is not None:
+            self._write(f"\x1b]2;{self._window_title}\x07")
+
     def _write(self, sequence: str) -> None:
         # Written through the driver, so that no other output gets into the sequence.
         if self.app._driver is not None:
