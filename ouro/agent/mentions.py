@@ -52,11 +52,23 @@ def find_mentions(text: str, exists: Callable[[str], bool]) -> list[Mention]:
     """
     mentions: dict[Mention, None] = {}
     for word in _AT_WORD.findall(text):
-        readings = list(_readings_of(word))
-        mention = next((reading for reading in readings if exists(reading.name)), readings[-1])
+        readings = [reading for form in _forms_of(word) for reading in _readings_of(form)]
+        written = next(reversed(list(_readings_of(word))))
+        mention = next((reading for reading in readings if exists(reading.name)), written)
         if mention.name:
             mentions[mention] = None
     return list(mentions)
+
+
+def _forms_of(word: str) -> list[str]:
+    """The word as it was written; if it is not ASCII, also with its accents composed, and decomposed:
+    a file from macOS may have `é` in two characters, and a keyboard types it in one.
+    """
+    if word.isascii():
+        return [word]
+    from unicodedata import normalize  # 1 MB that few sessions need
+
+    return [word, normalize("NFC", word), normalize("NFD", word)]
 
 
 def _readings_of(word: str) -> Iterator[Mention]:

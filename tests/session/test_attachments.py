@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 from fakes.agents import say
 
@@ -67,6 +69,15 @@ async def test_an_attached_file_is_numbered_and_counts_as_read(repository):
     assert '<attached name="api.py">\n1\told = 1' in context
     assert (tools, (repository / "api.py").read_text()) == ([("write", False)], "new = 2\n")
     assert "Attached: api.py (1 line)." in notices
+
+
+@pytest.mark.parametrize(("on_disk", "typed"), [("NFD", "NFC"), ("NFC", "NFD")])
+async def test_a_name_with_accents_is_found_in_either_form(repository, on_disk, typed):
+    (repository / unicodedata.normalize(on_disk, "café.txt")).write_text("the menu\n")
+    name = unicodedata.normalize(typed, "café.txt")
+    context, notices, _ = await ask(repository, f"read @{name}, please")
+    assert "1\tthe menu" in context
+    assert "There is no file" not in notices
 
 
 async def test_a_range_a_folder_and_a_long_file_are_cut_as_named(repository):
