@@ -22,8 +22,11 @@ from ouro.errors import OuroError, ToolError, UsageError
 from ouro.messages import Image
 
 CLIPBOARD_TIMEOUT = 3.0
-_IMAGE_PATH = re.compile(r"""['"]?[/~][^\n]*\.(png|jpe?g|gif|webp)['"]?""", re.IGNORECASE)
-"""The path of an image, maybe in quotes, such as `'/tmp/a b.png'`."""
+_IMAGE_PATH = re.compile(r"[/~][^\n]*\.(png|jpe?g|gif|webp)", re.IGNORECASE)
+_IMAGE_END = re.compile(r"""\.(png|jpe?g|gif|webp)['"]?\Z""", re.IGNORECASE)
+_MAX_DROPPED = 20_000
+"""Characters of dropped paths. A longer paste is not split into words, which takes seconds for 1 MB."""
+_FILE_ADDRESS = re.compile(r"file://(?:localhost)?(?=/)")
 SENT_TO_TERMINAL = "sent to the terminal (OSC 52), which may refuse it"
 """The report if no program took the text: terminals do not tell whether they copied it."""
 _COPY_TIMEOUT = 1.0
@@ -91,24 +94,48 @@ async def clipboard_image() -> Image | None:
         ) from error
 
 
-def dropped_image(pasted: str) -> Image | None:
-    """The image if the pasted text is the path of one: terminals paste the path of a file that is
-    dropped on them. None for any other text, and if the image cannot be read.
+def dropped_images(pasted: str) -> list[Image]:
+    """The images if the pasted text is the path of one, or of several: terminals paste the paths of
+    files that are dropped on them. Empty for any other text, and if one of them cannot be read.
     """
+    whole_text = pasted.strip()
+    may_be_paths = len(whole_text) <= _MAX_DROPPED and _IMAGE_END.search(whole_text)
+    if not may_be_paths:
+        return []
+    image = _image_at(whole_text)
+    if image is not None:
+        return [image]
+    try:
+        words = shlex.split(whole_text)  # a terminal quotes a path with blanks
+    except ValueError:  # a quote is not closed
+        return []
+    if not all(map(_names_image, words)):
+        return []
+    images = [_image_at(word) for word in words]
+    return [image for image in images if image is not None] if None not in images else []
+
+
+def _names_image(word: str) -> bool:
+    return _IMAGE_PATH.fullmatch(_path_of(word)) is not None
+
+
+def _path_of(text: str) -> str:
+    """The path that a text is; file managers write it as `file:///tmp/a%20b.png`."""
+    address = _FILE_ADDRESS.match(text)
+    return unquote(text[address.end() :]) if address else text
+
+
+def _image_at(text: str) -> Image | None:
+    """The image at a path or `file://` address. None if the text is none, or it cannot be read."""
     from ouro.images import read_image
 
-    text = pasted.strip()
-    if pasted.startswith("file://"):
-        text = unquote(text.removeprefix("file://"))
-    if not _IMAGE_PATH.fullmatch(text):
+    path_text = _path_of(text)
+    if not _IMAGE_PATH.fullmatch(path_text):
         return None
     try:
-        path = Path(text).expanduser()
-        if not path.is_file():  # a terminal quotes a path with blanks
-            [word] = shlex.split(text)
-            path = Path(word).expanduser()
-        return read_image(path, path.name)
-    except (OSError, ValueError, OuroError):
+        path = Path(path_text).expanduser()
+        return read_image(path, path.name) if path.is_file() else None
+    except (OSError, ValueError, RuntimeError, OuroError):  # RuntimeError: `~nobody`
         return None
 
 

@@ -16,7 +16,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import TextArea
 
-from ouro.frontends.clipboard import dropped_image
+from ouro.frontends.clipboard import dropped_images
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.first_frame_prompt import PASTE_GAP
 from ouro.frontends.tui.key_events import EscapedKey
@@ -321,14 +321,14 @@ class PromptArea(TextArea, inherit_bindings=False):
         return False
 
     async def _on_paste(self, event: events.Paste) -> None:
-        """Insert a paste. The path of an image becomes the image, and a long text a placeholder. If
+        """Insert a paste. The paths of images become the images, and a long text a placeholder. If
         a long text is pasted again, it replaces its placeholder, because the user wants to see it.
         """
         event.prevent_default()
         self._pasted_at = event.time
-        image = await asyncio.to_thread(dropped_image, event.text)
-        if image:
-            self.put(f"{self.attachments.add_image(image)} ")
+        images = await asyncio.to_thread(dropped_images, event.text)
+        if images:
+            self.put("".join(f"{self.attachments.add_image(image)} " for image in images))
             return
         text_or_placeholder = self.attachments.fold(event.text)
         if text_or_placeholder in self.attachments.pastes_in(self.text):

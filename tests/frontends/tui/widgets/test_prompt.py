@@ -233,7 +233,9 @@ async def test_clipboard_image_is_attached(monkeypatch):
     assert (image.media_type, Pillow.open(BytesIO(image.data)).size) == ("image/png", (40, 40))
 
 
-@pytest.mark.parametrize("form", ["{}", "'{}'", "file://{}", "escaped", "{}\n"])
+@pytest.mark.parametrize(
+    "form", ["{}", "'{}'", "file://{}", "file://localhost{}", "escaped", "{}\n"]
+)
 async def test_dropped_image_is_attached(form, tmp_path):
     path = tmp_path / "my shot.png"
     Pillow.effect_noise((40, 40), 50).save(path)
@@ -242,6 +244,22 @@ async def test_dropped_image_is_attached(form, tmp_path):
         await opened(pilot)
         await paste(pilot, dropped)
         await until(pilot, lambda: prompt(pilot).text == "[image 1: PNG, 2 KB] ")
+
+
+@pytest.mark.parametrize("between", [" ", "\n"])
+async def test_several_dropped_images_are_all_attached(between, tmp_path):
+    for name in ("my shot.png", "b.png"):
+        Pillow.effect_noise((40, 40), 50).save(tmp_path / name)
+    dropped = between.join([f"'{tmp_path}/my shot.png'", f"file://{tmp_path}/b.png"])
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        await paste(pilot, dropped)
+        both = "[image 1: PNG, 2 KB] [image 2: PNG, 2 KB] "
+        await until(pilot, lambda: prompt(pilot).text == both)
+        prompt(pilot).fill("")
+        with_another_file = f"{dropped} {tmp_path}/notes.txt"
+        await paste(pilot, with_another_file)
+        await until(pilot, lambda: prompt(pilot).text == with_another_file)
 
 
 async def test_a_pasted_path_that_is_not_of_an_image_stays_text(tmp_path):
