@@ -67,6 +67,39 @@ def _programs() -> Iterator[tuple[str, ...]]:
         yield ("tmux", "load-buffer", "-w", "-")
 
 
+def primary_selection() -> str:
+    """The text that was marked last with the mouse in any window, which the middle button pastes; in
+    tmux, where no window system can be asked, the text that tmux has copied. Blocks. Empty if there
+    is none.
+    """
+    for program, *arguments in _selection_programs():
+        if not shutil.which(program):
+            continue
+        try:
+            process = subprocess.run(
+                [program, *arguments],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_COPY_TIMEOUT,
+                check=True,
+            )
+        except (OSError, subprocess.SubprocessError):
+            continue
+        return process.stdout.decode(errors="replace")
+    return ""
+
+
+def _selection_programs() -> Iterator[tuple[str, ...]]:
+    """The command lines that print the marked text, the most fitting first."""
+    if os.environ.get("WAYLAND_DISPLAY"):
+        yield ("wl-paste", "--primary", "--no-newline")
+    if os.environ.get("DISPLAY"):
+        yield ("xclip", "-o", "-selection", "primary")
+        yield ("xsel", "--primary", "--output")
+    if os.environ.get("TMUX"):
+        yield ("tmux", "show-buffer")
+
+
 async def clipboard_image() -> Image | None:
     """Read the image on the clipboard, in a thread of its own. None if there is no image.
 

@@ -31,6 +31,7 @@ from ouro.frontends.tui.screens.dialogs import HelpSheet, show_sheet
 from ouro.frontends.tui.screens.picker import Picker
 from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.themes import ANSI, THEMES, make_theme, shown_theme
+from ouro.frontends.tui.widgets.prompt import PromptArea
 from ouro.frontends.tui.widgets.start_panel import StartPanel
 from ouro.frontends.tui.widgets.status import ResumePanel
 from ouro.session.opening import PICK, OpenCatalog, OpenRequest
@@ -313,11 +314,23 @@ class OuroApp(App[int], inherit_bindings=False):
 
     @on(events.TextSelected)
     def _copy_selection(self) -> None:
-        """Copy the text that the mouse has selected, and show how it was copied."""
         selected_text = self.screen.get_selected_text()
-        if not selected_text:
-            return
-        report = self.copy(selected_text)
+        if selected_text:
+            self._copy_and_report(selected_text)
+
+    @on(PromptArea.Marked)
+    def _copy_marked(self, message: PromptArea.Marked) -> None:
+        self._copy_and_report(message.text)
+
+    @on(PromptArea.NothingMarked)
+    def _explain_middle_button(self) -> None:
+        """Say how to paste with the terminal, because ouro has found no marked text."""
+        hint = "No marked text was found. Shift and the middle button paste in most terminals."
+        self.conversation.status.show_message(hint)
+
+    def _copy_and_report(self, text: str) -> None:
+        """Copy the text that the mouse has marked, and show how it was copied."""
+        report = self.copy(text)
         if report.startswith("with"):  # such as `with wl-copy`
             report = f"copied {report}"
         self.conversation.status.show_message(report, seconds=2.0)

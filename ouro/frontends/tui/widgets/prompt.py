@@ -16,7 +16,7 @@ from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widgets import TextArea
 
-from ouro.frontends.clipboard import dropped_images
+from ouro.frontends.clipboard import dropped_images, primary_selection
 from ouro.frontends.history import HistoryWalk, PromptHistory
 from ouro.frontends.tui.first_frame_prompt import PASTE_GAP
 from ouro.frontends.tui.key_events import EscapedKey
@@ -43,6 +43,7 @@ _APP_ACTIONS = (
 """Actions that the app performs."""
 _ACTIONS_WITH_TEXT = {"clear": "clear", "leave": "delete_right", "palette": "previous"}
 """The actions of the same keys if the prompt contains text."""
+_MIDDLE_BUTTON = 2
 _FLAG = "[\U0001f1e6-\U0001f1ff]{2}"
 """A flag emoji; Rich splits it into two characters."""
 
@@ -71,6 +72,15 @@ class PromptArea(TextArea, inherit_bindings=False):
 
         draft: Draft
         later: bool = False
+
+    @dataclass
+    class Marked(Message):
+        """The user has marked a text with the mouse."""
+
+        text: str
+
+    class NothingMarked(Message):
+        """The middle button was pressed, but there is no marked text that it could paste."""
 
     is_covered = reactive(False, init=False)
     """Whether a sheet is open above, which shows a cursor of its own."""
@@ -321,20 +331,43 @@ class PromptArea(TextArea, inherit_bindings=False):
         return False
 
     async def _on_paste(self, event: events.Paste) -> None:
+        event.prevent_default()
+        self._pasted_at = event.time
+        await self._insert_paste(event.text)
+
+    async def _insert_paste(self, text: str) -> None:
         """Insert a paste. The paths of images become the images, and a long text a placeholder. If
         a long text is pasted again, it replaces its placeholder, because the user wants to see it.
         """
-        event.prevent_default()
-        self._pasted_at = event.time
-        images = await asyncio.to_thread(dropped_images, event.text)
+        images = await asyncio.to_thread(dropped_images, text)
         if images:
             self.put("".join(f"{self.attachments.add_image(image)} " for image in images))
             return
-        text_or_placeholder = self.attachments.fold(event.text)
+        text_or_placeholder = self.attachments.fold(text)
         if text_or_placeholder in self.attachments.pastes_in(self.text):
             self.action_unfold()
         else:
             self.put(text_or_placeholder)
+
+    def _on_mouse_down(self, event: events.MouseDown) -> None:  # type: ignore[override]
+        """Paste what is marked elsewhere if the middle button is pressed: as long as ouro has the mouse,
+        the terminal does not.
+        """
+        if event.button == _MIDDLE_BUTTON:
+            event.prevent_default()
+            self.run_worker(self._paste_marked_text())
+
+    async def _paste_marked_text(self) -> None:
+        text = await asyncio.to_thread(primary_selection)
+        if text:
+            await self._insert_paste(text)
+        else:
+            self.post_message(self.NothingMarked())
+
+    def _on_mouse_up(self, event: events.MouseUp) -> None:  # type: ignore[override]  # noqa: ARG002 (Textual's name)
+        """Report what the user has marked in the prompt."""
+        if self.selected_text:
+            self.post_message(self.Marked(self.attachments.expand_text(self.selected_text)))
 
     def _steer_completion(self, key: str, action: str | None) -> bool:
         """If suggestions are shown, handle a key that is for them; returns whether it was. These keys

@@ -533,6 +533,40 @@ async def test_selection_is_reported_as_copied_only_if_a_program_took_it(monkeyp
         )
 
 
+async def test_text_that_is_marked_in_the_prompt_is_copied(monkeypatch):
+    copied = []
+    monkeypatch.setattr(OuroApp, "copy", lambda _app, text: copied.append(text) or "with xclip")
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        area = prompt(pilot)
+        area.put("some words")
+        await pilot.mouse_down(area, offset=(0, 0))
+        await pilot.hover(area, offset=(4, 0))
+        await pilot.mouse_up(area, offset=(4, 0))
+        await until(pilot, lambda: copied == ["some"])
+        await pilot.click(area, offset=(2, 0))  # marks nothing
+        await until(pilot, lambda: "copied with xclip" in screen_text(pilot.app))
+        assert copied == ["some"]
+
+
+async def test_the_middle_button_pastes_what_is_marked_elsewhere(monkeypatch, tmp_path):
+    for name in ("WAYLAND_DISPLAY", "TMUX"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    program = tmp_path / "xclip"
+    program.write_text('#!/bin/sh\n[ "$*" = "-o -selection primary" ] && printf "marked\\ntext"\n')
+    program.chmod(0o700)
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        prompt(pilot).put("see ")
+        await pilot.mouse_down(prompt(pilot), offset=(1, 0), button=2)
+        await until(pilot, lambda: prompt(pilot).text == "see marked\ntext")
+        monkeypatch.delenv("DISPLAY")
+        await pilot.mouse_down(prompt(pilot), offset=(1, 0), button=2)
+        await until(pilot, lambda: "Shift and the middle button" in screen_text(pilot.app))
+
+
 async def test_a_key_is_drawn_without_waiting_for_the_next_frame(monkeypatch):
     app, drawn = screen_of(FakeSession()), []
     async with app.run_test() as pilot:
