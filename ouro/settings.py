@@ -216,6 +216,8 @@ class TuiSettings:
     """`auto`, `dark`, `light`, `high-contrast`, `ansi`, or the name of a file in `~/.ouro/themes`."""
     editing: Literal["emacs", "vim"] = "emacs"
     """How the prompt is edited."""
+    mouse: bool = True
+    """Whether the full screen uses the mouse; false leaves it to the terminal."""
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Name of an action -> its keys, if they differ from the default."""
     status: tuple[StatusItem, ...] = STATUS_ITEMS

@@ -109,6 +109,7 @@ SHARED_SETTINGS = frozenset(
         "skills.prompt_tokens",
         "tui.editing",
         "tui.keys",
+        "tui.mouse",
         "tui.notify_seconds",
         "tui.status",
         "tui.theme",

@@ -22,7 +22,10 @@ from ouro.frontends.tui.screen_settings import ScreenSettings
 if __name__ == "__main__":
     SCENARIO, FOLDER = sys.argv[1], Path(sys.argv[2])
     LOOK = ScreenSettings(
-        "auto" if SCENARIO in ("auto", "late") else "dark", version="0.1.0", folder="/project"
+        "auto" if SCENARIO in ("auto", "late") else "dark",
+        version="0.1.0",
+        folder="/project",
+        mouse=SCENARIO != "no mouse",
     )
     if not first_frame.can_draw():
         raise SystemExit("no full screen here")

@@ -517,6 +517,17 @@ class KeyActions:
         """Read the whole transcript."""
         self._conversation.reader.open()
 
+    def mouse(self) -> None:
+        """Leave the mouse to the terminal, which marks text in its own way; or use it again. Does nothing
+        with the driver of tests.
+        """
+        driver = self._app._driver
+        if not isinstance(driver, TerminalDriver):
+            return
+        driver.use_mouse(not driver.uses_mouse)
+        state = "on" if driver.uses_mouse else "off: the terminal marks text and scrolls"
+        self._conversation.status.show_message(f"Mouse {state}")
+
     def _mark_card(self, by: int) -> None:
         """Mark the next tool call (`by` is 1) or the previous one (-1). After the last one the mark
         ends. Raises UsageError if there is no previous one.

@@ -83,6 +83,21 @@ class TerminalDriver(LinuxDriver):
         """Set when a widget can receive keys."""
         self.exit_event = self._exit = ExitEvent(self.listens)
 
+    @property
+    def uses_mouse(self) -> bool:
+        """Whether the terminal reports the mouse to ouro, and does not use it itself."""
+        return self._mouse
+
+    def use_mouse(self, uses: bool) -> None:
+        """Let the terminal report the mouse to ouro, or leave the mouse to the terminal."""
+        if uses:
+            self._mouse = True
+            self._enable_mouse_support()
+        else:
+            self._disable_mouse_support()
+            self._mouse = False
+        self.flush()
+
     def write(self, data: str) -> None:
         """Write to the terminal. Output is held while the first frame is shown, and dropped while
         another program has the terminal.

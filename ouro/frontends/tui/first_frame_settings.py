@@ -30,8 +30,12 @@ class FirstFrameSettings:
     editing: str
     bell_after: float
     syncs: bool
+    mouse: bool
     status: Sequence[str]
     keys: Mapping[str, Sequence[str]]
+
+
+_BOOLEANS = {"True": True, "False": False}
 
 
 def load_first_frame_settings(version: str) -> FirstFrameSettings:
@@ -57,7 +61,7 @@ def first_frame_settings_of(settings: Settings) -> FirstFrameSettings:
     tui = settings.tui
     syncs = settings.memory.sync in ("start", "both")
     return FirstFrameSettings(
-        tui.theme, tui.editing, tui.notify_seconds, syncs, tui.status, tui.keys
+        tui.theme, tui.editing, tui.notify_seconds, syncs, tui.mouse, tui.status, tui.keys
     )
 
 
@@ -103,6 +107,7 @@ def _write_copy(stamp: str, settings: FirstFrameSettings) -> None:
         settings.editing,
         str(settings.bell_after),
         str(settings.syncs),
+        str(settings.mouse),
         " ".join(settings.status),
     ]
     for name, keys in settings.keys.items():
@@ -128,10 +133,16 @@ def _read_copy(stamp: str) -> FirstFrameSettings | None:
         _first_line, _, body = text.partition("\n")
         if text != _with_checksum(stamp, body):
             return None
-        theme, editing, bell_after, syncs, status, *rows = body.split("\n")
+        theme, editing, bell_after, syncs, mouse, status, *rows = body.split("\n")
         keys = {name: tuple(words) for name, *words in map(str.split, rows)}
         return FirstFrameSettings(
-            theme, editing, float(bell_after), syncs == str(True), tuple(status.split()), keys
+            theme,
+            editing,
+            float(bell_after),
+            _BOOLEANS[syncs],
+            _BOOLEANS[mouse],
+            tuple(status.split()),
+            keys,
         )
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError):  # KeyError: a copy of an older ouro has other lines
         return None

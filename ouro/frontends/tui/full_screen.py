@@ -181,7 +181,7 @@ async def _run(
         await opening
         app = make_app()
         loop.call_later(WARM_UP_DELAY, threading.Thread(target=_warm_up, daemon=True).start)
-        await app.run_async()
+        await app.run_async(mouse=frame.settings.mouse)
         if app.hosting is not None:
             frame.restore_modes()
             _print_end(app)

@@ -80,6 +80,7 @@ ACTIONS: tuple[KeyAction, ...] = (
         "outputs", ("ctrl+o",), "unfold tool outputs; twice: read the whole transcript", "app"
     ),
     KeyAction("transcript", ("alt+r",), "read the whole transcript", "app"),
+    KeyAction("mouse", ("alt+m",), "leave the mouse to the terminal, or use it again", "app"),
     KeyAction("card_previous", ("alt+up",), "mark a tool call or thinking above", "app"),
     KeyAction("card_next", ("alt+down",), "mark one below", "app"),
     KeyAction("card", ("alt+o",), "unfold the marked one, or the last", "app"),
@@ -232,7 +233,7 @@ _KEY_LABELS = {
 
 
 _NEWER_ACTIONS = {
-    "detach", "import_memory", "next_model", "palette", "previous_model", "queue_list", "send_offered",
+    "detach", "import_memory", "mouse", "next_model", "palette", "previous_model", "queue_list", "send_offered",
     "terminal", "transcript", "unfold",
 }  # fmt: skip
 """Actions outside of lists that came after version 0.1.0. A key that the user's settings give to

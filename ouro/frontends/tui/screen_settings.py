@@ -48,6 +48,8 @@ class ScreenSettings:
     """Whether `ouro sync` runs in the background of the start."""
     editing: str = "emacs"
     """`tui.editing`: `emacs` or `vim`."""
+    mouse: bool = True
+    """Whether ouro uses the mouse; otherwise the terminal does."""
 
     @property
     def colors(self) -> ThemeColors:
@@ -82,6 +84,7 @@ def make_screen_settings(settings: FirstFrameSettings, folder: Path | str) -> Sc
         shows_start=True,
         syncs=settings.syncs,
         editing=settings.editing,
+        mouse=settings.mouse,
     )
 
 

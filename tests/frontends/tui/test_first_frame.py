@@ -181,3 +181,24 @@ def test_late_background_reply_changes_the_theme_and_types_nothing(start):
     terminal.until(
         lambda: {cell[2] for line in cells(terminal)[1:-4] for cell in line} == {"fbfaf7"}
     )
+
+
+_MOUSE_ON, _MOUSE_OFF = b"\x1b[?1000h", b"\x1b[?1000l"
+
+
+def test_a_key_leaves_the_mouse_to_the_terminal_and_uses_it_again(start):
+    terminal = start("plain")
+    terminal.until(lambda: _MOUSE_ON in terminal.raw)
+    terminal.send("\x1bm")
+    terminal.until_shows("Mouse off")
+    assert terminal.raw.rfind(_MOUSE_OFF) > terminal.raw.rfind(_MOUSE_ON)
+    terminal.send("\x1bm")
+    terminal.until_shows("Mouse on")
+    assert terminal.raw.rfind(_MOUSE_ON) > terminal.raw.rfind(_MOUSE_OFF)
+
+
+def test_a_screen_without_mouse_never_asks_for_it(start):
+    terminal = start("no mouse")
+    terminal.send("hello\r")
+    terminal.until_shows("the answer")
+    assert _MOUSE_ON not in terminal.raw

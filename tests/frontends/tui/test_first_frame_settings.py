@@ -11,6 +11,7 @@ from ouro.frontends.tui.first_frame_settings import (
     first_frame_settings_of,
     load_first_frame_settings,
 )
+from ouro.frontends.tui.screen_settings import make_screen_settings
 from ouro.settings import Settings
 from ouro.utils.ouro_paths import get_config_path
 
@@ -19,6 +20,7 @@ tui:
   theme: light
   editing: vim
   notify_seconds: 2
+  mouse: false
   status: [model, cost]
   keys: {send: [ctrl+j], newline: [enter, alt+enter]}
 memory: {sync: both}
@@ -53,6 +55,12 @@ def test_the_second_start_has_the_same_choices_from_the_copy(monkeypatch, text):
     refuse_to_read(monkeypatch)
     second = load_first_frame_settings("1.0")
     assert second == first
+
+
+def test_the_screen_leaves_the_mouse_to_the_terminal_if_the_user_says_so(tmp_path):
+    write(CONFIG)
+    settings = load_first_frame_settings("1.0")
+    assert not make_screen_settings(settings, tmp_path).mouse
 
 
 def test_changed_settings_are_read_again():
