@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ouro.frontends.tui.blocks.markdown import parser
 from ouro.frontends.tui.blocks.styled_lines import WIDE
+from ouro.utils.formulas import FORMULA
 from ouro.utils.late_pattern import late_pattern
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ def _has_gap(before: MarkdownPiece, token: Token, marker: str) -> bool:
 
 MIN_PART = 500
 """Characters and closed markup in a part at least."""
-_TEXT = r"[^*_`~\[\\|]|~(?!~)|(?<=\w)_+(?=\w)|(?<=\s)(?:\*\*?|_)(?=\s)|\\."
+_TEXT = r"[^*_`~\[\\|$]|~(?!~)|\$(?=\s|[\d.,]+(?:\s|\Z))|(?<=\w)_+(?=\w)|(?<=\s)(?:\*\*?|_)(?=\s)|\\[^(\[]"
 _CODE = r"(?<!`)`[^`]+`(?!`)"
 _LINK_TARGET = r"\((?:[^()\s]|\([^()\s]*\))*(?: \"[^\"\\]*\")?\)"
 _LINK = rf"\[(?>{_TEXT}|{_CODE})*?\](?:{_LINK_TARGET}|(?!\())"
@@ -208,7 +209,7 @@ _BETWEEN_WORDS = (
     rf" (?:[^\W\d_]|[(\[]|`[^`]|\*\*?\w))|(?<=(?=\w)[{WIDE}])(?=(?=\w)[{WIDE}]))"
 )
 _CLOSED_MARKUP = late_pattern(
-    rf"(?>{_TEXT}|{_CODE}|{_LINK}|{_EMPHASIS}){{{MIN_PART},}}?{_BETWEEN_WORDS}", re.DOTALL
+    rf"(?>{FORMULA}|{_TEXT}|{_CODE}|{_LINK}|{_EMPHASIS}){{{MIN_PART},}}?{_BETWEEN_WORDS}", re.DOTALL
 )
 """Text, and markup that is closed: later text cannot change how it looks."""
 

@@ -177,6 +177,28 @@ def test_an_address_is_behind_its_link_only_where_no_click_opens_it(terminal, va
     ]
 
 
+@pytest.mark.parametrize(
+    "formula",
+    [
+        r"$\forall\, \varepsilon > 0$",
+        "$a_1 * b_2 * c_3$",
+        r"$$f(n) = 2n\;\!.$$",
+        r"\(x_1\, y_1\)",
+        r"\[\int_0^1 x\, dx\]",
+    ],
+)
+def test_a_formula_keeps_its_signs(formula):
+    assert texts(f"It holds: {formula} *always*.", 80) == [f"It holds: {formula} always."]
+
+
+def test_a_formula_of_several_lines_keeps_them():
+    assert texts("$$\na_1 \\\\\nb\\,c\n$$", 80) == ["$$", "a_1 \\\\", "b\\,c", "$$"]
+
+
+def test_prices_and_escaped_brackets_are_no_formula():
+    assert texts(r"from $5 to $10, *or* \[x\], \$6", 80) == ["from $5 to $10, or [x], $6"]
+
+
 def test_a_name_in_code_keeps_its_underscores():
     assert texts("- see __init__.py, C's __FILE__ and self.__dict__") == [
         "• see __init__.py, C's __FILE__ and",

@@ -70,7 +70,7 @@ def test_partial_answer_looks_like_an_answer_of_that_text(text, sizes, share):
 
 WORDS = (
     "a", "**strong** words", "`two  spaces`", "[a link](https://e.com)", "日本語", "snake_case", "\n", "*", "[1]",
-    "(see", "``x`` y", "1. b", "- b", "\n--", "\n***", "a * b", "__init__", "~~old~~", '[t](https://e.com/A_(b) "c")',
+    "(see", "``x`` y", "1. b", "- b", "\n--", "\n***", "a * b", "__init__", r"$a\, b_1$", "$5", r"\(a_1 + b\)", "$$\nx_1 * y\n$$", "~~old~~", '[t](https://e.com/A_(b) "c")',
 )  # fmt: skip
 
 
