@@ -28,6 +28,10 @@ _INVISIBLE = late_pattern(
     # hidden message.
     "|(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]"
 )
+_ZERO_WIDTH_JOINER = "\u200d"
+_JOINERS = ("\u200c", _ZERO_WIDTH_JOINER)
+_JOINED_SCRIPTS = range(0x0600, 0x0E00)
+"""Arabic to Sinhala: in a Persian or Hindi word a non-joiner or joiner changes how letters look."""
 _RAW_BYTES = late_pattern("[\udc80-\udcff]")
 """A byte of a path that is not UTF-8, as Python holds it."""
 _INVISIBLE_PRINTABLE = late_pattern("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")
@@ -39,7 +43,7 @@ def clean(text: str) -> str:
 
     Newlines and tabs stay; a carriage return before a newline is removed; other characters stay
     unchanged. A byte of a path that is not UTF-8 is written as `\\xff`. The zero-width joiner
-    stays between emoji, where it joins several into one picture.
+    stays between emoji, where it joins several into one picture, and in words of scripts that use it.
     """
     text = text.replace("\r\n", "\n")
     if _is_visible(text):
@@ -181,13 +185,15 @@ def _write_byte_out(match: re.Match[str]) -> str:
 
 def _replacement(match: re.Match[str]) -> str:
     """What replaces an invisible character: `\\xff` for a raw byte, and nothing for any other. A
-    joiner between two emoji stays.
+    joiner between two emoji stays, and so does a joiner or non-joiner between two letters of a
+    script that uses it.
     """
     if _RAW_BYTES.match(match[0]):
         return _write_byte_out(match)
-    if match[0] == "\u200d":
-        around = match.string[max(0, match.start() - 1) : match.end() + 1]
-        # Letters of scripts that use a joiner have lower numbers than emoji that are joined.
-        if len(around) == 3 and ord(around[0]) > 0x2000 and ord(around[2]) > 0x2000:
-            return match[0]
-    return ""
+    around = match.string[max(0, match.start() - 1) : match.end() + 1]
+    if match[0] not in _JOINERS or len(around) != 3:
+        return ""
+    before, after = ord(around[0]), ord(around[2])
+    joins_letters = before in _JOINED_SCRIPTS and after in _JOINED_SCRIPTS
+    joins_emoji = match[0] == _ZERO_WIDTH_JOINER and before > 0x2000 and after > 0x2000
+    return match[0] if joins_letters or joins_emoji else ""

@@ -6,7 +6,7 @@ import pytest
 
 from ouro.display import Diff, FileChange
 from ouro.utils import text as text_module
-from ouro.utils.text import clean, cut, dollars, local_time, one_line, plural
+from ouro.utils.text import clean, cut, dollars, escape_invisible, local_time, one_line, plural
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,20 @@ def test_a_diff_of_a_part_of_a_file_has_the_line_numbers_of_the_file():
         "--- a/a.txt", "+++ b/a.txt", "@@ -41,2 +41,2 @@", " x", "-y", "\\ No newline at end of file", "+z",
     ]  # fmt: skip
     assert Diff((FileChange("new.txt", None, "x\n"),)).lines()[2:] == ["@@ -0,0 +1 @@", "+x"]
+
+
+@pytest.mark.parametrize("word", ["می\u200cخواهم", "क्\u200dष", "ක්\u200dෂ"])
+def test_a_joiner_in_a_word_of_a_script_that_uses_it_stays(word):
+    assert clean(word) == word
+
+
+@pytest.mark.parametrize(
+    "text", ["a\u200cb", "a\u200dی", "\u200cی", "ی\u200c", "ی\u200c\u200cی", "ש\u200dש"]
+)
+def test_a_joiner_elsewhere_is_removed(text):
+    assert not {"\u200c", "\u200d"} & set(clean(text))
+    assert "\\u200" in escape_invisible(text)
+
+
+def test_an_approval_writes_every_joiner_out():
+    assert escape_invisible("می\u200cخواهم") == "می\\u200cخواهم"

@@ -29,6 +29,8 @@ _CONTAINERS = ("list_item_open", "bullet_list_open", "ordered_list_open", "block
 _CHECK_BOX = re.compile(r"\[([ xX])\] ")
 _CLICKABLE = ("https://", "http://", "mailto:")
 _ADDRESS = re.compile(r"(?:https?://|www\.)|(?<![\w-])[\w-]+\.\w{2,}(?:/|$)")
+_WRITTEN_ADDRESS = re.compile(r"https?://[^\s<>\"'`|]+")
+_SIGNS_AFTER_ADDRESS = ".,;:!?)]}*_"
 _LINKING_PROGRAMS = {"iTerm.app", "WezTerm", "ghostty", "vscode", "Hyper", "rio", "Tabby"}
 _LINKING_VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "ALACRITTY_WINDOW_ID")
 
@@ -259,6 +261,8 @@ class _InlineFormatter:
         """Add the text of a token to the runs, or change the style for the tokens that follow it."""
         palette, style = self._palette, self._styles[-1]
         match token.type:
+            case "text" if not self._links and "://" in token.content:
+                self._add_text_with_addresses(token.content)
             case "text" | "text_special" | "html_inline":
                 self._add_run(token.content)
             case "softbreak":
@@ -290,6 +294,20 @@ class _InlineFormatter:
                 self._add_run(f" ({clean(str(token.attrs.get('src', '')))})", palette.muted)
             case _ if token.nesting < 0:  # the end of strong, emphasized or struck text
                 self._styles.pop()
+
+    def _add_text_with_addresses(self, text: str) -> None:
+        """Add a text whose addresses become links. A terminal finds an address by itself, but not one
+        that is wrapped: a click would open the part in its line.
+        """
+        end = 0
+        for match in _WRITTEN_ADDRESS.finditer(text):
+            address = match[0].rstrip(_SIGNS_AFTER_ADDRESS)
+            if match[0].startswith(f"{address})") and "(" in address:
+                address += ")"
+            self._add_run(text[end : match.start()])
+            self._add_run(address, self._styles[-1] + Style(link=clean(address)))
+            end = match.start() + len(address)
+        self._add_run(text[end:])
 
     def _end_link(self) -> None:
         """End a link. If its text does not show its address, the address is written behind it. If

@@ -199,6 +199,15 @@ def test_prices_and_escaped_brackets_are_no_formula():
     assert texts(r"from $5 to $10, *or* \[x\], \$6", 80) == ["from $5 to $10, or [x], $6"]
 
 
+def test_a_written_address_is_a_link_in_all_its_lines():
+    address = "https://e.com/" + "long/" * 20 + "end"
+    lines = markdown_lines(f"See {address}, or https://e.com/A_(b).", 40, PALETTE)
+    linked = [(s.style.link, s.text) for line in lines for s in line.segments if s.style.link]
+    assert "".join(text for link, text in linked if link == address) == address
+    assert [text for link, text in linked if link != address] == ["https://e.com/A_(b)"]
+    assert sum(address[:5] in line.text or "long/" in line.text for line in lines) > 2
+
+
 def test_a_name_in_code_keeps_its_underscores():
     assert texts("- see __init__.py, C's __FILE__ and self.__dict__") == [
         "• see __init__.py, C's __FILE__ and",
