@@ -52,9 +52,11 @@ def find_mentions(text: str, exists: Callable[[str], bool]) -> list[Mention]:
     """
     mentions: dict[Mention, None] = {}
     for word in _AT_WORD.findall(text):
-        readings = [reading for form in _forms_of(word) for reading in _readings_of(form)]
-        written = next(reversed(list(_readings_of(word))))
-        mention = next((reading for reading in readings if exists(reading.name)), written)
+        readings = list[Mention]()
+        for form in _forms_of(word):
+            readings += _readings_of(form)
+        *_, as_written = _readings_of(word)
+        mention = next((reading for reading in readings if exists(reading.name)), as_written)
         if mention.name:
             mentions[mention] = None
     return list(mentions)

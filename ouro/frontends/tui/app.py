@@ -28,7 +28,7 @@ from ouro.frontends.tui.screen_constants import QUIT_HINT
 from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.dialogs import HelpSheet, show_sheet
-from ouro.frontends.tui.screens.picker import Picker
+from ouro.frontends.tui.screens.picker import HistoryPicker, Picker
 from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.themes import ANSI, THEMES, make_theme, shown_theme
 from ouro.frontends.tui.widgets.prompt import PromptArea
@@ -366,6 +366,7 @@ class KeyActions:
         self._interrupted_at = float("-inf")
         """When Esc has last stopped something."""
         self.redraw = app.paint_all
+        self.mouse = self._change_mouse
         self.card_previous = partial(self._mark_card, -1)
         self.card_next = partial(self._mark_card, 1)
 
@@ -517,7 +518,7 @@ class KeyActions:
         """Read the whole transcript."""
         self._conversation.reader.open()
 
-    def mouse(self) -> None:
+    def _change_mouse(self) -> None:
         """Leave the mouse to the terminal, which marks text in its own way; or use it again. Does nothing
         with the driver of tests.
         """
@@ -619,7 +620,9 @@ class KeyActions:
         if not entries:
             raise UsageError("The prompt history is empty.")
         first_line = prompt.text.split("\n")[0]
-        entry = await show_sheet(self._app, Picker("Search history", entries, search=first_line))
+        opening_keys = self._front_end.keymap.keys("search_history")
+        picker = HistoryPicker(entries, first_line, opening_keys)
+        entry = await show_sheet(self._app, picker)
         if entry is not None:
             prompt.fill(entry)
 

@@ -399,27 +399,36 @@ class KeyParser(XTermParser):
         return max(0.0, self._timeout_time - get_time())
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[Key]:
-        """The keys of a sequence. If Textual does not know the sequence, it is first changed into the
-        form of the kitty protocol, which Textual knows. A character that came right after Esc becomes
-        an EscapedKey: Alt with the character, or two keys. A character that is text, but that
-        Python does not call printable, becomes a TextKey.
+        """The keys of a sequence. A character that came right after Esc becomes an EscapedKey: Alt with
+        the character, or two keys. A character that is text, but that Python does not call
+        printable, becomes a TextKey.
         """
         character_after_escape = _escaped_character(sequence, alt=alt)
-        if (alt_key := self._ALT_KEY.fullmatch(sequence)) and sequence not in ANSI_SEQUENCES_KEYS:
-            sequence = f"\x1b[{ord(alt_key[1])};3u"
-        elif modified_key := self._MODIFIED_KEY.fullmatch(sequence):
-            sequence = f"\x1b[{modified_key[2]};{modified_key[1]}u"
-        elif sequence == _ALT_CTRL_H:
-            sequence = _ALT_BACKSPACE
-        if key := self._KEY_WITHOUT_TEXT.fullmatch(sequence):
-            text = _text_of_key(int(key[1]), modifiers=int(key[2] or 1) - 1)
-            sequence = f"{sequence[:-1]}{'' if key[2] else ';'};{ord(text)}u" if text else sequence
+        sequence = self._in_known_form(sequence)
         keys = super()._sequence_to_key_events(sequence, alt)
         if character_after_escape:
             return [EscapedKey(key.key, key.character, character_after_escape) for key in keys]
         if _is_unprintable_text(sequence):
             return [TextKey(key.key, key.character) for key in keys]
         return keys
+
+    def _in_known_form(self, sequence: str) -> str:
+        """The sequence of a key in the form of the kitty protocol, and with the text of the key, if it
+        is one that Textual does not know. Otherwise the sequence itself.
+        """
+        if sequence == _ALT_CTRL_H:
+            return _ALT_BACKSPACE
+        alt_key = self._ALT_KEY.fullmatch(sequence)
+        if alt_key and sequence not in ANSI_SEQUENCES_KEYS:
+            return f"\x1b[{ord(alt_key[1])};3u"
+        if modified_key := self._MODIFIED_KEY.fullmatch(sequence):
+            sequence = f"\x1b[{modified_key[2]};{modified_key[1]}u"
+        key = self._KEY_WITHOUT_TEXT.fullmatch(sequence)
+        if key is None:
+            return sequence
+        number, modifiers = int(key[1]), int(key[2] or 1)
+        text = _text_of_key(number, modifiers - 1)
+        return f"\x1b[{number};{modifiers};{ord(text)}u" if text else sequence
 
 
 _SHIFT_AND_LOCKS = 1 | 64 | 128

@@ -376,3 +376,23 @@ class Picker(Sheet[str | None]):
             self.app.screen_stack[-2].post_message(message)
         self._shows_prompt = True
         self._make_room()
+
+
+class HistoryPicker(Picker):
+    """The earlier messages, which are searched. The key that opens it marks an older one, as in a shell.
+
+    Args:
+        search: the text to search first.
+        opening_keys: the keys that open it.
+    """
+
+    def __init__(self, entries: Sequence[Choice], search: str, opening_keys: Sequence[str]) -> None:
+        super().__init__("Search history", entries, search=search)
+        self._opening_keys = opening_keys
+
+    async def _take_key(self, event: events.Key) -> bool:
+        if event.key not in self._opening_keys:
+            return await super()._take_key(event)
+        self._list.action_move(1)
+        self._end_grace(event)
+        return True

@@ -590,7 +590,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         characters, _width = split_graphemes(line)
         return [0, *(end for _start, end, _cells in characters if end not in inner_columns)]
 
-    def action_delete_left(self) -> None:
+    def _action_delete_left(self) -> None:
         """Delete the character to the left, or only its last mark: who writes Thai, Hebrew or Hindi puts
         one sign right, and does not write the syllable again.
         """

@@ -478,6 +478,15 @@ async def test_ctrl_r_searches_the_history():
         await until(pilot, lambda: prompt(pilot).text == "fix")
 
 
+async def test_ctrl_r_again_goes_to_an_older_message():
+    async with screen_of(FakeSession([says("1"), says("2")])).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press(*"fix", "enter", *"fit", "enter", *"fi", "ctrl+r")
+        await until(pilot, lambda: "Search history" in screen_text(pilot.app))
+        await pilot.press("ctrl+r", "enter")
+        await until(pilot, lambda: prompt(pilot).text == "fix")
+
+
 async def test_slow_session_start_does_not_block_typing():
     gate = asyncio.Event()
 
