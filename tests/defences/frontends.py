@@ -104,7 +104,7 @@ DEFENCES = (
             "../frontends/tui/screens/test_diff_viewer.py -k user_changed_since"),
     Defence("S5", "ouro/frontends/tui/full_screen.py", "if app is not None and app.lends_terminal and number in",
             "if False and number in", "../end_to_end/test_ends.py -k ctrl_c_in_the_editor"),
-    Defence("U4", "ouro/frontends/tui/driver.py", 'sequence = f"\\x1b[{ord(alt_key[1])};3u"', "pass",
+    Defence("U4", "ouro/frontends/tui/driver.py", 'return f"\\x1b[{ord(alt_key[1])};3u"', "return sequence",
             "../frontends/tui/test_driver.py -k modified_key_is_recognized"),
     Defence("U3", "ouro/frontends/tui/widgets/question_panel.py",
             "self.options.styles.max_height = max(1, room)", "pass",
