@@ -74,7 +74,7 @@ def test_e16_a_changed_program_of_a_server_is_asked_about(project, tmp_path, ser
 def test_e16_a_program_in_a_file_with_comments_is_shown_and_asked_about(project, tmp_path):
     entry = f'{{"command": "sh", "args": ["-c", "exec ./{PROGRAM}"],}}'
     (project / ".mcp.json").write_text(f'{{ // one\n "mcpServers": {{"one": {entry}}},\n}}')
-    assert f"exec ./{PROGRAM}" in describe_files(project, [project / ".mcp.json"])
+    assert f"exec ./{PROGRAM}" in "\n".join(describe_files(project, [project / ".mcp.json"]))
     assert asks_after_a_change(project, tmp_path, PROGRAM)
 
 
