@@ -58,8 +58,10 @@ def read_saves(repo: GitRepository) -> list[UncommittedSave]:
 
 
 def _write_saves(repo: GitRepository, saves: Sequence[UncommittedSave]) -> None:
-    text = msgspec.json.encode(saves).decode() if saves else ""
-    repo.write_record(_SAVES_RECORD, text, durable=False)
+    if saves:
+        repo.write_record(_SAVES_RECORD, msgspec.json.encode(saves).decode(), durable=False)
+    else:
+        repo.remove_record(_SAVES_RECORD)
 
 
 def record_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:

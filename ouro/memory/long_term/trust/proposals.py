@@ -51,13 +51,17 @@ class Proposal(msgspec.Struct, frozen=True):
     at: str = ""
     client: str = ""
     """The program that asked for it, through `ouro mcp serve`."""
-    edits_without_secrets: tuple[FileEdit, ...] = ()
-    """The edits without the secrets that they hold; empty if they hold none."""
+    edits_without_secrets: tuple[FileEdit, ...] | msgspec.UnsetType = msgspec.UNSET
+    """The edits of `outside` without the secrets that they hold. Not set, and not in the file of
+    proposals, if they hold none.
+    """
 
     @property
     def shown_edits(self) -> tuple[FileEdit, ...]:
         """The edits as they may be shown."""
-        return self.edits_without_secrets or self.edits
+        if self.edits_without_secrets is msgspec.UNSET:
+            return self.edits
+        return self.edits_without_secrets
 
     @property
     def state(self) -> State:

@@ -143,7 +143,7 @@ class ScopeState:
             edits=foreign.edits,
             reason=self._reason_of_foreign(foreign.edits, holds_secret=bool(without_secrets)),
             sources=tuple(self._foreign_sources),
-            edits_without_secrets=without_secrets,
+            edits_without_secrets=without_secrets or msgspec.UNSET,
         )
         return (*stored, foreign_proposal)
 
