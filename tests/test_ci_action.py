@@ -148,7 +148,7 @@ def test_action_fails_when_ouro_gives_no_answer(run, api, ouro):
     assert "ouro did not finish its answer" in api.sent[0][2]
     (ouro.home / "models.yaml").unlink()
     assert run(comment("/ouro why?")) == 1
-    assert len(api.sent) == 1
+    assert "ouro did not finish its answer: No model is set up." in api.sent[1][2]
 
 
 def test_a_comment_is_answered_and_not_read_as_a_flag(run, api, quick):
