@@ -462,13 +462,6 @@ class GitRepository:
         with suppress(OSError):
             (self.own_dir / name).write_text(f"{text}\n")
 
-    def remove_record(self, name: str) -> None:
-        """Remove the record under a name, if there is one. Errors are ignored, as of a record that is not
-        durable.
-        """
-        with suppress(OSError):
-            (self.own_dir / name).unlink()
-
     def load_state(self, name: str, kind: type[_State]) -> _State:
         """What `save_state` has recorded under a name; an empty state if there is none, or it
         cannot be read.

@@ -5,6 +5,7 @@ agent commits in the shell as a user would. And of saves whose commit is missing
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -60,8 +61,9 @@ def read_saves(repo: GitRepository) -> list[UncommittedSave]:
 def _write_saves(repo: GitRepository, saves: Sequence[UncommittedSave]) -> None:
     if saves:
         repo.write_record(_SAVES_RECORD, msgspec.json.encode(saves).decode(), durable=False)
-    else:
-        repo.remove_record(_SAVES_RECORD)
+        return
+    with suppress(OSError):
+        (repo.own_dir / _SAVES_RECORD).unlink()
 
 
 def record_turn(repo: GitRepository, since: str, trailers: Trailers) -> None:
