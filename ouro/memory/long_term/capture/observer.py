@@ -151,7 +151,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         """Log an error of a capture. After the first failure the next trigger tries again; after
         more failures in a row 1, 3 and at most `_MAX_SKIPPED_TRIGGERS` triggers are skipped.
         """
-        log.warning("capture: %s", error or type(error).__name__)
+        log.warning("capture: %s", str(error) or type(error).__name__)
         self._triggers_to_skip = min(2**self._failures - 1, _MAX_SKIPPED_TRIGGERS)
         self._failures += 1
 

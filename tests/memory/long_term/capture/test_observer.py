@@ -207,6 +207,21 @@ async def test_failures_are_silent_and_the_next_good_answer_catches_up(
     assert await captured(session) == [10]
 
 
+async def test_failure_without_a_text_is_logged_by_its_name(repository, settings, caplog):
+    two = Two()
+    session = await two.open(repository)
+
+    def time_out():
+        raise TimeoutError
+
+    session.memory.capture.make = time_out
+    await say(session, "run the tests with pytest -q", "thanks")
+    await until(lambda: "capture: " in caplog.text)
+
+    assert "capture: TimeoutError" in caplog.text
+    await session.close()
+
+
 async def test_compaction_captures_the_covered_messages_first(repository, repo_notes):
     two = Two([add(TESTS, "patterns")], replies=["Yes, of course. " * 400, "Yes.", "Yes.", SUMMARY])
     session = await two.open(repository)
