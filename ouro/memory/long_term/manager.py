@@ -96,7 +96,7 @@ class LongTermMemoryManager:
         self._has_consolidated = False
         """Whether a consolidation was begun in this session (`_consolidate_if_grown`)."""
         self._unchecked_lines: tuple[tuple[Scope, str], ...] = ()
-        """What `take_unchecked_lines` returns."""
+        """What the next `take_unchecked_lines` returns."""
 
     def start(self) -> None:
         """Show the warnings and pending changes so far, and begin to consolidate a core that has
@@ -243,9 +243,8 @@ class LongTermMemoryManager:
             await asyncio.wait([self._finishing_turn])
 
     async def take_unchecked_lines(self) -> tuple[tuple[Scope, str], ...]:
-        """The core lines that the agent wrote in its last turn and that no rule could compare with
-        the rest of memory: scope and text. Each line is returned once. `CaptureObserver` asks a
-        model about them.
+        """The core lines that the agent wrote since the last call and that no rule could compare
+        with the rest of memory: scope and text. `CaptureObserver` asks a model about them.
         """
         await self.wait_until_settled()
         lines, self._unchecked_lines = self._unchecked_lines, ()
@@ -454,9 +453,10 @@ class LongTermMemoryManager:
     def _remove_replaced_entries(
         self, texts_before: Sequence[Mapping[str, str]]
     ) -> list[CoreChanged]:
-        """Remove the entries that core lines of the agent's turn replace, by rules. Undoing the
-        turn restores them. Returns the events to show. Added lines that no rule could compare are
-        stored for `take_unchecked_lines`.
+        """Remove the entries that core lines of the agent's turn replace, by the rules of
+        `forget.remove_replaced_entries`. Undoing the turn restores them. Returns the events to
+        show. The added lines that these rules cannot compare join those that wait for
+        `take_unchecked_lines`.
 
         Args:
             texts_before: the core texts of each scope before the turn.
@@ -466,9 +466,9 @@ class LongTermMemoryManager:
             return []
         from ouro.memory.long_term.forget import remove_replaced_entries
 
-        events, self._unchecked_lines = remove_replaced_entries(
-            self._scopes, self._last_turn, added_lines
-        )
+        events, unchecked = remove_replaced_entries(self._scopes, self._last_turn, added_lines)
+        # A turn may end before the lines of an earlier one were taken. None is kept twice.
+        self._unchecked_lines = tuple(dict.fromkeys((*self._unchecked_lines, *unchecked)))
         return events
 
     async def _run_or_warn(self, what: str, act: Callable[[], list[CoreChanged]]) -> None:

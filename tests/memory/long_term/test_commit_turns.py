@@ -61,6 +61,22 @@ async def test_later_killed_commit_is_not_attributed_to_the_earlier_turn(home):
     assert opened.manager.timeline().log(1)[0].commit.trailers == {"Ouro-Origin": "agent"}
 
 
+async def test_unchecked_lines_of_all_turns_wait_until_they_are_taken(home):
+    conversation = await learn_preference(home)
+    await conversation.end()
+    await conversation.begin("more")
+    text = (conversation.folder / "preferences.md").read_text()
+    await conversation.write("preferences.md", f"{text}- Use tabs.\n")
+    await conversation.end()
+    await conversation.begin("go on")
+    await conversation.end()
+
+    taken = await conversation.manager.take_unchecked_lines()
+
+    assert taken == (("user", "Answer in German."), ("user", "Use tabs."))
+    assert await conversation.manager.take_unchecked_lines() == ()
+
+
 async def test_manual_user_commit_is_not_attributed_to_the_agent(home):
     conversation = await learn_preference(home)
     await conversation.end()
