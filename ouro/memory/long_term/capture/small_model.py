@@ -161,8 +161,8 @@ async def find_operations(
     ask: AskModel, spoken: Sequence[Spoken], limits: OperationLimits
 ) -> tuple[Operation, ...]:
     """The operations that a small model finds in the messages that the user certainly wrote: first
-    those of corrections that name no subject, then one for each sentence that lasts, at most
-    `MAX_OPERATIONS` of them. Only the newest sentences are asked about. Raises ModelError.
+    those of corrections that name no subject, then one for each sentence that lasts, until there
+    are `MAX_OPERATIONS`. Only the newest sentences are asked about. Raises ModelError.
     """
     candidates: list[_Candidate] = []
     operations: dict[str, Operation] = {}  # by their words, so that none is made twice
@@ -171,6 +171,8 @@ async def find_operations(
             candidates += _find_candidates(message)
             operations |= await _complete_corrections(ask, message, limits)
     for candidate in candidates[-_MAX_ASKED:]:
+        if len(operations) >= MAX_OPERATIONS:
+            break
         sentence = candidate.sentence
         replaced = find_replaced(strip_introduction(sentence), limits.shown, sentence)
         # A sentence that replaces a note is known to last as the note does.
@@ -188,8 +190,6 @@ async def find_operations(
             # added: the note is gone.
             remaining = [note for note in limits.shown if note.id != operation.target]
             limits = replace(limits, shown=remaining)
-        if len(operations) == MAX_OPERATIONS:
-            break
     return tuple(operations.values())
 
 
@@ -429,7 +429,12 @@ async def _ask_what_is_replaced(ask: AskModel, text: str, shown: Sequence[Note])
 
 
 def _make_replacement(text: str, old: Note) -> Operation:
-    """The operation that replaces the note `old` with a text, in its scope and category."""
+    """The operation that replaces the note `old` with a text, in its scope and category.
+
+    Its source is the user: only their own messages are searched for statements. It is certain as
+    `compared`: that both are on one subject is decided already, by rules or by the model, so that
+    they need no word in common.
+    """
     return Operation(
         "supersede",
         text=text,

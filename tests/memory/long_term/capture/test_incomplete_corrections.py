@@ -10,7 +10,7 @@ from ouro.memory.long_term.capture.incomplete_corrections import (
     quote_changed_note,
     says_only_the_change,
 )
-from ouro.memory.long_term.capture.operations import OperationLimits
+from ouro.memory.long_term.capture.operations import MAX_OPERATIONS, OperationLimits
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.small_model import find_operations
 from ouro.memory.long_term.notes.note import Note
@@ -36,8 +36,12 @@ class Answers:
 
 
 async def operations(said, answers, *shown):
+    return await operations_of([Spoken(1, "user", said)], answers, *shown)
+
+
+async def operations_of(spoken, answers, *shown):
     limits = OperationLimits(shown, categories_with({}), ("user", "repo"))
-    return await find_operations(answers, [Spoken(1, "user", said)], limits)
+    return await find_operations(answers, spoken, limits)
 
 
 async def test_correction_without_a_subject_becomes_the_note_as_it_holds_now():
@@ -63,6 +67,27 @@ async def test_correction_without_a_subject_becomes_the_note_as_it_holds_now():
 async def test_what_the_model_makes_up_is_not_used(note):
     said = "No, that was last year. It listens on 8417."
     assert await operations(said, Answers(note), SERVER) == ()
+
+
+class Ports(Answers):
+    """Writes of each correction a note with its port."""
+
+    async def __call__(self, messages, schema=None):
+        port = messages[-1].text.split()[-1]
+        self.note = f"The development server listens on port {port}"
+        return await super().__call__(messages, schema)
+
+
+async def test_corrections_count_towards_the_most_operations():
+    spoken = [
+        Spoken(number, "user", f"No, that was last year. It listens on {8400 + number}.")
+        for number in range(MAX_OPERATIONS + 1)
+    ]
+    spoken.append(Spoken(len(spoken), "user", "Tomás bakes the bread."))
+
+    found = await operations_of(spoken, Ports(""), SERVER)
+
+    assert [operation.verb for operation in found] == ["supersede"] * (MAX_OPERATIONS + 1)
 
 
 async def test_correction_that_shares_no_word_with_a_note_changes_none():
