@@ -185,14 +185,16 @@ def _find_tail_start(
 
     The session can be cut at the positions of `_cut_points`; from one to the next is a round. The
     tail has as many whole rounds as fit into `max_tail_tokens`. If none fits, it is the last
-    round, if that has at most `max_last_round_tokens`. Otherwise it is what follows the last of these positions;
-    it is empty if that is the end.
+    round, if that has at most `max_last_round_tokens`. Otherwise it is what follows the last of
+    these positions; it is empty if that is the end. Without such a position all of `sent` is the
+    tail.
     """
     starts = list(_cut_points(sent))
     if not starts:
         return 0
     sizes = [estimate_messages([entry.message]) for entry in sent]
     round_starts = [start for start in starts if start < len(sent)]
+    # A tail of a few characters counts as 0 tokens, and would fit although nothing may stay (0).
     fitting_starts = [start for start in round_starts if 0 < sum(sizes[start:]) <= max_tail_tokens]
     if fitting_starts:
         return fitting_starts[0]

@@ -517,15 +517,20 @@ class SessionSync:
 def _portable_header(local: _LocalSession) -> bytes:
     """Returns the header of a session as JSON for other machines. It also has the address of the
     remote of the project's repository, and the path of the project in the repository: by these
-    another machine, where the repository has another path, finds the project.
+    another machine, where the repository has another path, finds the project. The address is empty
+    for a repository without a remote, and for a folder outside of any; then the path of this
+    machine holds everywhere.
     """
     header = read_header(local.folder)
-    root = find_root(text_path(header.project))
+    # Names of folders may have bytes that are not UTF-8, and in a header they are escaped.
+    project = text_path(header.project)
+    root = find_root(project)
     repository_fields = {
         "repository": _find_address(root),
-        "inside": path_text(os.path.relpath(text_path(header.project), root)),
+        "inside": path_text(os.path.relpath(project, root)),
     }
     text = json.dumps({**header_data(header), **repository_fields}, ensure_ascii=False)
+    # Other fields may have characters that UTF-8 does not allow; they must not end the sync.
     return text.encode("utf-8", "replace")
 
 

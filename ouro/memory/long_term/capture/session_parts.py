@@ -166,8 +166,8 @@ def _last_branch(message: Message) -> str:
 
 
 def _with_tool_texts(spoken: Sequence[Spoken], tool_texts: str) -> list[Spoken]:
-    """The messages, with `tool_texts` added to the field `done` of the user's last message and of
-    those after it. Only the end of `done` is kept if it gets too long.
+    """The messages, with `tool_texts` added to the field `tool_input` of the user's last message and
+    of those after it. Only the end of the field is kept if it gets too long.
     """
     prompts = [index for index, message in enumerate(spoken) if message.role == "user"]
     if not prompts:
@@ -228,7 +228,7 @@ def records_privacy(header: SessionHeader, transcript: Transcript) -> bool:
     """Whether a session shows which of its messages were said with memory off: it began with memory
     on (its header names commits of memory), or a message is marked as private.
 
-    False for copies, and for sessions older than these marks: they must not be captured.
+    False for copies, and for sessions older than these marks: they are not captured unasked.
     """
     return bool(header.memory) or any(entry.private for entry in transcript.entries)
 
@@ -271,7 +271,9 @@ async def save_to_session_not_open(
 async def read_whole_branch(store: MemoryStore, session_id: str) -> Transcript | None:
     """The whole current branch of a session, without tool outputs. None if it cannot be read, or
     does not record which messages were said with memory off (`records_privacy`). A copy from
-    elsewhere has no such record, and is returned.
+    elsewhere has no such record, and is returned all the same: it is read only when the user asks
+    for notes of old sessions (`crystallizer`). The backlog, which is captured unasked, leaves
+    copies out before (`_load_uncaptured`).
     """
 
     def take_all() -> Transcript:

@@ -183,10 +183,11 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return notes
 
     def select_repeated(self, note_ids: Sequence[str], room: int) -> Recalled:
-        """Select which of these dead ends are sent, at most `room` tokens together. Dead ends that
-        were sent before may be sent again, so the set of sent marks is empty.
+        """Select which of these dead ends are sent, at most `room` tokens together. The caller has
+        left out those that were sent before in this session: so no marks of sent notes are needed.
         """
-        return self.recall.select_repeated(note_ids, self.situation(frozenset()), room)
+        none_sent: frozenset[str] = frozenset()
+        return self.recall.select_repeated(note_ids, self.situation(none_sent), room)
 
     def select_about_files(
         self, note_ids: Sequence[str], sent: frozenset[str], room: int
