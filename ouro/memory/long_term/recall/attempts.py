@@ -138,7 +138,8 @@ class Undone(msgspec.Struct):
 
     def _possible_causes(self, steps: Sequence[Step]) -> list[CommandStep]:
         """The commands that may have made the change. They are those of its turn before it was
-        seen. If none of these changes files, they are the commands from then on until the undo.
+        seen. If none of these changes files, they are the commands from then on until the undo: a
+        change is placed before the first command that failed, which may itself have made it.
         """
         turn = self.edits[0].turn
         earlier_commands = _commands_in(steps[: self.first_step])
@@ -345,6 +346,7 @@ def _end_of_attempt(undone: Undone, steps: Sequence[Step]) -> int:
     another edit, or a command that may have restored their files; `undone.end_step` if there is none.
     Failures from there on are not due to the edits.
     """
+    # By identity: the same edit may have been made, and undone, before.
     edit_ids = {id(step) for step in undone.edits}
     last_edit = max(index for index, step in enumerate(steps) if id(step) in edit_ids)
     paths = [step.change.path for step in undone.edits]
@@ -390,14 +392,14 @@ def _find_failures(steps: Sequence[Step]) -> tuple[Failure, ...]:
 def _find_undone_commands(steps: Sequence[Step]) -> DeadEnd | None:
     """The dead end of the last turn, if commands named a file and changed it, and a later `git
     restore FILE` or `git checkout FILE` passed. None if that did not happen, or if an edit was seen
-    in the turn.
+    in the turn: then `_FileVersions` finds what was undone, by the contents of the files.
     """
     if not steps:
         return None
     turn_steps = [step for step in steps if step.turn == steps[-1].turn]
     commands = _commands_in(turn_steps)
     has_edit = len(commands) < len(turn_steps)
-    if has_edit:  # `_FileVersions` compares what edits changed
+    if has_edit:
         return None
     restores = [
         (index, _find_restored_files(step.line))
@@ -461,8 +463,8 @@ def _find_restored_files(line: str) -> set[str]:
 
 
 def _find_words_of_change(line: str) -> set[str]:
-    """The words of a shell line, with the files that it names, if the line may change files; else
-    no words.
+    """All words of a shell line, among them the files that it names; none if the line cannot change
+    files.
     """
     from ouro.safety import parse_line
 

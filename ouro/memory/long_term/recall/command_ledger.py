@@ -112,6 +112,7 @@ class CommandLedger(msgspec.Struct, eq=False):
         body = event.display.body
         # A call that did not fail and has no exit code has started a job, which still runs.
         if isinstance(body, CommandOutput) and (event.failed or body.exit_code == 0):
+            # The ledger names the folder, as of a command that begins with `cd`.
             line = f"cd -- {folder}\n{body.command}" if folder else body.command
             code = STOPPED if body.exit_code is None else body.exit_code
             self._unsaved_runs.append(_FinishedRun(line, code, event.seconds))

@@ -31,7 +31,7 @@ from ouro.utils.text import clean, cut, one_line
 
 if TYPE_CHECKING:
     from ouro.memory.long_term.manager import LongTermMemoryManager
-    from ouro.memory.long_term.notes.note import Note
+    from ouro.memory.long_term.notes.note import Note, Tried
     from ouro.memory.long_term.notes.notebook import Notebook
     from ouro.memory.long_term.recall.attempts import DeadEnd, Step
     from ouro.memory.long_term.recall.selection import Recalled
@@ -278,7 +278,7 @@ class DeadEnds(msgspec.Struct, eq=False):
 
         turn = TurnRef(self.memory.session_id, dead_end.turn)
         notebook, tried = self._notebook, describe_tried(dead_end)
-        if same_note := self._find_same_note(Note(id="", tried=tried)):
+        if same_note := self._find_same_note(tried):
             if self.write != "ask":
                 notebook.confirm(same_note, "capture", turn.trailers("capture"))
             return None
@@ -356,18 +356,20 @@ class DeadEnds(msgspec.Struct, eq=False):
             for event in notes_event("archive", archived, "of what was redone"):
                 self.channel.emit(event)
 
-    def _find_same_note(self, new: Note) -> str:
-        """The id of the trusted note about the same attempt; empty if there is none."""
+    def _find_same_note(self, tried: Sequence[Tried]) -> str:
+        """The id of the trusted note of an attempt that is the same as `tried`; empty if there is
+        none.
+        """
         from ouro.memory.long_term.recall.attempts import is_same_attempt
 
         for note in self.finder.find_dead_ends():
-            is_same = is_same_attempt(note.tried, new.tried, _MIN_SAME_MARKS)
+            is_same = is_same_attempt(note.tried, tried, _MIN_SAME_MARKS)
             if is_same and self._is_trusted(note.id):
                 return note.id
         return ""
 
     def _is_trusted(self, note_id: str) -> bool:
-        """Whether the note exists and is approved."""
+        """Whether the note exists and is approved: `_notebook` does not find untrusted files."""
         try:
             return bool(self._notebook.find(note_id))
         except NoteError:

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 UPDATE_TIMEOUT = 0.4
 """Seconds for which the index reads changed notes in one turn; the rest is read in later turns."""
 _WEIGHT_OF_FILE = 0.5
-"""How much a used file counts in the statistics of a note; a turn counts 1."""
+"""How much a used file counts in the statistics of a note; a turn counts 1. It counts less: that the
+file is unchanged shows that the note holds, but not that it was of use.
+"""
 _MAX_NOTES_ABOUT_COMMANDS = 3
 _NO_REPOSITORY = "-"
 """Stands for the project if its memory is off, so that its notes are not found."""
@@ -154,6 +156,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
             return None
         ids: list[str] = []
         for note_id, text in self.recall.graph.find_mentioning(names, self._project):
+            # The index finds the letters of a name anywhere in a text, also as part of a word.
             if any(names_run(text, line) for line in lines):
                 ids.append(note_id)
         if not ids:
@@ -295,7 +298,9 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         return next(projects, _NO_REPOSITORY)
 
     def _is_as_loaded(self, scope_name: str, name: str) -> bool:
-        """Whether a file of memory is still as it was when its scope was last read, or approved."""
+        """Whether a file of memory is still as it was when its scope was last read, or approved.
+        False for a scope that this session has not: nobody has approved its files here.
+        """
         for scope in self.scopes:
             if scope.name == scope_name:
                 return scope.store.is_as_loaded(name, scope.loaded)

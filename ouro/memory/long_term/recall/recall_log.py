@@ -19,16 +19,15 @@ _WEIGHT_SPAN = 0.1
 """The weight of a note is raised by this if it is always used, and lowered by this if it is never
 used.
 """
-
-
 _MAX_WEEKS = 12
 """The weeks of which uses are kept apart."""
 
 
 class WeekUse(msgspec.Struct, frozen=True):
-    """The uses of an entry in one week."""
+    """The uses of an entry in one week, or in all time. What is counted is said at `RecallCounts`."""
 
     sent: float = 0.0
+    """The turns that were checked for use of the entry (`RecallCounts.judged`)."""
     used: float = 0.0
     obeyed: float = 0.0
     broken: float = 0.0
@@ -50,11 +49,12 @@ class RecallCounts(msgspec.Struct, frozen=True):
     obeyed: Mapping[str, float] = {}
     """Note id -> the number of turns that kept to the rule in it, judged by their effects."""
     broken: Mapping[str, float] = {}
+    """Note id -> the number of turns that broke the rule in it, judged the same way."""
     weeks: Mapping[str, Mapping[str, WeekUse]] = {}
     """The last weeks (`2026-W48`), each with the uses of its notes."""
 
     def use_of(self, note_id: str) -> WeekUse:
-        """All uses of a note."""
+        """The uses of a note in these counts; all 0 if it is not in them."""
         counts = (self.judged, self.used, self.obeyed, self.broken)
         return WeekUse(*(count.get(note_id, 0.0) for count in counts))
 

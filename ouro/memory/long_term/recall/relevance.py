@@ -24,7 +24,7 @@ MAX_STANDING = 2
 MIN_STANDING_SHARE = 0.17
 """Share of the message's words, weighted by rarity, that a standing rule needs."""
 MIN_STANDING = 0.4
-"""With vectors: the share of words and the cosine together."""
+"""With vectors: the share of words and the cosine together, or the cosine alone."""
 # A hit of another project must be stronger (`benchmarks.recall_quality --elsewhere`):
 MIN_STRONG_SUM = 2.0
 """With vectors: the weighted sum of `_WEIGHTS` that it needs."""
@@ -132,8 +132,10 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     question_stems = stems(question)
     owned_stems = stems(" ".join(pattern_of_group("owned").findall(question)))
     best_share = max(map(_share, hits), default=0.0)
+    # Beside the words of days only numbers are left, which belong to a date (`3 May 2026`).
     subjects = question_stems - _STEMS_OF_TASKS - _STEMS_OF_DAYS
     asks_about_days = bool(has("asks", question)) and all(map(str.isdigit, subjects))
+    # A word of tasks counts if it is said of something of the user (`my plan`).
     names_subject = bool(question_stems - (_STEMS_OF_TASKS - owned_stems))
     reasons: dict[str, str] = {}
     for hit, hit_features in zip(hits, compute_features(question, hits), strict=True):
@@ -158,7 +160,9 @@ def compute_features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str,
 
     Some compare a hit with the others: `above` with the mean cosine of the unrelated ones, `gap`
     with the best. `subject` counts the subjects in common (at most 3), `asked` those of the
-    question (at most 6), and `cover` is the share of the hit's words that the question has.
+    question (at most 6), and `cover` is the share of the words of the hit's text that the question
+    has. `both` is high only if a hit is near by words and in meaning. `general` is 1 for a question
+    that the model answers without notes (`what is a mutex?`).
     """
     question_stems = stems(question)
     is_general = float(has("general_question", question))
@@ -238,7 +242,8 @@ def is_used(note: str, prompt: str, answer_text: str, *, is_of_file: bool = Fals
     half, at least two, of the other words that the prompt has not. Only the end of long answers is
     read.
 
-    If the note was sent because of a file (`is_of_file`), names of files prove nothing.
+    If the note was sent because of a file (`is_of_file`), names of files prove nothing: the turn
+    works on that file anyway.
     """
     answer_text = answer_text[-_MAX_ANSWER_CHARACTERS:]
     for entity in set(entities_in(note)).difference(entities_in(prompt)):

@@ -347,7 +347,9 @@ class TurnRecall(msgspec.Struct, eq=False):
         projects = self.other_projects
         text = projects.take_question() if projects else ""
         if projects and text and self._retrieval_way() != "off":
-            work = self._show_note_of_other_project(projects, text, self._last_message())
+            work = self._show_note_of_other_project(
+                projects, text, self._last_user_message_number()
+            )
             self.channel.start("other projects", work)
 
     async def _show_note_of_other_project(
@@ -362,7 +364,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         except (OuroError, OSError, ValueError) as error:
             log.warning("recall: other projects are not asked: %s", error)
             return
-        if note is None or number != self._last_message():
+        if note is None or number != self._last_user_message_number():
             return
         projects.offered = note
         item = note.receipt(is_sent=False)
@@ -393,7 +395,7 @@ class TurnRecall(msgspec.Struct, eq=False):
 
     def _loaded_notes(self) -> list[RecalledNote]:
         """The notes that were sent in this turn, without core lines and commands."""
-        return [item for item in self.loaded_items() if item.id.startswith("mem_")]
+        return [item for item in self.loaded_items() if _is_note(item)]
 
     def turn_ended(self) -> None:
         """Learn from the turn in the background which commands passed, which changes were dead ends,
@@ -420,6 +422,7 @@ class TurnRecall(msgspec.Struct, eq=False):
         work = self._recall_by_hypotheses if way == "hyde" else self._recall_locally
         task = asyncio.create_task(work(text, self._marks_in_request()))
         done, _ = await asyncio.wait({task}, timeout=self._timeout)
+        # The process that answers the first message faster is of no use for later ones.
         _start_in_thread(memory_index.end_question_process)
         if not done:
             log.warning("recall: timeout, the turn begins without notes (%s)", way)
@@ -436,24 +439,23 @@ class TurnRecall(msgspec.Struct, eq=False):
         """How many seconds a turn waits for recall."""
         return HYDE_TIMEOUT if self._retrieval_way() == "hyde" else LOCAL_TIMEOUT
 
-    async def find(
-        self, text: str, sent: Callable[[], frozenset[str]] = frozenset
-    ) -> Recalled | None:
-        """The notes that are relevant to a text, without those whose marks `sent` returns. None if
-        recall is off or failed, or there are no notes.
+    async def find(self, text: str) -> Recalled | None:
+        """The notes that are relevant to a text that begins another conversation, such as the task
+        of a subagent: nothing was sent in it yet. None if recall is off or failed, or there are no
+        notes.
         """
         way = self._retrieval_way()
         if way == "off" or not text.strip() or not self.finder.has_notes:
             return None
+        work = self._recall_by_hypotheses if way == "hyde" else self._recall_locally
+        none_sent: frozenset[str] = frozenset()
         try:
             async with asyncio.timeout(self._timeout):
-                if way == "hyde":
-                    return await self._recall_by_hypotheses(text, sent())
-                return await self._recall_locally(text, sent())
+                return await work(text, none_sent)
         except TimeoutError:
-            log.warning("recall: timeout, the turn begins without notes (%s)", way)
+            log.warning("recall: timeout, the task begins without notes (%s)", way)
         except (OuroError, OSError) as error:
-            log.warning("recall: the turn begins without notes (%s): %s", way, error)
+            log.warning("recall: the task begins without notes (%s): %s", way, error)
         return None
 
     def _record_recalled(self, receipt: NotesRecalled) -> None:
@@ -461,17 +463,13 @@ class TurnRecall(msgspec.Struct, eq=False):
         from ouro.memory.long_term.notes.notebook import timestamp
         from ouro.memory.long_term.recall.recall_log import RecallCounts
 
-        self._save_receipt(receipt, self._last_message())
-        note_ids = [
-            item.id
-            for item in receipt.items
-            if item.state == "loaded" and item.id.startswith("mem_")
-        ]
+        self._save_receipt(receipt, self._last_user_message_number())
+        note_ids = [item.id for item in receipt.items if item.state == "loaded" and _is_note(item)]
         if note_ids:
             counts = RecallCounts(Counter(note_ids), dict.fromkeys(note_ids, timestamp()))
             _start_in_thread(self.finder.recall_log.add, counts)
 
-    def _last_message(self) -> int:
+    def _last_user_message_number(self) -> int:
         """The number of the last message of the user; 0 if there is none."""
         entries = reversed(self.memory.transcript.entries)
         return next((entry.number for entry in entries if entry.message.role == "user"), 0)
@@ -493,8 +491,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         """
         retrieval = self.finder.settings.retrieval
         if retrieval == "auto":
-            has_writer = self.hypotheses and self.hypotheses.is_for_automatic_search
-            return "hyde" if has_writer else "local"
+            uses_hypotheses = self.hypotheses and self.hypotheses.is_for_automatic_search
+            return "hyde" if uses_hypotheses else "local"
         lacks_model = retrieval == "hyde" and self.hypotheses is None
         return "off" if self._missing_setting or lacks_model else retrieval
 
@@ -558,7 +556,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         assert model is not None  # else `_retrieval_way` is not `hyde`
         await asyncio.wait({_start_in_thread(finder.update_index)}, timeout=INDEX_TIMEOUT)
 
-        # Ask the model about the messages since the last compaction.
+        # The model reads the messages since the last compaction: those of which the agent has more
+        # than a summary.
         last_compacted = 0
         if transcript.compaction:
             _first_compacted, last_compacted = transcript.compaction.covers
@@ -608,6 +607,11 @@ class TurnRecall(msgspec.Struct, eq=False):
 def _is_final_answer(message: Message) -> bool:
     """Whether a message is a whole answer of the model after which it calls no tool."""
     return message.role == "assistant" and not message.cut and not message.tool_calls
+
+
+def _is_note(item: RecalledNote) -> bool:
+    """Whether an item is a note: ids of core lines and commands begin otherwise."""
+    return item.id.startswith("mem_")
 
 
 def _items_of(results: Sequence[Recalled]) -> tuple[RecalledNote, ...]:
