@@ -228,7 +228,7 @@ def records_privacy(header: SessionHeader, transcript: Transcript) -> bool:
     """Whether a session shows which of its messages were said with memory off: it began with memory
     on (its header names commits of memory), or a message is marked as private.
 
-    False for copies, and for sessions older than these marks: they are not captured unasked.
+    False for copies, and for sessions older than these marks: they are captured only if the user asks for it.
     """
     return bool(header.memory) or any(entry.private for entry in transcript.entries)
 
@@ -272,7 +272,7 @@ async def read_whole_branch(store: MemoryStore, session_id: str) -> Transcript |
     """The whole current branch of a session, without tool outputs. None if it cannot be read, or
     does not record which messages were said with memory off (`records_privacy`). A copy from
     elsewhere has no such record, and is returned all the same: it is read only when the user asks
-    for notes of old sessions (`crystallizer`). The backlog, which is captured unasked, leaves
+    for notes of old sessions (`crystallizer`). The backlog, which nobody asked for, leaves
     copies out before (`_load_uncaptured`).
     """
 
