@@ -303,6 +303,7 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
             await send_answer(connection, message.question_id, message.answer)
         except OuroError as error:
             self._say(str(error))
+        # Also after an error: mostly another viewer was faster, and the question is closed.
         self._marks_next_question = True
         self.table.focus()
         self._poll()

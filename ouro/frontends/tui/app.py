@@ -66,7 +66,6 @@ class OuroApp(App[int], inherit_bindings=False):
 
     CSS_PATH = "ouro.tcss"
     ENABLE_COMMAND_PALETTE = False
-    ALLOW_IN_MAXIMIZED_VIEW = ""
 
     def __init__(
         self,
@@ -112,10 +111,12 @@ class OuroApp(App[int], inherit_bindings=False):
             self, self.conversation, keymap, start, open_catalog=open_catalog, save_theme=save_theme
         )
         self._actions = self._make_actions()
-        for key, name in keymap.actions_of("app").items():
-            acts_in_sheets = name in ("suspend_process", "redraw")
-            action = name if name == "suspend_process" else f"press('{name}')"
-            self._bindings.bind(key, action, show=False, priority=acts_in_sheets)
+        for key, action in keymap.actions_of("app").items():
+            # To suspend is an action of Textual, and needs no method of KeyActions.
+            is_of_textual = action == "suspend_process"
+            textual_action = action if is_of_textual else f"press('{action}')"
+            acts_in_sheets = action in ("suspend_process", "redraw")
+            self._bindings.bind(key, textual_action, show=False, priority=acts_in_sheets)
         # For questions; the prompt handles the key first if it has the focus.
         for name in ("clear", "leave"):
             for key in keymap.keys(name):
@@ -212,7 +213,8 @@ class OuroApp(App[int], inherit_bindings=False):
         moment, and may have lost what did not fit. If the size has changed, Textual draws all
         anyway.
         """
-        if self._size is not None and event.size == self.screen.size:
+        is_first_size = self._size is None  # this is called before Textual stores the size
+        if not is_first_size and event.size == self.screen.size:
             self.call_later(self.paint_all)
 
     async def on_event(self, event: events.Event) -> None:
@@ -228,8 +230,9 @@ class OuroApp(App[int], inherit_bindings=False):
         that shows the app without a terminal of its own. In all other cases they stay open, because
         closing them took half of the time of the exit.
         """
-        ends_with_process = isinstance(self._driver, TerminalDriver)
-        if self.hosting is not None or not ends_with_process:
+        has_terminal = isinstance(self._driver, TerminalDriver)
+        process_continues = self.hosting is not None or not has_terminal
+        if process_continues:
             await super()._close_all()
 
     def on_unmount(self) -> None:
@@ -297,6 +300,9 @@ class OuroApp(App[int], inherit_bindings=False):
 
     @on(ResumePanel.Chosen)
     def _use_resume_choice(self, message: ResumePanel.Chosen) -> None:
+        """Continue with the part of the session that the user has chosen. Nothing is to be done for
+        `full`: the whole session is resumed already.
+        """
         resumed = self.front_end.session.resumed
         if resumed is not None and message.part != "full":
             self.run_worker(self.front_end.run(resumed.continue_with(message.part)))
@@ -331,7 +337,8 @@ class OuroApp(App[int], inherit_bindings=False):
     def _copy_and_report(self, text: str) -> None:
         """Copy the text that the mouse has marked, and show how it was copied."""
         report = self.copy(text)
-        if report.startswith("with"):  # such as `with wl-copy`
+        was_copied_by_program = report.startswith("with")  # such as `with wl-copy`
+        if was_copied_by_program:
             report = f"copied {report}"
         self.conversation.status.show_message(report, seconds=2.0)
 
@@ -520,7 +527,7 @@ class KeyActions:
 
     def _change_mouse(self) -> None:
         """Leave the mouse to the terminal, which marks text in its own way; or use it again. Does nothing
-        with the driver of tests.
+        with a driver of Textual, as in tests: it cannot change this while it runs.
         """
         driver = self._app._driver
         if not isinstance(driver, TerminalDriver):

@@ -26,9 +26,9 @@ class AttachedScreen(ConversationScreen):
     def _make_turns(self) -> TurnQueue:
         return RemoteTurns(self, self)
 
-    def attach(self, session: Session, *, is_new: bool = False) -> None:
+    def attach(self, session: Session, *, has_begun_turn: bool = False) -> None:
         """Show this session, and tell the user that Ctrl+D leaves it running."""
-        super().attach(session, is_new=is_new)
+        super().attach(session, has_begun_turn=has_begun_turn)
         text = "Attached to a session in the background. Ctrl+D leaves it running."
         self.status.show_message(text, seconds=6.0)
 

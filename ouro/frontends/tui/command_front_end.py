@@ -436,7 +436,8 @@ class ScreenFrontEnd:
         Returns the request to open it; None if the user cancels.
 
         If no session is open yet, a user who cancels gets a new session. None then means that the
-        user wants to quit.
+        user wants to quit. A start without a catalog, such as `ouro attach`, has nothing to pick
+        from, and gets the request of a new session, too.
         """
         if self._turns.session is not None:
             return await self.pick_session(self._turns.session.session_catalog, only=ids)
@@ -498,16 +499,17 @@ class ScreenFrontEnd:
         return True
 
     async def _show_session(self, session: Session, message: int) -> None:
-        """Show an opened session, scrolled to the message of this number if it is not 0. Then make the
-        changes that waited for it, continue the turn that has begun already, and show the resume card
-        of a resumed session.
+        """Make the changes that waited for a session in this one, which was just opened. Then show it,
+        scrolled to the message of this number if it is not 0, continue the turn that has begun already,
+        and show the resume card of a resumed session.
         """
+        await self.changes.apply_waiting(session)  # before the queue sends a message
         turn = self._start.take_turn()
-        self._conversation.attach(session, is_new=turn is not None)
+        begun_with = Draft(self._start.sent_message) if turn is not None else None
+        self._turns.attach(session, turn, begun_with)
+        self._conversation.attach(session, has_begun_turn=turn is not None)
         if message:
             await self._conversation.go_to(message)
-        await self.changes.apply_waiting(session)
-        self._turns.attach(session, turn, Draft(self._start.sent_message) if turn else None)
         if session.resumed is not None:
             self._resume_card = asyncio.create_task(
                 self._show_resume_card(session, session.resumed)

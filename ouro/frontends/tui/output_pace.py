@@ -60,7 +60,7 @@ class OutputPace:
     @property
     def is_behind(self) -> bool:
         """Whether output waits on a slow link: what is written now would be seen late."""
-        asked_at = self._asked_at
+        asked_at = self._asked_at  # read once: the thread that reads the input may reset it
         if asked_at is None or not (self._has_answered and self._is_waiting()):
             return False
         delay = max(self._last_delay, self._clock() - asked_at)

@@ -107,7 +107,6 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         super().__init__()
         self._compositor = Layout()
         self.AUTO_FOCUS = "*" if takes_focus else ""  # type: ignore[misc]  # Textual reads it from the instance
-        self.session: Session | None = None
         self.browser: MemoryBrowser | None = None
         """The memory browser, while it is open over the conversation."""
         self.turns = self._make_turns()
@@ -163,39 +162,49 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         return TurnQueue(self, lines_in_terminal=True)
 
     def compose(self) -> ComposeResult:
-        """The widgets from top to bottom, and the reader that covers them."""
-        yield from (
-            self.header,
-            Static("Transcript", id="reader-title"),
-            self.transcript,
-            self.todos,
-            self.questions,
-            self.resume,
-            self.start,
-            self.completion,
-            self.attachments,
-        )
-        yield from (self.box, self.status, self.reader)
+        """The widgets from top to bottom. While the transcript is read (`TranscriptReader`), only its
+        title, the transcript and the line of the reader are visible.
+        """
+        yield self.header
+        yield Static("Transcript", id="reader-title")
+        yield self.transcript
+        yield self.todos
+        yield self.questions
+        yield self.resume
+        yield self.start
+        yield self.completion
+        yield self.attachments
+        yield self.box
+        yield self.status
+        yield self.reader
 
     # The session
 
-    def attach(self, session: Session, *, is_new: bool = False) -> None:
-        """Show this session. The first one of this screen gets the welcome and the start panel. With
-        `is_new` a turn has begun already, so there is no transcript and no start panel to show.
+    @property
+    def session(self) -> Session | None:
+        """The session on the screen; None before the first one is open."""
+        return self.turns.session
+
+    def attach(self, session: Session, *, has_begun_turn: bool = False) -> None:
+        """Show this session. The first one of this screen gets the welcome and the start panel.
+
+        `session` is the session of the turn queue. `has_begun_turn` says that the first turn of a
+        new session has begun while Textual was imported. Then there is no transcript yet, and the
+        start panel comes too late.
         """
-        self.session = session
         self.prompt_history.begin_session(session.cwd, _loaded_user_messages(session))
-        if is_new:
+        if has_begun_turn:
             self.show_state()
         else:
             self.show_again()
         if self._welcomes and session.resumed is None:
             block = AnswerBlock(welcome(session))
-            self.transcript.add(block, start=None if is_new else block)
+            # With a turn the end is shown, where its message appears; else the start of the welcome.
+            self.transcript.add(block, start=None if has_begun_turn else block)
         self._welcomes = False
         self.start.close()
         self._restore_draft(session)
-        if self._shows_start and session.resumed is None and not is_new:
+        if self._shows_start and session.resumed is None and not has_begun_turn:
             # After the first frame: the list of sessions may take a while.
             self.set_timer(START_PANEL_DELAY, lambda: self.run_worker(self._show_start(session)))
         self._shows_start = False
@@ -344,7 +353,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
 
     def _show_in_transcript(self, event: Event) -> None:
         """Write an event into the transcript. A change that the user made in the memory browser is
-        written without its diff.
+        written without its diff, because the browser has shown what it changes.
         """
         is_of_user = isinstance(event, events.CoreChanged) and event.origin in ("person", "undo")
         if is_of_user and self.browser is not None:
@@ -400,10 +409,10 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
             return
         self.box.work_ends()
         self._return_message()
-        panel = self.questions.panel
+        had_question = self.questions.panel is not None
         self.questions.end_turn()
-        if panel is not None and self.questions.panel is None:
-            self.prompt.focus()
+        if had_question and self.questions.panel is None:
+            self.prompt.focus()  # the question that was just removed had the focus
         self.show_state()
         self.post_message(self.TurnEnded())
         if self._bell_after < seconds:
@@ -432,8 +441,10 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
             self.questions.panel.on_resize()
 
     def _on_screen_suspend(self) -> None:
+        """Hide the cursor of the prompt, because a sheet covers this screen."""
         self.prompt.is_covered = True
-        self.app.screen.refresh()  # it may have drawn this screen with the cursor
+        # The sheet shows this screen behind it, and may have drawn it with the cursor already.
+        self.app.screen.refresh()
 
     def on_screen_resume(self) -> None:
         self.prompt.is_covered = False
@@ -456,7 +467,9 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         return f"waiting for the model · {size} sent"
 
     def _watch_jobs_if_any(self) -> None:
-        """Show the state again after JOBS_INTERVAL if a job may end until then: its end is no event."""
+        """Show the state again after JOBS_INTERVAL if a job may end before then. This is needed
+        because the end of a job is no event.
+        """
         if self._jobs_timer is None and self._may_have_jobs:
             self._jobs_timer = self.set_timer(JOBS_INTERVAL, self._show_jobs)
 
@@ -467,6 +480,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
 
     @property
     def _may_have_jobs(self) -> bool:
+        """Whether a background job runs, or a turn, which may start one at any time."""
         status = self.status.status
         return status is not None and (bool(status.jobs) or self.turns.busy)
 
@@ -477,7 +491,8 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         """If there are MAX_BLOCKS, drop the blocks before the last MIN_KEPT_TURNS messages of the user,
         also from the session's memory; scrolling up reads them again.
 
-        Drops nothing while the user reads above, or if screen and session differ in these messages.
+        Drops nothing while the user reads above. Also drops nothing if screen and session differ in
+        these messages, because then it is not known which blocks belong to the first of them.
         """
         blocks = self.transcript.blocks
         if self.session is None or not self.transcript.following or len(blocks) < MAX_BLOCKS:
