@@ -31,6 +31,7 @@ REFUSED = "The editor could not ask the user, so this was refused."
 ANSWER_FIELD = "answer"
 """The name of the field of a form."""
 CLOSE_TIMEOUT = 10.0
+"""Seconds for an interrupted turn to end, before the session is closed."""
 HIDDEN_COMMANDS = {"resume", "clear", "fork", "copy", "theme", "exit"}
 """Commands that are not offered, because editors have their own way to do this."""
 
@@ -104,10 +105,11 @@ class EditorSession(TurnObserver):
             return self._turn_finished
 
     def cancel(self) -> None:
-        """Interrupt the prompt. The second time, its child processes are killed."""
+        """Interrupt the prompt. The second time, its child processes are killed. If the turn of the
+        prompt has not begun yet, `turn_began` interrupts it.
+        """
         was_interrupted = self._queue.interrupt()
         has_prompt = self._prompt_lock.locked()
-        # The turn of this prompt has not begun: `turn_began` interrupts it.
         self._is_cancelled = has_prompt and not was_interrupted
 
     async def close(self) -> None:
@@ -134,7 +136,7 @@ class EditorSession(TurnObserver):
         while scrollback.has_more:
             await scrollback.show_more()
         # From here to the last update nothing is awaited: no new event may come in between.
-        self._updates.forget_running_calls()
+        self._updates.forget_open_calls()
         for event in self._queue.shown_events_so_far():
             self.send(self._updates.replay(event))
         if self.session.todos:
@@ -177,8 +179,8 @@ class EditorSession(TurnObserver):
             self._queue.interrupt()
 
     def turn_ended(self, outcome: events.Outcome, seconds: float) -> None:  # noqa: ARG002
-        self.send(self._updates.end_running_calls())
-        if outcome == "interrupted":
+        self.send(self._updates.end_open_calls())
+        if outcome == "interrupted":  # a turn that was cancelled may have sent no TurnFinished
             self._turn_finished = events.TurnFinished(outcome)
 
     async def run_command(self, text: str) -> bool:
@@ -227,8 +229,9 @@ class EditorSession(TurnObserver):
         """Set mode, model or effort. Raises UsageError if there is no such option or value, or if the
         model cannot be used.
         """
+        # Any model is allowed here: `set_model` checks its name.
         values_by_name = {"mode": tuple(MODES), "effort": EFFORTS, "model": (value,)}
-        values = values_by_name.get(name, ())
+        values = values_by_name.get(name, ())  # empty: there is no such option
         if value not in values:
             hint = "There are: mode, model, effort."
             if values:

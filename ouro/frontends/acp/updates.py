@@ -68,8 +68,10 @@ class EventUpdates:
         self._cwd = cwd
         self._terminals = terminals
         self._has_terminals = has_terminals
-        self._running_output: dict[str, str] = {}
-        """The output so far of each running call."""
+        self._open_calls: dict[str, str] = {}
+        """The calls that were sent to the editor and have no result yet, by their ids, each with its
+        output so far.
+        """
 
     def updates_of(self, event: Event) -> Iterator[Update]:
         """The updates for an event. Events that only a screen needs have none."""
@@ -106,17 +108,19 @@ class EventUpdates:
                 if event_notice := notice_of(event):
                     yield notice(event_notice[0])
 
-    def end_running_calls(self) -> Iterator[Update]:
-        """The updates at the end of a turn for calls that have no result, because the turn was
-        interrupted before they could begin: an editor would show that they wait.
+    def end_open_calls(self) -> Iterator[Update]:
+        """The updates at the end of a turn for calls that will get no result, because the turn was
+        interrupted. Without these updates an editor would show for ever that the calls wait or run.
         """
-        for call_id in self._running_output:
+        for call_id in self._open_calls:
             yield helpers.update_tool_call(call_id, status="failed")
-        self.forget_running_calls()
+        self.forget_open_calls()
 
-    def forget_running_calls(self) -> None:
-        """Before the session is sent again: calls that run begin again, too."""
-        self._running_output.clear()
+    def forget_open_calls(self) -> None:
+        """Forget the calls without a result. Then `replay`, which sends the session again, also sends
+        the beginning of these calls again.
+        """
+        self._open_calls.clear()
 
     def replay(self, event: Event) -> Iterator[Update]:
         """The updates for an event of a saved session. Unlike the updates of live events, they
@@ -150,17 +154,17 @@ class EventUpdates:
         )
 
     def _start_update(self, event: events.ToolStarted) -> Update:
-        """The update that begins a call. If the call has begun already, the update changes its title,
-        places and arguments.
+        """The update that begins a call. If it was sent already, the update changes the title, places
+        and arguments of the call.
         """
         call = event.call
         title, arguments = split_title(event.title)[0], dict(call.arguments)
         locations = self._locations(call)
-        if call.id in self._running_output:  # a hook changed its arguments
+        if call.id in self._open_calls:  # a hook changed its arguments
             return helpers.update_tool_call(
                 call.id, title=title, locations=locations, raw_input=arguments
             )
-        self._running_output[call.id] = ""
+        self._open_calls[call.id] = ""
         content: list[Any] | None = None
         meta: dict[str, Any] | None = None
         if self._has_terminals and call.name == "shell":
@@ -188,16 +192,16 @@ class EventUpdates:
         if self._has_terminals:
             meta = _terminal_meta(event.call_id, "output", data=event.text)
             return _meta_update(event.call_id, meta)
-        output = self._running_output.get(event.call_id, "") + event.text
+        output = self._open_calls.get(event.call_id, "") + event.text
         output = output[-_MAX_OUTPUT:]
-        self._running_output[event.call_id] = output
+        self._open_calls[event.call_id] = output
         return helpers.update_tool_call(event.call_id, content=[_text_content(block(output))])
 
     def _end_update(self, event: events.ToolFinished) -> Update:
-        """The result of a call. Its running output is forgotten. If the editor has shown the output
-        of the command in a terminal, the update has only the status and the exit code.
+        """The update with the result of a call, which is not open any more. If the editor has shown the
+        output of the command in a terminal, the update has only the status and the exit code.
         """
-        self._running_output.pop(event.call_id, None)
+        self._open_calls.pop(event.call_id, None)
         status: acp.ToolCallStatus = "failed" if event.failed else "completed"
         body = event.display.body
         if self._has_terminals and event.name == "shell" and isinstance(body, CommandOutput):
