@@ -276,11 +276,14 @@ class Printer(NoticePrinter):
 
     def print_question_body(self, display: Display) -> None:
         """Print what a permission question is about: the command, or the whole diff or text."""
-        if isinstance(display.body, CommandOutput):
-            for line in display.body.command.splitlines():
-                self.print_line(f"  $ {escape_invisible(line)}")
-        else:
-            self._print_body(display.body, QUESTION_LINES, QUESTION_LINES)
+        match display.body:
+            case CommandOutput(command=command):
+                for line in command.splitlines():
+                    self.print_line(f"  $ {escape_invisible(line)}")
+            case Plain(text=text):
+                self._print_tail(text, QUESTION_LINES)
+            case body:
+                self._print_body(body, QUESTION_LINES, QUESTION_LINES)
 
     def print_marked_line(self, mark: str, style: str, title: str, detail: str) -> None:
         """Print a mark in a style, a title, and a detail, which may be empty. The title is cut so
@@ -308,19 +311,15 @@ class Printer(NoticePrinter):
 
     def _print_body(self, body: Body | None, max_lines: int, max_diff_lines: int) -> None:
         """Print the body of a tool call. Of an output, the last `max_lines` are printed; of a diff,
-        the first `max_diff_lines`. A plain text is only for the agent, so it is printed only for a
-        question, which is when `max_lines` is QUESTION_LINES.
+        the first `max_diff_lines`. A plain text is not printed: it is a result for the agent.
         """
         match body:
-            case None:
+            case None | Plain():
                 pass
             case Diff():
                 self._print_diff(body.lines(), max_diff_lines)
             case CommandOutput(output=output):
                 self._print_tail(output, max_lines)
-            case Plain():
-                if max_lines >= QUESTION_LINES:
-                    self._print_tail(body.text, max_lines)
             case Todos(items):
                 for todo in items:
                     self.print_line(f"  {todo.mark} {one_line(todo.text)}")
