@@ -32,10 +32,10 @@ class AgentQuestion(QuestionPanel):
             above.append(text_body(code_content(clean(question.details))))
         lines = [*((choice, "") for choice in question.choices), *last_lines]
         keys = "a digit, or ↑↓ Enter"
-        if question.several:
-            keys = "digits tick · Enter on the last line sends"
         if not question.choices:
             keys = "type your answer"
+        elif question.several:
+            keys = "digits tick · Enter on the last line sends"
         super().__init__(
             asked.question_id,
             keymap,
@@ -63,10 +63,15 @@ class AgentQuestion(QuestionPanel):
 
     def choose(self, number: int) -> None:
         """Choose the line at this index. The first line after the choices opens the field for
-        another answer. If several may be chosen, a choice is only ticked, and the last line sends.
+        another answer. If several may be chosen, a choice is only ticked, and the last line sends
+        the ticked choices and the text of the field.
+
+        While the user writes in the field, its text is sent, whatever line is marked. If only one
+        answer is allowed, a choice is sent without the text that may still be in the field.
         """
         choices, written = self._question.choices, self.field.value.strip()
-        if written and (self.field.has_focus or not choices):
+        is_writing = self.field.has_focus or not choices
+        if is_writing and written:
             self._answer((*self._ticked(), written))
         elif number == len(choices):
             self.open_field()
@@ -85,5 +90,6 @@ class AgentQuestion(QuestionPanel):
         self.post_message(self.Answered(self.question_id, Reply(answers)))
 
     def dismiss_question(self) -> bool:
+        """Close the question with an empty answer. Always returns True."""
         self._answer(answers=())
         return True

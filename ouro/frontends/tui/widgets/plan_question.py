@@ -81,12 +81,10 @@ class PlanQuestion(QuestionPanel):
         else:
             self.open_field()
 
-    def comment(self, text: str) -> None:
-        self._answer(text)
-
     def _answer(self, answer: str) -> None:
         self.post_message(self.Answered(self.question_id, Reply((answer,))))
 
     def dismiss_question(self) -> bool:
+        """Close the question with an empty answer, which keeps planning. Always returns True."""
         self.post_message(self.Answered(self.question_id, Reply()))
         return True

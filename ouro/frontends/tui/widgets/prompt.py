@@ -144,8 +144,10 @@ class PromptArea(TextArea, inherit_bindings=False):
         """
         self._vim = None
         if editing == "vim":
-            recalls = {"previous": self.action_previous, "next": self.action_next}
-            self._vim = VimKeys(self, self.app.copy_to_clipboard, lambda name: recalls[name]())
+            history_actions = {"previous": self.action_previous, "next": self.action_next}
+            self._vim = VimKeys(
+                self, self.app.copy_to_clipboard, recall=lambda name: history_actions[name]()
+            )
         self.post_message(self.Changed(self))  # so that the frame shows the mode
 
     @property
@@ -391,6 +393,7 @@ class PromptArea(TextArea, inherit_bindings=False):
         return True
 
     def accept(self) -> None:
+        """Insert the marked suggestion, as after a click on it, and take the focus."""
         self._accept(send=False)
         self.focus()
 
@@ -403,14 +406,14 @@ class PromptArea(TextArea, inherit_bindings=False):
         it is suggested next; if it is typed already, the first of what is in it is inserted.
         """
         if not send and self.completion.is_folder_typed:
-            self.completion.move(1)
+            self.completion.move(1)  # the folder itself is marked; what is in it follows
         suggestion, word = self.completion.marked, self.completion.word
         if suggestion is None:
             return False
         if send and suggestion.value.strip() == word:
             return False  # all of it is typed already
         row, column = self.cursor_location
-        folder = suggestion.value.rstrip(' "')
+        folder = suggestion.value.rstrip(' "')  # such as `@"a b/`, if it is a folder at all
         enters_folder = not send and folder.endswith("/") and folder != word
         inserted = folder if enters_folder else suggestion.value
         self.replace(inserted, (row, column - len(word)), (row, column))
@@ -591,8 +594,10 @@ class PromptArea(TextArea, inherit_bindings=False):
         return [0, *(end for _start, end, _cells in characters if end not in inner_columns)]
 
     def _action_delete_left(self) -> None:
-        """Delete the character to the left, or only its last mark: who writes Thai, Hebrew or Hindi puts
-        one sign right, and does not write the syllable again.
+        """Delete the character to the left, or only its last mark: in Thai, Hebrew or Hindi a user
+        corrects a single sign, and does not write the syllable again.
+
+        Textual looks for the private name of an action first, so this replaces `action_delete_left`.
         """
         row, column = self.cursor_location
         edges_before = [edge for edge in self._character_edges(row) if edge < column]

@@ -212,13 +212,15 @@ class QuestionPanel(Vertical, can_focus=True):
         after that, a key is more of its text; later, a key must be pressed twice to answer.
         """
         self._typed_at = at
-        self._is_beside_draft = self.options.display and at > float("-inf")
+        # Without choices each key is text for the field of the question, and no answer by itself.
+        has_choices = self.options.display
+        self._is_beside_draft = has_choices and at > float("-inf")
 
     def _needs_second_press(self, event: events.Key) -> bool:
         """Whether this key does not answer yet, because it may continue the text in the prompt. It
         answers if it is pressed a second time.
         """
-        may_be_text = event.is_printable or event.key == "enter"
+        may_be_text = event.is_printable or event.key == "enter"  # Enter would send the prompt
         is_second = event.key == self._pressed_once
         return self._is_beside_draft and may_be_text and not is_second
 
@@ -231,7 +233,7 @@ class QuestionPanel(Vertical, can_focus=True):
     def _take_early_key(self, event: events.Key, early_key: events.Key | None) -> None:
         """Remember a character that came too early to answer, and show that it did not. If the
         character before it came too early, too (`early_key`), both are the beginning of a message,
-        and go to the prompt.
+        and go to the prompt. The same key twice is no message: the user insists on an answer.
         """
         if early_key is not None and event.is_printable and event.key != early_key.key:
             self._is_writing = True
@@ -277,16 +279,17 @@ class QuestionPanel(Vertical, can_focus=True):
         self.choose(number)
 
     def _key_in_field(self, event: events.Key) -> None:
-        """Handle the keys of the field that are not text: Enter sends it, the arrows move the mark,
-        and Esc and Tab return to the choices. The field stays visible if it has text, or if there
-        are no choices.
+        """Handle the keys of the field that are not text. Enter chooses the marked choice: `choose` of
+        the subclass also sends the text of the field, as a comment or as the answer. The arrows move
+        the mark. Esc and Tab return to the choices; the field stays visible if it has text, or if
+        there are no choices.
         """
         if event.key not in ("enter", "escape", "tab", "shift+tab", "up", "down"):
             return
         event.stop()
         event.prevent_default()
         if event.key == "enter":
-            self.choose(self.options.marked_index)
+            self.choose(self.options.marked_index)  # reads the field
         elif event.key in ("up", "down"):
             self.options.move(-1 if event.key == "up" else 1)
         else:
@@ -322,6 +325,8 @@ class QuestionPanel(Vertical, can_focus=True):
             rows = max(min_rows, rows)
             body.styles.max_height = rows
             if isinstance(body, TranscriptView):
+                # Its height does not follow its lines: it adds lines without a layout. Before any
+                # are drawn it needs some rows, because only visible lines are.
                 body.styles.height = max(3, body.virtual_size.height)
             lines = body.virtual_size.height
             room -= min(lines, rows)
@@ -370,6 +375,7 @@ class QuestionPanel(Vertical, can_focus=True):
         return any(body.max_scroll_y for body in self.query(".question--body"))
 
     def scroll_body(self, by: int) -> None:
+        """Scroll the texts by a page, up for -1; one line of the page before stays in sight."""
         for body in self.query(".question--body"):
             body.scroll_relative(y=by * max(1, body.size.height - 1), animate=False)
 
@@ -378,6 +384,9 @@ class QuestionPanel(Vertical, can_focus=True):
         self.field.focus()
 
     def choose(self, number: int) -> None:
+        """Choose the choice at this index: mostly that answers the question. If the user has written
+        into the field, its text is the answer, or a part of it.
+        """
         raise NotImplementedError
 
     def dismiss_question(self) -> bool:
@@ -418,6 +427,9 @@ def text_body(text: str | Content, kind: str = "question--text") -> VerticalScro
 
 
 _BLANKS = re.compile(" {24,}")
+"""So many blanks may hide what follows them: it would be beyond the edge of the screen. Indentation
+is mostly shorter.
+"""
 _ACTION_OF_CHOICE: Mapping[PermitChoice, str] = {
     "yes": "yes",
     "session": "session",

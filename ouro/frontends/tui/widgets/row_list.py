@@ -391,6 +391,7 @@ class PickList(RowList["Choice"], can_focus=False):
         visible_choices = self.rows[top : top + max(1, self.size.height)]
         widest_label = max(cell_len(_label(other)) for other in visible_choices)
         widest_detail = max(cell_len(clean(other.detail)) + 2 for other in visible_choices)
+        # A narrow list leaves more room to the labels, by which the user chooses.
         max_detail = width // 2 if width >= 60 else width * 2 // 5
         room_for_detail = max(2, min(widest_detail, max_detail))
         label_width = min(widest_label, max(1, width - room_for_detail))
@@ -411,6 +412,7 @@ class PickList(RowList["Choice"], can_focus=False):
         return drawn_ellipses > f"{choice.label}{choice.detail}".count("…")
 
     def get_content_height(self, *_: object) -> int:
+        """The lines for all choices, so that the list keeps its height while a search narrows it."""
         return max(1, len(self._all))
 
 

@@ -84,9 +84,12 @@ class TodoPanel(Static):
     def __init__(self) -> None:
         super().__init__(id="todos", markup=False)
         self._is_wanted = True
+        """Whether the plan is shown while todos are open. `toggle` changes it."""
 
     def toggle(self) -> bool:
-        """Show or hide the plan; returns whether there is one."""
+        """Show or hide the plan; returns whether there is one. A plan that was hidden stays hidden when
+        it changes.
+        """
         self._is_wanted = not self.has_class("-open")
         self.set_class(self._is_wanted and bool(self.todos), "-open")
         return bool(self.todos)

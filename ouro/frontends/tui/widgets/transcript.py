@@ -179,11 +179,13 @@ class TranscriptView(LineScroll):
 
     def mark_card(self, by: int) -> bool:
         """Mark the next card (`by` is 1) or the previous one (-1), and scroll to it. If none is marked
-        yet, -1 marks the last card. Returns False if no card is marked afterwards: after the last
-        card the mark ends, and the view follows the end of the transcript.
+        yet, -1 marks the last card, and 1 none. The first card stays marked with -1. Returns False if
+        no card is marked afterwards: after the last card the mark ends, and the view follows the end
+        of the transcript.
         """
         cards = [block for block in self._blocks.blocks if block.foldable]
-        index = len(cards) if by > 0 else len(cards) - 1
+        behind_last = len(cards)
+        index = behind_last if by > 0 else behind_last - 1
         if self._card in cards:
             index = max(0, cards.index(self._card) + by)
         self._card = cards[index] if 0 <= index < len(cards) else None
