@@ -13,6 +13,11 @@ from ouro.frontends.saved_file_list import SavedFileList
 from ouro.utils.log import log
 
 MAX_CANDIDATES = 400
+"""So many names of each kind of match are ranked."""
+_CANDIDATES_PER_RESULT = 4
+"""If there are so many candidates for each name that is wanted, weaker kinds of matches are not
+searched.
+"""
 MAX_TRIED_MATCHES = 5_000
 """So many matches are tried: a match in the name of a folder does not count for a file."""
 MAX_AGE = 20.0
@@ -86,7 +91,7 @@ class FileIndex:
         # From the best kind of match to the weakest; each is only searched if the others are few.
         for matches in (begins_last_part, begins_any_part, anywhere, scattered):
             candidates |= dict.fromkeys(islice(matches, MAX_CANDIDATES))
-            if len(candidates) >= limit * 4:
+            if len(candidates) >= limit * _CANDIDATES_PER_RESULT:
                 break
         return sorted(candidates, key=lambda name: _rank(name, letters))[:limit]
 

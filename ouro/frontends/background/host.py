@@ -38,6 +38,10 @@ CLOSE_TIMEOUT = 10.0
 """Seconds for an interrupted turn to end, and again for the session to close."""
 FLUSH_TIMEOUT = 2.0
 """Seconds for the last messages to a viewer."""
+_MIN_IDLE_CHECK, _MAX_IDLE_CHECK = 0.05, 30.0
+"""Seconds between two checks of whether the session was idle for long: a turn may begin and end
+between them, so they are not far apart.
+"""
 STATE_DELAY = 0.05
 """Seconds in which changes of the state become one message."""
 MAX_LINE = 64 * 1024 * 1024
@@ -161,7 +165,7 @@ class SessionHost(TurnObserver):
             elif seconds_left <= 0:
                 self.end("idle")
                 return
-            await asyncio.sleep(max(0.05, min(seconds_left, 30.0)))
+            await asyncio.sleep(max(_MIN_IDLE_CHECK, min(seconds_left, _MAX_IDLE_CHECK)))
 
     def _is_quiet(self) -> bool:
         """Whether nothing runs, no question is open, and no viewer is attached."""

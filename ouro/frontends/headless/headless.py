@@ -336,10 +336,12 @@ class HeadlessRun(TurnObserver):
         from ouro.frontends.headless.command_front_end import HeadlessFrontEnd, run_headless_command
 
         front_end = HeadlessFrontEnd(self._session, self._output.say, self._queue.run)
+        # A command that runs no turn answers itself; the end of a turn replaces this outcome.
         result.outcome = "answered"
         try:
-            if not await run_headless_command(front_end, text):
-                result.outcome = "failed"  # the end of the turn replaces it
+            is_command = await run_headless_command(front_end, text)
+            if not is_command:
+                result.outcome = "failed"  # unless the turn that follows ends in another way
                 return text
             if self._schema and not front_end.message:
                 raise UsageError("A schema is for answers of the model, not for a command.")

@@ -229,17 +229,18 @@ class Output(NoticePrinter):
 
     def print_event(self, event: Event) -> None:
         """Print an event as progress, or as a line of JSON."""
+        if self.prints_events:
+            self.pipe.write(json_line(event_to_json(event)))
+            return
         match event:
-            case _ if self.prints_events:
-                self.pipe.write(json_line(event_to_json(event)))
             case events.ToolFinished():
                 title, result = self._finish_call(event)
                 mark = self._colour("✗", "31") if event.failed else self._colour("✓", "32")
                 self._progress.write(f"{mark} {title}  {self._colour(result, '2')}".rstrip() + "\n")
-            case events.Compacting(written=0, part=1):
+            case events.Compacting(written=0, part=1):  # the first event of a compaction
                 self.say("The session is being compacted.")
-            case events.NotesRecalled() | events.TurnFinished():  # `result` prints the end
-                pass
+            case events.NotesRecalled() | events.TurnFinished():
+                pass  # how the turn ended is printed by `print_result`
             case _:
                 super().print_event(event)
 
@@ -251,8 +252,8 @@ class Output(NoticePrinter):
         )
 
     def print_failed_start(self, error: OuroError) -> None:
-        """Print why the run could not begin, as a result, if the output is JSON. The program prints
-        it as progress.
+        """Print why the run could not begin, as a result, if the output is JSON. In any case the caller
+        prints the error on stderr, too.
         """
         if self._format != "text":
             self.pipe.write(json_line(failed_start(error).to_json(error.exit_code)))
@@ -306,7 +307,7 @@ def event_to_json(event: Event) -> dict[str, Any]:
         case events.Replied():
             return {"type": "replied", **_message_to_json(event.message)}
     data: dict[str, Any] = msgspec.to_builtins(event, enc_hook=str)
-    data.pop("of_turn", None)
+    data.pop("of_turn", None)  # only a screen uses it
     if isinstance(event, events.ToolStarted | events.PermissionAsked):
         data["call"] = _call_to_json(event.call)
     for name, decimals in (("seconds", 3), ("milliseconds", 1)):

@@ -116,9 +116,11 @@ class ScreenRow:
         return x + size
 
     @property
-    def is_even(self) -> bool:
-        """Whether each text is one character, which takes one cell in every terminal."""
-        if "" in self.texts:  # a character of two cells
+    def has_single_cells(self) -> bool:
+        """Whether each known text is one character in one cell, as in every terminal. `put` stores text
+        whose width may differ between terminals as one text with several characters or cells.
+        """
+        if "" in self.texts:  # a text of several cells
             return False
         known_texts = list(filter(None, self.texts))
         return len("".join(known_texts)) == len(known_texts)
@@ -141,7 +143,7 @@ class ScreenPainter:
 
     def forget(self) -> None:
         """Write all cells at the next update."""
-        self._size = (0, 0)
+        self._size = (0, 0)  # no update has this size: `paint` then takes all cells as unknown
 
     def paint(
         self, update: CompositorUpdate, size: tuple[int, int], console: Console
@@ -274,8 +276,8 @@ class _Writer:
         terminal, the whole row is written, because what follows the text may be at another place
         there.
         """
-        is_even = old.is_even and new.is_even
-        runs = _changed_runs(old, new) if is_even else _known_runs(new)
+        has_single_cells = old.has_single_cells and new.has_single_cells
+        runs = _changed_runs(old, new) if has_single_cells else _known_runs(new)
         blank_end = self._start_of_blank_end(new)
         is_first = True
         for x, end in runs:

@@ -81,7 +81,8 @@ class TerminalDriver(LinuxDriver):
         """Whether a shell can continue this program; known after the first Ctrl+Z."""
         self.listens = Event()
         """Set when a widget can receive keys."""
-        self.exit_event = self._exit = ExitEvent(self.listens)
+        self._exit = ExitEvent(self.listens)
+        self.exit_event = self._exit  # the name that LinuxDriver uses
 
     @property
     def uses_mouse(self) -> bool:
@@ -171,9 +172,8 @@ class TerminalDriver(LinuxDriver):
         if self._writer_thread is None:
             return  # LinuxDriver did not take the terminal: this process is in the background
         self.is_lent = False
-        self._writer_thread._queue.maxsize = (
-            0  # no limit: the app draws nothing while it `is_behind`
-        )
+        # No limit: a full queue would block the loop, and the app draws nothing while it `is_behind`.
+        self._writer_thread._queue.maxsize = 0
         resized = signal.getsignal(signal.SIGWINCH)  # the handler of LinuxDriver
         if callable(resized):
             self._loop.add_signal_handler(signal.SIGWINCH, resized, signal.SIGWINCH, None)
@@ -205,7 +205,9 @@ class TerminalDriver(LinuxDriver):
         self.is_lent, self._writer_thread = True, None
 
     def run_input_thread(self) -> None:
-        """Read keys until the app ends. First come the keys that the first frame has read."""
+        """Read keys until the app ends, or the terminal is gone. First come the keys that the first
+        frame has read.
+        """
         keys = KeyReader(self._debug, self._use_theme, self._pace.on_answer)
         self.listens.wait()
         self._pace.start()
@@ -357,8 +359,9 @@ class KeyReader:
             for _ in range(piece.text.count(STATUS_ANSWER)):
                 self._on_status()
             text = piece.text.replace(STATUS_ANSWER, "")
-            without_background = _BACKGROUND_ANSWER.sub(self._on_background, text)
-            typed = _ALT_ARROW.sub(r"\g<1>1;3\2", _OTHER_ANSWER.sub("", without_background))
+            text = _BACKGROUND_ANSWER.sub(self._on_background, text)
+            text = _OTHER_ANSWER.sub("", text)
+            typed = _ALT_ARROW.sub(r"\g<1>1;3\2", text)
             if typed:  # for the parser, an empty text means the end
                 events += self._parser.feed(typed)
         return [*events, *self._parser.tick()]
@@ -453,8 +456,9 @@ def _text_of_key(number: int, modifiers: int) -> str:
     character = _NUMBER_PAD.get(number, "")
     if not character and number not in _PRIVATE_USE and number <= _LAST_CHARACTER:
         character = chr(number)
+    # With Caps Lock, Shift types a small letter.
     is_shifted = bool(modifiers & _SHIFT) != bool(modifiers & _CAPS_LOCK)
-    if is_shifted and len(character.upper()) == 1:
+    if is_shifted and len(character.upper()) == 1:  # not `ß`, whose upper case is two letters
         character = character.upper()
     return character if character.isprintable() else ""
 
@@ -463,7 +467,9 @@ _LAST_CHARACTER = 0x10FFFF
 _ALT_CTRL_H, _ALT_BACKSPACE = "\x1b\x08", "\x1b[127;3u"
 """Alt+Backspace, in a terminal whose Backspace sends Ctrl+H, and in all others."""
 _ALT_ARROW = re.compile(r"\x1b(\x1b\[)([A-DFH])")
-"""Alt with an arrow, Home or End, as PuTTY, rxvt and iTerm send it: Esc before the key."""
+"""Alt with an arrow, Home or End, as PuTTY, rxvt and iTerm send it: Esc before the key. Textual knows
+only the form of xterm, in which the modifier is a number: `ESC [ 1 ; 3 A`.
+"""
 
 
 def _escaped_character(sequence: str, *, alt: bool) -> str:

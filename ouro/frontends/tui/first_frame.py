@@ -47,6 +47,8 @@ LEAVE_SCREEN = (
     f"\x1b[0m\x1b[?1049l\x1b[?25h{RESTORE_TITLE}"
 )
 """Also resets what Textual may have set: mouse, focus and paste reports, keyboard protocol."""
+_MIN_WIDTH_OF_PROMPT = 8
+"""Columns from which the prompt is drawn: its frame and sign alone take six."""
 _SIZE_OF_INT = 4
 """Bytes of the number that `FIONREAD` gives."""
 _LFLAG, _IFLAG, _CC = 3, 0, 6
@@ -317,7 +319,8 @@ class _FrameText:
         if height >= 2:
             rows[height - 1] = self._status_text(QUIT_HINT if asks_to_quit else OPENING_TEXT)
         prompt_row = height - (3 if self._has_box else 2)
-        if width >= 8 and prompt_row >= 0:
+        if width >= _MIN_WIDTH_OF_PROMPT and prompt_row >= 0:
+            # A blank row is above the messages, and the frame or a blank row below them.
             message_rows = range(header_height + 1, prompt_row - 1)
             for row, message in zip(message_rows, entered, strict=False):
                 rows[row] = self._message_text(message)

@@ -300,9 +300,11 @@ class BlockList:
         return bisect_right(self._tops, line) - 1
 
     def _add_top(self) -> None:
+        """Add the next number to `_tops`: where the block behind the last known one begins."""
         self._tops.append(self._tops[-1] + self.blocks[len(self._tops) - 1].height)
 
     def fold(self, blocks: Iterable[TranscriptBlock], is_open: bool) -> None:
+        """Fold or open blocks. Their new heights are estimated until they are drawn."""
         for block in blocks:
             block.set_open(is_open)
             self._estimate(block)

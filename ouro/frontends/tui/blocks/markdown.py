@@ -69,8 +69,9 @@ def markdown_lines(
     Args:
         number: the number of the first item, if the source begins with an ordered list; None: the
             number that is written there.
-        before: a line that the paragraph at the beginning continues. It is wrapped again with the
-            paragraph, so that the result replaces it.
+        before: a line that the source continues. Then the source must be a part of one paragraph,
+            as MarkdownPieces cuts it. The line is wrapped again with the paragraph, so that the result
+            replaces it.
     """
     runs_before: list[Run] = []
     if before is not None:
@@ -302,7 +303,8 @@ class _InlineFormatter:
         end = 0
         for match in _WRITTEN_ADDRESS.finditer(text):
             address = match[0].rstrip(_SIGNS_AFTER_ADDRESS)
-            if match[0].startswith(f"{address})") and "(" in address:
+            closes_own_bracket = match[0].startswith(f"{address})") and "(" in address
+            if closes_own_bracket:  # such as `https://example.org/Foo_(bar)`
                 address += ")"
             self._add_run(text[end : match.start()])
             self._add_run(address, self._styles[-1] + Style(link=clean(address)))
@@ -354,6 +356,7 @@ def _block_end(tokens: Sequence[Token], start: int) -> int:
 
 Cell = list[Run]
 MIN_COLUMN = 5
+"""The minimum width of a column whose cells are wider."""
 _BETWEEN = " │ "
 
 
@@ -390,9 +393,12 @@ def _column_widths(rows: Sequence[Sequence[Cell]], room: int) -> list[int] | Non
     then.
     """
     widths = []
+    # No column begins wider than the room: a cell of 100,000 characters would take as many steps
+    # below, each of which makes one column narrower by one cell.
+    max_width = max(room, MIN_COLUMN)
     for column in zip(*rows, strict=True):
         widest_cell = max(map(_cell_width, column))
-        widths.append(min(max(1, widest_cell), max(room, MIN_COLUMN)))
+        widths.append(min(max(1, widest_cell), max_width))
     while sum(widths) > room:
         widest = max(range(len(widths)), key=widths.__getitem__)
         if widths[widest] <= MIN_COLUMN:

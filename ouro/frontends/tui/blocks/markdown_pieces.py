@@ -74,7 +74,7 @@ class MarkdownPieces:
         """Add pieces that are final now to `finished`. Returns the pieces that may still change,
         usually one. `text` is the whole text so far; it must begin with the text of the last call.
         """
-        end_of_lines = text.rfind("\n", self._parsed_end) + 1
+        end_of_lines = text.rfind("\n", self._parsed_end) + 1  # 0: no further line is complete
         if end_of_lines and not _is_open_fence(text[self._finished_end :]):
             pieces = list(self._pieces_of(text[self._finished_end : end_of_lines]))
             self._finish(pieces[:-1])
@@ -195,6 +195,8 @@ def _has_gap(before: MarkdownPiece, token: Token, marker: str) -> bool:
 
 MIN_PART = 500
 """Characters and closed markup in a part at least."""
+# One character of text that begins no markup: signs are in here only where they mean themselves,
+# such as `_` inside of a word.
 _TEXT = r"[^*_`~\[\\|$]|~(?!~)|\$(?=\s|[\d.,]+(?:\s|\Z))|(?<=\w)_+(?=\w)|(?<=\s)(?:\*\*?|_)(?=\s)|\\[^(\[]"
 _CODE = r"(?<!`)`[^`]+`(?!`)"
 _LINK_TARGET = r"\((?:[^()\s]|\([^()\s]*\))*(?: \"[^\"\\]*\")?\)"
@@ -202,6 +204,7 @@ _LINK = rf"\[(?>{_TEXT}|{_CODE})*?\](?:{_LINK_TARGET}|(?!\())"
 _EMPHASIS = (
     rf"(?<![\w*_~])(\*{{1,3}}|_{{1,3}}|~~)(?=\S)(?>{_TEXT}|{_CODE}|{_LINK})+?(?<=\S)\1(?![\w*_~])"
 )
+# The place of a cut: before the blank between two words, or between two Chinese or Japanese signs.
 # Not after `*`, `_`, `-` and `=`: a part that ends with a line of them would be a heading or a
 # rule.
 _BETWEEN_WORDS = (

@@ -31,6 +31,8 @@ _NARROW = re.compile(
     "[ -~\u00a1-\u00ac\u00ae-\u02ff\u0384-\u0482\u048a-\u052f\u2010-\u2027\u20a0-\u20bf\u2190-\u2193]*"
 )
 """Latin, Greek and Cyrillic text: each character takes one cell, and none joins another."""
+_MAX_CODE_POINTS_PER_CELL = 16
+"""More than the code points of any character: an emoji of a family with colours of skin has eleven."""
 _ESCAPE_BEGIN = re.compile("[\x1b\x90\x98\x9b\x9d-\x9f]")
 """Characters that begin an escape sequence."""
 _WORDS_AND_SPACES = re.compile(rf"( +)|([{WIDE}])|([^ {WIDE}]+)")
@@ -320,10 +322,12 @@ def _word_end(text: str, start: int) -> int:
 
 def _take_cells(text: str, cells: int, at_least_one: bool = False) -> str:
     """The longest beginning of a text that fits into `cells` cells. With `at_least_one` it has its
-    first character even if that is too wide. Emoji of several characters are not split, except in a
-    very long word.
+    first character even if that is too wide. An emoji of several code points is not split, unless it
+    reaches beyond the code points that are looked at, which only a text with very many of them per
+    cell has.
     """
-    text = text[: 16 * max(cells, 1)]  # a word of 20,000 letters took 0.5 s
+    # Only as much as can fit is split into characters: a word of 20,000 letters took 0.5 s.
+    text = text[: _MAX_CODE_POINTS_PER_CELL * max(cells, 1)]
     if text.isascii():
         length = max(cells, 1) if at_least_one else cells
         return text[:length]

@@ -298,10 +298,10 @@ class ToolCard(TranscriptBlock):
     def _omission_lines(
         self, count: int, where: str, width: int, palette: Palette
     ) -> list[StyledLine]:
-        """A list with the line that says how many lines are left out, and which key shows them.
-        Empty if the count is 0.
+        """A list with the line that says how many lines are left out, and which key shows them. The
+        line is decoration, so that copying leaves it out. The list is empty if the count is 0.
         """
         if not count:
             return []
-        words = f"… {plural(count, 'line')} {where} · {self._key}"
-        return [StyledLine([Segment(crop(words, width), palette.muted)], gutter=len(words))]
+        words = crop(f"… {plural(count, 'line')} {where} · {self._key}", width)
+        return [StyledLine([Segment(words, palette.muted)], gutter=len(words))]

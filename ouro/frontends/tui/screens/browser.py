@@ -322,7 +322,7 @@ class Browser(Sheet[OpenRequest | None]):
         elif event.key in ("tab", "shift+tab") or begins_search:
             (self._list if is_in_search else self._search).focus()
         elif is_in_search and self._list.move_by_key(event.key):
-            pass
+            pass  # the mark was moved; with the focus the list handles these keys itself
         elif not action or (is_in_search and self._edits_search(event)):
             return False
         else:

@@ -299,7 +299,7 @@ class RewindSheet(ListSheet[RewindChoice | None]):
     async def action_choose(self) -> None:
         """Close the sheet with a choice: to rewind to the marked message, or to return to the
         marked branch. The ticked boxes say what is changed. For a message, at least one box must be
-        ticked.
+        ticked. For a branch none needs to be, because its messages return in any case.
         """
         if self._scopes_worker is not None:  # the boxes may still change
             await self._scopes_worker.wait()

@@ -402,7 +402,7 @@ class MemoryBrowser(Browser):
             last -= 1
         text = " ".join(names[first:last])
         if first > 0:
-            text = f"‹{text[1:]}"
+            text = f"‹{text[1:]}"  # its blank, or on a very narrow screen its bracket, is left out
         return text if last == len(names) else f"{text[:width_before_arrow]}›"
 
     def _keys(self) -> Keys:

@@ -28,7 +28,7 @@ _PYTE_COLORS = {
     "brightbrown": "bright_yellow",
     "bfightmagenta": "bright_magenta",
 }
-"""pyte's names of colours that rich does not know."""
+"""pyte's names of colours that rich does not know; the misspelled one is pyte's."""
 
 
 class ProgramScreen(Protocol):
