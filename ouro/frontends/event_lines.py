@@ -81,7 +81,7 @@ def _recalled_line(event: events.NotesRecalled) -> tuple[str, Level] | None:
     show.
     """
     if is_of_other_project(event):
-        item = event.items[-1]  # the event of another project has one note
+        item = event.items[-1]  # the newest, if there are several
         if not item.text:
             return None  # a stored receipt: nothing of it can be sent any more
         origin = f"{item.scope[:1].upper()}{clean(item.scope[1:])}"

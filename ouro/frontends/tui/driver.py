@@ -172,7 +172,7 @@ class TerminalDriver(LinuxDriver):
         if self._writer_thread is None:
             return  # LinuxDriver did not take the terminal: this process is in the background
         self.is_lent = False
-        # No limit: a full queue would block the loop, and the app draws nothing while it `is_behind`.
+        # No limit: a full queue would block the loop. The app draws nothing while it `is_behind`.
         self._writer_thread._queue.maxsize = 0
         resized = signal.getsignal(signal.SIGWINCH)  # the handler of LinuxDriver
         if callable(resized):

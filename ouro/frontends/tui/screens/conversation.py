@@ -199,7 +199,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
             self.show_again()
         if self._welcomes and session.resumed is None:
             block = AnswerBlock(welcome(session))
-            # With a turn the end is shown, where its message appears; else the start of the welcome.
+            # With a turn the end is shown, where its message appears; else the welcome's start.
             self.transcript.add(block, start=None if has_begun_turn else block)
         self._welcomes = False
         self.start.close()
