@@ -151,12 +151,12 @@ async def open_session(
     inputs = await asyncio.to_thread(_read_inputs, options, request)
     git_changes = GitChanges(options.cwd, is_needed_soon=not options.interactive)
     basis = await _open_basis(inputs, request, store)
-    notices_of_transcript = basis.transcript.notices
+    notices_of_transcript = basis.memory.notices
     try:
         start = _find_start_mode(basis)
         session, problems = await asyncio.to_thread(_build_session, basis, start, git_changes)
     except BaseException:
-        await basis.transcript.close()  # otherwise the session would count as open here
+        await basis.memory.close()  # otherwise the session would count as open here
         raise
     for notice in (*inputs.notices, *extension_notices(basis, problems), *notices_of_transcript):
         basis.tasks.warn(notice)
@@ -194,7 +194,7 @@ async def _open_basis(
     inputs: SessionInputs, request: OpenRequest, store: MemoryStore | None
 ) -> SessionBasis:
     """Open the folders of memory, then the transcript: its header names the versions of memory. The
-    lambdas use `tasks` and `transcript`, which are assigned later, only when they are called.
+    lambdas use `tasks` and `memory`, which are assigned later, only when they are called.
     """
     from ouro.session.opening import find_session_to_resume
 
@@ -216,13 +216,13 @@ async def _open_basis(
             open_memory, inputs.settings.memory, trusted_folder, mask.kind_in_memory
         )
         scopes = await asyncio.to_thread(open_scopes)
-    tasks = SessionTasks(build_turn_watcher(inputs, mask.mask, lambda: transcript.session_id))
+    tasks = SessionTasks(build_turn_watcher(inputs, mask.mask, lambda: memory.session_id))
     versions = memory_header_values(scopes.opened if scopes else ())
-    transcript = await open_transcript(
+    memory = await open_transcript(
         store, inputs, request, resumed, versions, tasks, is_private=scopes is None
     )
     root = find_root(options.cwd)
-    return SessionBasis(inputs, root, mask, tasks, session_catalog, transcript, resumed, scopes)
+    return SessionBasis(inputs, root, mask, tasks, session_catalog, memory, resumed, scopes)
 
 
 def _find_start_mode(basis: SessionBasis) -> StartMode:
@@ -230,7 +230,7 @@ def _find_start_mode(basis: SessionBasis) -> StartMode:
     settings. The mode of a resumed session is never wider than that of the project's settings.
     """
     mode_of_command_line = basis.options.settings.get("permissions.mode")
-    saved = "" if mode_of_command_line else basis.transcript.mode
+    saved = "" if mode_of_command_line else basis.memory.mode
     if saved in MODES_BY_WIDTH:
         saved = stricter_mode(saved, basis.inputs.places)
     return start_mode(saved, basis.settings.permissions.mode)
@@ -242,11 +242,11 @@ def _build_session(
     """Returns the session, and a line for each problem in extension files. Each object is made from
     those above it. Blocks: extensions, memory and rules are read.
     """
-    options, cwd, transcript, tasks = basis.options, basis.cwd, basis.transcript, basis.tasks
+    options, cwd, memory, tasks = basis.options, basis.cwd, basis.memory, basis.tasks
     wake_event = asyncio.Event()  # is set when work in the background wants to wake the agent
     jobs = _build_jobs(basis, wake_event)
     shared = _build_services(basis, start, jobs)
-    permissions, memory = shared.permissions, shared.memory
+    permissions, session_memory = shared.permissions, shared.session_memory
     extensions = shared.extensions.of_session
 
     shell = build_shell(basis, cwd, jobs, shared.confinement, options.editor.terminals)
@@ -256,7 +256,7 @@ def _build_session(
 
     further_facts = partial(_more_environment, shared)
     environment = Environment(cwd, lambda: permissions.mode, further_facts, git_changes)
-    has_search = memory.lookup is not None
+    has_search = session_memory.lookup is not None
     context = SentContext(environment, extensions.instructions, plan, jobs, has_search)
     compactor = _build_compactor(shared, tools, context)
     window = ContextWindow(compactor, tasks)
@@ -264,17 +264,17 @@ def _build_session(
     steering = Steering(environment, tasks.warn)
     standing = _build_standing_work(shared, shell)
     background = BackgroundWork(
-        shell, jobs, subagents, permissions, tasks, steering, transcript, standing
+        shell, jobs, subagents, permissions, tasks, steering, memory, standing
     )
     turn = _build_turn(shared, background, tools, plan, files_seen, compactor, wake_event)
     session = Session(
-        transcript=transcript,
+        memory=memory,
         turn=turn,
         background=background,
         model_source=shared.models,
         permissions=permissions,
         extensions=extensions,
-        memory=memory,
+        session_memory=session_memory,
         session_catalog=basis.session_catalog,
         rewind=_build_rewind(shared, plan, files_seen, context),
         window=window,
@@ -287,34 +287,43 @@ def _build_session(
 def _build_jobs(basis: SessionBasis, wake_event: asyncio.Event) -> ShellJobs:
     """Build what holds the shell's background jobs; their ends wake the agent, if it may be woken."""
     on_end = wake_event.set if basis.settings.session.wake != "off" else None
-    return ShellJobs(basis.transcript.outputs, basis.mask.mask, on_end)
+    return ShellJobs(basis.memory.outputs, basis.mask.mask, on_end)
 
 
 def _build_services(basis: SessionBasis, start: StartMode, jobs: ShellJobs) -> AgentServices:
     """Build models, permissions, extensions and memory, in this order."""
-    transcript, limits = basis.transcript, basis.settings.limits
+    memory, limits = basis.memory, basis.settings.limits
     if not basis.options.interactive:
         limits = limit_turns(limits)
-    budget = Budget(transcript, basis.session_catalog, limits, lambda: models.main.spec)
-    models = build_models(basis.inputs, transcript.model, basis.mask, budget.check_background_call)
+    budget = Budget(memory, basis.session_catalog, limits, lambda: models.main.spec)
+    models = build_models(basis.inputs, memory.model, basis.mask, budget.check_background_call)
     confinement, permissions = _build_permissions(basis, start)
-    judge = build_judge(basis.inputs, models, transcript, permissions, budget.check_background_call)
+    judge = build_judge(basis.inputs, models, memory, permissions, budget.check_background_call)
     extensions = find_extensions(basis, models, confinement)
     is_resumed = basis.resumed is not None
     hooks = SessionHooks(
         extensions.of_session.hooks,
-        transcript,
+        memory,
         basis.cwd,
         permissions,
         basis.tasks,
         is_resumed=is_resumed,
     )
     files = build_file_undo(basis, permissions)
-    memory = build_memory(
+    session_memory = build_memory(
         basis, models, jobs, confinement, files.changed_until_now if files else dict
     )
     return AgentServices(
-        basis, budget, models, confinement, permissions, judge, extensions, hooks, files, memory
+        basis,
+        budget,
+        models,
+        confinement,
+        permissions,
+        judge,
+        extensions,
+        hooks,
+        files,
+        session_memory,
     )
 
 
@@ -388,7 +397,7 @@ def _build_tools(
         permissions=permissions,
         ask_user=shared.hooks.with_notifications(basis.tasks.ask_user),
         changing=shared.changing,
-        after_tool=shared.memory.tool_finished,
+        after_tool=shared.session_memory.tool_finished,
         hooks=ToolEvents(shared.hooks, basis.cwd),
         judge=shared.judge,
     )
@@ -408,17 +417,22 @@ def _more_environment(shared: AgentServices) -> dict[str, str]:
 
 def _build_compactor(shared: AgentServices, tools: ToolRunner, context: SentContext) -> Compactor:
     """Build what makes requests smaller. It holds the system prompt, with long-term memory."""
-    basis, models, memory, hooks = shared.basis, shared.models, shared.memory, shared.hooks
-    block = memory.manager.prompt.load_block() if memory.manager else ""
+    basis, models, session_memory, hooks = (
+        shared.basis,
+        shared.models,
+        shared.session_memory,
+        shared.hooks,
+    )
+    block = session_memory.manager.prompt.load_block() if session_memory.manager else ""
 
     def on_compacted() -> None:
         """Forget what the context held: a summary has replaced it."""
         context.clear()
-        memory.compacted()
+        session_memory.compacted()
         hooks.run_after_compaction()
 
     return Compactor(
-        memory=basis.transcript,
+        memory=basis.memory,
         models=models.current,
         summarisers=lambda: models.role("compact"),
         system_prompt=prompt_message(shared.extensions.system_prompt, block),
@@ -434,9 +448,9 @@ def _build_standing_work(shared: AgentServices, shell: Shell) -> StandingWork:
     """Build the goal and the repeated messages; a resumed session has those it had before."""
     basis, settings = shared.basis, shared.basis.settings.session
     caps = GoalCaps(settings.goal_turns, settings.goal_cost, settings.goal_minutes)
-    goal = GoalPursuit(basis.transcript, shared.models, shell, shared.permissions, caps)
+    goal = GoalPursuit(basis.memory, shared.models, shell, shared.permissions, caps)
     is_saved = not basis.options.ephemeral
-    standing = StandingWork(goal, basis.transcript, basis.tasks.emit, is_saved=is_saved)
+    standing = StandingWork(goal, basis.memory, basis.tasks.emit, is_saved=is_saved)
     if basis.resumed is not None:
         standing.load()
     return standing
@@ -452,12 +466,13 @@ def _build_turn(
     wake_event: asyncio.Event,
 ) -> AgentTurn:
     """Build the loop of the agent, and what a turn does before and after it."""
-    basis, models, memory, budget = shared.basis, shared.models, shared.memory, shared.budget
+    basis, models, budget = shared.basis, shared.models, shared.budget
+    session_memory = shared.session_memory
     permissions, extensions = shared.permissions, shared.extensions.of_session
     steering, subagents = background.steering, background.subagents
     goal = background.standing.goal
     attachments = make_attachments(
-        files_seen, permissions, memory.manager, basis.session_catalog, extensions
+        files_seen, permissions, session_memory.manager, basis.session_catalog, extensions
     )
     commands = CommandRunner(
         extensions.commands, tools, permissions, models, shared.extensions.of_session.hooks
@@ -468,10 +483,11 @@ def _build_turn(
         return await budget.check(calls_made)
 
     async def about_paths(paths: Sequence[str]) -> Sequence[str]:
-        return extensions.instructions.for_paths(paths), await memory.notes_about_files(paths)
+        notes = await session_memory.notes_about_files(paths)
+        return extensions.instructions.for_paths(paths), notes
 
     agent = LoopAgent(
-        memory=basis.transcript,
+        memory=basis.memory,
         models=models.current,
         system_prompt=compactor.system_prompt,
         tools=tools,
@@ -488,7 +504,7 @@ def _build_turn(
         agent=agent,
         steering=steering,
         environment=steering.environment,
-        memory=memory,
+        session_memory=session_memory,
         plan=_build_plan_approval(shared, plan, steering.environment, tools),
         tasks=basis.tasks,
         files=shared.files,
@@ -526,7 +542,7 @@ def _build_plan_approval(
         folder=folder,
         environment=environment,
         permissions=shared.permissions,
-        transcript=basis.transcript,
+        memory=basis.memory,
         models=shared.models,
         ask_user=tools.ask_user,
     )
@@ -534,10 +550,10 @@ def _build_plan_approval(
 
 def _build_titles(basis: SessionBasis, models: ModelSource) -> Titles:
     """Build what finds titles. It does so by itself if there is a user and the session is saved."""
-    options, transcript = basis.options, basis.transcript
+    options, memory = basis.options, basis.memory
     is_automatic = options.interactive and basis.settings.sessions.titles and not options.ephemeral
-    labels = SessionLabels(transcript, options.cwd, basis.resumed)
-    return Titles(transcript, models, basis.tasks, is_automatic, labels)
+    labels = SessionLabels(memory, options.cwd, basis.resumed)
+    return Titles(memory, models, basis.tasks, is_automatic, labels)
 
 
 def _build_rewind(
@@ -546,25 +562,25 @@ def _build_rewind(
     """Build the rewind of a session, with everything that it can undo."""
     from ouro.session.rewind import Rewind
 
-    transcript, tasks, memory = shared.basis.transcript, shared.basis.tasks, shared.memory
+    memory, tasks, session_memory = shared.basis.memory, shared.basis.tasks, shared.session_memory
 
     def on_change() -> None:  # after a rewind: all of this came from the messages before it
-        plan.items = find_plan(transcript)
+        plan.items = find_plan(memory)
         files_seen.clear()
         context.clear()
 
     undoers: dict[RewindScope, Undoer] = {}
     if shared.files is not None:
         undoers["files"] = shared.files
-    if memory.rewind is not None:
-        undoers["memory"] = memory.rewind
+    if session_memory.rewind is not None:
+        undoers["memory"] = session_memory.rewind
     return Rewind(
-        memory=transcript,
+        memory=memory,
         is_running=lambda: tasks.running,
         on_change=on_change,
         undoers=undoers,
-        wait_for_changes=memory.wait_until_settled,
-        observer=memory.undo_observer,
+        wait_for_changes=session_memory.wait_until_settled,
+        observer=session_memory.undo_observer,
     )
 
 
@@ -579,7 +595,7 @@ def _build_resume(shared: AgentServices, window: ContextWindow, plan: TodoPlan) 
         info=basis.resumed,
         cwd=basis.cwd,
         window=window,
-        memory=shared.memory,
+        session_memory=shared.session_memory,
         models=shared.models,
         permissions=shared.permissions,
         plan=plan,
@@ -588,22 +604,22 @@ def _build_resume(shared: AgentServices, window: ContextWindow, plan: TodoPlan) 
 
 def _start(basis: SessionBasis, session: Session, start: StartMode) -> None:
     """Restore plan and mode of the transcript, and start the background work; returns at once."""
-    transcript, tasks, plan = basis.transcript, basis.tasks, session.plan
-    plan.todos.items = find_plan(transcript)
+    memory, tasks, plan = basis.memory, basis.tasks, session.plan
+    plan.todos.items = find_plan(memory)
     if basis.resumed is not None:  # the command line may have named another model
-        transcript.set_model(session.model_source.main.spec.name)
+        memory.set_model(session.model_source.main.spec.name)
     if mode := basis.options.settings.get("permissions.mode"):
-        transcript.set_mode(mode)
+        memory.set_mode(mode)
     if start.offers_auto:
         tasks.start("mode", offer_auto(session))
     if session.resumed is not None:
         tasks.start("plan file", plan.load(tasks.emit))
         session.background.standing.restore(repeats=basis.options.interactive)
-    session.memory.start()
+    session.session_memory.start()
     session.extensions.servers.start()
     session.extensions.language_servers.start()
-    if transcript.pager.is_loading:
-        tasks.start("plan", load_plan(plan.todos, transcript, tasks.emit))
+    if memory.pager.is_loading:
+        tasks.start("plan", load_plan(plan.todos, memory, tasks.emit))
     tasks.start("warm", _warm(basis, session))
     if basis.settings.updates == "notify" and basis.options.interactive:
         from ouro.session.update_notice import notify_update  # off by default

@@ -409,7 +409,7 @@ async def _ask_for_hook(
         hook_models = models.models_by_name(
             await asyncio.to_thread(basis.inputs.catalog.resolve, model)
         )
-    return await ask_and_record(hook_models, basis.transcript, "hook", messages, schema=schema)
+    return await ask_and_record(hook_models, basis.memory, "hook", messages, schema=schema)
 
 
 def _find_styles(basis: SessionBasis, problems: list[str]) -> extensions.OutputStyles:
@@ -488,7 +488,7 @@ def mcp_tools(basis: SessionBasis, found_extensions: FoundExtensions) -> Sequenc
     servers = found_extensions.of_session.servers
     if not servers.by_name:
         return ()
-    outputs = mcp.Outputs(basis.transcript.outputs, basis.mask.mask)
+    outputs = mcp.Outputs(basis.memory.outputs, basis.mask.mask)
     return mcp.mcp_tools(servers, outputs, basis.settings.mcp.tool_budget_tokens)
 
 
@@ -581,7 +581,7 @@ async def _answer_sampling(
     for item in request["messages"]:
         make_message = user if item["role"] == "user" else assistant
         messages.append(make_message(item["text"]))
-    text = await ask_in_background(models, basis.transcript, "compact", "mcp")(messages)
+    text = await ask_in_background(models, basis.memory, "compact", "mcp")(messages)
     return {"text": text, "model": models.main.spec.name}
 
 

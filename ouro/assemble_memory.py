@@ -42,16 +42,16 @@ def build_memory(
     Args:
         changed_files: returns the files that the turn has changed until now.
     """
-    options, transcript = basis.options, basis.transcript
+    options, memory = basis.options, basis.memory
     lookup = _build_lookup(basis)
     marks = long_term.TurnMarks(
         get_history_dir() / "turns",
-        transcript.session_id,
+        memory.session_id,
         lambda: any(job.running for job in jobs.list()),
         confinement.was_kept_from_memory,
     )
     # Only a session with a user captures notes, and only one that is not open read-only.
-    is_written = options.interactive and not transcript.read_only
+    is_written = options.interactive and not memory.read_only
     manager = _build_manager(basis, basis.scopes, models, marks) if basis.scopes else None
     recall = capture = maintenance = None
     if manager is not None and lookup is not None:
@@ -66,7 +66,7 @@ def build_memory(
         )
     half_life = basis.settings.memory.half_life_days
     return long_term.SessionMemory(
-        memory=transcript,
+        memory=memory,
         manager=manager,
         lookup=lookup,
         recall=recall,
@@ -99,7 +99,7 @@ def _build_manager(
     marks: long_term.TurnMarks,
 ) -> long_term.LongTermMemoryManager:
     """Build the manager of long-term memory, with the text that it adds to prompts."""
-    transcript, settings = basis.transcript, basis.settings.memory
+    memory, settings = basis.memory, basis.settings.memory
 
     def cached_price(tokens: int) -> float | None:
         prices = models.main.spec.prices
@@ -108,15 +108,15 @@ def _build_manager(
     def make_core_consolidator() -> long_term.LongTermMemoryConsolidator:
         """Build what merges the core, when it is needed."""
         return long_term.LongTermMemoryConsolidator(
-            ask_in_background(models, memory=transcript, role="compact", purpose="consolidation"),
+            ask_in_background(models, memory=memory, role="compact", purpose="consolidation"),
             basis.mask.kind_in_memory,
             lambda: models.role_spec("compact").is_small,
         )
 
     prompt = long_term.MemoryPrompt(
         scopes=scopes.opened,
-        session_id=transcript.session_id,
-        began_with=transcript.began_with,
+        session_id=memory.session_id,
+        began_with=memory.began_with,
         threshold=settings.consolidation_threshold,
         price=cached_price,
     )
@@ -133,13 +133,13 @@ def _build_recall(
     changed_files: long_term.ChangedFiles,
 ) -> long_term.TurnRecall:
     """Build the recall before each message. Commands and dead ends need memory of the repository."""
-    transcript, settings = basis.transcript, basis.settings.memory
+    memory, settings = basis.memory, basis.settings.memory
     finder = long_term.NoteFinder(
         lookup=lookup,
         scopes=basis.opened_scopes,
         root=basis.root,
         cwd=basis.cwd,
-        mark=_mark_of_session(transcript),
+        mark=_mark_of_session(memory),
         settings=settings,
         recall_log=long_term.RecallLog(get_recall_log_path()),
         is_model_local=lambda: (
@@ -150,12 +150,12 @@ def _build_recall(
     scopes = {scope.name: scope for scope in basis.opened_scopes}
     repo = scopes.get("repo")
     commands = dead_ends = None
-    if repo is not None and settings.commands and not transcript.read_only:
+    if repo is not None and settings.commands and not memory.read_only:
         commands = long_term.ledger_of(repo, basis.mask.kind_in_memory, basis.cwd)
         command_looks = long_term.CommandLooks(finder, changed_files)
         dead_ends = _build_dead_ends(basis, models, manager, repo, command_looks)
     return long_term.TurnRecall(
-        memory=transcript,
+        memory=memory,
         finder=finder,
         channel=basis.tasks,
         hypotheses=_build_hypotheses(basis, models),
@@ -177,9 +177,9 @@ def _build_dead_ends(
     """
     # Like capture, it asks a model about a turn that has ended.
     may_ask = basis.options.interactive and basis.settings.memory.capture
-    ask = ask_in_background(models, memory=basis.transcript, role="classify", purpose="dead ends")
+    ask = ask_in_background(models, memory=basis.memory, role="classify", purpose="dead ends")
     return long_term.DeadEnds(
-        memory=basis.transcript,
+        memory=basis.memory,
         manager=manager,
         finder=looks.finder,
         repo=repo,
@@ -209,7 +209,7 @@ def _build_hypotheses(basis: SessionBasis, models: ModelSource) -> long_term.Hyp
     is_small = catalog.spec(basis.inputs.roles["retrieve"]).is_small
     embedding_model = basis.settings.memory.embedding_model
     return long_term.HypothesisModel(
-        ask_in_background(models, memory=basis.transcript, role="retrieve", purpose="recall"),
+        ask_in_background(models, memory=basis.memory, role="retrieve", purpose="recall"),
         lambda: models.role_spec("retrieve").window,
         is_for_automatic_search=not is_small
         and memory_index.is_embedder_chosen(embedding_model, catalog),
@@ -224,9 +224,9 @@ def _build_capture_observer(
 ) -> long_term.CaptureObserver:
     """Build the observer that captures memory after turns."""
     settings = basis.settings.memory
-    ask = ask_in_background(models, memory=basis.transcript, role="classify", purpose="capture")
+    ask = ask_in_background(models, memory=basis.memory, role="classify", purpose="capture")
     return long_term.CaptureObserver(
-        memory=basis.transcript,
+        memory=basis.memory,
         manager=manager,
         make=partial(_build_capture, basis, models, manager, lookup, ask),
         session_catalog=basis.session_catalog,
@@ -251,7 +251,7 @@ def _build_capture(
     )
     question = long_term.MeaningQuestion(
         ask=ask,
-        mark=_mark_of_session(basis.transcript),
+        mark=_mark_of_session(basis.memory),
         categories=long_term.categories_with(settings.categories),
         is_small=lambda: models.role_spec("classify").is_small,
         more_instructions=more_instructions,
@@ -277,16 +277,12 @@ def _build_maintenance(
     """Build the maintenance of memory and summaries. Its workers are built when they are needed. It
     starts by itself only if `is_automatic`.
     """
-    transcript, sessions = basis.transcript, basis.settings.sessions
+    memory, sessions = basis.memory, basis.settings.sessions
 
     def make_summaries() -> long_term.Summaries:
         """Build what writes the summaries of sessions, when it is needed."""
-        ask = ask_in_background(
-            models, memory=transcript, role="compact", purpose="summary", busy=busy
-        )
-        return long_term.Summaries(
-            transcript, basis.session_catalog, ask, _mark_of_session(transcript)
-        )
+        ask = ask_in_background(models, memory=memory, role="compact", purpose="summary", busy=busy)
+        return long_term.Summaries(memory, basis.session_catalog, ask, _mark_of_session(memory))
 
     def classifier_price(tokens: int) -> float | None:
         """What so many tokens cost with the model that classifies; None if that is not known."""
@@ -304,7 +300,7 @@ def _build_maintenance(
         make=make_workers,
         lock=get_history_dir() / "digest.lock",
         price=classifier_price,
-        usage=lambda: transcript.usage,
+        usage=lambda: memory.usage,
         channel=basis.tasks,
         is_automatic=is_automatic,
         is_new=basis.resumed is None,
@@ -321,9 +317,9 @@ def _build_note_workers(
     busy: asyncio.Lock,
 ) -> long_term.NoteWorkers:
     """Build the workers that merge notes, read old sessions, and write search words."""
-    transcript = basis.transcript
+    memory = basis.memory
     ask = ask_in_background(
-        models, memory=transcript, role="classify", purpose="crystallization", busy=busy
+        models, memory=memory, role="classify", purpose="crystallization", busy=busy
     )
     capture = _build_capture(
         basis, models, manager, lookup, ask, more_instructions=long_term.CRYSTALLIZE_INSTRUCTIONS
@@ -331,18 +327,18 @@ def _build_note_workers(
     repositories = {scope.name: scope.store.repository for scope in basis.opened_scopes}
     consolidator = long_term.NoteConsolidator(
         ask=ask_in_background(
-            models, memory=transcript, role="compact", purpose="consolidation", busy=busy
+            models, memory=memory, role="compact", purpose="consolidation", busy=busy
         ),
         notebook=capture.notes.notebook,
         repositories=repositories,
         categories=long_term.categories_with(basis.settings.memory.categories),
-        mark=_mark_of_session(transcript),
+        mark=_mark_of_session(memory),
         find_alike=capture.notes.find_alike,
         run_under_lock=manager.run_under_lock,
         is_small=lambda: models.role_spec("compact").is_small,
     )
     repository = repositories.get("repo") or repositories["user"]
-    crystallizer = long_term.Crystallizer(capture, basis.session_catalog, repository, transcript)
+    crystallizer = long_term.Crystallizer(capture, basis.session_catalog, repository, memory)
     settings = basis.settings.memory
     search_words = None
     if settings.capture and settings.write != "ask":
@@ -361,23 +357,23 @@ def _build_search_words_writer(
 ) -> long_term.SearchWordsWriter:
     """Build the worker that writes the search words of notes."""
     ask = ask_in_background(
-        models, memory=basis.transcript, role="classify", purpose="search words", busy=busy
+        models, memory=basis.memory, role="classify", purpose="search words", busy=busy
     )
     return long_term.SearchWordsWriter(
         ask=ask,
         notebook=notebook,
         repositories={scope.name: scope.store.repository for scope in basis.opened_scopes},
-        mark=_mark_of_session(basis.transcript),
+        mark=_mark_of_session(basis.memory),
         run_under_lock=manager.run_under_lock,
         is_small=lambda: models.role_spec("classify").is_small,
     )
 
 
-def _mark_of_session(transcript: MemoryManager) -> str:
+def _mark_of_session(memory: MemoryManager) -> str:
     """The mark around the notes in the prompts of a session. It is made from the source in its header,
     or from its id if that has none.
     """
-    return long_term.mark_of(transcript.began_with.get(long_term.MARK) or transcript.session_id)
+    return long_term.mark_of(memory.began_with.get(long_term.MARK) or memory.session_id)
 
 
 def memory_header_values(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, str]:

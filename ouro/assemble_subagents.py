@@ -60,23 +60,23 @@ def build_subagents(
         own_tools: the tools of the files in `tools/`.
         on_report: called when the report of a background subagent waits for the model.
     """
-    basis, transcript = shared.basis, shared.basis.transcript
+    basis, memory = shared.basis, shared.basis.memory
 
     def make_store() -> MemoryStore:
         """Make the store of their transcripts: beside that of the session, or only in memory if the
         session is not saved.
         """
-        if basis.options.ephemeral or transcript.read_only:
+        if basis.options.ephemeral or memory.read_only:
             # Imported late: few sessions are only in memory.
             from ouro.memory.ephemeral_backend import DictMemoryStore
 
             return DictMemoryStore()
-        return YamlFileMemoryStore(transcript.outputs.parent / SUBAGENTS, basis.mask.mask)
+        return YamlFileMemoryStore(memory.outputs.parent / SUBAGENTS, basis.mask.mask)
 
     services = SubagentServices(
         make=partial(_make_child, shared, own_tools, set()),
         make_store=make_store,
-        memory=transcript,
+        memory=memory,
         ask_user=shared.hooks.with_notifications(basis.tasks.ask_user),
         channel=basis.tasks,
         check_budget=shared.budget.check,
@@ -119,7 +119,7 @@ def _make_child(
     reported: set[str],
     child_id: str,
     spec: AgentSpec,
-    transcript: MemoryManager,
+    memory: MemoryManager,
     cwd: Path,
     ask_user: AskUser,
     before_call: BeforeCall,
@@ -129,7 +129,7 @@ def _make_child(
     """
     basis, settings = shared.basis, shared.basis.settings
     confinement, permissions = _limit_child(shared, spec, cwd)
-    jobs = ShellJobs(basis.transcript.outputs, basis.mask.mask)
+    jobs = ShellJobs(basis.memory.outputs, basis.mask.mask)
     builtin = _build_tools(shared, cwd, jobs, confinement, permissions)
     file_tools = [tool.in_folder(cwd, confinement.wrap) for tool in own_tools]
     tools = select_tools(spec, {tool.name: tool for tool in (*builtin, *file_tools)})
@@ -147,7 +147,7 @@ def _make_child(
     container_facts = {"Commands": confinement.describe_container()}
     environment = Environment(cwd, lambda: permissions.mode, lambda: container_facts)
     compactor = Compactor(
-        memory=transcript,
+        memory=memory,
         models=models,
         summarisers=models,
         system_prompt=prompt,
@@ -164,7 +164,7 @@ def _make_child(
             confinement.close()
 
     async def context(task: str) -> str:
-        texts = (await environment.whole(), await shared.memory.for_subagent(task))
+        texts = (await environment.whole(), await shared.session_memory.for_subagent(task))
         return "\n\n".join(filter(None, texts))
 
     async def why_not_done(is_continued: bool) -> str:
@@ -303,7 +303,7 @@ def _make_prompt(
         instructions.user_texts(),
         f"{spec.prompt}\n\n{_NO_USER_PROMPT}",
     )
-    manager = shared.memory.manager
+    manager = shared.session_memory.manager
     core_memory = manager.prompt.make_read_only_block() if manager else ""
     skill_texts = [skills.read(name) for name in spec.skills]
     skill_files = [skills.find_offered(name).file for name in spec.skills]

@@ -72,7 +72,7 @@ class AgentServices(msgspec.Struct, frozen=True, eq=False):
     hooks: SessionHooks
     files: FileUndo | None
     """The undo of files; None if no checkpoints are taken."""
-    memory: long_term.SessionMemory
+    session_memory: long_term.SessionMemory
 
     @property
     def changing(self) -> Callable[[Effect, Sequence[str]], AbstractAsyncContextManager[None]]:
@@ -101,7 +101,7 @@ def build_confinement(
         settings,
         also_writable=basis.options.add_dirs,
         memory=[scope.store.folder for scope in basis.opened_scopes],
-        visible=[basis.transcript.outputs],
+        visible=[basis.memory.outputs],
         unreadable=unreadable,
     )
 
@@ -155,7 +155,7 @@ def build_workspace(basis: SessionBasis, cwd: Path, confinement: Confinement) ->
     ]
     return Workspace(
         root=cwd,
-        extra=(*basis.options.add_dirs, basis.transcript.outputs),
+        extra=(*basis.options.add_dirs, basis.memory.outputs),
         memory=guarded,
         confines=confinement.is_on_or_disabled,
         hides=lambda: confinement.is_on,
@@ -166,18 +166,18 @@ def build_workspace(basis: SessionBasis, cwd: Path, confinement: Confinement) ->
 
 def build_file_undo(basis: SessionBasis, permissions: Permissions) -> FileUndo | None:
     """Build the undo of files; None if checkpoints are off, or the session is not saved."""
-    settings, transcript = basis.settings.checkpoints, basis.transcript
+    settings, memory = basis.settings.checkpoints, basis.memory
     if not settings.enabled or basis.options.ephemeral:
         return None
     checkpoints = LateCheckpoints(
         root=basis.cwd,
         base=get_checkpoints_dir(),
-        session=transcript.session_id,
+        session=memory.session_id,
         max_file_bytes=settings.max_file_mb * 1_000_000,
     )
     return FileUndo(
         late=checkpoints,
-        transcript=transcript,
+        memory=memory,
         tasks=basis.tasks,
         keep_days=settings.keep_days,
         max_bytes=settings.max_mb * 1_000_000,
@@ -191,7 +191,7 @@ def build_files_seen(shared: AgentServices, workspace: Workspace) -> FilesSeen:
     return FilesSeen(
         workspace=workspace,
         finds_secret=basis.mask.kind_in_memory,
-        recording=shared.memory.recording,
+        recording=shared.session_memory.recording,
         editor=basis.options.editor.buffers,
         checks=shared.extensions.of_session.language_servers,
     )
@@ -199,7 +199,7 @@ def build_files_seen(shared: AgentServices, workspace: Workspace) -> FilesSeen:
 
 def build_search(shared: AgentServices) -> SearchMemory | None:
     """Build the search of the tool `memory_search`; None if memory is off."""
-    lookup, basis = shared.memory.lookup, shared.basis
+    lookup, basis = shared.session_memory.lookup, shared.basis
     return long_term.make_search(lookup, basis.opened_scopes, basis.root) if lookup else None
 
 
@@ -236,7 +236,7 @@ def _search_without_key(basis: SessionBasis, models: ModelSource, name: str) -> 
         return make_provider_search(model, *basis.inputs.catalog.route(model.spec.name))
 
     def note_cost(model: str, usage: Usage | None) -> None:
-        basis.transcript.note_cost("search", model, usage)
+        basis.memory.note_cost("search", model, usage)
 
     return DdgsSearch() if name == "ddgs" else ModelSearch(find, note_cost)
 

@@ -289,7 +289,7 @@ class NotesRecalled(EventStruct, frozen=True):
 
 
 class NoteKept(EventStruct, frozen=True):
-    """Capture has changed a note; `session.memory.manager.undo(undo)` undoes it."""
+    """Capture has changed a note; `session.session_memory.manager.undo(undo)` undoes it."""
 
     operation: Literal[
         "add",
@@ -314,7 +314,7 @@ class NoteKept(EventStruct, frozen=True):
 
 
 class CoreChanged(EventStruct, frozen=True):
-    """Long-term memory changed; `session.memory.manager.undo(undo)` undoes it."""
+    """Long-term memory changed; `session.session_memory.manager.undo(undo)` undoes it."""
 
     scope: str
     origin: Literal["agent", "person", "outside", "sync", "consolidation", "import", "undo"]
@@ -326,7 +326,7 @@ class CoreChanged(EventStruct, frozen=True):
     undo: str = ""
     """The commit that holds the change."""
     proposal: str = ""
-    """Set if the change waits for approval: `session.memory.manager.accept(proposal)` or
+    """Set if the change waits for approval: `session.session_memory.manager.accept(proposal)` or
     `reject(proposal)`.
     """
 

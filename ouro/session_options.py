@@ -130,7 +130,7 @@ class SessionBasis(msgspec.Struct, frozen=True, eq=False):
     mask: SecretMask
     tasks: SessionTasks
     session_catalog: SessionCatalog
-    transcript: MemoryManager
+    memory: MemoryManager
     resumed: SessionInfo | None
     """The state of a session that is resumed."""
     scopes: MemoryScopes | None
@@ -237,7 +237,7 @@ def _worktree_name(folder: Path) -> str:
 def build_judge(
     inputs: SessionInputs,
     models: ModelSource,
-    transcript: MemoryManager,
+    memory: MemoryManager,
     permissions: Permissions,
     check_budget: Callable[[], None],
 ) -> PermissionJudge | None:
@@ -256,7 +256,7 @@ def build_judge(
         check_budget()
         return models.models_by_name(name)
 
-    return Judge(name, models=judge_models, transcript=transcript, permissions=permissions)
+    return Judge(name, models=judge_models, memory=memory, permissions=permissions)
 
 
 def _name_of_judge(inputs: SessionInputs, models: ModelSource) -> str:

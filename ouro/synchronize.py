@@ -90,7 +90,7 @@ async def sync(
         return await _in_shell(context, remote, repo_remote, asks=not later)
     done: list[SyncedAll] = []  # gets the result, if it succeeds
     steps = _in_session(context.session, context.catalog.store, remote, repo_remote, done)
-    async with context.session.memory.receiving():
+    async with context.session.session_memory.receiving():
         if quiet:
             notices = [event async for event in steps if isinstance(event, Notice)]
             return Answer(done, [line(notice.text) for notice in notices[-1:]])
@@ -160,7 +160,7 @@ async def _in_session(
         def work(editor: MemoryEditor) -> SyncReport:
             return long_term.sync_scope(editor, scope, address, progress)
 
-        return await session.memory.with_editor(work)
+        return await session.session_memory.with_editor(work)
 
     projects = await _projects(session.cwd, store)
     work = _synchronize(remote, repo_remote, sync_memory, projects, progress, in_thread=True)

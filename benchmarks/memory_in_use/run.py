@@ -247,9 +247,9 @@ async def play_turn(
     ]
     replies = [event.message.text for event in events if isinstance(event, Replied)]
     usage = [event.context for event in events if isinstance(event, UsageUpdated)]
-    core = session.memory.receipt().lines
+    core = session.session_memory.receipt().lines
     receipt = [item.text for item in (*core, *recalled) if item.state == "loaded"]
-    entries = await session.memory.with_editor(all_entries)
+    entries = await session.session_memory.with_editor(all_entries)
     await session.close()
     notes = sum(item.state == "loaded" for item in recalled)
     answer, tokens = replies[-1] if replies else "", usage[-1] if usage else 0

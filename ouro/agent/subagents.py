@@ -110,11 +110,11 @@ class _Child:
         args: SubagentArgs,
         call_id: str,
         emit: Emit,
-        transcript: MemoryManager,
+        memory: MemoryManager,
         worktree: Worktree | None,
     ) -> None:
         self.id, self.spec, self.args, self.call_id = child_id, spec, args, call_id
-        self.transcript = transcript
+        self.memory = memory
         self.worktree = worktree
         self.emit = emit
         """Emits its events: those of a background subagent go to the session, not to the turn."""
@@ -123,7 +123,7 @@ class _Child:
         """What it does now; when it has ended, why."""
         self.calls = 0
         """How many tool calls have ended."""
-        self.usage_before = transcript.usage
+        self.usage_before = memory.usage
         """The usage in its transcript before it was resumed."""
         self.recorded_usage = Usage()
         """The usage that is recorded in the session already."""
@@ -138,14 +138,14 @@ class _Child:
     @property
     def usage(self) -> Usage:
         """What it has used since it was started or resumed."""
-        return self.transcript.usage - self.usage_before
+        return self.memory.usage - self.usage_before
 
     @property
     def model(self) -> str:
         """The model of its last answer; empty if it has not answered. `LoopAgent.models` is not
         used, because it raises LimitReached when the budget is spent.
         """
-        entries = self.transcript.transcript.entries
+        entries = self.memory.transcript.entries
         return next((entry.message.model for entry in reversed(entries) if entry.message.model), "")
 
     def progress(self) -> SubagentProgress:
@@ -175,7 +175,7 @@ class _Child:
         """The text of the last of its answers that has text, cut to MAX_REPORT; empty if there is
         none.
         """
-        for message in reversed(self.transcript.messages()):
+        for message in reversed(self.memory.messages()):
             text = message.text.strip()
             if message.role == "assistant" and text:
                 return text[:MAX_REPORT]
@@ -317,13 +317,13 @@ class Subagents:
         worktree = await self._open_worktree(child_id) if needs_worktree else None
         try:
             folder = worktree.folder if worktree else self._services.cwd
-            transcript = await self._open_transcript(child_id, args.task, folder, resumed_info)
+            memory = await self._open_transcript(child_id, args.task, folder, resumed_info)
         except BaseException:
             if worktree is not None:
                 await asyncio.to_thread(worktree.close, child_id)
             raise
         emit = self._services.channel.emit if args.background else ctx.emit
-        child = _Child(child_id, spec, args, ctx.call_id, emit, transcript, worktree)
+        child = _Child(child_id, spec, args, ctx.call_id, emit, memory, worktree)
         self._children.pop(child_id, None)  # a resumed one becomes the newest
         self._children[child_id] = child
         return child
@@ -343,9 +343,9 @@ class Subagents:
         project = path_text(folder)
         if resumed_info is not None:
             return await MemoryManager.resume(self.store, resumed_info.id, project=project)
-        transcript = MemoryManager.start(self.store, project=project, model="")
-        transcript.set_title(f"{child_id}: {task}")
-        return transcript
+        memory = MemoryManager.start(self.store, project=project, model="")
+        memory.set_title(f"{child_id}: {task}")
+        return memory
 
     def _folder_of(self, child: _Child) -> Path:
         return child.worktree.folder if child.worktree else self._services.cwd
@@ -423,7 +423,7 @@ class Subagents:
 
         make, folder = self._services.make, self._folder_of(child)
         return await asyncio.to_thread(
-            make, child.id, child.spec, child.transcript, folder, ask_user, before_call
+            make, child.id, child.spec, child.memory, folder, ask_user, before_call
         )
 
     async def _run_agent(self, child: _Child, child_agent: ChildAgent) -> TurnFinished:
@@ -513,7 +513,7 @@ class Subagents:
             if child.worktree is not None:
                 subject = f"{child.id}: {child.args.task}"[:72]
                 child.changes = await asyncio.to_thread(child.worktree.close, subject)
-            await child.transcript.close()
+            await child.memory.close()
         except (OuroError, OSError) as error:
             return str(error)
         return ""

@@ -116,7 +116,7 @@ async def _ask_for_check(session: Session, correction: str) -> str:
     messages = [system(INSTRUCTIONS.replace("{reader}", reader)), user(request)]
     return await ask_and_record(
         session.model_source.current(),
-        memory=session.transcript,
+        memory=session.memory,
         purpose="check",
         messages=messages,
     )
@@ -177,7 +177,7 @@ def _draft_view(session: Session, check: Check) -> View:
 
 def _last_calls(session: Session) -> list[ToolCall]:
     """The last MAX_CALLS calls of the session, oldest first."""
-    calls = chain.from_iterable(message.tool_calls for message in session.transcript.messages())
+    calls = chain.from_iterable(message.tool_calls for message in session.memory.messages())
     return list(calls)[-MAX_CALLS:]
 
 

@@ -165,7 +165,7 @@ async def export(context: SessionContext, file: str) -> Answer:
         name = f"ouro-{subject}{session.id[:8]}.{suffix or 'md'}"
     path = session.cwd / Path(name).expanduser()
 
-    whole = await session.transcript.whole()
+    whole = await session.memory.whole()
     make_document = answer_document if request.only_last else document
     await asyncio.to_thread(
         lambda: write_document(path, make_document(whole, format_of(path)), force=request.force)

@@ -26,9 +26,9 @@ async def handoff(context: SessionContext, agent: Agent) -> Answer:
     does not get, and the command with which to continue.
     """
     session = context.session
-    whole = await session.transcript.whole()
+    whole = await session.memory.whole()
     copy = await asyncio.to_thread(_write, whole, agent)
-    message_count = len([message for message in session.transcript.messages() if message.parts])
+    message_count = len([message for message in session.memory.messages() if message.parts])
     size = byte_size(sum(len(text.encode()) for text in copy.lines))
     name = _PROGRAMS[agent]
     view: View = [

@@ -24,7 +24,7 @@ async def find_offer(session: Session) -> AgentMemory | None:
     offered before, or if memory is off. Nothing is imported.
     """
     try:
-        memory = session.memory
+        memory = session.session_memory
     except UsageError:  # the session runs in another process, and that one has made the offer
         return None
     if memory.manager is None or memory.is_held:

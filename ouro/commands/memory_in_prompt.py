@@ -21,7 +21,7 @@ async def send_offered_note(context: SessionContext) -> Answer:
     """Send the note of another project that was offered, with the next message or tool result. Raises
     UsageError if none was offered.
     """
-    projects = context.session.memory.other_projects
+    projects = context.session.session_memory.other_projects
     note = projects.send_offered() if projects else None
     if note is None:
         raise UsageError(
@@ -37,7 +37,7 @@ async def receipt(context: SessionContext) -> Answer:
     waits, and the recalled notes.
     """
     await context.manager.wait_until_settled()
-    memory_receipt = context.session.memory.receipt()
+    memory_receipt = context.session.session_memory.receipt()
     view: View = [Title(f"What memory put into the prompt: {core_total(memory_receipt)}")]
     rows: dict[str, list[tuple[str, ...]]] = {}
     for row in memory_receipt.lines:
@@ -67,7 +67,7 @@ async def receipt(context: SessionContext) -> Answer:
                 CommandText("memory accept ID"),
             )
         )
-    return Answer(memory_receipt, [*view, *_recalled_view(context.session.memory.recalled)])
+    return Answer(memory_receipt, [*view, *_recalled_view(context.session.session_memory.recalled)])
 
 
 def _recalled_view(recall: NotesRecalled) -> View:

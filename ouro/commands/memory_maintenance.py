@@ -82,7 +82,7 @@ async def consolidate(
         )
     async with context.open_session() as session:
         maintenance = await _require_maintenance(context, session)
-        manager = session.memory.require()
+        manager = session.session_memory.require()
         outcomes: dict[str, str] = {}
         if what != "notes" and not notes:
             outcomes = await _consolidate_core(context, manager, what, is_sure=yes)
@@ -293,7 +293,7 @@ async def _require_maintenance(context: ActionContext, session: Session) -> Memo
         UsageError: memory is off.
         LimitReached: the limit of cost is reached.
     """
-    if session.memory.maintenance is None:
+    if session.session_memory.maintenance is None:
         raise UsageError(
             "Memory is off here.", "Reason: `memory.enabled`, --no-memory or --ephemeral."
         )
@@ -301,7 +301,7 @@ async def _require_maintenance(context: ActionContext, session: Session) -> Memo
     warning = await session.budget.check(0)
     if warning:
         context.say(warning, "warning")
-    return session.memory.maintenance
+    return session.session_memory.maintenance
 
 
 async def _merge_notes(

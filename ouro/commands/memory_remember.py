@@ -125,7 +125,7 @@ async def _decide(context: ActionContext, words: str, scope: Scope | None) -> _D
     if statement is None:  # the rules are sure
         return _Decision(scope, "", words)
     # What the model says; None if it is not asked, or does not know.
-    effect = await context.session.memory.effect_of(statement) if context.session else None
+    effect = await context.session.session_memory.effect_of(statement) if context.session else None
     if not scope and not statement.is_scope_sure:
         if effect and not effect.entry:  # a new statement, for which the model chose the scope
             scope = effect.scope
@@ -160,7 +160,7 @@ async def _near_in_meaning(context: ActionContext, words: str) -> tuple[str, ...
     """The ids of the notes nearest to a statement, by words and vectors. Empty outside of a session,
     and if the search fails.
     """
-    lookup = context.session.memory.lookup if context.session else None
+    lookup = context.session.session_memory.lookup if context.session else None
     if lookup is None or not words.strip():
         return ()
     from ouro.errors import OuroError

@@ -180,7 +180,7 @@ async def _apply(
     """Carry out the plan of an import. In a session the user is then asked about texts on the subject
     of earlier entries.
     """
-    receiving = context.session.memory.receiving() if context.session else nullcontext()
+    receiving = context.session.session_memory.receiving() if context.session else nullcontext()
     async with receiving:
         return await context.memory(lambda memory: long_term.apply_import(memory.editor, plan))
 

@@ -151,13 +151,13 @@ async def _ask_for_skill(session: Session, wish: str) -> str:
     Args:
         wish: what the skill is to be about; empty if the user did not say it.
     """
-    digest = cut_middle("\n".join(_digest_lines(session.transcript.messages())), MAX_DIGEST)
+    digest = cut_middle("\n".join(_digest_lines(session.memory.messages())), MAX_DIGEST)
     if not digest:
         raise UsageError("There are no messages yet to make a skill of.")
     subject = f"\n\nThe user wants the skill to be about: {wish}" if wish else ""
     request = [system(INSTRUCTIONS), user(f"<session>\n{digest}\n</session>{subject}")]
     return await ask_and_record(
-        session.model_source.current(), memory=session.transcript, purpose="skill", messages=request
+        session.model_source.current(), memory=session.memory, purpose="skill", messages=request
     )
 
 

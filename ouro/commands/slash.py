@@ -277,11 +277,11 @@ class SessionContext:
         await manager.wait_until_settled()
 
         def run_work(editor: Any) -> _Result:
-            memory = self.session.memory
+            memory = self.session.session_memory
             began_with = memory.receipt().versions
             return work(MemoryAccess(editor, manager.timeline(), memory.half_life_days, began_with))
 
-        return await self.session.memory.with_editor(run_work, quiet=not reports)
+        return await self.session.session_memory.with_editor(run_work, quiet=not reports)
 
     async def answer_proposal(self, proposal: str, *, accept: bool) -> None:
         await (self.manager.accept(proposal) if accept else self.manager.reject(proposal))
@@ -296,7 +296,7 @@ class SessionContext:
         """Yields the session's index, with a function that finds hits in it. Raises UsageError if
         memory is off.
         """
-        lookup = self.session.memory.lookup
+        lookup = self.session.session_memory.lookup
         if lookup is None:
             raise UsageError("There is no index: long-term memory is off.")
         search = await asyncio.to_thread(lookup.search)
@@ -307,7 +307,7 @@ class SessionContext:
 
     async def sync_memory(self, scope: Scope, remote: str) -> None:
         """Synchronize a scope as a turn, which shows the result; so there is no report to return."""
-        async with self.session.memory.receiving():
+        async with self.session.session_memory.receiving():
             await self.front_end.run(long_term.sync_in_session(self.manager, scope, remote))
 
     @property
@@ -324,4 +324,4 @@ class SessionContext:
 
     @property
     def manager(self) -> LongTermMemoryManager:
-        return self.session.memory.require()
+        return self.session.session_memory.require()

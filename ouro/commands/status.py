@@ -31,7 +31,7 @@ async def status(context: SessionContext) -> Answer:
             "Context",
             f"{session_status.context:,} of {session_status.window:,} tokens ({percent} %)",
         ),
-        ("Last recall", session.memory.last_recalled),
+        ("Last recall", session.session_memory.last_recalled),
         ("ouro", f"{__version__}, files in {code(str(get_home()))}"),
     )
     return Answer(session_status, [Markdown(table_text)])

@@ -112,7 +112,7 @@ def script_state(session: Session) -> dict[str, Any]:
         "hook_event_name": "Status",
         "session_id": session.id,
         "session_name": session.title,
-        "transcript_path": str(session.transcript.outputs.parent / "session.yaml"),
+        "transcript_path": str(session.memory.outputs.parent / "session.yaml"),
         "cwd": str(session.cwd),
         "model": {"id": status.model, "display_name": name},
         "workspace": {"current_dir": str(session.cwd), "project_dir": str(find_root(session.cwd))},

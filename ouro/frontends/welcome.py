@@ -32,5 +32,5 @@ def is_first_start() -> bool:
 
 def welcome(session: Session) -> str:
     """The welcome as Markdown: three tips, of which the last says what memory does, or that it is off."""
-    is_on = session.memory.manager is not None
+    is_on = session.session_memory.manager is not None
     return _TIPS + (_MEMORY.format(folder=tilde(get_memory_dir())) if is_on else _NO_MEMORY)

@@ -45,7 +45,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
     steering: Steering
     environment: Environment
     """The environment of the agent; its changes are sent to the model."""
-    memory: SessionMemory
+    session_memory: SessionMemory
     """Adds to the message, and receives the events of the turn."""
     plan: PlanApproval
     tasks: SessionTasks
@@ -150,7 +150,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
         """
         # Collect what is sent with the message.
         changes = await self.environment.changes()
-        recalled = await self.memory.before_turn(text)
+        recalled = await self.session_memory.before_turn(text)
         attached = await self._attach(text, is_command=is_command)
         background_events = self.wake.take_news()
         context = [changes, recalled, *other_context, attached.text, *background_events]
@@ -179,12 +179,12 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
 
         try:
             finished = await self.plan.run(prompt, run, events.on_event)
-            for notice in await self.memory.broken_rules():
+            for notice in await self.session_memory.broken_rules():
                 events.on_event(notice)
             return finished
         finally:
-            self.memory.turn_ended()
-            self.tasks.start("index", self.memory.update_index())
+            self.session_memory.turn_ended()
+            self.tasks.start("index", self.session_memory.update_index())
 
     def _make_events(
         self, emit: Emit, notices: Sequence[Notice] = (), *, is_prompt_shown: bool = False
@@ -193,7 +193,7 @@ class AgentTurn(msgspec.Struct, frozen=True, eq=False):
             emit,
             plan=self.plan,
             files=self.files,
-            memory=self.memory,
+            session_memory=self.session_memory,
             notices=notices,
             is_prompt_shown=is_prompt_shown,
         )
@@ -213,7 +213,7 @@ class TurnEvents:
         emit: Emit,
         plan: PlanApproval,
         files: FileUndo | None,
-        memory: SessionMemory,
+        session_memory: SessionMemory,
         notices: Sequence[Notice],
         *,
         is_prompt_shown: bool,
@@ -221,7 +221,7 @@ class TurnEvents:
         self._emit = emit
         self._plan = plan
         self._files = files
-        self._memory = memory
+        self._memory = session_memory
         self._notices = notices
         self._is_prompt_shown = is_prompt_shown
         self._todos = plan.todos.items

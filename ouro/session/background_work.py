@@ -76,7 +76,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
     permissions: Permissions
     tasks: SessionTasks
     steering: Steering
-    transcript: MemoryManager
+    memory: MemoryManager
     standing: StandingWork
 
     def list(self) -> tuple[BackgroundTask, ...]:
@@ -239,7 +239,7 @@ class BackgroundWork(msgspec.Struct, frozen=True, eq=False):
             self.steering.add_output(text)
             return
         try:
-            await self.transcript.add(user(text))
+            await self.memory.add(user(text))
         except SaveFailed as error:
             emit(Notice(str(error), "error"))
 

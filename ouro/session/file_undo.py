@@ -46,7 +46,7 @@ class FileUndo(msgspec.Struct, eq=False):
     """
 
     late: LateCheckpoints
-    transcript: MemoryManager
+    memory: MemoryManager
     tasks: SessionTasks
     keep_days: int
     max_bytes: int
@@ -78,13 +78,13 @@ class FileUndo(msgspec.Struct, eq=False):
         """Begin a turn, which is known by the number of its message: from now on changes of files
         belong to it.
         """
-        self._begin_part(self.transcript.next_number)
+        self._begin_part(self.memory.next_number)
 
     def begin_part(self) -> None:
         """Called after a message of the turn was added. If it is not the first one, it steers the
         turn: from now on changes belong to it, and can be undone separately.
         """
-        number = self.transcript.transcript.last_number
+        number = self.memory.transcript.last_number
         if number > self._number:
             self._end_part(self._number)
             self._begin_part(number)
@@ -264,10 +264,10 @@ class FileUndo(msgspec.Struct, eq=False):
         """The folders in which turns from message `number` on have changed files, except the one in
         which the session works now. Blocks.
         """
-        numbers = [entry.number for entry in self.transcript.transcript.entries]
+        numbers = [entry.number for entry in self.memory.transcript.entries]
         return safety.workspaces_changed_by(
             self.late.folder.parent,
-            self.transcript.session_id,
+            self.memory.session_id,
             {turn_number for turn_number in numbers if turn_number >= number},
             other_than=self.late.folder,
         )
@@ -276,7 +276,7 @@ class FileUndo(msgspec.Struct, eq=False):
         """For the user: changes in another folder are not undone, and how to undo them."""
         import shlex  # imported late: rarely needed
 
-        session = self.transcript.session_id[:8]
+        session = self.memory.session_id[:8]
         folder = shlex.quote(workspace)
         return (
             f"Not undone: what the session changed in {tilde(workspace)}. To undo it, use /redo, then"
@@ -479,7 +479,7 @@ class FileUndo(msgspec.Struct, eq=False):
         await self.finish_checkpoints()
         await self.recover()
         if numbers is None:
-            numbers = {entry.number for entry in self.transcript.transcript.entries}
+            numbers = {entry.number for entry in self.memory.transcript.entries}
         turns = await asyncio.to_thread(self.checkpoints.turns)
         return [turn for turn in turns if turn.number in numbers and matches(turn)]
 

@@ -134,7 +134,7 @@ class GoalPursuit:
 
     def __init__(
         self,
-        transcript: MemoryManager,
+        memory: MemoryManager,
         models: ModelSource,
         shell: Shell,
         permissions: Permissions,
@@ -145,7 +145,7 @@ class GoalPursuit:
         """The caps of the settings, for a goal without its own."""
         self._finding_for_agent = ""
         """What the last check has found, with the output of a command."""
-        self._transcript = transcript
+        self._memory = memory
         self._models = models
         self._shell = shell
         self._permissions = permissions
@@ -298,7 +298,7 @@ class GoalPursuit:
         """
         if goal.command:
             return await self._run_command(goal.command, emit)
-        excerpt = _transcript_excerpt(self._transcript.messages())
+        excerpt = _transcript_excerpt(self._memory.messages())
         request = [
             system(INSTRUCTIONS),
             user(f"The goal: {goal.condition}\n\n<transcript>\n{excerpt}\n</transcript>"),
@@ -306,7 +306,7 @@ class GoalPursuit:
         for _attempt in range(2):
             answer = await ask_and_record(
                 self._models.role("compact"),
-                memory=self._transcript,
+                memory=self._memory,
                 purpose="goal",
                 messages=request,
                 schema=schema_of(GoalVerdict),
@@ -369,14 +369,14 @@ class GoalPursuit:
 
     def _cost_so_far(self, goal: Goal) -> float:
         """What was paid since the goal began, in US dollars."""
-        return (self._transcript.usage.cost or 0.0) - goal.cost_before
+        return (self._memory.usage.cost or 0.0) - goal.cost_before
 
     def _restart_count(self, goal: Goal) -> None:
         """Count turns, time and cost from zero, and forget what the last check has found."""
         goal.turns = goal.idle_turns = 0
         self._finding_for_agent = ""
         goal.began = time.monotonic()
-        goal.cost_before = self._transcript.usage.cost or 0.0
+        goal.cost_before = self._memory.usage.cost or 0.0
 
 
 def _command_verdict(line: str, result: ToolResult) -> GoalVerdict:

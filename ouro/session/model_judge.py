@@ -72,13 +72,13 @@ class Judge:
         self,
         name: str,
         models: Callable[[], Sequence[Model]],
-        transcript: MemoryManager,
+        memory: MemoryManager,
         permissions: Permissions,
     ) -> None:
         self.name = name
         self.is_on = True
         self._models = models
-        self._transcript = transcript
+        self._memory = memory
         self._permissions = permissions
         self._judged: list[Judged] = []
         """The last calls with their verdicts, the latest last."""
@@ -160,7 +160,7 @@ class Judge:
             async with asyncio.timeout(JUDGE_TIMEOUT):
                 answer = await ask_and_record(
                     self._models(),
-                    memory=self._transcript,
+                    memory=self._memory,
                     purpose="judge",
                     messages=self._make_request(call, words),
                     schema=schema_of(JudgeAnswer),
@@ -198,8 +198,8 @@ class Judge:
 
     def _words_of_user(self) -> tuple[str, ...]:
         """What the user has typed in this session, oldest first."""
-        kept_messages = [entry.message for entry in self._transcript.transcript.kept_entries]
-        return own_words([*kept_messages, *self._transcript.messages()])
+        kept_messages = [entry.message for entry in self._memory.transcript.kept_entries]
+        return own_words([*kept_messages, *self._memory.messages()])
 
 
 def _quote_as_json(value: str | Mapping[str, Any]) -> str:

@@ -59,7 +59,7 @@ class PlanApproval:
         folder: PlanFolder | None,
         environment: Environment,
         permissions: Permissions,
-        transcript: MemoryManager,
+        memory: MemoryManager,
         models: ModelSource,
         ask_user: AskUser,
     ) -> None:
@@ -69,7 +69,7 @@ class PlanApproval:
         """The plan that was written last in this session, if it is saved and not done."""
         self._environment = environment
         self._permissions = permissions
-        self._transcript = transcript
+        self._memory = memory
         self._models = models
         self._ask_user = ask_user
         self._asked = 0
@@ -115,7 +115,7 @@ class PlanApproval:
         """
         if self.folder is None:
             return
-        self.file = await asyncio.to_thread(self.folder.of_session, self._transcript.session_id)
+        self.file = await asyncio.to_thread(self.folder.of_session, self._memory.session_id)
         if self.file is not None:
             name = self.folder.relative_name(self.file.path)
             emit(Notice(f"Plan “{self.file.title}”: {self.file.progress} ({name}, /plans)."))
@@ -131,7 +131,7 @@ class PlanApproval:
         if self.folder is None:
             raise UsageError("An ephemeral session saves no plan.")
         present_plan = await asyncio.to_thread(self.folder.read, plan.path) or plan
-        self.file = replace(present_plan, session=self._transcript.session_id, state="approved")
+        self.file = replace(present_plan, session=self._memory.session_id, state="approved")
         await asyncio.to_thread(self.folder.write, self.file)
         self._change_mode(mode)
         steps = f"\n\n{_TRACK_WITH_TODOS}" if self.file.steps else ""
@@ -161,7 +161,7 @@ class PlanApproval:
         carry out the plan; if the user writes something, that. None if the answer has no plan, or
         the user chose to keep planning.
         """
-        body = find_plan_text(self._transcript.transcript.entries[-1].message.text)
+        body = find_plan_text(self._memory.transcript.entries[-1].message.text)
         if not body:
             return None
 
@@ -206,9 +206,9 @@ class PlanApproval:
         """Write the plan as a new draft, and return it. A plan without a title is named by the last
         message of the user. Raises OSError.
         """
-        messages = reversed(self._transcript.messages())
+        messages = reversed(self._memory.messages())
         prompt = next((message.text for message in messages if message.role == "user"), "")
-        return folder.add(self._transcript.session_id, body, one_line(prompt))
+        return folder.add(self._memory.session_id, body, one_line(prompt))
 
     def _approve_plan(self, body: str, emit: Emit) -> str:
         """Mark the plan as approved in its file. Returns the text for the model: that the plan is
@@ -236,7 +236,7 @@ class PlanApproval:
     def _change_mode(self, mode: Mode) -> None:
         """Change the permission mode, also in the saved session."""
         self._permissions.mode = mode
-        self._transcript.set_mode(mode)
+        self._memory.set_mode(mode)
 
     @contextmanager
     def _planning_model(self, emit: Emit) -> Iterator[None]:

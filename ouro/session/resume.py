@@ -115,7 +115,7 @@ class Resumed(msgspec.Struct, eq=False):
     """The state of the session when it was resumed."""
     cwd: Path
     window: ContextWindow
-    memory: SessionMemory
+    session_memory: SessionMemory
     models: ModelSource
     permissions: Permissions
     plan: TodoPlan
@@ -134,7 +134,7 @@ class Resumed(msgspec.Struct, eq=False):
             asyncio.to_thread(
                 repository_changes, self.cwd, info.updated_at, _last_branch(messages)
             ),
-            asyncio.to_thread(self.memory.changes_since, info.updated_at),
+            asyncio.to_thread(self.session_memory.changes_since, info.updated_at),
         )
         spec = self.models.main.spec
         # What a server on this machine has in its cache does not depend on the time.
@@ -150,7 +150,7 @@ class Resumed(msgspec.Struct, eq=False):
             price=_price_of_call(spec, tokens, cached=is_cached),
             price_cold=_price_of_call(spec, tokens, cached=False),
             repository=repository,
-            memory=MemorySince(changes, self.memory.is_held),
+            memory=MemorySince(changes, self.session_memory.is_held),
             folder="" if info.project == path_text(self.cwd) else path_text(self.cwd),
             todos=tuple(todo for todo in self.plan.items if todo.state != "done"),
             in_the_middle=bool(messages) and not _ends_turn(messages[-1]),
@@ -174,7 +174,7 @@ class Resumed(msgspec.Struct, eq=False):
             if part == "tail":
                 await self._send_only_tail(emit)
             elif part == "then":
-                await asyncio.to_thread(self.memory.hold, last_used, self.info.id)
+                await asyncio.to_thread(self.session_memory.hold, last_used, self.info.id)
                 when = local_time(last_used)
                 emit(Notice(f"Memory is as it was then ({when}): later changes are not sent."))
 

@@ -102,13 +102,13 @@ class Status(msgspec.Struct, frozen=True):
 class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One live session. It owns every task that is started for it."""
 
-    transcript: MemoryManager
+    memory: MemoryManager
     turn: AgentTurn
     background: BackgroundWork
     model_source: ModelSource
     permissions: Permissions
     extensions: SessionExtensions
-    memory: SessionMemory
+    session_memory: SessionMemory
     """Long-term memory; exists also if memory is off."""
     session_catalog: SessionCatalog
     """The saved sessions, including this one."""
@@ -120,11 +120,11 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def id(self) -> str:
-        return self.transcript.session_id
+        return self.memory.session_id
 
     @property
     def title(self) -> str:
-        return self.transcript.title
+        return self.memory.title
 
     @property
     def cwd(self) -> Path:
@@ -134,7 +134,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def scrollback(self) -> Scrollback:
         from ouro.session.scrollback import Scrollback
 
-        return Scrollback(self.transcript, self.turn.commands.tools.title)
+        return Scrollback(self.memory, self.turn.commands.tools.title)
 
     @property
     def todos(self) -> tuple[Todo, ...]:
@@ -151,7 +151,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def status(self) -> Status:
         """The present status. Reads the git branch from the disk."""
-        models, transcript = self.model_source, self.transcript
+        models, memory = self.model_source, self.memory
         spec = models.main.spec
         standing = self.background.standing
         return Status(
@@ -159,10 +159,10 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             effort=models.effort if spec.thinking else "off",
             mode=self.permissions.mode,
             branch=git_branch(self.cwd),
-            context=transcript.tokens,
+            context=memory.tokens,
             window=spec.window,
-            usage=transcript.usage,
-            memories=self.memory.recalled_count,
+            usage=memory.usage,
+            memories=self.session_memory.recalled_count,
             standing=StandingStatus(
                 jobs=sum(
                     task.is_running and task.outlives_turn for task in self.background.list_work()
@@ -247,7 +247,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def set_mode(self, mode: Mode) -> None:
         """Change the permission mode; it is saved with the session."""
         self.permissions.mode = mode
-        self.transcript.set_mode(mode)
+        self.memory.set_mode(mode)
 
     async def set_model(self, name: str = "", effort: Effort | None = None) -> None:
         """Change the model, or how long it thinks, from the next request on. An empty name keeps
@@ -269,13 +269,13 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             await models.release()  # no request uses the replaced model; else the turn does this
         if name:
             self.window.compactor.measure()
-            self.transcript.set_model(self.status().model)
+            self.memory.set_model(self.status().model)
 
     async def models(self) -> tuple[ModelChoice, ...]:
         return await self.model_source.choices()
 
     def rename(self, title: str) -> None:
-        self.transcript.set_title(title)
+        self.memory.set_title(title)
 
     async def attachments_of(self, text: str) -> tuple[Attachment, ...]:
         """What a message would attach, and what would be refused, in the order of the message."""
@@ -309,15 +309,15 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         await self.background.close()
         await self.extensions.servers.close()
         await self.extensions.language_servers.close()
-        await self.memory.close()
+        await self.session_memory.close()
         await self.turn.tasks.close()
         # The sandbox ends after all that it confines.
         await asyncio.to_thread(self.background.shell.confinement.close)
         if self.turn.files is not None:
             await self.turn.files.close()
         await self.model_source.close()
-        await self.transcript.close()
+        await self.memory.close()
         if on_released is not None:
             await on_released()
-        if self.memory.lookup is not None:
-            await self.memory.lookup.close()
+        if self.session_memory.lookup is not None:
+            await self.session_memory.lookup.close()

@@ -31,7 +31,7 @@ class SessionHooks(msgspec.Struct, eq=False):
     """Runs hooks at the events of one session, which is new or was resumed."""
 
     runner: Hooks
-    transcript: MemoryManager
+    memory: MemoryManager
     cwd: Path
     permissions: Permissions
     tasks: SessionTasks
@@ -128,8 +128,8 @@ class SessionHooks(msgspec.Struct, eq=False):
         if not self.runner.has(event):
             return HookOutcome()
         session_data = {
-            "session_id": self.transcript.session_id,
-            "transcript_path": str(self.transcript.outputs.parent / "session.yaml"),
+            "session_id": self.memory.session_id,
+            "transcript_path": str(self.memory.outputs.parent / "session.yaml"),
             "cwd": str(self.cwd),
             "permission_mode": MODES[self.permissions.mode],
         }

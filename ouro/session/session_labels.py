@@ -25,17 +25,17 @@ class SessionLabels:
         info: the session as lists have it; None for a new session.
     """
 
-    def __init__(self, transcript: MemoryManager, cwd: Path, info: SessionInfo | None) -> None:
-        self._transcript = transcript
+    def __init__(self, memory: MemoryManager, cwd: Path, info: SessionInfo | None) -> None:
+        self._memory = memory
         self._cwd = cwd
-        labels = transcript.transcript.labels
+        labels = memory.transcript.labels
         # The record of the labels may be in a part of the session that is not loaded.
         if labels is None and info is not None:
             labels = LabelRecord(
                 info.tags, at="", pinned=info.pinned, branch=info.branch, files=info.files
             )
         self._labels = labels or LabelRecord(tags=(), at="")
-        self._count_read = len(transcript.messages())
+        self._count_read = len(memory.messages())
         """The number of messages whose calls are in `_changed`: the first ones."""
         self._changed = self._changed_files_since(first=0)
         """The files that tools changed, according to the messages read so far."""
@@ -54,7 +54,7 @@ class SessionLabels:
         """Record the git branch and the number of files that tools changed, if either is not what
         was recorded last.
         """
-        messages = self._transcript.messages()
+        messages = self._memory.messages()
         if len(messages) < self._count_read:  # after a rewind or a compaction: read all of them
             self._count_read = 0
         self._changed |= self._changed_files_since(self._count_read)
@@ -76,13 +76,13 @@ class SessionLabels:
     def _record_labels(self, labels: LabelRecord) -> None:
         """Record labels in the session, unless they are the recorded ones."""
         if labels != self._labels:
-            self._labels = replace(labels, at=self._transcript.now())
-            self._transcript.record_later(self._labels)
+            self._labels = replace(labels, at=self._memory.now())
+            self._memory.record_later(self._labels)
 
     def _changed_files_since(self, first: int) -> set[str]:
         """The files that tools changed, as the loaded messages from the index `first` on show it."""
         paths = set[str]()
-        for message in self._transcript.messages()[first:]:
+        for message in self._memory.messages()[first:]:
             for reply in message.parts_of(ToolReply):
                 body = reply.display.body if reply.display and not reply.failed else None
                 if isinstance(body, Diff):

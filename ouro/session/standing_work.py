@@ -47,11 +47,11 @@ class StandingWork:
     """The goal and the repeated messages of one session."""
 
     def __init__(
-        self, goal: GoalPursuit, transcript: MemoryManager, emit: Emit, *, is_saved: bool
+        self, goal: GoalPursuit, memory: MemoryManager, emit: Emit, *, is_saved: bool
     ) -> None:
         self.goal = goal
         self.repeated = RepeatedMessages()
-        self._transcript = transcript
+        self._memory = memory
         self._emit = emit
         self._is_saved = is_saved
         """Whether the session is saved, so that what is kept can be written into its folder."""
@@ -142,4 +142,4 @@ class StandingWork:
 
     @property
     def _path(self) -> Path:
-        return self._transcript.outputs.parent / FILE
+        return self._memory.outputs.parent / FILE

@@ -96,7 +96,7 @@ def contexts(request):
 
 def results(session):
     """The results of all calls, in the order of the calls."""
-    messages = session.transcript.messages()
+    messages = session.memory.messages()
     texts = {
         part.call_id: part.text for message in messages for part in message.parts_of(ToolReply)
     }
@@ -129,7 +129,7 @@ async def test_three_subagents_run_in_parallel_and_their_cost_is_counted(reposit
         (f"explore-{number}", "done", 1) for number in (1, 2, 3)
     }
     assert [event.usage.cost for event in ended] == [pytest.approx(0.02)] * 3
-    assert session.transcript.usage.cost == pytest.approx(
+    assert session.memory.usage.cost == pytest.approx(
         0.08
     )  # two calls of the parent, and two of each child
     assert isinstance(seen[-1], TurnFinished)
@@ -228,7 +228,7 @@ async def test_e6_the_answer_of_one_counts_where_the_budget_ended_meanwhile(repo
     await play(session)
     assert results(session)[0].startswith("Found it.")
     assert [child.state for child in session.background.subagents.list_progress()] == ["done"]
-    assert session.transcript.usage.cost == pytest.approx(
+    assert session.memory.usage.cost == pytest.approx(
         0.03
     )  # the parent's two calls, and that of the child
     await session.close()
@@ -308,7 +308,7 @@ async def test_background_subagent_reports_with_the_next_message(repository):
     said = [event async for event in _until_said(background)]
     assert "general-1 is done" in said[-1].text
     await play(session, "and now?")
-    contexts = [part.text for part in session.transcript.messages()[-2].parts_of(Context)]
+    contexts = [part.text for part in session.memory.messages()[-2].parts_of(Context)]
     assert any("The answer is 42." in text for text in contexts)
     assert session.background.subagents.take_reports() == []
     await session.close()
@@ -423,7 +423,7 @@ async def test_subagent_gets_the_core_and_only_notes_relevant_to_its_task(reposi
     files = {"preferences.md": "- Answer in German.\n"} | {
         note.file_name: note_text(note) for note in notes
     }
-    await write_as_user(other.memory.manager, "user", files, "Baking", origin="person")
+    await write_as_user(other.session_memory.manager, "user", files, "Baking", origin="person")
     await other.close()
     task = call(
         "subagent",
@@ -531,7 +531,7 @@ async def test_subagent_transcripts_stay_valid_however_they_end(seed, repository
     await asyncio.gather(*kills, return_exceptions=True)
     assert sum(isinstance(event, TurnFinished) for event in seen) == 1
     assert isinstance(seen[-1], TurnFinished)
-    check_sendable(session.transcript.context())
+    check_sendable(session.memory.context())
     for info in (await subagents.list_transcripts()).values():
         child = await MemoryManager.resume(subagents.store, info.id, project=str(repository))
         check_sendable(child.context())

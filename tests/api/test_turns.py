@@ -31,7 +31,7 @@ def test_safe_leaves_instructions_and_memory_out(agent_of, repository):
     model = ScriptedModel(["Hello."])
     with agent_of(model, memory=True, safe=True) as agent:
         agent.run("hi")
-        assert agent.session.memory.manager is None
+        assert agent.session.session_memory.manager is None
     assert "in verse" not in str(model.requests)
 
 

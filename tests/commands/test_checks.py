@@ -33,9 +33,7 @@ async def play(session):
     async for _event in session.send("go"):
         pass
     replies = [
-        part.text
-        for message in session.transcript.messages()
-        for part in message.parts_of(ToolReply)
+        part.text for message in session.memory.messages() for part in message.parts_of(ToolReply)
     ]
     return replies[-1] if replies else ""
 

@@ -53,7 +53,7 @@ async def keep(front_end, *texts):
             updated_at=f"2026-11-{number:02}",
         )
         await write_as_user(
-            front_end.session.memory.manager,
+            front_end.session.session_memory.manager,
             "repo",
             {note.file_name: note_text(note)},
             "Add",
@@ -107,8 +107,8 @@ async def test_notes_are_merged_after_confirmation_and_merges_are_undoable(front
     assert whole == "1 cluster merged, 1 note fewer; 900 tokens read, 20 written, $0.0012."
     await memory(front_end, "consolidate notes")
     assert front_end.lines == [("info", "No notes say the same.")]
-    await front_end.session.memory.manager.undo(merged.rpartition(" ")[2])
-    folder = front_end.session.memory.manager.stores[-1].folder
+    await front_end.session.session_memory.manager.undo(merged.rpartition(" ")[2])
+    folder = front_end.session.session_memory.manager.stores[-1].folder
     assert sorted(path.name for path in folder.rglob("mem_*.md")) == [
         "mem_00000001.md",
         "mem_00000002.md",

@@ -144,7 +144,7 @@ async def test_export_and_import_with_a_preview(memory_session, repository, tmp_
 
 async def test_import_names_what_is_remembered_on_the_same_subject(memory_session, tmp_path):
     front_end, conversation = memory_session
-    front_end.session.memory.capture = SimpleNamespace(question=None, channel=conversation)
+    front_end.session.session_memory.capture = SimpleNamespace(question=None, channel=conversation)
     await dispatch(front_end, "/remember repo The deploy host is heron")
     (tmp_path / "notes.md").write_text("- The deploy host is crane\n")
     front_end.picks = ["yes"]
@@ -173,7 +173,9 @@ async def test_half_of_a_replaced_sentence_is_lost_only_if_the_user_says_so(
         return json.dumps({"operations": [found]})
 
     question = MeaningQuestion(ask, "memory-0123", CATEGORIES)
-    front_end.session.memory.capture = SimpleNamespace(question=question, channel=conversation)
+    front_end.session.session_memory.capture = SimpleNamespace(
+        question=question, channel=conversation
+    )
     front_end.picks = [pick]
     await dispatch(front_end, "/remember repo The port of the API moved to 9090")
     assert kept in front_end.lines[-2][1]
@@ -211,7 +213,7 @@ async def test_search_accepts_the_filters_of_the_command_line(memory_session, ho
         talk.say(user(f"A heron of {title}"))
         talk.change(TitleRecord(title, AT))
         talk.end()
-    manager = front_end.session.memory.manager
+    manager = front_end.session.session_memory.manager
     front_end.session.remember(manager, make_lookup(manager.stores, lambda: None))
     front_end.session.session_catalog = SessionCatalog(
         YamlFileMemoryStore(home / "sessions"), str(repository), home / "sessions"
@@ -232,7 +234,7 @@ async def test_search_accepts_the_filters_of_the_command_line(memory_session, ho
         } == found
     await dispatch(front_end, "/memory search heron scope:all")
     assert "There is no scope all" in front_end.lines[-1][1]
-    await front_end.session.memory.lookup.close()
+    await front_end.session.session_memory.lookup.close()
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ async def test_one_sync_asks_about_what_both_machines_say_and_covers_both_scopes
     conversation = Conversation(home, repository, answer=REPLACE).connect()
     front_end = FakeFrontEnd()
     front_end.session.remember(conversation.manager)
-    front_end.session.memory.maintenance = SimpleNamespace(channel=conversation)
+    front_end.session.session_memory.maintenance = SimpleNamespace(channel=conversation)
     facts = {"facts.md": "- La API escucha en el puerto 8080\n"}
     await write_as_user(conversation.manager, "user", facts, "x")
     await memory(front_end, f"sync repo {shared}")

@@ -117,7 +117,7 @@ async def test_failed_checks_are_followed_and_their_log_comes_as_data(tmp_path, 
     assert text.startswith(PIPED)
     assert "AssertionError: 1 != 2" in text
     assert "Checks (tests) of pull request #12 failed" in text
-    assert own_words(here.session.transcript.messages()) == ()
+    assert own_words(here.session.memory.messages()) == ()
     assert "run view 77 --log-failed" in (gh / "asked").read_text()
     await here.turns.close()
 
@@ -139,5 +139,5 @@ async def test_another_word_is_refused(tmp_path, gh):
 
 
 def own_texts(here):
-    messages = here.session.transcript.messages()
+    messages = here.session.memory.messages()
     return [message.text for message in messages if message.role == "user" and message.text]

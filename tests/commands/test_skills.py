@@ -63,7 +63,7 @@ async def test_a_skill_is_drafted_from_the_session_edited_and_saved(repository, 
         front_end.lines[-1][1]
         == "Saved ~/.ouro/skills/release/SKILL.md: new sessions use it. Edit it there."
     )
-    assert session.transcript.messages()[-1].text == "Done."
+    assert session.memory.messages()[-1].text == "Done."
     await session.close()
 
 

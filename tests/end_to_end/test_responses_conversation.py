@@ -123,7 +123,7 @@ async def hold_ten_turns(ouro, held):
         assert (await agent.run("Turn 10")).text == "Last."
         thoughts = [
             part.signature
-            for message in agent.session.transcript.context()
+            for message in agent.session.memory.context()
             for part in message.parts_of(Thinking)
         ]
     return Conversation(written, before, thoughts)

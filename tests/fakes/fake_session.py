@@ -278,7 +278,7 @@ class FakeSessionMemory(SessionMemory):
     def __init__(
         self, session: FakeSession, manager: LongTermMemoryManager | None, lookup: Lookup | None
     ) -> None:
-        messages = SimpleNamespace(session_id=session.id, set_private=lambda *, is_private: None)
+        messages = SimpleNamespace(session_id=session.id)
         super().__init__(messages, manager, lookup, None, None, None, 30)
 
 
@@ -371,8 +371,10 @@ class FakeSession:
         self.plan = FakePlan()
         self.scrollback = FakeScrollback()
         self.rewind = FakeRewind()
-        self.transcript = SimpleNamespace(
-            whole=lambda: self.rewind.whole(), outputs=Path("/sessions/one/outputs")
+        self.memory = SimpleNamespace(
+            whole=lambda: self.rewind.whole(),
+            outputs=Path("/sessions/one/outputs"),
+            set_private=lambda *, is_private: None,
         )
         self.budget = FakeBudget()
         self.sent: list[str] = []
@@ -409,7 +411,7 @@ class FakeSession:
 
     def remember(self, manager: LongTermMemoryManager | None, lookup: Lookup | None = None) -> None:
         """Give the session a long-term memory."""
-        self.memory = FakeSessionMemory(self, manager, lookup)
+        self.session_memory = FakeSessionMemory(self, manager, lookup)
         self._interrupted = asyncio.Event()
         self._answered: dict[str, asyncio.Event] = {}
 

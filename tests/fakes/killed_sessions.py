@@ -63,7 +63,7 @@ async def live(folder: Path, session_id: str, seed: int) -> None:
                 case TurnFinished():
                     _print_event("turn", str(number))
         if number % 3 == 0:
-            await _compact(session.transcript)
+            await _compact(session.memory)
 
 
 async def _compact(memory: MemoryManager) -> None:

@@ -238,7 +238,7 @@ class ToolFileBench:
                     session.answer(event.question_id, Permit("yes" if say_yes else "no"))
                 if isinstance(event, ToolFinished):
                     found.append(event)
-            self.result = session.transcript.messages()[-2].parts_of(ToolReply)[0].text
+            self.result = session.memory.messages()[-2].parts_of(ToolReply)[0].text
         finally:
             await session.close()
         return found[0]

@@ -87,10 +87,8 @@ async def test_l12_filtered_answer_is_retried_without_it(repository, tools):
     session = await open_session(Options(repository, ready_model=model), OpenRequest())
 
     seen = await play(session, [("Try again",)])
-    texts = [
-        message.text for message in session.transcript.messages() if message.role == "assistant"
-    ]
-    branches = session.transcript.transcript.branches
+    texts = [message.text for message in session.memory.messages() if message.role == "assistant"]
+    branches = session.memory.transcript.branches
     await session.close()
 
     assert seen[-1] == TurnFinished("answered")
@@ -103,7 +101,7 @@ async def test_l12_filtered_answer_is_retried_without_it(repository, tools):
     resumed = await open_session(
         Options(repository, ready_model=ScriptedModel(["and?"])), OpenRequest(session.id)
     )
-    assert [message.text for message in resumed.transcript.messages()][-1] == "One, two, three."
+    assert [message.text for message in resumed.memory.messages()][-1] == "One, two, three."
     await resumed.close()
 
 

@@ -45,7 +45,9 @@ def trust(project):
 
 
 async def entries_of(session):
-    return [entry.text for entry in await session.memory.with_editor(all_entries, quiet=True)]
+    return [
+        entry.text for entry in await session.session_memory.with_editor(all_entries, quiet=True)
+    ]
 
 
 async def test_m17_nothing_is_imported_before_the_key(home, known):

@@ -28,7 +28,7 @@ async def test_m1_output_of_a_command_and_a_sentence_in_a_name_are_in_no_dead_en
     assert noted(project) == [
         "Tried and undone: a change of …, `cache.py`. `python check.py` failed with exit code 1."
     ]
-    [proposal] = session.memory.manager.proposals()
+    [proposal] = session.session_memory.manager.proposals()
     assert (EVIL in proposal.edits[0].after, proposal.sources) == (True, ("`python check.py`",))
     await close(session)
     again, model = await opened(project, other, "Written again.")

@@ -46,7 +46,7 @@ def run_two_sessions(repository):
         await say(again, "hello once more")
         await until(lambda: two.captures)
         await wait_until_quiet(again)
-        waiting = again.memory.manager.proposals()
+        waiting = again.session_memory.manager.proposals()
         await again.close()
         return files(repository), two, waiting
 

@@ -98,7 +98,9 @@ async def test_m20_the_inbox_lists_accepts_and_rejects_them(home, repository, tm
     place = next(n for n, text in enumerate(order, 1) if "float" in text)
     await memory(front_end, f"inbox accept {place}")
     await memory(front_end, "inbox reject all")
-    texts = [entry.text for entry in await front_end.session.memory.with_editor(all_entries)]
+    texts = [
+        entry.text for entry in await front_end.session.session_memory.with_editor(all_entries)
+    ]
     assert texts == ["Bitte Beträge nie als float speichern"]
     assert conversation.manager.proposals() == ()
     await memory(front_end, "inbox")

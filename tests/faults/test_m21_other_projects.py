@@ -56,8 +56,8 @@ async def index(project, **settings):
     """A session there puts the memory of the project into the index."""
     session, _ = await opened(project, **settings)
     await say(session, QUESTION)
-    await session.memory.update_index()
-    graph = Graph(session.memory.lookup.search().index)
+    await session.session_memory.update_index()
+    graph = Graph(session.session_memory.lookup.search().index)
     while str(project) not in graph.projects():  # in the background, after the turn
         await asyncio.sleep(0.01)
     await close(session)
@@ -65,7 +65,7 @@ async def index(project, **settings):
 
 async def say(session, text):
     events = [event async for event in session.send(text)]
-    await session.memory.wait_until_settled()
+    await session.session_memory.wait_until_settled()
     while busy := [task for task in asyncio.all_tasks() if task.get_name() == "other projects"]:
         await asyncio.wait(busy)
     return events
@@ -78,7 +78,7 @@ async def close(session):
 
 def shown(session):
     """What of other projects is in the receipt."""
-    return [item for item in session.memory.recalled.items if "from project" in item.reason]
+    return [item for item in session.session_memory.recalled.items if "from project" in item.reason]
 
 
 def sent(model):
@@ -112,13 +112,13 @@ async def test_m21_strong_match_is_shown_and_sent_only_after_the_key(billing, re
     await say(session, "and now?")
     assert sent(model) == []
 
-    assert session.memory.other_projects.send_offered().text == WEBHOOKS
+    assert session.session_memory.other_projects.send_offered().text == WEBHOOKS
     await say(session, "use it")
     [text] = sent(model)
     assert WEBHOOKS in text
     assert "nothing in it is a rule" in text
     assert [item.state for item in shown(session)] == ["loaded"]
-    assert session.memory.other_projects.send_offered() is None  # it is sent once
+    assert session.session_memory.other_projects.send_offered() is None  # it is sent once
     await say(session, QUESTION)
     assert shown(session) == []  # and shown once in a session
     await close(session)
@@ -131,7 +131,7 @@ async def test_m21_it_goes_with_the_next_tool_result_of_a_running_turn(billing, 
     await say(session, QUESTION)
     async for event in session.send("go on"):
         if isinstance(event, Prompted):
-            session.memory.other_projects.send_offered()
+            session.session_memory.other_projects.send_offered()
     assert WEBHOOKS in sent(model)[0]
     await close(session)
 
@@ -141,7 +141,7 @@ async def test_m21_receipt_of_the_session_file_names_the_project(billing, reposi
     await index(billing)
     session, _ = await opened(repository)
     await say(session, QUESTION)
-    records = [*session.memory._memory.transcript.recalled.values()]
+    records = [*session.session_memory._memory.transcript.recalled.values()]
     [item] = [item for record in records for item in record.items]
     assert item.state == "skipped"
     assert item.reason.endswith("/billing): not sent")

@@ -337,7 +337,7 @@ async def test_m4_files_left_by_the_first_command_are_not_trusted(repository):
     await session.close()
     again = await two.open(repository, settings=unconfined)
     await say(again, "hello")
-    waiting = again.memory.manager.proposals()
+    waiting = again.session_memory.manager.proposals()
     await again.close()
 
     assert "evil" not in two.prompts[-1][0].text

@@ -44,7 +44,7 @@ async def test_m8_secret_becomes_neither_note_nor_proposal(repository, in_words_
     session = await start(repository, two)
 
     assert texts(repository / ".ouro" / "memory") == [TESTS]
-    assert session.memory.manager.proposals() == ()
+    assert session.session_memory.manager.proposals() == ()
     await session.close()
 
 
@@ -160,7 +160,7 @@ async def test_m14_note_removed_by_the_user_is_not_captured_again(repository, wa
                 text=True,
                 check=True,
             )
-            await session.memory.manager.undo(log.stdout.strip())
+            await session.session_memory.manager.undo(log.stdout.strip())
     await session.close()
     forget_that_it_was_captured()
 
@@ -189,5 +189,8 @@ async def test_three_sessions_capturing_at_once_lose_nothing(repository, home):
         await session.close()
 
     last = await Two().open(repository)
-    assert (last.memory.manager.proposals(), len(texts(repository / ".ouro" / "memory"))) == ((), 3)
+    assert (
+        last.session_memory.manager.proposals(),
+        len(texts(repository / ".ouro" / "memory")),
+    ) == ((), 3)
     await last.close()

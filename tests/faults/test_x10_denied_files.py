@@ -93,9 +93,7 @@ async def test_x10_session_hides_denied_files_and_offers_no_sandbox_exit(root, h
     async for _event in session.send("go"):
         pass
     (result,) = (
-        part.text
-        for message in session.transcript.messages()
-        for part in message.parts_of(ToolReply)
+        part.text for message in session.memory.messages() for part in message.parts_of(ToolReply)
     )
     await session.close()
     assert "shown\n" in result

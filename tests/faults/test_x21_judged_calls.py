@@ -414,9 +414,7 @@ async def test_x21_the_verdict_is_in_the_card_also_after_a_resume(project):
     (ended,) = [event for event in here.shown if isinstance(event, ToolFinished)]
     assert ended.display.summary.endswith("· judge: the user wants it")
     (reply,) = [
-        part
-        for message in here.session.transcript.messages()
-        for part in message.parts_of(ToolReply)
+        part for message in here.session.memory.messages() for part in message.parts_of(ToolReply)
     ]
     assert "judge: the user wants it" in reply.display.summary
     assert "judge" not in reply.text

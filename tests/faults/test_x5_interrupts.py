@@ -50,7 +50,7 @@ def transcript_lines(session) -> list[str]:
     return [
         f"{message.role}:"
         f" {message.text}{' | '.join(reply.text[:11] for reply in message.parts_of(ToolReply))}"
-        for message in session.transcript.messages()
+        for message in session.memory.messages()
     ]
 
 
@@ -99,7 +99,7 @@ async def test_x5_interrupt_ends_the_turn_in_each_phase(repository, phase, times
                     await asyncio.sleep(0)
     assert seen[-1] == INTERRUPTED
     assert seen.count(INTERRUPTED) == 1
-    for message in session.transcript.context():
+    for message in session.memory.context():
         assert not (message.tool_calls and message.cut)
     session.model_source._models = [ScriptedModel(["Fine."])]
     assert [event async for event in session.send("go on")][-1] == TurnFinished("answered")
@@ -259,7 +259,7 @@ async def test_x5_interrupt_during_compaction_changes_nothing(repository, by_han
     session, _ = await opened(repository, "Fine.", filled, held, "Done.")
     for text in ("never push" + " or pull" * 9_000, "look"):
         assert [event async for event in session.send(text)][-1] == TurnFinished("answered")
-    before, status = session.transcript.context(), session.status()
+    before, status = session.memory.context(), session.status()
     stream = session.window.compact("") if by_hand else session.send("go on")
     seen = []
     async with asyncio.timeout(PATIENCE):
@@ -269,10 +269,10 @@ async def test_x5_interrupt_during_compaction_changes_nothing(repository, by_han
                 asyncio.get_running_loop().call_soon(session.interrupt)
     assert seen[-1] == INTERRUPTED
     assert [event for event in seen if isinstance(event, Compacted)] == []
-    assert session.transcript.context()[: len(before)] == before
+    assert session.memory.context()[: len(before)] == before
     assert session.status().usage == status.usage
     assert not session.running
     await session.close()
     again = await resume_latest(repository)
-    assert again.transcript.context()[: len(before)] == before
+    assert again.memory.context()[: len(before)] == before
     await again.close()

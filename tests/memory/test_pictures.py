@@ -96,13 +96,13 @@ async def test_export_includes_pictures_and_names_missing_ones(model, repository
     await shown_once(repository)
     session = await opened(repository, "latest")
     for kind in ("html", "markdown", "json"):
-        text = "".join(document(await session.transcript.whole(), kind))
+        text = "".join(document(await session.memory.whole(), kind))
         assert "shot.png" in text, kind
         assert (SENT in text) == (kind != "markdown") or f"base64,{SENT}" in text, kind
     [kept] = get_sessions_dir().glob("2*/outputs/*.png")
     kept.unlink()
     assert "the picture shot.png is no longer there" in "".join(
-        document(await session.transcript.whole(), "html")
+        document(await session.memory.whole(), "html")
     )
     await session.close()
 

@@ -93,7 +93,7 @@ async def test_summary_counts_as_a_part_after_compaction(repository):
     assert len(model.requests) == 4
     await session.close()
     again, _ = await opened(repository, resume="latest")
-    assert again.transcript.context() == session.transcript.context()
+    assert again.memory.context() == session.memory.context()
     await again.close()
 
 
@@ -154,7 +154,7 @@ async def test_dropped_outputs_are_not_sent_and_calls_keep_results(repository):
     session, model = await opened(repository, *script)
     await say(session, "Look at it.")
     await say(session, "Sure?")
-    before = session.transcript.context()
+    before = session.memory.context()
     items = {item.text.partition(":")[0]: item for item in session.window.items()}
     assert [(item.kind, item.is_dropped) for item in items.values()] == [
         ("you", False), ("ouro", False), ("output", False), ("ouro", False), ("you", False), ("ouro", False)
@@ -172,10 +172,10 @@ async def test_dropped_outputs_are_not_sent_and_calls_keep_results(repository):
     await session.close()
 
     again, _ = await opened(repository, resume="latest")
-    assert again.transcript.context()[: len(sent) - 1] == list(sent[1:])
+    assert again.memory.context()[: len(sent) - 1] == list(sent[1:])
     restored = [item.id for item in again.window.items() if item.is_dropped]
     await again.window.drop(restored, restore=True)
-    assert again.transcript.context()[: len(before)] == before
+    assert again.memory.context()[: len(before)] == before
     await again.close()
 
 
@@ -185,10 +185,10 @@ async def test_a_dropped_message_of_the_user_leaves_a_note_and_is_not_summarized
     await say(session, "Sure?")
     [first, *_] = session.window.items()
     await session.window.drop([first.id])
-    assert session.transcript.context()[0] == DROPPED_MESSAGE
+    assert session.memory.context()[0] == DROPPED_MESSAGE
     assert [event async for event in session.window.compact("")]
     assert "heron" not in str(model.requests[-1].messages)
-    assert "heron" not in str(session.transcript.context())
+    assert "heron" not in str(session.memory.context())
     await session.close()
 
 
@@ -200,10 +200,10 @@ async def test_rewinding_before_a_drop_undoes_it(repository):
     await say(session, "Two.")
     await session.rewind.rewind(1)
     await session.rewind.redo()
-    assert session.transcript.context()[0] == DROPPED_MESSAGE
-    [one, *_] = session.transcript.transcript.entries
-    await session.transcript.record(RewindRecord(one.number + 1, session.transcript.now()))
-    assert session.transcript.context()[0].text == "One."
+    assert session.memory.context()[0] == DROPPED_MESSAGE
+    [one, *_] = session.memory.transcript.entries
+    await session.memory.record(RewindRecord(one.number + 1, session.memory.now()))
+    assert session.memory.context()[0].text == "One."
     await session.close()
 
 
@@ -230,11 +230,11 @@ async def test_summary_is_reviewed_before_it_applies(repository):
     async def edit(summary):
         return f"{summary}\nAnd mind the heron."
 
-    before = session.transcript.context()
+    before = session.memory.context()
     assert [event async for event in session.window.compact("", discard)]
-    assert (shown, session.transcript.context()) == ([SUMMARY], before)
+    assert (shown, session.memory.context()) == ([SUMMARY], before)
     assert [event async for event in session.window.compact("", edit)]
-    assert "And mind the heron." in str(session.transcript.context())
+    assert "And mind the heron." in str(session.memory.context())
     await session.close()
 
 
@@ -243,9 +243,9 @@ async def test_summary_that_would_save_nothing_is_not_offered(repository):
     await say(session, "Never push.")
     await say(session, "Sure?")
     shown = []
-    before = session.transcript.context()
+    before = session.memory.context()
     seen = [event async for event in session.window.compact("", shown.append)]
-    assert (shown, session.transcript.context()) == ([], before)
+    assert (shown, session.memory.context()) == ([], before)
     assert "would not have made the request smaller" in str(seen)
     await session.close()
 
@@ -280,7 +280,7 @@ async def test_side_question_reuses_the_prefix_and_is_not_kept(repository):
         repository, "Hello.", ScriptedReply(wanted, usage=Usage(input=70, output=5)), "Bye."
     )
     await say(session, "Hi.")
-    before = session.transcript.context()
+    before = session.memory.context()
     shown = []
     events = [event async for event in session.window.aside("What is the answer?", shown.append)]
     assert (shown, [type(event) for event in events]) == ([wanted], [TurnFinished])
@@ -290,17 +290,17 @@ async def test_side_question_reuses_the_prefix_and_is_not_kept(repository):
         aside.tools,
         True,
     )
-    assert session.transcript.context() == before
+    assert session.memory.context() == before
     await say(session, "Bye.")
     assert "What is the answer?" not in str(model.requests[-1].messages)
-    assert session.transcript.usage.input >= 70
+    assert session.memory.usage.input >= 70
     await session.close()
 
 
 async def test_side_question_during_a_turn_sees_answered_calls(repository):
     session, model = await opened(repository, call("shell", command="sleep 30"), "It sleeps.")
     turn = asyncio.create_task(say(session, "Wait."))
-    await until(lambda: (messages := session.transcript.messages()) and messages[-1].tool_calls)
+    await until(lambda: (messages := session.memory.messages()) and messages[-1].tool_calls)
     assert await session.window.ask_aside("What are you doing?") == "It sleeps."
     asked = model.requests[-1].messages
     assert asked[-2].role == "tool"

@@ -261,7 +261,7 @@ async def test_m1_command_text_is_not_counted_as_user_words(repository):
     subprocess.run(["git", "add", "."], cwd=repository, check=True)
     session, _ = await opened(repository)
     await run(session, "/x")
-    assert Provenance(session.transcript.messages()).sources[-1] == "the command /x"
+    assert Provenance(session.memory.messages()).sources[-1] == "the command /x"
     await session.close()
 
 

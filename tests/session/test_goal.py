@@ -89,7 +89,7 @@ def verdict(holds, reason="because"):
 def contexts(session):
     return [
         part.text
-        for message in session.transcript.messages()
+        for message in session.memory.messages()
         for part in message.parts_of(Context)
         if "<goal>" in part.text
     ]
@@ -233,7 +233,7 @@ async def test_a_queued_message_comes_before_the_next_turn_of_the_goal(tmp_path)
     here.turns.queue(Draft("a question"))
     (tmp_path / "go").touch()
     await here.idle()
-    texts = [message.text for message in here.session.transcript.messages()]
+    texts = [message.text for message in here.session.memory.messages()]
     assert texts.index("a question") == texts.index("First.") + 1
     assert here.said("The goal is reached after 3 turns")
     await here.turns.close()

@@ -71,7 +71,7 @@ async def test_failure_to_read_earlier_messages_is_reported(path, repository, mo
     monkeypatch.setattr(YamlFileMemoryStore, "load_session", fails_for_the_rest)
     session = await opened(repository)
     reading = asyncio.create_task(read_notices(session))
-    await asyncio.gather(session.resumed.card(), session.transcript.pager.finish_loading())
+    await asyncio.gather(session.resumed.card(), session.memory.pager.finish_loading())
     await session.close()
     assert [each.text.partition(":")[0] for each in await reading] == [
         "/p, the folder of this session, does not exist",

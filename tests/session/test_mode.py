@@ -88,7 +88,7 @@ async def test_a_session_without_a_saved_mode_opens_in_that_of_the_settings(
     repository, monkeypatch
 ):
     session = await leave_in_mode(repository, "")
-    text = next((session.transcript.outputs.parent).glob("session.yaml")).read_text()
+    text = next((session.memory.outputs.parent).glob("session.yaml")).read_text()
     assert "\nmode:" not in text
     monkeypatch.setenv("OURO_PERMISSIONS_MODE", "edit")
     again = await opened(repository, resume="latest")
@@ -99,7 +99,7 @@ async def test_a_session_without_a_saved_mode_opens_in_that_of_the_settings(
 
 async def test_a_mode_that_does_not_exist_is_ignored(repository):
     session = await leave_in_mode(repository, "plan")
-    path = next((session.transcript.outputs.parent).glob("session.yaml"))
+    path = next((session.memory.outputs.parent).glob("session.yaml"))
     path.write_text(path.read_text().replace("mode: plan", "mode: everything"))
     again = await opened(repository, resume="latest")
     assert again.status().mode == "ask"
@@ -129,7 +129,7 @@ async def test_e3_auto_is_offered_on_resume_and_not_restored_in_silence(reposito
             again.answer(event.question_id, Reply((answer,)))
         elif isinstance(event, QuestionClosed):
             break
-    await until(lambda: again.transcript.transcript.mode == mode)
+    await until(lambda: again.memory.transcript.mode == mode)
     assert again.status().mode == mode
     await again.close()
 

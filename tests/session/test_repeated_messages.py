@@ -44,7 +44,7 @@ async def test_what_became_due_during_a_turn_is_sent_once_after_it(tmp_path):
     (tmp_path / "go").touch()
     await until(lambda: len(here.outcomes) == 2)
     await here.idle()
-    texts = [message.text for message in here.session.transcript.messages()]
+    texts = [message.text for message in here.session.memory.messages()]
     assert texts.count("look") == 1
     await here.turns.close()
 

@@ -146,7 +146,7 @@ async def test_card_shows_memory_changes_since(repository):
     assert (await card_of(repository)).memory.changes == {}
     other, _ = await opened(repository)
     await write_as_user(
-        other.memory.manager,
+        other.session_memory.manager,
         "user",
         {"preferences.md": "- Answer in German.\n"},
         "Prefer German",
@@ -159,15 +159,17 @@ async def test_card_shows_memory_changes_since(repository):
 @pytest.mark.parametrize("fork", [False, True])
 async def test_resume_as_then_sends_memory_as_it_was(repository, fork):
     first, _ = await opened(repository, "Hello.")
-    await first.memory.with_editor(lambda editor: remember_text(editor, "user: Answer in German"))
+    await first.session_memory.with_editor(
+        lambda editor: remember_text(editor, "user: Answer in German")
+    )
     assert [event async for event in first.send("hello")]
     await first.close()
     other, _ = await opened(repository)
     note = Note(id="mem_0000000a", scope="user", text="The staging host is heron")
-    await other.memory.with_editor(
+    await other.session_memory.with_editor(
         lambda editor: editor.write("user", {note.file_name: note_text(note)}, "x")
     )
-    await other.memory.with_editor(
+    await other.session_memory.with_editor(
         lambda editor: editor.write("user", {"preferences.md": "- Answer in French.\n"}, "x")
     )
     await other.close()

@@ -405,7 +405,7 @@ async def test_rewind_undoes_files_only_if_chosen(repository):
     await say(session, "a", "b")
     files, memory = Files(), Files("")
     past = Rewind(
-        session.transcript, lambda: False, lambda: None, {"files": files, "memory": memory}, at_once
+        session.memory, lambda: False, lambda: None, {"files": files, "memory": memory}, at_once
     )
     assert await past.describe_undoable(3) == {"files": "2 files"}
     rewound = await past.rewind(3, ("conversation", "files"))
@@ -415,7 +415,7 @@ async def test_rewind_undoes_files_only_if_chosen(repository):
     assert (await past.rewind(3)).notices == ()
     assert files.taken == [3]
     await session.close()
-    loaded = await session.transcript._store.load_session(session.id, read_only=True)
+    loaded = await session.memory._store.load_session(session.id, read_only=True)
     scopes = [each.scopes for each in loaded.records if isinstance(each, RewindRecord)]
     assert scopes == [("conversation", "files"), ("conversation",), ("conversation",)]
 
@@ -426,7 +426,7 @@ async def test_failed_file_undo_is_reported_and_messages_are_rewound(repository)
     await say(session, "a", "b")
     for failing, told in (("find", ()), ("undo", ("Not undone in files: git is gone",))):
         past = Rewind(
-            session.transcript,
+            session.memory,
             lambda: False,
             lambda: None,
             {"files": Files(failing=failing)},

@@ -88,7 +88,7 @@ async def test_a_session_can_be_resumed_before_the_index_of_memory_is_up_to_date
         steps.append(again.id)
         await again.close()
 
-    monkeypatch.setattr(session.memory.lookup, "close", close_index)
+    monkeypatch.setattr(session.session_memory.lookup, "close", close_index)
     await session.close(resume)
     assert steps == [session.id, "the index"]
 
@@ -366,7 +366,7 @@ async def test_messages_are_private_while_long_term_memory_is_off(repository):
     resumed = await without_memory(OpenRequest(session.id))
     await collect(resumed.send("and now"))
 
-    entries = resumed.transcript.transcript.entries
+    entries = resumed.memory.transcript.entries
     assert [entry.private for entry in entries] == [False, False, True, True]
     await resumed.close()
 

@@ -57,15 +57,13 @@ async def play(session, text="go", permit="yes"):
 
 def results(session):
     return [
-        part.text
-        for message in session.transcript.messages()
-        for part in message.parts_of(ToolReply)
+        part.text for message in session.memory.messages() for part in message.parts_of(ToolReply)
     ]
 
 
 def contexts(session):
     return "\n".join(
-        part.text for message in session.transcript.messages() for part in message.parts_of(Context)
+        part.text for message in session.memory.messages() for part in message.parts_of(Context)
     )
 
 
@@ -174,7 +172,7 @@ async def test_call_and_notification_events_match_claude_code(repository, home):
     assert (asked["notification_type"], asked["kind"]) == ("permission_prompt", "permission")
     assert called["tool_use_id"] == next(
         part.call_id
-        for message in session.transcript.messages()
+        for message in session.memory.messages()
         for part in message.parts_of(ToolReply)
     )
     await session.close()

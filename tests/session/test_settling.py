@@ -44,7 +44,7 @@ async def talk(repository):
         )(OpenRequest())
         opened.append(session)
         await say(session, "answer in German")
-        await session.memory.wait_until_settled()
+        await session.session_memory.wait_until_settled()
         return session, model
 
     yield begin
@@ -75,7 +75,7 @@ async def test_turn_ends_before_the_memory_commit(talk):
     async with send_with_commit_lock(session, "be short") as events:
         assert isinstance(events[-1], TurnFinished)
         assert (session.running, head()) == (False, before)
-    await session.memory.wait_until_settled()
+    await session.session_memory.wait_until_settled()
     assert head() != before
 
 
@@ -138,9 +138,11 @@ async def test_rewind_waits_for_the_memory_commit(talk):
 
 async def test_failed_memory_commit_is_reported_and_the_session_continues(talk, monkeypatch):
     session, _ = await talk(write_preferences("Answer in German.\nBe short.\n"), "Noted.", "Ja.")
-    monkeypatch.setattr(session.memory.manager.__class__, "_decide_about_turn", lambda *_: 1 / 0)
+    monkeypatch.setattr(
+        session.session_memory.manager.__class__, "_decide_about_turn", lambda *_: 1 / 0
+    )
     await say(session, "be short")
-    await session.memory.wait_until_settled()
+    await session.session_memory.wait_until_settled()
     monkeypatch.undo()
     assert isinstance((await say(session, "and?"))[-1], TurnFinished)
     await session.close()

@@ -145,7 +145,7 @@ async def test_model_change_and_rewind_are_shown_again_but_titles_are_not(reposi
     session = await opened(repository, "One.", "Two.", "Three.", "Four.")
     await say(session, "a")
     session.rename("another title")
-    session.transcript.set_model("other/model")
+    session.memory.set_model("other/model")
     await say(session, "b")
     await session.rewind.undo()
     await say(session, "c")

@@ -159,7 +159,7 @@ async def test_safe_mode_uses_nothing_that_users_and_projects_add(home, reposito
     assert "PDF" not in prompt
     assert not session.extensions.servers.by_name
     assert session.extensions.commands.find("ship") is None
-    assert session.memory.manager is None
+    assert session.session_memory.manager is None
     assert [rule for rule in session.permissions.rules if "secret.txt" in str(rule)]
     assert any("Safe mode" in text for text in notices_of(session))
     await session.close()

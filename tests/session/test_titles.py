@@ -31,7 +31,7 @@ def asked_for_titles(model):
 
 async def records_of(session, kind):
     await session.close()
-    loaded = await session.transcript._store.load_session(session.id, read_only=True)
+    loaded = await session.memory._store.load_session(session.id, read_only=True)
     return [each for each in loaded.records if isinstance(each, kind)]
 
 

@@ -56,7 +56,7 @@ def news(session):
     """What ouro has told the model without a message of the user."""
     return [
         part.text
-        for message in session.transcript.messages()
+        for message in session.memory.messages()
         for part in message.parts_of(Context)
         if "The end of its output" in part.text
     ]
@@ -73,7 +73,7 @@ async def test_the_end_of_a_job_starts_a_turn_with_its_tail(tmp_path):
     (told,) = news(here.session)
     assert "made" in told
     assert command in told
-    assert here.session.transcript.messages()[-1].text == "The build failed."
+    assert here.session.memory.messages()[-1].text == "The build failed."
     assert here.session.wake.reasons() == ()
     await here.queue.close()
 

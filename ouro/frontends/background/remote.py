@@ -155,7 +155,7 @@ class RemoteSession:
         self.extensions = SimpleNamespace(status_script=None, commands=self.commands)
         # One point, so that the session counts as begun. Its own points are not known here.
         self.rewind = SimpleNamespace(points=lambda: (True,))
-        self.memory = SimpleNamespace(recall=None, manager=None)
+        self.session_memory = SimpleNamespace(recall=None, manager=None)
 
     async def attachments_of(self, _text: str) -> tuple[Any, ...]:
         return ()

@@ -318,7 +318,7 @@ class HeadlessRun(TurnObserver):
                 await self._ask_for_corrections(self._schema, result)
             result.seconds = time.monotonic() - started
             # Changes of memory are printed before the result.
-            await self._session.memory.wait_until_settled()
+            await self._session.session_memory.wait_until_settled()
             self._output.print_result(result, self.exit_code)
         except Exception:
             self._queue.stop()

@@ -220,8 +220,8 @@ class Output(NoticePrinter):
             "cwd": path_text(session.cwd),
         }
         self.pipe.write(json_line(line))
-        if session.memory.manager is not None:
-            self.pipe.write(json_line(_memory_line(session.memory.receipt())))
+        if session.session_memory.manager is not None:
+            self.pipe.write(json_line(_memory_line(session.session_memory.receipt())))
 
     def say(self, text: str, level: events.Level = "info") -> None:  # noqa: ARG002 (the text says it)
         """Print one line of progress without terminal control."""

@@ -602,7 +602,7 @@ class KeyActions:
             self._turns.say(Draft(command))
 
     async def receipt(self) -> None:
-        if self._front_end.session.memory.manager is None:
+        if self._front_end.session.session_memory.manager is None:
             raise UsageError("Long-term memory is off for this session.")
         await self._front_end.browse("receipt")
 

@@ -360,7 +360,7 @@ class ScreenFrontEnd:
         from ouro.commands.slash import SessionContext
 
         command = find_command("sync")
-        if command is None or session.memory.manager is None:
+        if command is None or session.session_memory.manager is None:
             return
         try:
             # `later`: a start asks nothing about received settings.

@@ -91,8 +91,6 @@ class SessionMemory:
         self.is_held = False
         """Memory is used as of the time when the session was last used."""
         self._memory = memory
-        self.set_private = memory.set_private
-        """Chooses whether memory may be made from what is said in the session from now on."""
         self.recall = recall
         self.other_projects = recall.other_projects if recall else None
 

@@ -165,7 +165,7 @@ async def test_handoff_writes_the_session_and_shows_the_command_line(tmp_path, m
     async def whole():
         return WholeSession(header, lambda: iter(records))
 
-    front_end.session.transcript = SimpleNamespace(whole=whole, messages=lambda: MESSAGES)
+    front_end.session.memory = SimpleNamespace(whole=whole, messages=lambda: MESSAGES)
     for _ in range(2):  # the second time it is there already, and is not overwritten
         await slash(front_end, "handoff", agent)
     [path] = tmp_path.glob(f".{agent}/**/*.jsonl")

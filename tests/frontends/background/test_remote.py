@@ -74,7 +74,7 @@ def test_a_remote_session_has_no_name_that_a_session_lacks(tmp_path):
     [
         ("background", BackgroundWork),
         ("extensions", SessionExtensions),
-        ("memory", SessionMemory),
+        ("session_memory", SessionMemory),
         ("plan", PlanApproval),
         ("rewind", Rewind),
     ],

@@ -35,7 +35,7 @@ async def test_enter_sends_the_prompt_and_shows_the_answer():
 async def test_a_message_that_is_begun_prepares_its_recall():
     calls = []
     session = FakeSession([])
-    session.memory.recall = SimpleNamespace(prepare=lambda: calls.append(1))
+    session.session_memory.recall = SimpleNamespace(prepare=lambda: calls.append(1))
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
         assert not calls

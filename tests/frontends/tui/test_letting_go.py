@@ -28,7 +28,7 @@ async def session(repository, monkeypatch):
 
 
 async def compact(session):
-    memory = session.transcript
+    memory = session.memory
     sent = memory.transcript.sent_entries()
     await memory.record(
         CompactionRecord(memory.next_number, memory.now(), (1, sent[-10].number), (1,), "Said.")

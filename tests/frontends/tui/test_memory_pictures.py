@@ -102,7 +102,7 @@ def app(home, tmp_path, monkeypatch):
             memory.manager,
             Lookup(home / ".ouro" / "cache" / "index.db", lambda: None, lambda: None),
         )
-        session.memory.recalled = RECALLED if notes else NotesRecalled((), "local")
+        session.session_memory.recalled = RECALLED if notes else NotesRecalled((), "local")
         return screen_of(session, theme=theme)
 
     return app

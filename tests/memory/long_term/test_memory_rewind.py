@@ -37,7 +37,7 @@ async def test_memory_change_of_rewound_turns_is_offered_and_undone(repository, 
         OpenRequest()
     )
     await say(session, "hi", "answer in German from now on", "yes?")
-    assert session.transcript.long_term is session.memory.manager is not None
+    assert session.memory.long_term is session.session_memory.manager is not None
     first, second, third = (each.number for each in session.rewind.points())
     assert read_memory() == "Answer in German.\n"
     assert await session.rewind.describe_undoable(third) == {}
@@ -141,7 +141,7 @@ async def test_all_commits_of_a_turn_are_undone_at_once(repository, read_memory)
     assert await session.rewind.describe_undoable(first) == {"memory": "2 changes"}
     assert (await session.rewind.rewind(first, ("conversation", "memory"))).notices == ()
     assert (read_memory(), read_memory("decisions")) == ("", "")
-    log = session.memory.manager.timeline().log()
+    log = session.session_memory.manager.timeline().log()
     assert [entry.commit.origin for entry in log] == ["undo", "agent", "agent"]
     await session.rewind.redo()
     assert (read_memory(), read_memory("decisions")) == ("Answer in German.\n", "Use tabs.\n")
@@ -156,8 +156,8 @@ async def test_remaining_hunks_are_offered_after_one_was_undone(repository, read
     await say(session, "keep these rules", "two more")
     last = session.rewind.points()[-1].number
     assert await session.rewind.describe_undoable(last) == {"memory": "1 change"}
-    commit = session.memory.manager.timeline().log()[0].commit.id
-    await session.memory.manager.undo(commit, 1)
+    commit = session.session_memory.manager.timeline().log()[0].commit.id
+    await session.session_memory.manager.undo(commit, 1)
     assert read_memory() == lines + "Last.\n"
     assert await session.rewind.describe_undoable(last) == {"memory": "1 change"}
     await session.rewind.rewind(last, ("conversation", "memory"))

@@ -128,7 +128,7 @@ async def test_an_expired_note_asks_its_owner_once(shared, repository, monkeypat
         async with asyncio.timeout(
             PATIENCE
         ):  # no second question about the same note: it would wait for an answer
-            await ask_owner(session.memory.manager, session.turn.tasks)
+            await ask_owner(session.session_memory.manager, session.turn.tasks)
         await session.close()
         return asked
 

@@ -570,8 +570,8 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
             self.completion.show_suggestions(self.prompt.before_cursor)
         self.attachments.show_attachments_of(self.prompt.text)
         self.draft.save_soon()
-        if self.prompt.text and self.session is not None and self.session.memory.recall:
-            self.session.memory.recall.prepare()
+        if self.prompt.text and self.session is not None and self.session.session_memory.recall:
+            self.session.session_memory.recall.prepare()
 
     @on(Completion.Picked)
     def _accept(self) -> None:

@@ -153,7 +153,7 @@ class MemoryBrowser(Browser):
 
     async def _read_rows(self) -> None:
         """Read the rows of all tabs. The first time, choose the tab of the newest entry."""
-        memory = self._session.memory
+        memory = self._session.session_memory
         manager = memory.require()
         memory_entries, log_entries, proposals, checks = await asyncio.gather(
             memory.with_editor(lambda editor: all_entries(editor, archived=True, stale=True)),

@@ -295,7 +295,7 @@ async def row_page(session: Session, row: MemoryRow) -> Page:
     Raises:
         OuroError: the item or the target of the link does not exist any more.
     """
-    memory = session.memory.require()
+    memory = session.session_memory.require()
     match row.item:
         case MemoryEntry() as entry:
             blame = await asyncio.to_thread(
@@ -305,14 +305,14 @@ async def row_page(session: Session, row: MemoryRow) -> Page:
         case Proposal() as proposal:
             return proposal_page(proposal)
         case ReceiptLine() as line:
-            return receipt_page(line, session.memory.receipt())
+            return receipt_page(line, session.session_memory.receipt())
         case None:
             page = Page()
         case str() as text:
             page = Page()
             page.add(text)
         case note:  # RecalledNote
-            page = recalled_page(note, session.memory.recalled)
+            page = recalled_page(note, session.session_memory.recalled)
     if row.link is not None:
         page.lines += (await linked_page(session, row.link)).lines
     return page
@@ -325,7 +325,7 @@ async def linked_page(session: Session, link: PageLink) -> Page:
     Raises:
         OuroError: the target does not exist any more.
     """
-    memory, target = session.memory, link.target
+    memory, target = session.session_memory, link.target
     if link.kind == "note":
         details = await memory.with_editor(
             lambda editor: details_of(editor, target, memory.half_life_days)

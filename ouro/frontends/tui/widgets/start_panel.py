@@ -247,9 +247,9 @@ def _offer_text(offer: AgentMemory, key: str) -> str:
 
 def _memory_text(session: Session) -> str:
     """How many lines of long-term memory are in each request, and how many changes wait for approval."""
-    if session.memory.manager is None:
+    if session.session_memory.manager is None:
         return "off for this session"
-    receipt = session.memory.receipt()
+    receipt = session.session_memory.receipt()
     loaded_lines = [line for line in receipt.lines if line.state == "loaded"]
     in_use = "nothing remembered yet"
     if loaded_lines:

@@ -404,7 +404,7 @@ async def test_t_cycles_categories_and_the_next_tab_shows_all(app):
 
 async def test_receipt_of_the_last_message_links_to_its_notes(app):
     item = RecalledNote("mem_00000003", "Answer in German.", "loaded", "names ruff", "user", 2.5, 9)
-    app.session.memory.recalled = NotesRecalled((item,), "local")
+    app.session.session_memory.recalled = NotesRecalled((item,), "local")
     async with app.run_test(size=(100, 30)) as pilot:
         browser = await browsing(pilot)
         await pilot.press("ctrl+y")

@@ -47,7 +47,7 @@ def settings(home):
 
 async def captured(session) -> list[int]:
     await session.close()
-    loaded = await session.transcript._store.load_session(session.id, read_only=True)
+    loaded = await session.memory._store.load_session(session.id, read_only=True)
     return [each.message for each in loaded.records if isinstance(each, CapturedRecord)]
 
 
@@ -70,7 +70,7 @@ async def test_note_is_captured_after_some_turns_and_reported_with_undo(
     [told] = [each for each in unread_events(session) if isinstance(each, NoteKept)]
     assert told.session == ""
     assert (told.operation, told.note_id, told.text, told.scope) == ("add", note.id, TESTS, "repo")
-    await session.memory.manager.undo(told.undo)
+    await session.session_memory.manager.undo(told.undo)
     assert repo_notes() == []
     assert await captured(session) == [4]
 
@@ -110,7 +110,7 @@ async def test_capture_reads_only_new_messages_and_records_its_cost(repository, 
     assert ("pytest -q" in said, "another thing" in said) == (False, True)
     assert TESTS in two.captures[1].partition("The session, quoted")[0]
     await session.close()
-    records = (await session.transcript._store.load_session(session.id, read_only=True)).records
+    records = (await session.memory._store.load_session(session.id, read_only=True)).records
     assert [each.purpose for each in records if isinstance(each, CostRecord)] == [
         "capture",
         "capture",
@@ -175,7 +175,7 @@ async def test_hanging_classifier_does_not_delay_the_session(repository, setting
     assert two.order == ["talk", "talk", "capture", "talk", "talk", "talk", "talk"]
     assert [each for each in unread_events(session) if isinstance(each, NoteKept)] == []
     await session.close()
-    assert session.transcript.transcript.captured == 0
+    assert session.memory.transcript.captured == 0
 
 
 @pytest.mark.parametrize("bad", [ModelUnavailable("down"), "I am a teapot.", '{"a": ['])
@@ -191,7 +191,7 @@ async def test_failures_are_silent_and_the_next_good_answer_catches_up(
     await wait_for_captures(session, two, 2)
     asked = len(two.captures)
     await say(session, "this trigger is passed over")
-    assert (len(two.captures), repo_notes(), session.transcript.transcript.captured) == (
+    assert (len(two.captures), repo_notes(), session.memory.transcript.captured) == (
         asked,
         [],
         0,
@@ -297,7 +297,7 @@ async def test_nothing_is_captured_without_memory_or_a_user(repository, settings
     await wait_until_quiet(session)
     await session.close()
 
-    assert (session.memory.capture, two.captures) == (None, [])
+    assert (session.session_memory.capture, two.captures) == (None, [])
 
 
 async def test_a_session_without_memory_is_not_captured_later(repository):
@@ -383,15 +383,15 @@ async def test_external_content_makes_proposals_reported_in_one_line(
         "api.py says hello. (and 1 more)",
         "",
     )
-    first, second = session.memory.manager.proposals()
+    first, second = session.session_memory.manager.proposals()
     assert first.sources == ("read api.py",)
     assert first.reason == "“api.py says hello.” was concluded after material from outside was read"
-    await session.memory.manager.accept(first.id)
-    await session.memory.manager.reject(second.id)
+    await session.session_memory.manager.accept(first.id)
+    await session.session_memory.manager.reject(second.id)
     assert [each.text for each in repo_notes()] == ["api.py says hello."]
     await session.close()
     again = await two.open(repository)
-    assert again.memory.manager.proposals() == ()
+    assert again.session_memory.manager.proposals() == ()
     await again.close()
 
 
@@ -408,7 +408,10 @@ async def test_write_setting_tells_asks_or_stays_silent(
     await wait_for_captures(session, two)
 
     assert [each.operation for each in unread_events(session) if isinstance(each, NoteKept)] == told
-    assert (len(session.memory.manager.proposals()), len(repo_notes())) == (waiting, 1 - waiting)
+    assert (len(session.session_memory.manager.proposals()), len(repo_notes())) == (
+        waiting,
+        1 - waiting,
+    )
     await session.close()
 
 
@@ -424,7 +427,7 @@ async def test_later_turn_neither_reports_nor_reverts_a_captured_note(
     await say(session, "run the tests with pytest -q")
     await wait_for_captures(session, two)
     await say(session, "answer in German from now on")
-    await session.memory.wait_until_settled()
+    await session.session_memory.wait_until_settled()
 
     changed = [each for each in unread_events(session) if type(each).__name__ == "CoreChanged"]
     assert [each.summary for each in changed] == ["preferences.md: + Answer in German."]
@@ -518,7 +521,7 @@ async def test_note_of_a_branch_applies_everywhere_once_merged(repository, setti
             is_merged,
         )
         if told:
-            await session.memory.manager.undo(told[0].undo)
+            await session.session_memory.manager.undo(told[0].undo)
             assert [each.branch for each in repo_notes()] == ["feature"]
         await session.close()
 
@@ -536,8 +539,8 @@ async def test_unconfirmed_conclusion_is_archived_but_user_note_stays(
     for path in folder.glob("mem_*.md"):
         path.write_text(path.read_text().replace("2026-", "2020-"))
     session = await two.open(repository)
-    for each in session.memory.manager.proposals():
-        await session.memory.manager.accept(each.id)
+    for each in session.session_memory.manager.proposals():
+        await session.session_memory.manager.accept(each.id)
     await say(session, "hello")
     await wait_until_quiet(session)
 
@@ -549,7 +552,7 @@ async def test_unconfirmed_conclusion_is_archived_but_user_note_stays(
         if isinstance(each, NoteKept) and each.operation == "archive"
     ]
     assert told.text == "1 note that nothing has confirmed for long: The api is old."
-    await session.memory.manager.undo(told.undo)
+    await session.session_memory.manager.undo(told.undo)
     assert len(repo_notes()) == 2
     await session.close()
 
@@ -582,6 +585,6 @@ async def test_the_settings_can_turn_capture_off(repository, settings):
     two = Two([add(TESTS, "patterns")])
     session = await two.open(repository)
     await say(session, "run the tests with pytest -q")
-    assert session.memory.capture is None
+    assert session.session_memory.capture is None
     assert await captured(session) == []
     assert two.captures == []

@@ -118,11 +118,13 @@ async def test_it_is_listed_archived_after_a_week_and_can_be_restored(repository
     old = Note(id="mem_00000002", text="Ports are fixed.", source="assistant", confidence=0.5)
     put(repository, old)  # made by an earlier version: without the field
     await turn(session)
-    listed = await session.memory.with_editor(lambda editor: list_entries(editor, "tentative"))
+    listed = await session.session_memory.with_editor(
+        lambda editor: list_entries(editor, "tentative")
+    )
     assert [entry.id for entry in listed] == ["mem_00000001"]
-    decayed, _ = session.memory.capture._capturer.notes.find_outdated()
+    decayed, _ = session.session_memory.capture._capturer.notes.find_outdated()
     assert decayed == ["mem_00000001"]
-    book = session.memory.capture._capturer.notes.notebook
+    book = session.session_memory.capture._capturer.notes.notebook
     book.archive(decayed, "capture")
     restored = book.confirm("mem_00000001", "person")
     assert (restored.note.tentative, read(repository, "mem_00000001.md").tentative) == ("", "")

@@ -69,15 +69,17 @@ class Opened:
 
     async def read(self, days=7):
         found, done = await self.find(days), []
-        _ = [line async for line in self.session.memory.maintenance.crystallize(found, done)]
+        _ = [
+            line async for line in self.session.session_memory.maintenance.crystallize(found, done)
+        ]
         return done
 
     async def find(self, days=7):
-        found, _ = await self.session.memory.maintenance.find_sessions(days)
+        found, _ = await self.session.session_memory.maintenance.find_sessions(days)
         return found
 
     async def notes(self):
-        folder = self.session.memory.manager.stores[-1].folder
+        folder = self.session.session_memory.manager.stores[-1].folder
         return sorted(path.read_text() for path in folder.glob("mem_*.md"))
 
     async def close(self):
@@ -131,7 +133,7 @@ async def test_external_content_only_becomes_a_proposal(repository):
     assert [each.note.text for each in step.captured.written] == [TESTS["text"]]
     assert [each.text for each in step.captured.proposed] == [EVIL["text"]]
     assert ["evil" in text for text in await here.notes()] == [False]
-    assert [each.sources for each in here.session.memory.manager.proposals()] == [
+    assert [each.sources for each in here.session.session_memory.manager.proposals()] == [
         ("read README.md",)
     ]
     await here.close()
@@ -188,7 +190,7 @@ async def test_interrupted_run_continues_where_it_stopped(repository):
         old_session(repository, number, 40 - number, *TALK)
     here = await open_with(repository, [TESTS], [{"op": "confirm", "target": 1}])
     found = await here.find()
-    reading = here.session.memory.maintenance.crystallize(found, [])
+    reading = here.session.session_memory.maintenance.crystallize(found, [])
     await anext(reading)
     await reading.aclose()
     await here.close()
@@ -222,7 +224,7 @@ async def test_background_run_follows_the_first_turn_once_a_week(repository):
             interactive=True,
             settings={"sessions.titles": False},
         )
-        here.session.memory.capture.cadence = 10
+        here.session.session_memory.capture.cadence = 10
         _ = [event async for event in here.session.send("hello there")]
         await wait_until_quiet(here.session)
         await here.close()

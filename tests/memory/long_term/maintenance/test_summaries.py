@@ -121,7 +121,7 @@ async def test_growing_session_is_summarized_every_ten_user_messages(repository,
     await talk(session, *(f"{words} {n}" for n in range(9)))
     assert model.asked == []
     await talk(session, f"{words} 9")
-    assert (len(model.asked), session.transcript.transcript.summary.message) == (1, last)
+    assert (len(model.asked), session.memory.transcript.summary.message) == (1, last)
     await talk(session, "step 10")
     assert len(model.asked) == 1
     await session.close()
@@ -159,7 +159,7 @@ async def test_open_task_is_a_notice_at_the_next_start_and_not_sent(repository):
         "Last time: the test of api.py still fails · /resume latest"
     )
     await talk(session, "hello")
-    assert "still fails" not in str(session.transcript.context())
+    assert "still fails" not in str(session.memory.context())
     await session.close()
 
 
@@ -232,7 +232,7 @@ async def test_new_session_starts_with_the_last_summary_as_external_text(reposit
     session, (first, second) = await first_request(repository)
     assert "| Open: the test of api.py still fails" in first
     assert "still fails" not in second
-    found = session.memory.manager._provenance(session.transcript.context(), True)()
+    found = session.session_memory.manager._provenance(session.memory.context(), True)()
     assert found.sources == ("the summary of session 00000001",)
     await session.close()
 
@@ -251,7 +251,7 @@ async def test_missing_summary_is_written_before_the_first_message(
         repository, model, memory=True, trust=True, settings={"sessions.carry_over": "summary"}
     )
     _ = [event async for event in session.send("hello")]
-    first = "".join(part.text for part in session.transcript.transcript.entries[0].message.parts)
+    first = "".join(part.text for part in session.memory.transcript.entries[0].message.parts)
     assert (f"| {LINES.splitlines()[0]}" in first) is not is_late
     await session.close()
 

@@ -78,7 +78,7 @@ async def opened(project, *script, **options):
 
 async def settle(session):
     """Wait for what was started in the background."""
-    await session.memory.wait_until_settled()
+    await session.session_memory.wait_until_settled()
     names = {"dead ends", "confirm notes"}
     while busy := [task for task in asyncio.all_tasks() if task.get_name() in names]:
         await asyncio.wait(busy)
@@ -368,7 +368,7 @@ async def test_a_session_without_a_user_writes_the_note_before_it_ends(project):
     async for event in session.send("go on"):
         if isinstance(event, PermissionAsked):
             session.answer(event.question_id, Permit("yes"))
-    await session.memory.wait_until_settled()  # as `ouro -p` does
+    await session.session_memory.wait_until_settled()  # as `ouro -p` does
     assert noted(project) == [UNDONE]
     await close(session)
 

@@ -72,10 +72,12 @@ async def test_broken_rule_is_named_once_at_the_end_of_the_turn_and_counted(repo
     settings = {"permissions.mode": "auto", "sandbox.enabled": False}
     options = Options(repository, settings, ready_model=model, trust=True)
     session = await opener(options)(OpenRequest())
-    await write_as_user(session.memory.manager, "repo", {"preferences.md": f"- {line}\n"}, "Add")
+    await write_as_user(
+        session.session_memory.manager, "repo", {"preferences.md": f"- {line}\n"}, "Add"
+    )
 
     events = [event async for event in session.send("make the file")]
-    await session.memory.wait_until_settled()
+    await session.session_memory.wait_until_settled()
 
     named = [event.text for event in events if isinstance(event, Notice) and line in event.text]
     assert named == [f"This turn broke a remembered rule: {line} To make it a check: /check {line}"]

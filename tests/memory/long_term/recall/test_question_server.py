@@ -236,8 +236,8 @@ async def first_message(repository, text=QUESTION):
     """
     session, model = await opened(repository)
     events = [event async for event in session.send(text)]
-    await session.memory.wait_until_settled()
-    was_found_here = "recall" in vars(session.memory.recall.finder)
+    await session.session_memory.wait_until_settled()
+    was_found_here = "recall" in vars(session.session_memory.recall.finder)
     await session.close()
     receipts = [event for event in events if isinstance(event, NotesRecalled)]
     items = [msgspec.structs.replace(item, score=0.0) for each in receipts for item in each.items]
@@ -252,10 +252,10 @@ async def write_as_user(repository, *notes):
     """
     session, _ = await opened(repository)
     _ = [event async for event in session.send("hello there")]
-    await session.memory.wait_until_settled()
+    await session.session_memory.wait_until_settled()
     put(*notes)
     _ = [event async for event in session.send("we bake tomorrow")]
-    await session.memory.wait_until_settled()
+    await session.session_memory.wait_until_settled()
     await session.close()
 
 

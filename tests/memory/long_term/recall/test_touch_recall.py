@@ -49,7 +49,7 @@ async def opened(repository, *script, **options):
         OpenRequest()
     )
     await say(session, "hello there")
-    await session.memory.wait_until_settled()
+    await session.session_memory.wait_until_settled()
     return session, model
 
 
@@ -85,14 +85,14 @@ async def test_notes_about_a_file_come_with_its_first_result_and_receipt(reposit
         "touch",
         [(port, "loaded")],
     )
-    assert [item.id for item in session.memory.recalled.items] == [port]
+    assert [item.id for item in session.session_memory.recalled.items] == [port]
     assert session.status().memories == 1
     identity = session.id
     await close_and_wait(session)
     resumed = await opener(Options(repository, ready_model=model, trust=True))(
         OpenRequest(resume=identity)
     )
-    assert [item.reason for item in resumed.memory.recalled.items] == ["about this file"]
+    assert [item.reason for item in resumed.session_memory.recalled.items] == ["about this file"]
     await close_and_wait(resumed)
 
 
@@ -208,7 +208,7 @@ async def test_recall_that_is_late_says_so_and_its_notes_come_with_a_tool_result
     ]
     assert "fixed by the firewall.\n" not in model.requests[1].messages[-1].text
     assert added_context(model, 2).count("The port is fixed by the firewall.") == 1
-    assert [item.id for item in session.memory.recalled.items] == [port]
+    assert [item.id for item in session.session_memory.recalled.items] == [port]
     await close_and_wait(session)
 
 

@@ -48,7 +48,7 @@ async def opened(repository, *script, **options):
 
 async def say(session, text):
     events = [event async for event in session.send(text)]
-    await session.memory.wait_until_settled()  # later changes belong to no turn
+    await session.session_memory.wait_until_settled()  # later changes belong to no turn
     return events
 
 
@@ -71,7 +71,7 @@ def settings(home, **memory):
 async def test_nothing_is_opened_without_notes(repository, home):
     session, _ = await opened(repository)
     assert await recalled(session, QUESTION) == {}
-    finder = session.memory.recall.finder
+    finder = session.session_memory.recall.finder
     assert ("recall" in vars(finder), finder._indexed, session.status().memories) == (
         False,
         None,
@@ -97,10 +97,10 @@ async def test_a_message_that_is_begun_loads_the_model_once(repository, user_fol
     put(user_folder, BREAD)
     session, _ = await opened(repository)
     for _ in "two keys":
-        session.memory.recall.prepare()
+        session.session_memory.recall.prepare()
     await until(lambda: embedder.prepared == 1)
     monkeypatch.setattr("ouro.memory.long_term.recall.turn_recall.PREPARED_FOR", 0.0)
-    session.memory.recall.prepare()
+    session.session_memory.recall.prepare()
     await until(lambda: embedder.prepared == 2)
     await session.close()
 
@@ -115,13 +115,13 @@ async def test_note_overwritten_after_memory_was_read_is_not_sent(
     await say(before, "we bake tomorrow")
     await before.close()
     session, model = await opened(repository)
-    loaded = session.memory.manager._scopes[0].loaded
+    loaded = session.session_memory.manager._scopes[0].loaded
 
     put(user_folder, replace(BREAD, text="Sourdough loaves rise if evil.sh was run."))
     assert await recalled(session, QUESTION) == {BREAD.id: "skipped"}
 
-    assert session.memory.manager._scopes[0].loaded is loaded
-    assert session.memory.recalled.items[0].reason.startswith("changed just now")
+    assert session.session_memory.manager._scopes[0].loaded is loaded
+    assert session.session_memory.recalled.items[0].reason.startswith("changed just now")
     assert "evil" not in last_message_text(model)
     await session.close()
 
@@ -140,7 +140,7 @@ async def test_note_overwritten_by_a_command_of_the_turn_is_found_at_its_end(
     await say(session, "build it")
 
     assert "evil" in (user_folder / BREAD.file_name).read_text()
-    assert session.memory.manager._scopes[0].untrusted == (BREAD.file_name,)
+    assert session.session_memory.manager._scopes[0].untrusted == (BREAD.file_name,)
     await session.close()
 
 
@@ -154,7 +154,7 @@ async def test_recalled_note_is_sent_once_with_the_message_and_counted(repositor
     kinds = [type(event) for event in events]
     assert kinds[kinds.index(Prompted) + 1] is NotesRecalled
     assert "Sourdough loaves rise for fourteen hours." in last_message_text(model)
-    assert (session.status().memories, session.memory.recalled.items[0].id) == (1, BREAD.id)
+    assert (session.status().memories, session.session_memory.recalled.items[0].id) == (1, BREAD.id)
     assert await recalled(session, QUESTION) == {BREAD.id: "skipped"}
     assert (session.status().memories, "fourteen" in last_message_text(model)) == (0, False)
     assert await recalled(session, "thanks, that is all") == {}
@@ -166,7 +166,7 @@ async def test_compacted_note_is_recalled_again(repository, user_folder):
     await say(session, "hello there")
     put(user_folder, BREAD)
     assert await recalled(session, QUESTION) == {BREAD.id: "loaded"}
-    memory = session.transcript
+    memory = session.memory
     last = memory.transcript.last_number
     record = CompactionRecord(
         memory.next_number,
@@ -318,7 +318,7 @@ async def test_auto_uses_hyde_if_both_models_are_configured(repository, hyde, us
     )
     assert session.status().usage.input > 0
     await session.close()
-    loaded = await session.transcript._store.load_session(session.id, read_only=True)
+    loaded = await session.memory._store.load_session(session.id, read_only=True)
     assert "recall" in {each.purpose for each in loaded.records if isinstance(each, CostRecord)}
 
 
@@ -327,7 +327,7 @@ async def test_auto_asks_no_small_model_for_hypotheses(repository, hyde, user_fo
     session = await open_with(repository)
     put(user_folder, BREAD, TEA)
     await say(session, "how long does bread rise?")
-    assert (session.memory.recalled.way, hyde.asked("imagines-1.5b")) == ("local", [])
+    assert (session.session_memory.recalled.way, hyde.asked("imagines-1.5b")) == ("local", [])
     await session.close()
 
 
@@ -394,18 +394,19 @@ async def test_after_a_resume_the_receipt_is_that_of_the_last_message(repository
     session, _ = await opened(repository)
     put(user_folder, BREAD)
     await say(session, QUESTION)
-    told = session.memory.recalled
+    told = session.session_memory.recalled
     await session.close()
 
     open_again = opener(Options(repository, ready_model=ScriptedModel(["Ok."] * 3), trust=True))
     again = await open_again(OpenRequest(session.id))
 
     assert [
-        (each.id, each.text, each.state, each.reason) for each in again.memory.recalled.items
+        (each.id, each.text, each.state, each.reason)
+        for each in again.session_memory.recalled.items
     ] == [(BREAD.id, BREAD.text, "loaded", told.items[0].reason)]
-    assert again.memory.recalled.way == "local"
+    assert again.session_memory.recalled.way == "local"
     await say(again, "thanks, that is all")
-    assert again.memory.recalled.items == ()
+    assert again.session_memory.recalled.items == ()
     await again.close()
 
 
@@ -414,10 +415,10 @@ async def test_receipt_follows_a_rewind(repository, user_folder):
     put(user_folder, BREAD)
     await say(session, QUESTION)
     await say(session, "thanks, that is all")
-    assert session.memory.recalled.items == ()
+    assert session.session_memory.recalled.items == ()
     await session.rewind.rewind(session.rewind.points()[-1].number)
 
-    assert [each.text for each in session.memory.recalled.items] == [BREAD.text]
+    assert [each.text for each in session.session_memory.recalled.items] == [BREAD.text]
     await session.rewind.rewind(session.rewind.points()[-1].number)
-    assert session.memory.recalled.items == ()
+    assert session.session_memory.recalled.items == ()
     await session.close()
