@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -485,10 +486,13 @@ def _read_fingerprints(repository: GitRepository) -> list[tuple[str, str]]:
 
 
 def _fingerprint(text: str) -> str:
-    """A hash of the words of a text, the same for every order of them. A text without words is
-    hashed as it is.
+    """A hash of the words and numbers of a text, the same for every order of them. A text without
+    any is hashed as it is.
     """
-    words = sorted(word_starts(text)) or [text.casefold()]
+    # Without the short numbers, `gate 4` was never captured once `gate 17` was rejected. Longer
+    # ones are among the words: so earlier records match.
+    short_numbers = {number for number in re.findall(r"\d+", text) if len(number) < 3}
+    words = sorted(word_starts(text) | short_numbers) or [text.casefold()]
     return hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:16]
 
 

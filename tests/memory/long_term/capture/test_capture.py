@@ -284,6 +284,15 @@ async def test_same_proposal_is_made_once(bench):
     assert len(bench.proposed) == 1
 
 
+async def test_proposal_with_another_number_is_another_one(bench):
+    for text in ("The depot opens at gate 17.", "The depot opens at gate 4."):
+        answer = [{**GENERATED, "text": text}]
+        await bench.run(Classifier([], answer), sources=("a page",))
+
+    texts = [note.text for note, _ in bench.proposed]
+    assert texts == ["The depot opens at gate 17.", "The depot opens at gate 4."]
+
+
 async def test_external_content_confirms_only_recalled_notes(bench):
     await bench.run(Classifier([{**TESTS, "confidence": 0.5}]))
     (note,) = bench.notes()
