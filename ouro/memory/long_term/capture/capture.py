@@ -30,6 +30,7 @@ from ouro.memory.long_term.capture.operations import (
 from ouro.memory.long_term.capture.session_notes import Contradiction
 from ouro.memory.long_term.capture.session_parts import Spoken
 from ouro.memory.long_term.capture.small_model import is_carried_out, is_lasting
+from ouro.memory.long_term.capture.statement_questions import words_and_numbers
 from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.long_term.git.values import MESSAGE, TurnRef
 from ouro.memory.long_term.notes.note import Note, Trigger, new_id
@@ -372,24 +373,20 @@ class Capture(msgspec.Struct, eq=False):
 
     def _make_note(self, operation: Operation, excerpt: _Excerpt) -> tuple[Note, Spoken]:
         """Make the note of an operation. Returns it with the message from which it was made: the
-        one that has the most words in common with it; if several have as many, a message of the
-        user.
+        one that has the most words in common with it, first of those that the entry which it
+        changes has not; if several have as many, a message of the user.
         """
         in_repo = operation.scope == "repo"
-        words = word_starts(operation.text)
-        message = max(
-            excerpt.spoken,
-            key=lambda said: (len(words & word_starts(said.text)), said.role == "user"),
-        )
-        # A note that a model attributes to the user counts as the user's only if the user said
-        # enough of its words.
-        words_of_user = set[str]().union(*(word_starts(said.text) for said in excerpt.own))
-        corrected_line = excerpt.lines.get(operation.target)
-        if corrected_line and operation.certainty == "compared":
-            # What a correction leaves of a core line is as approved as the line was.
-            words_of_user |= word_starts(corrected_line.text)
-        has_said_enough = len(words & words_of_user) >= _MIN_OWN_SHARE * len(words)
-        is_users = operation.source == "user" and has_said_enough
+        changed_text = self._find_changed_text(operation, excerpt)
+        words = words_and_numbers(operation.text)
+        added_words = words - words_and_numbers(changed_text)
+
+        def count_common(said: Spoken) -> tuple[int, int, bool]:
+            said_words = words_and_numbers(said.text)
+            return len(added_words & said_words), len(words & said_words), said.role == "user"
+
+        message = max(excerpt.spoken, key=count_common)
+        is_users = operation.source == "user" and _has_said(operation, excerpt.own, changed_text)
         main_branch = self.notes.main_branch() if in_repo and message.branch else ""
         is_on_other_branch = main_branch != "" and message.branch != main_branch
         note = Note(
@@ -410,6 +407,41 @@ class Capture(msgspec.Struct, eq=False):
             anchors=self.notes.anchors.of(operation.entities) if in_repo else (),
         )
         return note, message
+
+    def _find_changed_text(self, operation: Operation, excerpt: _Excerpt) -> str:
+        """The text of the core line or note that an operation changes; empty if it adds, or the
+        entry was deleted meanwhile. Blocks.
+        """
+        if not operation.target:
+            return ""
+        if line := excerpt.lines.get(operation.target):
+            return line.text
+        try:
+            return self.notes.notebook.find(operation.target).note.text
+        except NoteError:
+            return ""
+
+
+def _has_said(operation: Operation, own: Sequence[Spoken], changed_text: str) -> bool:
+    """Whether the user said enough words of a note that a model attributes to the user.
+
+    A correction need not repeat what it corrects (`no, 6543`, about `The database listens on
+    5433`). So the words of the changed entry count, which are as approved as the entry is, if the
+    user said a word that the note adds, or, if it adds none, a word of the entry. What only the
+    assistant said stays the assistant's.
+
+    Args:
+        own: the messages whose words count as the user's.
+        changed_text: the text of the entry that the operation changes; empty if it adds.
+    """
+    words = words_and_numbers(operation.text)
+    words_of_user = set[str]().union(*(words_and_numbers(said.text) for said in own))
+    changed_words = words_and_numbers(changed_text)
+    named_words = (words - changed_words) or changed_words
+    is_correction = operation.certainty == "compared" or not named_words.isdisjoint(words_of_user)
+    if is_correction:
+        words_of_user |= changed_words
+    return len(words & words_of_user) >= _MIN_OWN_SHARE * len(words)
 
 
 def _ids_of_sent_notes(part: SessionPart, records: Mapping[int, RecalledRecord]) -> tuple[str, ...]:

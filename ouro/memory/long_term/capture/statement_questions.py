@@ -205,16 +205,19 @@ async def ask_if_still_holds(ask: AskModel, earlier: str, later: str) -> bool:
     # repeats the later statement says that it alone holds.
     if _says_no_more(state.now, later):
         return False
-    return _words_and_numbers(earlier) <= _words_and_numbers(state.now)
+    return words_and_numbers(earlier) <= words_and_numbers(state.now)
 
 
 def _says_no_more(text: str, other: str) -> bool:
     """Whether a text has only words of another one, and not more of them."""
     is_longer = len(_WORD_OR_CHARACTER.findall(text)) > len(_WORD_OR_CHARACTER.findall(other))
-    return not is_longer and _words_and_numbers(text) <= _words_and_numbers(other)
+    return not is_longer and words_and_numbers(text) <= words_and_numbers(other)
 
 
-def _words_and_numbers(text: str) -> set[str]:
+def words_and_numbers(text: str) -> set[str]:
+    """What a text is compared by with another text: its words (`word_starts`), and its numbers, also
+    those of one or two digits.
+    """
     return word_starts(text) | set(_NUMBER.findall(text))
 
 

@@ -447,3 +447,50 @@ async def test_what_a_correction_leaves_of_a_core_line_counts_as_said_by_the_use
     said = Spoken(1, "user", "Ab jetzt nicht mehr mit -x, sondern mit -q.", turn=1)
     await Capture(bench, question).run([said], TURN, "cadence")
     assert kept == [(completed, "user", line.text, True)]
+
+
+@pytest.mark.parametrize(
+    ("earlier", "correction", "text"),
+    [
+        ("The depot opens at gate 17.", "nope, make that 4", "The depot opens at gate 4."),
+        (
+            "The queue of the parcel scanner listens on port 5433.",
+            "that was last year, 6543 these days",
+            "The queue of the parcel scanner listens on port 6543.",
+        ),
+        ("仓库的钥匙由王芳保管。", "她走了，李强接手", "仓库的钥匙由李强保管。"),
+    ],
+)
+async def test_correction_need_not_repeat_the_note_that_it_corrects(
+    bench, earlier, correction, text
+):
+    await bench.run(
+        Classifier([{**TESTS, "text": earlier, "said_by": "user"}]), [Spoken(1, "user", earlier)]
+    )
+    later = [Spoken(3, "user", "Sort the list."), Spoken(5, "user", correction)]
+
+    await bench.run(
+        Classifier([{"op": "supersede", "target": 1, "text": text, "said_by": "user"}]), later
+    )
+
+    note = next(note for note in bench.notes() if note.text == text)
+    assert (note.source, note.tentative, note.version) == ("user", "", 2)
+
+
+async def test_correction_by_the_assistant_alone_is_not_the_users(bench):
+    earlier = "The queue of the parcel scanner listens on port 5433."
+    await bench.run(
+        Classifier([{**TESTS, "text": earlier, "said_by": "user"}]), [Spoken(1, "user", earlier)]
+    )
+    text = "The queue of the parcel scanner listens on port 6543."
+    later = [
+        Spoken(3, "user", "Why does it fail on Mondays?"),
+        Spoken(4, "assistant", "Its queue listens on port 6543 now."),
+    ]
+
+    await bench.run(
+        Classifier([{"op": "supersede", "target": 1, "text": text, "said_by": "user"}]), later
+    )
+
+    note = next(note for note in bench.notes() if note.text == text)
+    assert note.source == "assistant"
