@@ -60,6 +60,8 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _TWO_CJK_CHARACTERS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{2}")
 _CLAUSE_START = re.compile(r"[,;:]\s+|[，；：、]")
 _CLAUSE_END = re.compile(r"[,;:]\s+|\s[;:–—-]\s|[，；：、]")
+_FOUND_ID = "found:"
+"""The start of the id of a note that is not written yet."""
 _LASTING_KINDS = frozenset(("code", "preference", "rule", "fact"))
 _SENTENCE_MARKS = (".", "!", "?", "…", "。", "！", "？", "؟")
 _DEFINITE_WORD = r"(?:it|its|line|that|the|them|there|these|this|those|you)"
@@ -157,40 +159,100 @@ class _SentenceLabel(msgspec.Struct):
     kind: Literal["task", "problem", "status", "code", "preference", "rule", "fact"]
 
 
+class _FoundOperations:
+    """The operations that were found so far. What they write is shown to the statements after them
+    as a note, so that a correction in the next message finds what it corrects.
+    """
+
+    def __init__(self, limits: OperationLimits) -> None:
+        self._limits = limits
+        self._operations: dict[str, Operation] = {}
+        """By the id of the note that shows it."""
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._operations)
+
+    def list_all(self) -> tuple[Operation, ...]:
+        return tuple(self._operations.values())
+
+    def limits(self) -> OperationLimits:
+        """The limits, with what was found among the shown notes, the newest first. Replaced notes
+        are not shown: a second sentence about one (`We left Jenkins. Builds run on GitHub.`) is added.
+        """
+        replaced = {operation.target for operation in self._operations.values()}
+        found = [
+            Note(
+                id=note_id, text=operation.text, scope=operation.scope, category=operation.category
+            )
+            for note_id, operation in self._operations.items()
+            if operation.text
+        ]
+        remaining = [note for note in self._limits.shown if note.id not in replaced]
+        return replace(self._limits, shown=[*reversed(found), *remaining])
+
+    def add(self, operation: Operation) -> None:
+        """Add an operation. One that replaces what an earlier one would write takes its place; one
+        with the same words as an earlier one, or that confirms it, adds nothing.
+        """
+        words = fold_words(operation.text)
+        texts = [fold_words(other.text) for other in self._operations.values()]
+        is_confirmation = operation.verb == "confirm"
+        is_known = operation.target in self._operations if is_confirmation else words in texts
+        if is_known:
+            return
+        if earlier := self._operations.pop(operation.target, None):
+            operation = replace(operation, verb=earlier.verb, target=earlier.target)
+            if earlier.certainty == "doubtful":
+                operation = replace(operation, certainty="doubtful")
+        stored = [other_id for other_id in operation.related if not _is_found_id(other_id)]
+        self._count += 1
+        self._operations[f"{_FOUND_ID}{self._count}"] = replace(operation, related=tuple(stored))
+
+
+def _is_found_id(note_id: str) -> bool:
+    return note_id.startswith(_FOUND_ID)
+
+
 async def find_operations(
     ask: AskModel, spoken: Sequence[Spoken], limits: OperationLimits
 ) -> tuple[Operation, ...]:
-    """The operations that a small model finds in the messages that the user certainly wrote: first
-    those of corrections that name no subject, then one for each sentence that lasts, until there
-    are `MAX_OPERATIONS`. Only the newest sentences are asked about. Raises ModelError.
+    """The operations that a small model finds in the messages that the user certainly wrote, oldest
+    first: in each message first those of corrections that name no subject, then one for each
+    sentence that lasts, until there are `MAX_OPERATIONS`. Only the newest sentences are asked
+    about. Raises ModelError.
     """
-    candidates: list[_Candidate] = []
-    operations: dict[str, Operation] = {}  # by their words, so that none is made twice
-    for message in spoken:
-        if message.is_own:
-            candidates += _find_candidates(message)
-            operations |= await _complete_corrections(ask, message, limits)
-    for candidate in candidates[-_MAX_ASKED:]:
-        if len(operations) >= MAX_OPERATIONS:
-            break
-        sentence = candidate.sentence
-        replaced = find_replaced(strip_introduction(sentence), limits.shown, sentence)
-        # A sentence that replaces a note is known to last as the note does.
-        statement = sentence if replaced else await _find_part_to_keep(ask, candidate)
-        certainty = await _judge_certainty(ask, candidate) if statement else None
-        if certainty is None:
-            continue
-        text = strip_introduction(statement)
-        operation = await _make_operation(ask, text, replaced, limits, candidate.message.day)
-        if certainty == "doubtful":
-            operation = replace(operation, certainty=certainty)
-        operations.setdefault(fold_words(text), operation)
-        if operation.verb == "supersede":
-            # A second sentence about the same note (`We left Jenkins. Builds run on GitHub.`) is
-            # added: the note is gone.
-            remaining = [note for note in limits.shown if note.id != operation.target]
-            limits = replace(limits, shown=remaining)
-    return tuple(operations.values())
+    own_messages = [message for message in spoken if message.is_own]
+    candidates = [candidate for message in own_messages for candidate in _find_candidates(message)]
+    found = _FoundOperations(limits)
+    for message in own_messages:
+        for operation in await _complete_corrections(ask, message, found.limits()):
+            found.add(operation)
+        for candidate in candidates[-_MAX_ASKED:]:
+            if candidate.message is not message or len(found) >= MAX_OPERATIONS:
+                continue
+            operation_of_sentence = await _read_candidate(ask, candidate, found.limits())
+            if operation_of_sentence:
+                found.add(operation_of_sentence)
+    return found.list_all()
+
+
+async def _read_candidate(
+    ask: AskModel, candidate: _Candidate, limits: OperationLimits
+) -> Operation | None:
+    """The operation of a sentence; None if it does not last, must not be kept, or is not the user's
+    own. Raises ModelError.
+    """
+    sentence = candidate.sentence
+    replaced = find_replaced(strip_introduction(sentence), limits.shown, sentence)
+    # A sentence that replaces a note is known to last as the note does.
+    statement = sentence if replaced else await _find_part_to_keep(ask, candidate)
+    certainty = await _judge_certainty(ask, candidate) if statement else None
+    if certainty is None:
+        return None
+    text = strip_introduction(statement)
+    operation = await _make_operation(ask, text, replaced, limits, candidate.message.day)
+    return replace(operation, certainty=certainty) if certainty == "doubtful" else operation
 
 
 async def _find_part_to_keep(ask: AskModel, candidate: _Candidate) -> str:
@@ -208,12 +270,11 @@ async def _find_part_to_keep(ask: AskModel, candidate: _Candidate) -> str:
 
 async def _complete_corrections(
     ask: AskModel, message: Spoken, limits: OperationLimits
-) -> dict[str, Operation]:
+) -> list[Operation]:
     """The operations of the corrections in a message that name no subject: each replaces the note
-    that it corrects with a new text of it. A correction of no shown note is left out. Returns them
-    by the words of the new text.
+    that it corrects with a new text of it. A correction of no shown note is left out.
     """
-    operations: dict[str, Operation] = {}
+    operations: list[Operation] = []
     for sentence, before in _find_incomplete(message.text).items():
         words = word_starts(sentence)
         ranked = [limits.shown[index] for index in rank_near(sentence, _texts(limits.shown))]
@@ -223,8 +284,7 @@ async def _complete_corrections(
         )
         if completion:
             text, old = completion
-            dated_text = write_dates(text, message.day)
-            operations[fold_words(text)] = _make_replacement(dated_text, old)
+            operations.append(_make_replacement(write_dates(text, message.day), old))
     return operations
 
 

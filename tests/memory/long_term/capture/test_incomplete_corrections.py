@@ -78,7 +78,7 @@ class Ports(Answers):
         return await super().__call__(messages, schema)
 
 
-async def test_corrections_count_towards_the_most_operations():
+async def test_corrections_of_one_note_replace_it_once_with_the_last_value():
     spoken = [
         Spoken(number, "user", f"No, that was last year. It listens on {8400 + number}.")
         for number in range(MAX_OPERATIONS + 1)
@@ -87,7 +87,9 @@ async def test_corrections_count_towards_the_most_operations():
 
     found = await operations_of(spoken, Ports(""), SERVER)
 
-    assert [operation.verb for operation in found] == ["supersede"] * (MAX_OPERATIONS + 1)
+    assert [operation.verb for operation in found] == ["supersede", "add"]
+    assert found[0].target == SERVER.id
+    assert found[0].text.endswith(f"{8400 + MAX_OPERATIONS}.")
 
 
 async def test_correction_that_shares_no_word_with_a_note_changes_none():

@@ -372,3 +372,70 @@ async def test_model_places_a_statement_that_no_rule_places():
     model = Small('{"kind": "rule"}', '{"about": "project"}')
     [operation] = await capture("Run the migrations before the server starts.", model)
     assert operation.scope == "repo"
+
+
+class Compared:
+    """A small model for which every sentence is a fact, and all texts with a word of `subjects` in
+    common are on one subject; only the later one of two holds.
+    """
+
+    def __init__(self, *subjects, completed=""):
+        self.subjects, self.completed = subjects, completed
+
+    async def __call__(self, messages, schema=None):
+        fields, said = schema["properties"], messages[-1].text
+        if "note" in fields:
+            return json.dumps({"note": self.completed})
+        if "first" in fields:
+            pair = [line.partition(": ")[2] for line in said.splitlines()]
+            names = [next((word for word in self.subjects if word in text), text) for text in pair]
+            return json.dumps({"first": f"the {names[0]} name", "second": f"the {names[1]} name"})
+        if "now" in fields:
+            return json.dumps({"now": said.splitlines()[-1].partition(": ")[2]})
+        answers = {"kind": "fact", "label": "own", "about": "project", "answer": "yes"}
+        return json.dumps({**answers, "same": False})
+
+
+async def capture_messages(model, *texts, shown=()):
+    limits = OperationLimits(shown, categories_with({}), ("user", "repo"))
+    spoken = [Spoken(number, "user", said) for number, said in enumerate(texts, 1)]
+    return await find_operations(model, spoken, limits)
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later", "subject"),
+    [
+        ("El servidor de fotos se llama garza.", "El servidor ya es otro, se llama grulla.", "servidor"),
+        ("Die Fotos liegen im Ordner alt.", "Die Fotos liegen seit Juni im Ordner neu.", "Fotos"),
+        ("Our parser is written in Perl.", "Actually our parser is written in Zig now, not Perl.", "parser"),
+        ("照片存放在东京机房。", "照片已经搬到大阪机房。", "照片"),
+    ],
+)  # fmt: skip
+async def test_correction_replaces_a_statement_that_is_not_written_yet(earlier, later, subject):
+    operations = await capture_messages(Compared(subject), earlier, "What is a list?", later)
+    assert [operation.verb for operation in operations] == ["add"]
+    assert earlier not in [operation.text for operation in operations]
+    assert operations[0].related == ()
+
+
+async def test_correction_of_a_correction_replaces_the_note_once():
+    texts = ("Die Warteschlange heißt seit heute früh Nord.", "Die Warteschlange heißt nun Süd.")
+    note = Note(id="mem_00000001", text="Die Warteschlange heißt West.", scope="repo")
+    [operation] = await capture_messages(Compared("Warteschlange"), *texts, shown=[note])
+    assert (operation.verb, operation.target, operation.text) == ("supersede", note.id, texts[1])
+
+
+async def test_correction_without_a_subject_completes_a_statement_that_is_not_written_yet():
+    completed = "The photo server listens on port 8417."
+    [operation] = await capture_messages(
+        Compared(completed=completed),
+        "The photo server listens on port 9000.",
+        "No, that was last year. It listens on 8417.",
+    )
+    assert (operation.verb, operation.text, operation.target) == ("add", completed, "")
+
+
+async def test_statements_on_two_subjects_are_both_added():
+    texts = ("Die Fotos liegen in Köln.", "Die Filme liegen in Bonn.")
+    operations = await capture_messages(Compared("Fotos", "Filme"), *texts)
+    assert [operation.text for operation in operations] == list(texts)
