@@ -214,7 +214,7 @@ async def test_failure_without_a_text_is_logged_by_its_name(repository, settings
     def time_out():
         raise TimeoutError
 
-    session.memory.capture.make = time_out
+    session.session_memory.capture.make = time_out
     await say(session, "run the tests with pytest -q", "thanks")
     await until(lambda: "capture: " in caplog.text)
 
