@@ -136,7 +136,9 @@ class Capture(msgspec.Struct, eq=False):
         # Kept here, because the transcript grows meanwhile and may be compacted.
         earlier_entries, entries = transcript.kept_entries, transcript.entries
         is_whole = transcript.is_whole
-        recalled = {} if trigger == "crystallization" else dict(transcript.recalled)
+        # What was sent in an old session may be gone or changed: only what is near now is shown.
+        is_old = trigger == "crystallization"
+        recalled = {} if is_old else dict(transcript.recalled)
         for part in parts:
             messages = [entry.message for entry in (*earlier_entries, *entries[: part.end])]
             turn = TurnRef(session_id, part.turn)
@@ -271,9 +273,10 @@ class Capture(msgspec.Struct, eq=False):
                 captured.refused.append(RefusedOperation(said, reason))
 
     def _confirm(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
-        """Confirm the core line or note that an operation names. A note is not confirmed if the user
-        is asked about every note (`asks`). If something came from outside, only a note that was
-        recalled is confirmed: the operation may repeat what came from there.
+        """Confirm the core line or note that an operation names. A core line does not record when
+        it was confirmed, so this is only shown. A note is not confirmed if the user is asked about
+        every note (`asks`). If something came from outside, only a note that was recalled is
+        confirmed: the operation may repeat what came from there.
         """
         if line := excerpt.lines.get(operation.target):
             captured.written.append(WrittenNote("confirm", line, line.scope))
@@ -286,7 +289,7 @@ class Capture(msgspec.Struct, eq=False):
 
     def _apply(self, operation: Operation, excerpt: _Excerpt, captured: Captured) -> None:
         """Write or propose the note of an operation. If a core line has the same words, nothing is
-        written: it is confirmed if the user said so.
+        written: if the user said so, it is shown that the line is confirmed.
 
         Raises NoteError if the text was captured before, or the changes of its turn show it.
         """

@@ -75,8 +75,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
     """Held while a model is asked in the background: one at a time, captures first."""
     _has_answered: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     """Set once a turn has ended: work on earlier sessions waits for it."""
-    _next_trigger: Trigger | None = None
-    """The trigger of the capture that waits for `busy`; None if none waits."""
+    _is_waiting: bool = False
+    """Whether a capture waits for `busy`: it reads what another would read, so none is added."""
     _failures: int = 0
     """How many captures failed in a row."""
     _triggers_to_skip: int = 0
@@ -128,16 +128,14 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         if self._triggers_to_skip:
             self._triggers_to_skip -= 1
             return
-        if self._next_trigger is None:
-            self._next_trigger = trigger
-            self.channel.start("capture", self._run_capture())
+        if not self._is_waiting:
+            self._is_waiting = True
+            self.channel.start("capture", self._run_capture(trigger))
 
-    async def _run_capture(self) -> None:
-        """Capture for the trigger that is waiting, while no other model is asked in the background.
-        Errors are logged.
-        """
+    async def _run_capture(self, trigger: Trigger) -> None:
+        """Capture as soon as no other model is asked in the background. Errors are logged."""
         async with self.busy:
-            trigger, self._next_trigger = self._next_trigger or "cadence", None
+            self._is_waiting = False
             if trigger == "cadence" and not self._is_due():
                 return  # the capture before this one read these turns
             try:
@@ -200,7 +198,8 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         # A compaction may have removed uncaptured messages from RAM, or they were never loaded.
         while memory.pager.has_earlier:
             first_loaded = memory.transcript.entries[0].number
-            if first_loaded <= memory.transcript.captured + 1:
+            has_all_uncaptured = first_loaded <= memory.transcript.captured + 1
+            if has_all_uncaptured:
                 break
             await memory.pager.load_earlier(_PAGE_MESSAGES)
         transcript = memory.transcript
@@ -273,6 +272,7 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         for event in captured.events(silent=self.silent):
             self.channel.emit(replace(event, session=earlier_session))
         for contradiction in captured.contradictions:
+            # `_ask_about_line` asks which of both holds, not only whether to accept the change.
             self.manager.report([contradiction.pending], asks=False)
             self.channel.start("ask about memory", self._ask_about_line(contradiction))
         for old, new in captured.doubts:
@@ -293,7 +293,10 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         if not is_repeated and not is_prohibition:
             return
         text = one_line(clean(note.text), 200)
-        argument = note.id[:12] if is_note_name(f"{note.id}.md") else text
+        is_note = is_note_name(
+            f"{note.id}.md"
+        )  # else a core line, which the command finds by its text
+        argument = note.id[:12] if is_note else text
         reason = "You have corrected this before" if is_repeated else "Remembered as a prohibition"
         self.channel.emit(Notice(f"{reason}: {text} · To have it enforced: /check {argument}"))
 

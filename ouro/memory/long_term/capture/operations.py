@@ -32,7 +32,10 @@ MAX_SEARCH_WORDS = 12
 """The most search words of a note: with more, its vector no longer says what the text says."""
 _MAX_SEARCH_WORD = 40
 """The most characters of a search word: a longer one is a sentence."""
+_MAX_ANSWER = 100_000
+"""The characters of an answer that are read: operations as many as allowed are far shorter."""
 _MAX_BROKEN_OBJECTS = 200
+"""The broken objects after which the rest of an answer is not read: it is no JSON."""
 _MIN_LIKENESS = 80
 """The likeness (0 to 100) from which on a name counts as a misspelt category."""
 _VERB_SYNONYMS = {
@@ -53,7 +56,10 @@ _SCOPE_BY_WORD: Mapping[str, Scope] = {
     "project": "repo",
     "repository": "repo",
 }
+_WORDS_FOR_NO_OPERATION = ("no", "nothing", "none", "noop", "skip")
 _USER_WORDS = {"user", "person", "human", "developer"}
+_USUAL_CONFIDENCE = 0.8
+"""The confidence of an operation for which the model named none."""
 _CONFIDENCE_BY_WORD = {"high": 0.9, "medium": 0.7, "low": 0.5}
 _RELATION_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
 """The name of a relation, as `tested_by`."""
@@ -80,7 +86,7 @@ class Operation(msgspec.Struct, frozen=True):
     """The id of the note to change; empty for `add`."""
     scope: Scope = "repo"
     category: str = ""
-    confidence: float = 0.8
+    confidence: float = _USUAL_CONFIDENCE
     source: Source = "assistant"
     entities: tuple[str, ...] = ()
     relations: tuple[Relation, ...] = ()
@@ -127,7 +133,7 @@ def read_operations(
     refused: list[RefusedOperation] = []
     for fields in _read_objects(answer):
         verb = _read_verb(fields)
-        if verb in ("no", "nothing", "none", "noop", "skip"):
+        if verb in _WORDS_FOR_NO_OPERATION:
             continue
         try:
             operations[_make_operation(verb, fields, limits)] = None
@@ -161,7 +167,7 @@ def _read_objects(answer: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects in an answer that name an operation, with keys in lower case. What is
     around them is ignored; in a cut or broken object the whole ones are found.
     """
-    text = _TRAILING_COMMA.sub(r"\1", _THINKING_BLOCK.sub("", answer[:100_000]))
+    text = _TRAILING_COMMA.sub(r"\1", _THINKING_BLOCK.sub("", answer[:_MAX_ANSWER]))
     decoder = json.JSONDecoder(strict=False)
     broken_objects, end = 0, 0
     while (start := text.find("{", end)) >= 0 and broken_objects < _MAX_BROKEN_OBJECTS:
@@ -351,8 +357,8 @@ def _read_category(fields: Mapping[str, Any], target: Note | None, limits: Opera
 
 
 def _read_confidence(value: Any) -> float:
-    """A confidence between 0.1 and 1, from a number, a share in percent or a word (`high`); 0.8 if
-    it cannot be read. A number above 1 is a percentage.
+    """A confidence between 0.1 and 1, from a number, a share in percent or a word (`high`);
+    `_USUAL_CONFIDENCE` if it cannot be read. A number above 1 is a percentage.
     """
     if isinstance(value, str):
         word = value.strip().casefold().rstrip("%")
@@ -361,7 +367,7 @@ def _read_confidence(value: Any) -> float:
         except ValueError:
             value = None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return 0.8
+        return _USUAL_CONFIDENCE
     share = value / 100 if value > 1 else value
     return float(min(1.0, max(0.1, share)))
 

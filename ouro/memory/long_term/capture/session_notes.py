@@ -153,7 +153,7 @@ class SessionNotes:
 
     def find_alike(self, note: Note) -> Collection[str]:
         """The ids of the notes in the scope of a note that mean about the same. The note itself may
-        be among them. Empty without vectors.
+        be among them. Empty if no model makes vectors: then notes are compared by words only.
         """
         try:
             search = self._updated_search()
@@ -263,7 +263,7 @@ class SessionNotes:
         from ouro.memory.long_term.notes.merged_branches import find_merged_branches
 
         decayed_ids = self._find_decayed(notes)
-        branches = find_merged_branches(self.root, {note.branch or "" for note in notes})
+        branches = find_merged_branches(self.root, {note.branch for note in notes if note.branch})
         merged_ids: list[str] = []
         for note in notes:
             if note.branch not in branches or note.id in decayed_ids:
@@ -281,7 +281,7 @@ class SessionNotes:
         decayed = []
         for note in notes:
             if has_decayed(note, now, half_life) or may_be_tentative(note):
-                # The index does not hold the time of confirmation, and not whether it is tentative.
+                # The index does not hold when a note was confirmed, or whether it is tentative.
                 current = self._find_note(note.id)
                 if current is not None and _is_to_archive(current, now, half_life):
                     decayed.append(current.id)

@@ -71,6 +71,7 @@ class Spoken(msgspec.Struct, frozen=True):
     role: Literal["user", "assistant"]
     text: str
     turn: int = 0
+    """The number of its turn, from 1; 0 when unknown."""
     at: str = ""
     branch: str = ""
     """The git branch that was checked out; empty when unknown."""
@@ -216,7 +217,7 @@ def turns_since(
     entries: Iterable[MessageRecord], number: int, *, with_private: bool = False
 ) -> int:
     """The number of messages after the message `number` in which the user said something. Those
-    with memory off count only `with_private`.
+    with memory off count only `with_private`: they are in summaries, but never captured.
     """
     counted = [
         entry for entry in entries if entry.number > number and (with_private or not entry.private)
@@ -228,7 +229,8 @@ def records_privacy(header: SessionHeader, transcript: Transcript) -> bool:
     """Whether a session shows which of its messages were said with memory off: it began with memory
     on (its header names commits of memory), or a message is marked as private.
 
-    False for copies, and for sessions older than these marks: they are captured only if the user asks for it.
+    False for copies, and for sessions older than these marks: they are captured only if the user
+    asks for it.
     """
     return bool(header.memory) or any(entry.private for entry in transcript.entries)
 
@@ -323,8 +325,9 @@ async def find_backlog(
     """Find sessions that ended before everything in them was captured. Yields for each the id, the
     transcript and the first `_MAX_PARTS` parts to capture.
 
-    At most `MAX_SESSIONS` of the last `MAX_DAYS` days that are not open, the latest first; none
-    while another process does this. `open_session` is the id of the session of this process.
+    At most `MAX_SESSIONS` sessions of the last `MAX_DAYS` days are found, the latest first, and
+    none that is open. While another process does this, none is found. `open_session` is the id of
+    the session of this process.
     """
     since = (datetime.now(UTC) - timedelta(days=MAX_DAYS)).isoformat()
     count = 0
