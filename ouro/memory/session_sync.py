@@ -188,6 +188,8 @@ class SessionSync:
         self._projects = projects
         self._progress = remote.progress
         self._state = remote.repository.load_state(_STATE_NAME, SyncState)
+        # The ids to report. A dictionary without values has each once, in order: a session may be
+        # sent in several tries.
         self._sent: dict[str, None] = {}
         self._received: dict[str, None] = {}
         self._forks: list[str] = []
@@ -197,7 +199,7 @@ class SessionSync:
         """Session id -> the id to report: for a subagent, that of its session."""
         self._restored: dict[str, None] = {}
         self._damaged: dict[str, str] = {}
-        """Session id -> the id to report."""
+        """Session id -> the id to report, of those that the last try could not read."""
         self._bytes = 0
 
     def run(self, *, encrypt: bool, plain: bool = False) -> SessionSyncReport:
@@ -239,7 +241,7 @@ class SessionSync:
         `theirs` are the sessions at the remote, by id.
         """
         here = self._here = self._list_local()
-        self._damaged.clear()
+        self._damaged.clear()  # each try reads all sessions again
         self._create_missing(theirs)
         sessions_before = dict(here)
         for session_id, local in sessions_before.items():

@@ -194,9 +194,10 @@ def compare_settings(
         if value_here == value_there:
             continue
         was_kept = name in state.kept and state.kept[name] == value_here
-        if value_there is not None and value_there != value_before:
+        has_changed_there = value_there != value_before
+        if has_changed_there and value_there is not None:
             received[name] = value_there
-        elif value_there == value_before and not was_kept:  # else it was removed there
+        elif not has_changed_there and not was_kept:
             sent.add(name)
     return received, sent
 

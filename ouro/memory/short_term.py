@@ -125,6 +125,7 @@ class SendableMessages:
         """
         # The position of the last known answer: the messages before it are in `_sent`.
         begin = max(0, len(self._known) - 1)
+        # By identity, which is fast: a message never changes, and the transcript keeps each.
         has_other_messages = any(map(is_not, self._known, messages))
         if len(messages) <= begin or has_other_messages:
             begin, self._sent, self._used_ids = 0, [], set()  # all are converted again

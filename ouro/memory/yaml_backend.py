@@ -430,9 +430,8 @@ class YamlFileMemoryStore(MemoryStore):
             return self._encode(record, store_file, offsets={}, offset=0)
 
         saved_path = lost_file.write_again(records, encode, header_bytes)
-        sync_folder(
-            self._root
-        )  # the folder of the session may be new; `write_again` syncs its file
+        # The folder of the session may be new; `write_again` has synced the file in it.
+        sync_folder(self._root)
         file_records = records_in(read_file(lost_file.folder))
         offsets = {
             number: record.offset

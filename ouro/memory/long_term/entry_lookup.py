@@ -207,11 +207,12 @@ def note_entries(
     files = all_notes(editor) if files is None else files
     anchors = editor.anchors if stale else None
     ids = {file.note.id for file in files}
-    superseded_by_id = {
+    replaced_by_newer = {
         file.note.id: file.note.supersedes for file in files if file.note.supersedes
     }
-    older_versions = {newer: old for newer, old in superseded_by_id.items() if old in ids}
-    replaced_ids = {*superseded_by_id.values()}
+    # A version that was deleted cannot be counted.
+    older_versions = {newer: old for newer, old in replaced_by_newer.items() if old in ids}
+    replaced_ids = {*replaced_by_newer.values()}
     contradicting, contradicted = _find_contradictions(files)
     untrusted = {scope.name: scope.foreign for scope in editor.scopes}
     entries = []
@@ -242,7 +243,7 @@ def note_entries(
                 turn=note.turn,
                 source=note.source,
                 confidence=note.confidence,
-                supersedes=superseded_by_id.get(note.id, ""),
+                supersedes=replaced_by_newer.get(note.id, ""),
                 badges=tuple(badges),
                 versions=len(_follow_ids(note.id, older_versions)),
             )

@@ -149,9 +149,9 @@ class LongTermMemoryManager:
         return tuple(chain.from_iterable(scope.proposals() for scope in self._scopes))
 
     def hold(self, at: str, session_id: str) -> frozenset[tuple[Scope, str]]:
-        """From now on send the core as it is, and no changes of it, because a resumed session uses
-        memory as it was. Returns the files to leave out: scope and name of each that has changed
-        since then, as `_changed_since` describes. Blocks.
+        """A resumed session uses memory as it was at the time `at`: from now on no changes of the
+        core are sent. Returns the files to leave out, which are those that have changed since
+        then: scope and name of each, as `_changed_since` describes. Blocks.
         """
         self.prompt.is_held = True
         return self._changed_since(at, session_id)
@@ -197,9 +197,9 @@ class LongTermMemoryManager:
 
         def approve() -> list[CoreChanged]:
             """Decide about the files of each scope; there is no event to show."""
-            provenance = self._provenance(messages, is_whole)
+            find_provenance = self._provenance(messages, is_whole)
             for scope in self._scopes:
-                scope.tool_ended(provenance, at, asks=self._asks)
+                scope.tool_ended(find_provenance, at, asks=self._asks)
             return []
 
         await self._run_or_warn("approve what was written", approve)
@@ -252,14 +252,12 @@ class LongTermMemoryManager:
 
     async def accept(self, proposal: str) -> None:
         """Accept a pending change. Raises UsageError if no change has that id."""
-
         await self.with_editor(lambda editor: editor.accept(proposal), refreshes=False)
 
     async def reject(self, proposal: str) -> None:
         """Drop a pending change, and note for the model that the user does not want it; the git
         history keeps it. Raises as `accept`.
         """
-
         from ouro.memory.long_term.trust.change_descriptions import subject_of
 
         def reject(editor: MemoryEditor) -> None:
@@ -373,9 +371,10 @@ class LongTermMemoryManager:
             self._is_open = False
 
     def _provenance(self, messages: Sequence[Message], is_whole: bool) -> Callable[[], Provenance]:
-        """Record in each scope what turns of other sessions have written by now. Returns a function
-        that finds the provenance of what this turn writes, from its messages. Call that only if a
-        file has changed: it reads all messages, and most tool calls write nothing.
+        """Record in each scope what turns of other sessions have written by now, which decides
+        which folders are clean. Returns a function that finds the provenance of what this turn
+        writes, from its messages. Call that only if a file has changed: it reads all messages, and
+        most tool calls write nothing.
         """
         for scope in self._scopes:
             scope.observe(self._marks.session)

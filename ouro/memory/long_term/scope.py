@@ -227,6 +227,7 @@ class ScopeMemory(ScopeState):
         folder_state = self._folder_state if uses_old_listing else None
         if not (may_have_decisions or self.store.has_changed_since_load(self.loaded, folder_state)):
             return []
+        # What differs from the recorded listing has become foreign there: it has its own events.
         if events := self.complete_listing():
             return events
         with self._changing() as base:

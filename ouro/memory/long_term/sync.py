@@ -232,9 +232,8 @@ def _merge_and_push(store: GitMemoryStore, remote: str, progress: Progress) -> S
 
         progress("asking the remote")
         theirs = _fetch(store, remote, progress)
-        if theirs and not repo.is_ancestor(
-            theirs, repo.head().commit
-        ):  # it has commits not yet here
+        has_new_commits = theirs and not repo.is_ancestor(theirs, repo.head().commit)
+        if has_new_commits:
             progress("merging")
             merged = _merge_theirs(store, theirs)
             if merged is None:  # approved meanwhile: commit that first

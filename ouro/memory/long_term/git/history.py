@@ -63,7 +63,7 @@ def find_commit(repo: GitRepository, commit: str) -> Commit | None:
         return None
     try:
         return commit_of(repo, commit)
-    except (MemoryUnusable, IndexError):
+    except (MemoryUnusable, IndexError):  # git failed, or listed no commit
         return None
 
 

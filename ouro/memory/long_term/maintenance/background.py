@@ -108,7 +108,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
                     if is_mine:
                         await asyncio.wait_for(self.summaries.catch_up(1), SUMMARY_TIMEOUT)
             return await self.summaries.carry_over()
-        except (OuroError, OSError) as error:
+        except (OuroError, OSError) as error:  # also TimeoutError, which is an OSError
             log.warning("the last session is not carried over: %s", error)
             return ""
 

@@ -382,6 +382,7 @@ def combine_notes(
     all_entities = [*entities]
     relations: dict[Relation, None] = {}
     search_words: dict[str, None] = {}
+    # The newest first: only so many of each kind are kept.
     for note in reversed(notes):
         search_words |= dict.fromkeys(note.search_words)
         all_entities += note.entities
@@ -389,7 +390,7 @@ def combine_notes(
     return replace(
         newest,
         id=new_id(),
-        created_at="",
+        created_at="",  # set when it is written
         version=newest.version + 1,
         category=category,
         supersedes=newest.id,
