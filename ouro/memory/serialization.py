@@ -59,6 +59,12 @@ folder.
 FetchFile = Callable[[str], bytes]
 """Returns the bytes of an image or output in the outputs folder; raises OSError."""
 
+_MAX_NESTING = 32
+"""Arguments of a call that are nested deeper are written as JSON: the YAML that is read has at most
+`safe_yaml.MAX_DEPTH` levels, and the record around them has some, too.
+"""
+_MAX_KEY = 200
+"""So are those with a longer key: YAML limits a key to 1,024 characters, with its escapes."""
 _PARTS_IN_ORDER = (Context, Thinking, Text, Image, ToolCall, ToolReply)
 """Parts in this order, with at most one text, are written by kind; otherwise each part names its
 kind.
@@ -540,11 +546,11 @@ def _is_writable(value: Any, depth: int = 0) -> bool:
     long, and its numbers are finite and have at most 64 bits.
     """
     if isinstance(value, dict):
-        return depth < 32 and all(
-            len(key) <= 200 and _is_writable(item, depth + 1) for key, item in value.items()
+        return depth < _MAX_NESTING and all(
+            len(key) <= _MAX_KEY and _is_writable(item, depth + 1) for key, item in value.items()
         )
     if isinstance(value, list):
-        return depth < 32 and all(_is_writable(item, depth + 1) for item in value)
+        return depth < _MAX_NESTING and all(_is_writable(item, depth + 1) for item in value)
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, int):

@@ -41,8 +41,10 @@ from ouro.memory.long_term.git.repository import GitRepository
 from ouro.memory.safe_yaml import BadYamlError, load
 from ouro.memory.sessions.index_journal import INDEX_NAME
 from ouro.memory.sessions.session_file import (
+    END_LINE,
     FILE_NAME,
     LOCK_NAME,
+    START,
     RawRecord,
     SessionLock,
     encode_record,
@@ -288,8 +290,8 @@ class TrueForget:
             cleaned = encode_record(self._text.remove_from_data(load(record.data)))
         except BadYamlError:
             return self._text.remove_from_bytes(raw)
-        # Without the marks of four bytes before and after the data.
-        cleaned_record = msgspec.structs.replace(record, data=cleaned[4:-4])
+        cleaned_data = cleaned.removeprefix(START).removesuffix(END_LINE)
+        cleaned_record = msgspec.structs.replace(record, data=cleaned_data)
         is_still_readable = is_readable(cleaned_record, folder=folder)
         was_readable = is_readable(record, folder=folder)
         return raw if was_readable and not is_still_readable else cleaned

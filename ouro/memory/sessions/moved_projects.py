@@ -108,9 +108,10 @@ def _birth_time(folder: Path, status: os.stat_result) -> str:
         statx = ctypes.CDLL(None).statx
     except AttributeError:
         return ""
-    if statx(_AT_FDCWD, os.fsencode(folder), 0, _STATX_BTIME, buffer):
-        return ""
-    if not int.from_bytes(buffer.raw[:4], "little") & _STATX_BTIME:
+    has_failed = statx(_AT_FDCWD, os.fsencode(folder), 0, _STATX_BTIME, buffer) != 0
+    # The first field names the fields that the file system has set.
+    set_fields = int.from_bytes(buffer.raw[:4], "little")
+    if has_failed or not set_fields & _STATX_BTIME:
         return ""
     seconds = int.from_bytes(buffer.raw[_BTIME_OFFSET : _BTIME_OFFSET + 8], "little")
     nanoseconds = int.from_bytes(buffer.raw[_BTIME_OFFSET + 8 : _BTIME_OFFSET + 12], "little")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.memory.sessions.session_file import (
-    END,
+    END_BEGINS,
     END_MARK,
     FILE_NAME,
     MAX_READ_BYTES,
@@ -81,7 +81,7 @@ def _end_of_first_mark(data: bytes) -> int | None:
     next_line = data.find(b"\n") + 1
     if next_line == 0:
         return None
-    mark = next(find_marks(END_MARK, begins=END[1:4], data=data, offset=next_line), None)
+    mark = next(find_marks(END_MARK, begins=END_BEGINS, data=data, offset=next_line), None)
     return mark.end() if mark else None
 
 

@@ -102,6 +102,7 @@ class TurnEvidence(msgspec.Struct, frozen=True):
     recalled: tuple[RecalledItem, ...] = ()
     """The notes that recall considered for the message."""
     way: str = ""
+    """How these were found, as in `RecalledRecord`; empty if nothing was recalled."""
     began_with: Mapping[str, str] = {}
     """Scope -> the version of memory at the start of the session."""
     is_left: bool = False
@@ -513,8 +514,12 @@ def _has_begun(session: SessionInfo) -> bool:
 
 def has_tags(info: SessionInfo, words: Iterable[str]) -> bool:
     """Whether each of the words, such as `#parser`, is a tag of the session, or its start."""
-    tags = "".join(f"\n#{tag.lower()}" for tag in info.tags)
-    return all(f"\n{word.lower()}" in tags for word in words)
+    tags = [f"#{tag.lower()}" for tag in info.tags]
+
+    def begins_a_tag(word: str) -> bool:
+        return any(tag.startswith(word.lower()) for tag in tags)
+
+    return all(map(begins_a_tag, words))
 
 
 def _narrow_by_tags(sessions: Sequence[SessionInfo], words: str) -> tuple[list[SessionInfo], str]:

@@ -38,7 +38,11 @@ if TYPE_CHECKING:
 FILE_NAME = "session.yaml"
 LOCK_NAME = "lock"
 START = b"---\n"
-END = b"\n...\n"
+END_LINE = b"...\n"
+END = b"\n" + END_LINE
+_START_BEGINS = b"---"
+END_BEGINS = b"..."
+"""How every mark begins, also one that was written by hand with blanks after it."""
 START_MARK = late_pattern(rb"^---[ \t\r]*$", re.MULTILINE)
 END_MARK = late_pattern(rb"^\.\.\.[ \t\r]*(?:\n|\Z)", re.MULTILINE)
 _FIRST_KEY = late_pattern(rb"(?:\xef\xbb\xbf)?(?:\s|#[^\n]*\n)*(\w+):")
@@ -79,7 +83,7 @@ def split_records(data: bytes, offset: int = 0) -> tuple[list[RawRecord], bytes]
     """
     records: list[RawRecord] = []
     position = 0
-    for end_mark in find_marks(END_MARK, END[1:4], data):
+    for end_mark in find_marks(END_MARK, END_BEGINS, data):
         text, size = data[position : end_mark.start()], end_mark.end() - position
         # Several, if the end mark of an earlier record is missing.
         records.extend(_cut_records(text, offset + position, size))
@@ -106,7 +110,7 @@ def _cut_records(text: bytes, offset: int, size: int) -> Iterator[RawRecord]:
         offset: the position of the text in the file.
         size: the number of its bytes together with the end mark.
     """
-    starts = list(find_marks(START_MARK, START[:3], text))
+    starts = list(find_marks(START_MARK, _START_BEGINS, text))
     if not starts:
         yield RawRecord(text, offset, size)
         return
@@ -226,7 +230,7 @@ def open_private(folder: Path, name: str, flags: int) -> Iterator[int]:
 
 def encode_record(data: Any) -> bytes:
     """Returns the bytes of a record with this plain data, with its marks."""
-    return START + dump(data).encode() + END[1:]
+    return START + dump(data).encode() + END_LINE
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
@@ -267,7 +271,7 @@ def find_whole_end(descriptor: int) -> tuple[int, bytes]:
         has_line_start = start == 0 or first_line > 0
         ends: list[int] = []
         if has_line_start:
-            marks = find_marks(END_MARK, begins=END[1:4], data=data, offset=first_line)
+            marks = find_marks(END_MARK, begins=END_BEGINS, data=data, offset=first_line)
             ends = [mark.end() for mark in marks]
         if ends or start == 0:
             end = ends[-1] if ends else 0
@@ -365,7 +369,7 @@ class OpenFile(FileIO):
         """
         last_byte = self._tail[-1:]
         needs_newline = last_byte not in (b"", b"\n")
-        return self._size + needs_newline
+        return self._size + 1 if needs_newline else self._size
 
     async def append(self, records: Iterable[bytes]) -> None:
         """Append each record with `write`, all of them in one thread. If `records` is a generator,

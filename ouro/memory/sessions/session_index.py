@@ -60,8 +60,11 @@ from ouro.utils.lenient_json import amount, count
 from ouro.utils.text import clean, one_line
 
 _MAX_READ_WHOLE = 8 << 20
+"""Of a larger file that has only grown, what is new since the last time is read."""
 _MAX_NEW_BYTES = 512 << 20
+"""If there is more to read, only the start and the end of the file are."""
 _EDGE_BYTES = 1 << 20
+"""The bytes of each of these."""
 _WINDOW_BYTES = 33 << 20
 """More than the longest record that is read."""
 _PARSED_KINDS = {"title", "tags", "model", "mode", "compaction", "cost", "fork", "summary"}
@@ -230,7 +233,7 @@ def _tally_records(tally: SessionTally, descriptor: int, begin: int, size: int) 
         for record in records:
             _tally_record(tally, record)
         if records:
-            begin += records[-1].offset + records[-1].size
+            begin += records[-1].offset + records[-1].size  # the offset is that in the window
         elif not data or begin + len(data) >= size:
             break
         else:
