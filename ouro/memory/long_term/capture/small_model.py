@@ -223,7 +223,9 @@ async def find_operations(
     about. Raises ModelError.
     """
     own_messages = [message for message in spoken if message.is_own]
-    candidates = [candidate for message in own_messages for candidate in _find_candidates(message)]
+    candidates: list[_Candidate] = []
+    for message in own_messages:
+        candidates += _find_candidates(message)
     found = _FoundOperations(limits)
     for message in own_messages:
         for operation in await _complete_corrections(ask, message, found.limits()):
