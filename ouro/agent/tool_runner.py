@@ -459,7 +459,7 @@ class ToolBatch:
 
     def _allowance_by_judge(self, tool: AnyTool, args: Any) -> Allow | None:
         """How the call runs if the judge allows it; None if the judge may not decide about it."""
-        return self._runner.permissions.can_be_judged(
+        return self._runner.permissions.find_allowance_by_judge(
             tool.name, tool.effect, tool.targets(args), outside=tool.runs_outside(args)
         )
 

@@ -73,8 +73,9 @@ def _allows_outside(rule: Rule, area: Path | None) -> bool:
     """Whether an allow rule may count for a path outside of the workspace: its pattern must begin
     with / or ~.
 
-    If the path is in a place of keys (`area`), the part of the pattern before its first wildcard
-    must name that place or a path in it. So `read(~/**)` does not allow to read keys.
+    If the path is in a place of keys (`area`; None: in none), the part of the pattern before its
+    first wildcard must name that place or a path in it. So `read(~/**)` does not allow to read
+    keys.
     """
     pattern = rule.pattern or ""
     if not pattern.startswith(("/", "~")):
@@ -173,10 +174,32 @@ class Permissions:
         another mode. If the mode of the session is narrower than `mode`, now or later, it holds for
         the subagent too.
         """
-        child = self._copy()
-        child.workspace, child._mode, child._parent = workspace, mode, self
-        child._rules = {**self._rules, "deny": [*self._rules["deny"], *map(parse_rule, deny)]}
-        return child
+        rules = {**self._rules, "deny": [*self._rules["deny"], *map(parse_rule, deny)]}
+        return self._variant(mode, self, workspace, rules)
+
+    def _variant(
+        self,
+        mode: Mode,
+        parent: Permissions | None,
+        workspace: Workspace | None = None,
+        rules: dict[Kind, list[Rule]] | None = None,
+    ) -> Permissions:
+        """Returns other permissions in the mode `mode`, which share with these what is not given.
+        They note the allow rules that their decisions use apart from those of these permissions.
+
+        Args:
+            parent: the permissions of its session; None: it is not of a subagent.
+            workspace: its workspace; None: the same.
+            rules: its rules; None: the same.
+        """
+        variant = Permissions(
+            workspace or self.workspace, mode, saved=self.saved, finds_secret=self.finds_secret
+        )
+        variant._parent = parent
+        variant._rules = self._rules if rules is None else rules
+        variant.fetched = self.fetched
+        variant._names_by_folder = self._names_by_folder
+        return variant
 
     @property
     def rules(self) -> tuple[tuple[Kind, str], ...]:
@@ -204,7 +227,8 @@ class Permissions:
         return decision
 
     def _decide(self, tool: str, effect: Effect, targets: Sequence[str], outside: bool) -> Decision:
-        """Decide on each target, and make one decision of all.
+        """Decide on each target, and make one decision of all. The parameters are those of
+        `decide`.
 
         If one of them is a Deny, the first Deny is returned. Otherwise all questions are joined to
         one. If there is no question, the decision on the first target is returned.
@@ -226,27 +250,20 @@ class Permissions:
         reasons = "; ".join(dict.fromkeys(ask.reason for ask in asked))
         return Ask(reasons, join_rules([ask.rule for ask in asked]))
 
-    def _copy(self) -> Permissions:
-        """Permissions that share everything with these, until a field is replaced."""
-        from copy import copy  # few sessions need it
-
-        return copy(self)
-
     def edits_by_mode(self, tool: str, targets: Sequence[str]) -> bool:
         """Whether this change of files would be allowed in the mode `edit`. Always False if the
         mode is not `ask`, and for a subagent, whose mode the user cannot set.
         """
         if self.mode != "ask" or self._parent is not None:
             return False
-        wider = self._copy()
-        wider._mode, wider._used_rules = "edit", {}
+        wider = self._variant("edit", parent=None)
         return isinstance(wider._decide(tool, Effect.WRITE, targets, outside=False), Allow)
 
-    def can_be_judged(
+    def find_allowance_by_judge(
         self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False
     ) -> Allow | None:
-        """Whether a model may decide about a call instead of the user. Returns the Allow with which
-        the call runs once the model has allowed it; None if only the user may decide.
+        """Returns the Allow with which a call runs once a model, the judge, has allowed it instead
+        of the user; None if only the user may decide.
 
         A model may decide about a call that the mode `auto` would allow, and about hosts that no
         rule names. A command then runs confined as in `auto`, never with all rights of the user.
@@ -282,13 +299,11 @@ class Permissions:
         return decision == _question_about_host(tool, host)
 
     def _in_mode_auto(self) -> Permissions:
-        """Returns the same permissions in the mode `auto`, also of the session above a subagent.
-        Their decisions do not count as uses of rules.
+        """Returns the same permissions in the mode `auto`; those of a subagent with the permissions
+        of its session in the mode `auto`, too.
         """
-        wider = self._copy()
-        wider._mode, wider._used_rules = "auto", {}
-        wider._parent = self._parent._in_mode_auto() if self._parent else None
-        return wider
+        parent = self._parent._in_mode_auto() if self._parent else None
+        return self._variant("auto", parent)
 
     def admit(self, effect: Effect, targets: Sequence[str]) -> None:
         """Let the running call, which was allowed, open its paths although the workspace would
@@ -302,7 +317,7 @@ class Permissions:
         for target in targets:
             path = self.workspace.resolve(target)
             if effect is Effect.WRITE:
-                self.fetched.replace(path)
+                self.fetched.note_overwritten(path)
             changes_protected = effect is Effect.WRITE and self.workspace.protection(path)
             if changes_protected or not self.workspace.is_inside(path):
                 self.workspace.grant(path, "write" if effect is Effect.WRITE else "read")
@@ -367,7 +382,7 @@ class Permissions:
         self, kind: Kind, tool: str, effect: Effect, test: Callable[[Rule], bool], what: str = ""
     ) -> Rule | None:
         """Returns the first rule of a kind that is about the tool and passes the test; None if
-        there is none.
+        there is none. An allow rule is noted as used: `decide` records that if the call runs.
 
         Args:
             test: whether the pattern of a rule covers the target.
@@ -474,15 +489,15 @@ class Permissions:
                 return known_names
         with os.scandir(folder) as scan:
             entries = [*scan]
-        hidden = [
+        matching = [
             entry.path for entry in entries if unreadable.fullmatch(readable_bytes(entry.path))
         ]
         # `.git/objects` has many folders, and no file that a user names in a rule.
         inner = (entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
         searched = [
-            path for path in inner if path not in hidden and not path.endswith("/.git/objects")
+            path for path in inner if path not in matching and not path.endswith("/.git/objects")
         ]
-        names = _FolderNames(len(entries), hidden, searched)
+        names = _FolderNames(len(entries), matching, searched)
         if time.time_ns() - status.st_ctime_ns > _CHANGE_TIME_MARGIN:
             self._names_by_folder[folder, unreadable.pattern] = state, names
         return names
@@ -602,4 +617,6 @@ class Permissions:
         ):
             return Allow()
         offered = f"{effect.value}({name})" if has_no_wildcard(name) else ""
-        return Ask(_WHO_RUNS[effect].format(name.partition(".")[0]), offered)
+        # The server of `server.tool`; of a tool from a file its name.
+        owner = name.partition(".")[0]
+        return Ask(_WHO_RUNS[effect].format(owner), offered)

@@ -228,9 +228,10 @@ class FetchedFiles:
                 self.paths |= {folder / name for name in new_names}
         return [path for path in self.paths if path.exists()]
 
-    def replace(self, path: Path) -> None:
+    def note_overwritten(self, path: Path) -> None:
         """Remove a file that a tool writes now: its content does not come from the network."""
-        self.existing()  # before the file is there, so that it is no new name of a fetch
+        # First the look at folders: a file that the tool makes must not count as fetched.
+        self.existing()
         self.paths.discard(path)
 
     def forget(self, used: Collection[Path]) -> None:
@@ -246,8 +247,8 @@ class Workspace:
         extra: further folders of the workspace.
         memory: the folders of long-term memory; the file tools read and write Markdown in them, at
             any location.
-        confines: returns whether a sandbox confines commands to the workspace, or the user does not
-            want one.
+        confines: returns whether commands run as the user wants it: a sandbox confines them to the
+            workspace, or the user does not want a sandbox.
         hides: returns whether a sandbox hides from commands what rules deny to read.
         in_container: whether commands run in a container.
         confines_allowed: whether the sandbox must confine also the commands that rules allow.
