@@ -88,7 +88,7 @@ _SMALL_WORDS = frozenset(
     " as it its your our my their his her same one any each every all both here there"
     " see ask use via what where when why how who which".split()
 )
-_IDLE_WORDS = _SMALL_WORDS | frozenset(
+_DESCRIBING_WORDS = _SMALL_WORDS | frozenset(
     # What a sentence about a secret says of it; not a secret.
     "none null nil true false yes todo tbd unknown empty"
     " required optional missing wrong correct right valid invalid good bad weak strong safe"
@@ -115,7 +115,7 @@ _IDLE_WORDS = _SMALL_WORDS | frozenset(
     " het een niet verplicht leeg"
     " неверный неправильный обязателен нужен не в на это хранится пуст пустой".split()
 )
-_IDLE_ENDING = late_pattern(
+_DESCRIBING_ENDING = late_pattern(
     r"(?i)(?:ed|ing|able|ible|ible?s|ional|ive|ory|ary|less|ful|wise|ly|ent|ant|lich|bar|iert"
     r"|laufen|speichert|setzt"
     r"|schlüsselt|é|ée|és|ées|toire|ado|ada|ido|ida|ato|ata|uto|uta|abile|ibile|orio|oria|ável"
@@ -138,7 +138,16 @@ _CLAUSE_END = late_pattern(r"\s*(?:$|[.,;!?)\]|]|\s(?:and|und|et|y|e|but|aber)\b
 _MORE_DIGITS = late_pattern(r"(?:[ \u00a0-]\d{2,4})+(?!\S)|(?:[ \u00a0-]\d{2,4})+(?=[.,;!?)])")
 """The rest of a number in groups: `493 201`."""
 _GROUPED_DIGITS = late_pattern(r"\d{2,4}(?:-\d{2,4})+")
-_MIN_PIN, _MIN_MIXED = 4, 6
+_MIN_VALUE = 4
+"""Minimum characters of a secret that is not a word of letters."""
+_MIN_WEAK_VALUE = 6
+"""The same in a weak match, as `_candidates` says."""
+_MIN_DIGITS = {"pin": 4, "password": 4}
+"""Minimum digits of a number that is a secret of this kind."""
+_MIN_DIGITS_OF_TOKEN = 8
+"""The same for a token, and for a kind that is not known."""
+_MAX_ABBREVIATION = 6
+"""Letters of a word in capitals up to which it is an abbreviation, such as `LDAP`."""
 _RANDOM_WORD = late_pattern(r"(?<![\w/=.+#-])[A-Za-z0-9]{20,}(?![\w/=.+-])")
 """A word that may be made at random: no part of a path, an address or an assignment."""
 _CHANGE_OF_CLASS = late_pattern(r"[a-z](?=[^a-z])|[A-Z](?=[^A-Z])|[0-9](?=[^0-9])")
@@ -147,6 +156,7 @@ _MIN_CHANGES = 0.5
 `iOS15AndMacOS12BuildTarget` at most 0.5.
 """
 _MIN_OF_CLASS = 2
+"""Minimum of the small letters, of the capitals and of the digits in a random word."""
 _LENGTHS_OF_SEEDS = (12, 15, 18, 21, 24)
 """The words of a phrase that restores a wallet (BIP 39)."""
 _KINDS = ("password", "pin", "token")
@@ -199,7 +209,8 @@ def _is_value(kind: str, value: str, rest: str, *, is_weak: bool) -> bool:
         kind: one of `_KINDS`; empty if the sentence does not name the kind.
         value: the value with its quotes and marks.
         rest: the text after it, up to the end of the line.
-        is_weak: as in `_candidates`. Then a word of letters is not enough.
+        is_weak: as in `_candidates`. Then a word of letters is not enough, and any other value
+            must be longer.
     """
     is_quoted = value[0] in _QUOTES
     bare = value[1:-1].strip() if is_quoted else value.rstrip(".,;:!?)]\"'`*_»”")
@@ -214,7 +225,7 @@ def _is_value(kind: str, value: str, rest: str, *, is_weak: bool) -> bool:
     if is_quoted and " " in bare:
         return _is_phrase(bare.split())
     if not _has_only_letters(bare):
-        return len(bare) >= (_MIN_MIXED if is_weak else _MIN_PIN)
+        return len(bare) >= (_MIN_WEAK_VALUE if is_weak else _MIN_VALUE)
     if is_weak:
         return False
     if is_quoted:
@@ -229,11 +240,11 @@ def _is_number(kind: str, number: str, rest: str, is_quoted: bool) -> bool:
     A number in quotes counts nothing, and neither does one that ends its clause. `rest` is the text
     after the number, which may begin with more groups of its digits.
     """
-    min_length = {"pin": _MIN_PIN, "password": _MIN_PIN}.get(kind, 8)
+    min_digits = _MIN_DIGITS.get(kind, _MIN_DIGITS_OF_TOKEN)
     if more := _MORE_DIGITS.match(rest):
         number, rest = number + more[0], rest[more.end() :]
     counts_something = not is_quoted and not _CLAUSE_END.match(rest)
-    return len(number) >= min_length and not counts_something
+    return len(number) >= min_digits and not counts_something
 
 
 def _has_only_letters(word: str) -> bool:
@@ -246,9 +257,9 @@ def _describes_secret(word: str) -> bool:
     if it has an ending such as `-ed`, or is in a list. A word with hyphens describes one if any of
     its parts is in the list.
     """
-    if _SECRET_WORD.fullmatch(word) or _IDLE_ENDING.search(word):
+    if _SECRET_WORD.fullmatch(word) or _DESCRIBING_ENDING.search(word):
         return True
-    return any(part in _IDLE_WORDS for part in word.lower().split("-"))
+    return any(part in _DESCRIBING_WORDS for part in word.lower().split("-"))
 
 
 def _is_plain_value(kind: str, bare: str, value: str, rest: str) -> bool:
@@ -267,14 +278,14 @@ def _is_plain_value(kind: str, bare: str, value: str, rest: str) -> bool:
     is_ordinary_word = "-" not in bare and bare[1:].lower() == bare[1:]
     if kind != "password" and is_ordinary_word:
         return False
-    if bare.isupper() and len(bare) <= _MIN_MIXED:
+    if bare.isupper() and len(bare) <= _MAX_ABBREVIATION:
         return False
     ends_with_mark = bare != value
     is_last = ends_with_mark or bool(_CLAUSE_END.match(rest))
     if is_last:
         return not _describes_secret(bare)
     sentence = re.split(r"[.,;!?]", f"{bare}{rest}")[0].split()
-    describes_it = bool(_IDLE_ENDING.search(bare))
+    describes_it = bool(_DESCRIBING_ENDING.search(bare))
     return kind == "password" and not describes_it and _is_phrase(sentence)
 
 
