@@ -37,9 +37,11 @@ class Word(msgspec.Struct, frozen=True):
     raw: str = ""
     """The word as it was written."""
     under: tuple[str, ...] = ()
-    """Set if it represents files below these folders, like `{}` of `find -exec`."""
+    """The folders below which the files are that it stands for, as `{}` of `find -exec` does. Empty
+    for an ordinary word.
+    """
     regular: bool = False
-    """Whether none of these files is a link."""
+    """Whether it stands for such files, and none of them is a link."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -133,7 +135,7 @@ class Command(msgspec.Struct, frozen=True):
 
     @property
     def computed(self) -> Word | None:
-        """The first word whose value is known only when bash runs."""
+        """The first word whose value is known only when bash runs; None if there is none."""
         return next((word for word in self.words if not (word.exact or word.glob)), None)
 
     @property

@@ -65,7 +65,9 @@ def unknown_readers(line: ShellLine) -> list[Command]:
 
 
 class _FetchedFlow:
-    """Follows what comes from the network through the commands of a line."""
+    """Follows what comes from the network through the commands of a line. `earlier` are the files
+    that earlier lines have fetched; None: there are none.
+    """
 
     def __init__(self, line: ShellLine, places: Places, earlier: FetchedFiles | None) -> None:
         self._line = line
@@ -107,8 +109,9 @@ class _FetchedFlow:
         return bool(self._earlier) or runs_an_address or any(map(fetches_elsewhere, commands))
 
     def _redirects_of(self, number: int) -> list[Redirect]:
-        """Returns the redirections that write the output of a command. They are noted for the
-        wrapper or the guess before it, if there is one.
+        """Returns the redirections that write the output of a command. In the list of commands, the
+        wrapper that runs it (`sudo`) or a guess about it may come before it: a redirection that was
+        read with these is of the command, too.
         """
         first = number
         while first > 0 and not network.is_run_by_bash(self._line.commands[first - 1]):

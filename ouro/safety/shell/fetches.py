@@ -93,6 +93,7 @@ def _names_this_machine(word: Word) -> bool:
         match = _ADDRESS_OF_THIS_MACHINE.fullmatch(word.raw)
         if match is None or re.search(r"[$`]", word.raw):
             return False
+        # The pattern must be in the path. In `[::1]` bash would see a class of characters.
         return match["host"] != "[::1]" and match["path"] is not None
     quoted = _ONE_QUOTED_WORD.fullmatch(word.raw)
     # Not its text: a value that the line may have set is in it.

@@ -321,7 +321,7 @@ def _check_mv(command: Command, places: Places) -> str:
     names_target_first = options.has("t", "target-directory")
     sources = options.operands if names_target_first else options.operands[:-1]
     for word in sources:
-        if whole := places.whole(word.text):
+        if whole := places.find_whole_folder(word.text):
             return f"moves {whole}"
     for word in sources:
         if any(map(places.is_above_keys, places.paths_of(word.text))):
@@ -342,7 +342,7 @@ def _check_find_delete(command: Command, places: Places) -> str:
     for word in find_starts(words) or [Word(".")]:
         if not word.exact or any(map(places.is_elsewhere, places.paths_of(word.text))):
             return f"deletes below {word.text}"
-        if not is_limited and places.whole(word.text):
+        if not is_limited and places.find_whole_folder(word.text):
             return f"deletes everything below {word.text}"
     return ""
 
@@ -352,7 +352,7 @@ def _check_target(word: Word, places: Places) -> str:
     that is below it. Empty if none is needed.
 
     A question is needed for a computed word, for everything in a folder, for a whole folder as in
-    `Places.whole`, and for paths outside of the workspace.
+    `Places.find_whole_folder`, and for paths outside of the workspace.
     """
     if not word.exact and not word.glob:
         return f"{word.text}, which is not known"
@@ -360,7 +360,8 @@ def _check_target(word: Word, places: Places) -> str:
         return f"{word.text}: everything in the folder"
     start = before_pattern(word.text) if word.glob else word.text
     matches_everything = re.fullmatch(r"\.?\*+(/.*)?", word.text[len(start) :])
-    if (not word.glob or matches_everything) and (whole := places.whole(start)):
+    names_folder = not word.glob or matches_everything
+    if names_folder and (whole := places.find_whole_folder(start)):
         return whole
     for path in places.paths_of(start):
         if places.is_elsewhere(path):

@@ -116,7 +116,7 @@ def decide_line(policy: Permissions, tool: str, text: str, *, outside: bool = Fa
     return Allow(case.limits)
 
 
-# -- the rules, in their order
+# -- the rules, in their order; each returns None for a line that it is not about
 
 
 def _deny_by_rule(case: LineCase) -> Decision | None:

@@ -132,7 +132,7 @@ _OWN_PROGRAMS = names("""
     npm pnpm yarn npx bunx uvx uv poetry cargo go java make gmake just gh glab git aws gsutil curl wget nc bc awk gawk
     mawk sed docker podman kubectl psql mysql mariadb sqlite3 duckdb redis-cli
     """)
-"""Programs that run something else than their input, except as in `runs_input`."""
+"""Programs that may run something, but not their input. The exceptions are in `runs_input`."""
 _SCRIPTED = names("sed gsed awk gawk mawk")
 """Programs whose script may run lines of their input, unless they only read."""
 _BUILDERS = names("make gmake gcc g++ cc clang")

@@ -139,7 +139,9 @@ class _Loop(msgspec.Struct):
 
 
 class _Lexer(WordReader):
-    """Reads one script: a line, or the text that a command in it runs."""
+    """Reads one script: a line, or the text that a command in it runs. What it finds is added to
+    `line`; `depth` is the number of commands around the script.
+    """
 
     def __init__(self, text: str, line: ShellLine, depth: int = 0) -> None:
         super().__init__(text, line, depth)
@@ -327,7 +329,7 @@ class _Lexer(WordReader):
     def _read_keyword(self, keyword: str, words: list[Word], source: Command | None) -> list[Word]:
         """Handle a keyword such as `if` or `done`. `words` are the words after it; returns the ones
         among them that may be a command. After `[[`, `case` and `select` there is none. `source` is
-        the command before the keyword in a pipe.
+        the command before the keyword in a pipe; None if there is none.
         """
         is_test = keyword == "[[" and is_plain_test(words)
         self._line.has_loop = self._line.has_loop or keyword in _LOOPS or keyword == "select"
@@ -386,7 +388,7 @@ class _Lexer(WordReader):
         once.
 
         Returns the words that are a command, such as the condition of another `while`; empty if
-        there are none.
+        there are none. `source` is as in `_enter_loop`.
         """
         if keyword == "for":
             is_understood = _is_over_plain_values(words)
@@ -413,7 +415,9 @@ class _Lexer(WordReader):
         return not is_known and bool(re.fullmatch(_VARIABLE_NAME, name))
 
     def _enter_loop(self, loop: _Loop, source: Command | None) -> None:
-        """Begin the first round of a loop: its variables get the first value."""
+        """Begin the first round of a loop: its variables get the first value. `source` is the
+        command before the loop in a pipe; None if there is none.
+        """
         # An `echo` of the files: they are judged even if the body does not use them.
         if files := [word for word in loop.values if word.glob or word.under]:
             _add_command(self._line, Command((Word("echo"), *files), source=source), self._depth)

@@ -323,7 +323,7 @@ class Places:
             return True
         return any(area.exists() for area in protected.reserved_below(path))
 
-    def whole(self, text: str) -> str:
+    def find_whole_folder(self, text: str) -> str:
         """Returns, as a phrase for a question, the whole folder that a text names: the workspace,
         the git directory of a repository, home, or a folder above these. Empty if it names none of
         them.

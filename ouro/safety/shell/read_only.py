@@ -233,7 +233,7 @@ def _read_option(word: Word, row: CommandRow, rest: list[Word], options: ReadOpt
 
 
 def _long_option(word: Word, row: CommandRow, options: ReadOptions) -> _Option:
-    """Read an option `--name` or `--name=value`, and note its name in `found.given`.
+    """Read an option `--name` or `--name=value`, and note its name in `options.given`.
 
     The name may be the beginning of a listed option that takes a value. Then it takes a value too,
     as in getopt, so that the next word is not read as an operand. It does not count as listed:
@@ -250,7 +250,7 @@ def _long_option(word: Word, row: CommandRow, options: ReadOptions) -> _Option:
 
 
 def _short_options(word: Word, row: CommandRow, options: ReadOptions) -> _Option:
-    """Read a word such as `-la`, and note its letters in `found.given`. Returns the first letter
+    """Read a word such as `-la`, and note its letters in `options.given`. Returns the first letter
     that takes a value, with the value if it is attached; if there is no such letter, the last one.
     The option counts as listed only if all letters before it are listed as well.
     """

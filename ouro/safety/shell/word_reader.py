@@ -67,7 +67,8 @@ def _is_one_word(value: Word) -> bool:
 
 class WordReader(ABC):
     """Reads the words of a script: quoted pieces, variables and substitutions among them. It keeps
-    the position in the text, and notes in the line what it does not understand.
+    the position in the text, and notes in the line what it does not understand. Many methods have
+    the argument `quoted`: whether this position is inside of double quotes.
     """
 
     def __init__(self, text: str, line: ShellLine, depth: int) -> None:
