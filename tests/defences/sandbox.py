@@ -7,7 +7,7 @@ DEFENCES = (
             "test_x2_processes_that_stay.py -k process_that_was_left"),
     Defence("X4", "ouro/safety/sandbox/confinement.py", 'if limits == "off":', "if True:",
             "test_x4_keys_of_the_parent.py -k confined_command_cannot_read"),
-    Defence("X10", "ouro/safety/sandbox/confinement.py", "hidden += self._kept_back", "pass",
+    Defence("X10", "ouro/safety/sandbox/confinement.py", "hidden += self._hidden_by_rules", "pass",
             "test_x10_denied_files.py -k programs"),
     Defence("X10", "ouro/safety/sandbox/landlock.py", '_all_but(path, plan["hidden"])', "[path]",
             "test_x10_denied_files.py -k programs"),

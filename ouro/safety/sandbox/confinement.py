@@ -143,8 +143,8 @@ class Confinement:
         self._memory = tuple(memory)
         self._visible = tuple(visible)
         self._unreadable = unreadable
-        self._kept_back: Sequence[Path] = ()
-        """The paths that rules denied to read for the last command."""
+        self._hidden_by_rules: Sequence[Path] = ()
+        """The paths that were last hidden from a command because rules deny to read them."""
         self._temp: TempFolder | None = None
         """The /tmp of the commands; None until a command needs it."""
         self._chosen: ChosenSandbox | None = None
@@ -224,6 +224,9 @@ class Confinement:
 
         With the limits `off` the command line is `argv`. Also records whether the command of this
         call can write into long-term memory, for `was_kept_from_memory`.
+
+        Args:
+            call_id: the tool call that runs the command; empty: it is a hook or a server.
         """
         with self._lock:  # several commands may start at the same time
             self._kept_from_memory.discard(call_id)  # call ids may be repeated
@@ -275,8 +278,8 @@ class Confinement:
     ) -> Sequence[str]:
         """Returns the command line that starts a command of the agent with these limits.
 
-        The command runs on this machine; `ContainerConfinement` lets it run in a container instead.
-        `argv` is the result of `limit_command`.
+        The command runs on this machine; `ContainerConfinement` lets it run in a container instead,
+        and needs `cwd` and `pty` for that. `argv` is the result of `limit_command`.
 
         Raises:
             ToolError: the container cannot be used, or the settings want one and there is none.
@@ -289,7 +292,7 @@ class Confinement:
         """Returns the shell line that prepares the container for commands.
 
         Empty if there is nothing to prepare, and after the first call. Here it is always empty: the
-        subclass for containers has one. It blocks, and raises ToolError.
+        subclass for containers has one. That one blocks, and may raise ToolError.
         """
         return ""
 
@@ -434,9 +437,9 @@ class Confinement:
         if self._proxy is not None and (refused_hosts := self._proxy.take_refusals()):
             return refused_hosts
         line = self._find_refusal(output)
-        if line and self._kept_back and self.known_tier == "landlock":
+        if line and self._hidden_by_rules and self.known_tier == "landlock":
             folders = ", ".join(
-                sorted({str(path.parent) for path in self._kept_back})[:_MAX_FOLDERS_NAMED]
+                sorted({str(path.parent) for path in self._hidden_by_rules})[:_MAX_FOLDERS_NAMED]
             )
             line += (
                 "\nLandlock lets nothing be made or removed beside a file that a rule denies to"
@@ -449,9 +452,9 @@ class Confinement:
         if there is none. Lines about files that a rule denies to read are left out: the rule
         explains them, not the sandbox.
         """
-        kept_back = [path.name for path in self._kept_back]
+        hidden_names = [path.name for path in self._hidden_by_rules]
         for line in reversed(output.splitlines()[-200:]):
-            if _contains_any(line, _DENIALS) and not _contains_any(line, kept_back):
+            if _contains_any(line, _DENIALS) and not _contains_any(line, hidden_names):
                 return line.strip()[:200]
         return ""
 
@@ -473,7 +476,7 @@ class Confinement:
 
     def _policy(self, limits: Limits) -> SandboxPolicy:
         """Returns what a command with these limits may see, change and reach. The files that rules
-        deny to read are searched for, and stored in `_kept_back`. With the limits `read` and
+        deny to read are searched for, and stored in `_hidden_by_rules`. With the limits `read` and
         `memory` the command connects to nothing.
         """
         from ouro.safety.sandbox.temp_folder import TempFolder
@@ -487,8 +490,8 @@ class Confinement:
             if not f"{root}/".startswith(f"{place}/")
         ]
         if limits != "repository":  # otherwise git would record a hidden file as deleted
-            self._kept_back = self._unreadable()
-            hidden += self._kept_back
+            self._hidden_by_rules = self._unreadable()
+            hidden += self._hidden_by_rules
         visible = existing((*self._needed_private_folders(), *self._visible))
         policy = SandboxPolicy(hidden=tuple(hidden), visible=visible, connects=False)
         if limits == "read":

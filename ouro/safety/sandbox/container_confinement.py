@@ -91,6 +91,10 @@ class ContainerConfinement(Confinement):
 
         With the limits `off` the command may change all of the workspace and use the network of the
         machine. It still runs in a container: no command of the agent runs on the machine itself.
+
+        Args:
+            cwd: the folder in which it runs.
+            pty: whether it gets a terminal.
         """
         with self._lock:
             self._kept_from_memory.discard(call_id)

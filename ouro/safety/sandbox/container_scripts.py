@@ -23,6 +23,9 @@ look() {
 SIGNAL = (
     f'tag=$1 number=$2\n{_LOOK}\nfor try in 1 2; do look; kill -"$number" $pids 2>/dev/null; done'
 )
+"""Signals the processes of a command. Twice: one that was started during the first look has the
+tag, too.
+"""
 RUN = f"""
 tag=$1; shift
 {_LOOK}

@@ -95,6 +95,7 @@ class CommandInside:
         self.tag = tag
         """The limit of resident memory of its processes, in bytes, which no other command has."""
         self._is_done = False
+        """Whether `release` was called."""
         container.uses += 1
 
     def signal(self, number: int) -> None:
@@ -108,7 +109,7 @@ class CommandInside:
 
     def release(self) -> None:
         """Note that the command has ended: a retired container whose last command this was is
-        removed. Must be called once; later calls do nothing.
+        removed. Must be called; further calls do nothing.
         """
         if not self._is_done:
             self._is_done = True

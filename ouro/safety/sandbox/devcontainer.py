@@ -20,8 +20,8 @@ from ouro.utils.lenient_json import dictionary, parse_json
 
 FILES = (Path(".devcontainer") / "devcontainer.json", Path(".devcontainer.json"))
 _MAX_READ = 200_000
-# Both patterns match texts, too, which stay: a text may contain `//` or `,]`.
 _VARIABLE_IN_TEXT = late_pattern(r"\$\{(localEnv:)?([\w]+)(?::([^}]*))?\}")
+"""A variable with its default: `${localEnv:LANG:C}`."""
 _VARIABLE_NAME = late_pattern(r"[A-Za-z_]\w*")
 _VOLUME_NAME = late_pattern(r"[A-Za-z0-9][\w.-]*")
 _USED_KEYS = {
@@ -76,7 +76,9 @@ class DevContainer(msgspec.Struct, frozen=True):
     """What is used of a devcontainer."""
 
     image: str = ""
+    """The name of its image; empty if the image is built from a Dockerfile."""
     build: ImageBuild | None = None
+    """How its image is built; None if it names one."""
     root: Path = Path("/")
     """The project."""
     workspace_folder: str = ""
@@ -163,6 +165,9 @@ def describe_devcontainer(root: Path) -> list[str]:
 
 
 def _dockerfile_name(build: ImageBuild | None) -> str:
+    """The name of a Dockerfile for the user; `nothing` if the devcontainer has neither an image nor
+    a Dockerfile.
+    """
     return build.dockerfile.name if build is not None else "nothing"
 
 

@@ -18,16 +18,18 @@ _MAX_WORKTREES = 200
 
 
 class LinkedGit(msgspec.Struct, frozen=True):
-    """What commands of git may change outside of the workspace. Empty if that has a git directory
-    in it.
+    """What commands of git may change outside of the workspace. Empty if the git directory is in
+    the workspace.
     """
 
     folders: tuple[Path, ...] = ()
     """The git directory that all worktrees share, and that of the workspace."""
     acting: tuple[Path, ...] = ()
-    """The parts of them that run programs, or name settings; some do not exist."""
+    """The parts of them that run programs, or name settings or folders; some do not exist."""
     state_of_others: tuple[Path, ...] = ()
-    """What belongs to the other worktrees, in which nobody can change files here."""
+    """The parts of them that only the other worktrees use. A command here must not change them: it
+    cannot change the files of those worktrees, so that the two would differ.
+    """
 
 
 def find_linked_git(root: Path) -> LinkedGit:

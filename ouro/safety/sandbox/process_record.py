@@ -38,6 +38,7 @@ class LeftRecord(NamedTuple):
 
     path: Path
     about: str
+    """The text that the process has written into it."""
 
 
 def left_records(folder: Path) -> Iterator[LeftRecord]:

@@ -32,11 +32,12 @@ class NetworkProxy:
 
     Args:
         hosts: the allowed hosts: `example.com` (with its subdomains) on the ports of the web,
-            `host:port` on another port. Addresses of this machine and of local networks are allowed
-            only if they are named themselves.
+            `host:port` on another port. `*.example.com` means the same as `example.com`. Addresses
+            of this machine and of local networks are allowed only if they are named themselves.
     """
 
     def __init__(self, hosts: Sequence[str]) -> None:
+        # Without `*.`: a name stands for its subdomains, too.
         self._hosts = frozenset(host.lower().removeprefix("*.") for host in hosts)
         self._folder = Path(tempfile.mkdtemp(prefix="ouro-net-"))
         self.socket = self._folder / "proxy"

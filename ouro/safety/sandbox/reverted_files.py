@@ -35,6 +35,7 @@ ACTING_IN_GIT = (
 )
 """The parts of a git directory that run programs, or name settings."""
 _MAX_COPIED_BYTES = 1_000_000
+"""Bytes of a file that is copied before a command; of a larger one a change is not noticed."""
 _MAX_COPIES = 500
 """Files that are copied before a command; of further ones a change is not noticed."""
 _PLAIN_SETTING = late_pattern(
@@ -278,7 +279,7 @@ class ActingFiles:
 
     def _move_out(self, path: str, *, was_changed: bool) -> RevertedFile:
         """Move a file or folder out of the workspace into the store, where no program obeys it and
-        the user can still find it.
+        the user can still find it. `was_changed` is for the result.
         """
         import shutil  # imported late: few sessions need it
 
@@ -326,7 +327,8 @@ def _is_plain_config(data: bytes) -> bool:
 
 def _is_harmless_in_git(path: str, after: _FileCopy | None) -> bool:
     """Whether a file in a git directory may stay as it is now (`after`), although it changed: it is
-    `info/exclude`, or a configuration that names no program, as after `git remote add`.
+    `info/exclude`, or a configuration that names no program, as after `git remote add`. False for a
+    file that is gone (None).
     """
     if after is None or after.is_link or "/.git/" not in path:
         return False

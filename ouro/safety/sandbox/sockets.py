@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _SOCKET_LIST = "/proc/net/unix"
 _COLUMNS_BEFORE_PATH = 7
+"""Columns of a line of that list before the path; the last of them is the inode."""
 _PATH_IN_VARIABLE = re.compile(r"/[^\s:;,]+")
 _WELL_KNOWN_SOCKETS = (
     "/var/lib/docker.sock",

@@ -20,6 +20,7 @@ class TempFolder:
 
         self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=PREFIX)))
         self._record: ProcessRecord | None = None
+        """Its record; None if that could not be written."""
         try:
             self._record = ProcessRecord(_records_dir(state_dir), self.path.name, str(self.path))
         except OSError as error:  # it is deleted with the session all the same
