@@ -136,7 +136,7 @@ class FileUndo(msgspec.Struct, eq=False):
                 "The checkpoint of this folder takes long, so commands do not wait for it:"
                 " what they change before it is complete may not be undone."
             )
-        await asyncio.to_thread(self.checkpoints.command_began, number, is_early=not done)
+        await asyncio.to_thread(self.checkpoints.note_command_start, number, is_early=not done)
 
     async def _keep_copies(self, number: int, paths: Sequence[Path]) -> None:
         """Copy files before a tool writes them. Warns if the disk has no room."""

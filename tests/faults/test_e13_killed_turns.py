@@ -143,7 +143,7 @@ import os, signal
 from ouro.utils.files import note_written_dir, replace_file
 def die():
     kept.take_before(1)
-    kept.command_began(1)
+    kept.note_command_start(1)
     os.kill(os.getpid(), signal.SIGKILL)
 folder = os.open(root, os.O_RDONLY)
 note_written_dir(folder)
@@ -160,7 +160,7 @@ replace_file(folder, "new.py", b"new\\n", check=die)
 
 COMMAND = """
 kept.take_before(1)
-kept.command_began(1)
+kept.note_command_start(1)
 (root / "a.py").write_text("changed\\n")
 (root / "b.py").unlink()
 (root / "c.py").write_text("new\\n")
@@ -182,7 +182,7 @@ def test_e13_files_that_a_command_changed_are_restored(root):
 def test_e13_the_end_of_a_released_turn_is_noted_without_a_wait(root):
     kept = opened(root)
     kept.take_before(1)
-    kept.command_began(1)
+    kept.note_command_start(1)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert kept.release() == [1]
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -225,7 +225,7 @@ def test_e13_a_file_that_a_command_and_then_a_tool_changed_is_restored(root):
         root,
         """
 kept.take_before(1)
-kept.command_began(1)
+kept.note_command_start(1)
 (root / "b.py").unlink()
 kept.note_command_end(1)
 kept.keep(1, root / "b.py")
@@ -245,7 +245,7 @@ def test_e13_a_file_that_a_command_changed_beside_a_tool_is_restored(root):
         """
 kept.take_before(1)
 kept.keep(1, root / "b.py")
-kept.command_began(1)
+kept.note_command_start(1)
 kept.keep_written(1, root / "b.py")
 (root / "b.py").unlink()
 """,
@@ -258,7 +258,7 @@ kept.keep_written(1, root / "b.py")
 
 def test_e13_a_file_whose_past_is_not_known_is_not_deleted(root):
     """The command began before the checkpoint was complete, and moved a file."""
-    killed(root, 'kept.command_began(1, is_early=True)\n(root / "b.py").rename(root / "c.py")')
+    killed(root, 'kept.note_command_start(1, is_early=True)\n(root / "b.py").rename(root / "c.py")')
     kept = opened(root)
     kept.recover()
     (turn,) = kept.turns()

@@ -197,7 +197,7 @@ class Checkpoints:
             if (state := self._store_file(path)) is not None:
                 journal.append(written=[name, *state])
 
-    def command_began(self, number: int, *, is_early: bool = False) -> None:
+    def note_command_start(self, number: int, *, is_early: bool = False) -> None:
         """Write into the journal of the turn that a command begins, which may change any file.
 
         Args:

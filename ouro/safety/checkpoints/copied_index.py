@@ -32,6 +32,7 @@ _SKIPPED, _INTENDED = 0x4000, 0x2000
 _FOLDER, _REPOSITORY = 0o040000, 0o160000
 _REMOVED_ENTRY = b"0 " + b"0" * 40
 _NAME_BITS = 0x0FFF
+"""The bits of the flags with the length of the name; all are set for a longer name."""
 
 
 class IndexEntry(msgspec.Struct, frozen=True):

@@ -29,8 +29,11 @@ _WRITE_NANOSECONDS = 1_000_000_000
 _PATIENCE = 20.0
 """Seconds to wait for a process in the background, which keeps a turn at the lowest priority."""
 _RELEASED = b"released\n"
-# It reads until ouro releases the turn, or the system closes the pipe while a killed ouro ends. Its
-# parent is another process once that has ended; then the commands in a sandbox are killed, too.
+# `read` ends when ouro releases the turn, or when the system closes the pipe because ouro is
+# killed. In the second case the loop waits until ouro has ended completely, and the parent of this
+# shell is another process: only then the commands in a sandbox have been killed, too. It has a
+# limit, which is reached at once if the turn was released. `$0` is the journal: without it nothing
+# is noted.
 _WATCHER_SCRIPT = """
 read -r released
 [ -e "$0" ] || exit
@@ -52,8 +55,6 @@ class TurnRecord(msgspec.Struct):
     """The files that tools were going to change before the first command, as they were."""
     written: dict[str, FileState] = msgspec.field(default_factory=dict)
     """Files as a tool left them, if no command ran then or was started later."""
-    late: set[str] = msgspec.field(default_factory=set)
-    """Files that may have changed before the checkpoint of the turn had them."""
     commands: int = 0
     """How many commands began that may change files."""
     running: int = 0
@@ -67,8 +68,8 @@ class TurnRecord(msgspec.Struct):
 
     def apply_line(self, line: Mapping[str, Any]) -> None:
         """Bring the record up to date with one more line of the journal: a file that a tool is
-        about to change (`kept`) or has `written`, files that are `late`, or a command that `began`
-        or `ended`. Each line has the time `at`.
+        about to change (`kept`) or has `written`, or a command that `began` or `ended`. Each line
+        has the time `at`. Other lines, of earlier versions, change nothing.
         """
         self.last = line["at"]
         if kept := line.get("kept"):
@@ -80,12 +81,10 @@ class TurnRecord(msgspec.Struct):
             self.written.pop(name, None)  # a tool changes it again
         elif written := line.get("written"):
             name, mode, blob = written
-            is_last = not self._finish_one(name)
+            is_last = not self._note_write_end(name)
             # A command, or another tool, that runs at the same time may change it again.
             if is_last and self.running <= 0:
                 self.written[name] = FileState(mode, blob)
-        elif late := line.get("late"):
-            self.late.update(late)
         elif "began" in line:
             self.began = self.began or line["at"]
             self.commands += 1
@@ -94,9 +93,9 @@ class TurnRecord(msgspec.Struct):
         elif "ended" in line:
             self.running -= 1
 
-    def _finish_one(self, name: str) -> bool:
+    def _note_write_end(self, name: str) -> bool:
         """Note that one tool has written a file: remove it from the tools that are about to write
-        it. Returns whether another tool may still write the file.
+        it (`pending`). Returns whether another tool may still write the file.
         """
         times = self.pending.pop(name, [])  # when tools began; the first one has written it now
         other_times = times[1:]

@@ -199,8 +199,9 @@ class Undo:
         end the turns are marked, and that file is deleted. Returns the outcome for each restored
         file.
 
-        A file that several turns changed has the last outcome, unless an earlier outcome is a
-        reason why it was not restored.
+        A file that several turns changed has the outcome that counts most: a reason why it was not
+        restored counts more than MERGED, and MERGED more than RESTORED. Of several reasons the last
+        one counts.
 
         Args:
             turns: the turns of the plan that still have checkpoints.
@@ -216,7 +217,6 @@ class Undo:
                     outcome = self._try_to_restore(change, is_unsure=is_unsure)
                     line = json.dumps([turn.number, change.path, outcome])
                     append_private(self._plan_file(), f"{line}\n")
-                # A reason counts more than MERGED, and MERGED more than RESTORED.
                 is_reason = outcome not in (RESTORED, MERGED)
                 if is_reason or outcomes.get(change.path, RESTORED) == RESTORED:
                     outcomes[change.path] = outcome
@@ -495,6 +495,7 @@ class _ParsedHunk(NamedTuple):
 
 
 def _parse_hunk(hunk: str) -> _ParsedHunk:
+    """Returns what undoes a hunk, which is given as git wrote it."""
     head, *body = _LINE.findall(hunk)
     numbers = re.match(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@", head)
     assert numbers is not None

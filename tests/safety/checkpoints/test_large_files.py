@@ -115,7 +115,7 @@ def command(kept: Checkpoints, work):
     """A turn with a command that may change any file."""
     kept.take_before(1)
     time.sleep(0.02)  # the clock of the disk is coarse
-    kept.command_began(1)
+    kept.note_command_start(1)
     time.sleep(0.02)
     work()
     kept.note_command_end(1)
@@ -181,7 +181,7 @@ def test_a_file_that_a_tool_and_then_a_command_change_in_a_nested_repository_is_
     file.write_text("y\n")
     kept.keep_written(1, file)
     time.sleep(0.02)  # the clock of the disk is coarse
-    kept.command_began(1)
+    kept.note_command_start(1)
     time.sleep(0.02)
     file.write_text("z\n")
     kept.note_command_end(1)
