@@ -17,6 +17,7 @@ from ouro.utils.yaml import parse_table, plain_values, split_front_matter
 SCRIPTED = ("hooks", "mcp", "mcpServers")
 """The sections of settings that name programs."""
 MAX_PROGRAMS = 200
+"""Programs that are listed; further ones are neither asked about nor covered by trust."""
 _MAX_READ = 1_000_000
 _PROJECT_VARIABLE = late_pattern(r"\$\{?(?:CLAUDE_PROJECT_DIR|OURO_PROJECT_DIR|PWD)(?::-[^}]*)?\}?")
 """`$PWD`, `${CLAUDE_PROJECT_DIR:-.}`."""
@@ -38,6 +39,7 @@ _DATA_ENDINGS = (
     ".sqlite",
 )
 _MAX_WORD = 1_000
+"""Characters of a word up to which it may name a file."""
 _MODULE_NAME = late_pattern(r"[A-Za-z_]\w*(?:\.\w+)*")
 _PROGRAM_ENDINGS = ("", ".py", ".js", ".mjs", ".cjs", ".ts", ".sh", ".rb")
 _MAIN_FILES = ("__main__.py", "__init__.py", "index.js", "index.mjs", "index.cjs", "index.ts")

@@ -201,8 +201,9 @@ def _protection_of_moved_agents(path: Path) -> str:
 
 
 def _keys_of_moved_agents() -> list[Path]:
-    """Returns the real paths of the files with keys in the moved folders of other agents. All names
-    are looked for in each folder.
+    """Returns the real paths of the files with keys in the folders of other agents that a variable
+    of the environment has moved. Each folder may have the files of any agent: all names are
+    returned for it.
     """
     keys: list[Path] = []
     for home in moved_agent_homes():

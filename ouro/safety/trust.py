@@ -215,6 +215,7 @@ class FoundInstructions(msgspec.Struct, frozen=True):
 
     path: Path
     imported_by: Path | None = None
+    """The file that imports it; None: none does."""
 
 
 def acting_files(root: Path, cwd: Path | None = None) -> tuple[Path, ...]:
@@ -408,7 +409,8 @@ def _used_files(
     folder: Path, names: Sequence[str], kind: ExtensionKind, inside: Path
 ) -> list[Path]:
     """Returns the paths of the extension files of a kind among the `names` in a folder, sorted by
-    name. Links out of the folder `inside` are left out.
+    name. Only the first MAX_FILES names are looked at. Links out of the folder `inside` are left
+    out.
     """
     endings = _FILE_ENDINGS.get(kind, (".md",))
     used = [name for name in names if name.endswith(endings) and _is_used(name, kind)]
@@ -417,8 +419,8 @@ def _used_files(
 
 
 def _is_used(name: str, kind: ExtensionKind) -> bool:
-    """Whether a file or folder of this name may be part of an extension. A hidden one only is part
-    of a skill, unless it comes from git, macOS or Python.
+    """Whether a file or folder of this name may be part of an extension. A hidden one may be part
+    of a skill only, and not if it comes from git, macOS or Python.
     """
     if not name.startswith("."):
         return True
