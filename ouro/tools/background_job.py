@@ -19,7 +19,13 @@ _TAIL_LENGTH = 2000
 
 
 class Job:
-    """A command that runs in the background, and what of its output was reported."""
+    """A command that runs in the background, and what of its output was reported.
+
+    Args:
+        changed: is set by each output of the command.
+        at_end: is called when it has ended.
+        watch: finds the lines of its output that are news; None: none are.
+    """
 
     pty: PtyProcess | None = None
     """The terminal of a job that has one."""
@@ -45,10 +51,11 @@ class Job:
         self._changed = changed
         """Set by each output of the command."""
         self._at_end = at_end
-        self._watch_lines = watch
+        self._line_watch = watch
         self._is_end_known = False
         """Whether the model or the user knows that it has ended."""
         self._is_ended_by_user = False
+        """Whether the user has ended it, while it ran."""
         self.watcher = asyncio.create_task(self._wait_for_end(), name=job_id)
         """Waits for the end of the command."""
 
@@ -74,8 +81,8 @@ class Job:
         text = (
             f"{new_output or '(nothing new)'}\n[{self.id}: {status}, {self.process.seconds:.1f} s]"
         )
-        if exit_code is not None and exit_code < 0:  # ended by a signal
-            exit_code = None
+        if exit_code is not None and exit_code < 0:
+            exit_code = None  # ended by a signal: the user is shown no exit code
         output = CommandOutput(self.command, new_output, exit_code)
         return ToolResult(text, Display(f"{self.id} {status}", output))
 
@@ -84,7 +91,7 @@ class Job:
         """What has happened to it that the model does not know, in a few words; empty if nothing."""
         if self.watcher.done() and not (self._is_end_known or self.is_of_user):
             return f"{self.id} ended ({self.status})"
-        if self._watch_lines is not None and self._watch_lines.has_matches:
+        if self._line_watch is not None and self._line_watch.has_matches:
             return f"{self.id} printed a line that matches its `watch`"
         return ""
 
@@ -93,7 +100,7 @@ class Job:
         afterwards.
         """
         title, seconds = self.news, self.process.seconds
-        matching_lines = self._watch_lines.take_lines() if self._watch_lines is not None else ""
+        matching_lines = self._line_watch.take_lines() if self._line_watch is not None else ""
         if self.watcher.done():
             self._is_end_known = True
         matches = f"Lines that match its `watch`:\n{matching_lines}\n" if matching_lines else ""
@@ -137,8 +144,8 @@ class Job:
             await self.process.end()
         finally:
             self.process.kill()
-            if self._watch_lines is not None:
-                await self._watch_lines.close()
+            if self._line_watch is not None:
+                await self._line_watch.close()
             await self._at_end()
             self._changed.set()
 

@@ -43,6 +43,7 @@ class FileBefore(msgspec.Struct, frozen=True):
     """Its name for the model and the user."""
     file: TextFile | None = None
     stat: os.stat_result | None = None
+    """Its status; None if it does not exist yet."""
     data: bytes = b""
     """The bytes of the file; of an unsaved text, those that saving it would write."""
     is_unsaved: bool = False
@@ -55,7 +56,7 @@ class FileBefore(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str | None:
-        """The text of the file, with `\\n` line endings."""
+        """The text of the file, with `\\n` line endings; None if it does not exist yet."""
         return None if self.file is None else self.file.text
 
     def with_text(self, text: str) -> TextFile:
@@ -214,6 +215,10 @@ class FilesSeen:
     ) -> None:
         """Check whether a part of a file may be changed: if its text matches exactly, also in a file
         that has changed since the model read it. That is then added to `notes`.
+
+        Args:
+            is_exact: whether the text of the part matches exactly.
+            if_read: as in `require_current`.
 
         Raises:
             ToolError: as `require_current`, if the match is not exact.
@@ -450,7 +455,7 @@ def encode(shown: str, file: TextFile, before: TextFile | None = None) -> bytes:
 
 def require_encodable(shown: str, file: TextFile, before: TextFile | None) -> None:
     """Raise ToolError if a text cannot be written in the encoding of its file. Used to check all
-    changes of a call before the first one is written.
+    changes of a call before the first one is written. The parameters are those of `encode`.
     """
     encode(shown, file, before)
 

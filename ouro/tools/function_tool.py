@@ -70,9 +70,9 @@ class FunctionTool(Tool[msgspec.Struct]):
 
     def in_folder(self, cwd: Path) -> FunctionTool:
         """A copy of this tool for a session in the folder `cwd`, to which its paths are relative."""
-        copied = copy.copy(self)
-        copied._cwd = cwd
-        return copied
+        tool = copy.copy(self)
+        tool._cwd = cwd
+        return tool
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the function itself."""

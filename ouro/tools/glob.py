@@ -67,16 +67,17 @@ def find_names(pattern: str, texts: Iterable[str]) -> Iterator[str]:
         ToolError: the pattern is not valid.
     """
     matches = name_pattern(pattern)
-    # The name of a macOS file may be composed of other characters than the pattern.
-    is_literal = pattern.isascii() and not pattern.startswith("!")
-    forms = expand_braces(pattern) if is_literal else [""]
+    # The name of a macOS file may be composed of other characters than a pattern that is not ASCII,
+    # and a negated pattern matches names without its parts. Then no name is excluded (`""`).
+    can_exclude = pattern.isascii() and not pattern.startswith("!")
+    forms = expand_braces(pattern) if can_exclude else [""]
     # What is between the wildcards of the file name: of `src/test_*.py` it is `test_` and `.py`.
     literal_parts = [_WILDCARD.split(form.rpartition("/")[2]) for form in forms]
     endings = tuple(parts[-1] for parts in literal_parts)
     longest_part = ""  # which each name must have
     if len(literal_parts) == 1:
         longest_part = max(literal_parts[0][0], literal_parts[0][-1], key=len)
-    ending_decides = is_literal and all(map(_is_ending, forms))
+    ending_decides = can_exclude and all(map(_is_ending, forms))
     for text in texts:
         candidates = _list_candidates(longest_part, text)
         names = [name for name in candidates if name.endswith(endings)]

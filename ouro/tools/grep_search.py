@@ -160,7 +160,9 @@ class GrepSearch:
         self._binary_count = 0
         """Binary files that match: their lines are not shown."""
         self._unreadable_count = 0
-        self._kept_back: set[str] = set()
+        """Files that ripgrep could not read."""
+        self._skipped_by_rules: set[str] = set()
+        """Files that a rule of the user keeps from being read, by their paths in the folder."""
         self._is_stopped = False
         """Whether the search took too long, so that some files were not reached."""
 
@@ -188,8 +190,8 @@ class GrepSearch:
                 f"[Stopped after {_TIMEOUT:.0f} s: more may match. Narrow the pattern, path or"
                 " glob.]"
             )
-        if self._kept_back:
-            files = plural(len(self._kept_back), "file")
+        if self._skipped_by_rules:
+            files = plural(len(self._skipped_by_rules), "file")
             lines.append(f"[Left out: {files} that a rule of the user keeps from being read.]")
         return "\n".join(lines)
 
@@ -204,7 +206,8 @@ class GrepSearch:
         try:
             hits = self._search_unsorted()
         except _TooManyResults:
-            self._binary_count = 0  # counted again
+            # Counted again. A search that finds too much ends before it counts unreadable files.
+            self._binary_count = 0
             # `_SIZE_LIMIT` skips the large files without a word, and the notes have to name them.
             if self._large_files is None:
                 self._find_large_files()
@@ -268,12 +271,13 @@ class GrepSearch:
 
     def _admit_file(self, name: str) -> bool:
         """Returns whether a file is to be searched: its path in the folder matches all globs, and
-        no rule keeps it back. If a rule keeps it back, it is added to `_kept_back`, for `notes`.
+        no rule of the user keeps it from being read. If a rule does, the file is added to
+        `_skipped_by_rules`, for `notes`.
         """
         if not all(test(name) for test in self._path_tests):
             return False
         if self._restricts_reading(self.folder / name):
-            self._kept_back.add(name)
+            self._skipped_by_rules.add(name)
             return False
         return True
 

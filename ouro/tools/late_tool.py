@@ -23,7 +23,8 @@ from ouro.utils.ouro_paths import ensure_private_dir, get_home
 class SchemaCache:
     """The specs of built-in tools in a file of the home folder, which may be deleted.
 
-    They are valid for a version of ouro and its source files, by size and time of change.
+    They are valid for a version of ouro and its source files, by size and time of change. `path` is
+    the file; None: the usual one.
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -22,7 +22,7 @@ _OPTIONS = ("--no-config", "--color=never", "--line-buffered", "--no-line-number
 
 
 class LineWatch:
-    """Searches with a ripgrep process, because its expressions take_lines linear time: one of Python
+    """Searches with a ripgrep process, because its expressions take linear time: one of Python
     could block ouro for ever.
     """
 

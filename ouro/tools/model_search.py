@@ -37,9 +37,11 @@ class ModelSearch(WebSearch):
     __doc__ = WebSearch.__doc__  # the description for the model
 
     def __init__(self, find: Callable[[], ProviderSearch], note_cost: NoteCost) -> None:
-        """Args:
-        find: returns the search of the model in use. Raises ModelError: it has none.
-        note_cost: records what a search has cost, by the name of the model.
+        """Prepare the tool; nothing is searched yet.
+
+        Args:
+            find: returns the search of the model in use. Raises ModelError: it has none.
+            note_cost: records what a search has cost, by the name of the model.
         """
         super().__init__(_MODEL_BACKEND, "", "")
         self._find = find

@@ -206,7 +206,7 @@ class CellNotebook:
             data |= {"execution_count": None, "outputs": []}
         if self.has_ids:
             data["id"] = self._free_id()
-        return self._dump_cell(dict(sorted(data.items())))
+        return self._dump_cell(dict(sorted(data.items())))  # Jupyter sorts the keys, too
 
     def _free_id(self) -> str:
         """An id that no cell has."""
@@ -394,7 +394,8 @@ def _line_indent(text: str, at: int) -> str | None:
 
 def _output_text(output: Mapping[str, Any], where: str, pictures: list[Image]) -> str:
     """An output of a cell as text: an error with its traceback, printed text, or a value. For a
-    picture it is a line about it, and the picture itself is added to `pictures`.
+    picture it is a line about it, and the picture itself is added to `pictures`. A value without
+    text is named by its media types.
 
     Args:
         where: the cell, as the name of the picture.

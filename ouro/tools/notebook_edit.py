@@ -28,7 +28,9 @@ class CellEdit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ]
     mode: Literal["replace", "insert", "delete"] = "replace"
     source: str | None = None
+    """None: a replaced cell keeps its source, and a new one is empty."""
     kind: CellKind | None = None
+    """None: a replaced cell keeps its kind, and a new one has code."""
     keep_outputs: bool = False
 
 

@@ -353,8 +353,8 @@ def _read_object(value: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[st
 
 
 def _is_absent(value: Any, kinds: Sequence[str]) -> bool:
-    """Whether a value in an optional field means that it has none: null, or a text such as `none`
-    where no text is meant.
+    """Whether a value in an optional field means that it has none: null, unless the field has the
+    type `null`; or a text such as `none`, if the field has types and none of them is `string`.
 
     Args:
         kinds: the JSON types of the field.

@@ -36,7 +36,9 @@ pieces, which takes three times the CPU, also from the command.
 """
 _MAX_DRAIN_READS = 4
 _REPORT_INTERVAL = 0.1
+"""Seconds between two reports."""
 _MAX_REPORTED = 4096
+"""Bytes of one report: the last ones."""
 _END_OF_OUTPUT = b""
 """The piece after which the writer ends."""
 
@@ -49,7 +51,9 @@ class OutputCapture:
 
     Args:
         folder: where the file is made when it is needed.
-        mask: removes secrets from what is written to the file; called in a thread.
+        mask: removes secrets from what is written to the file; called in a thread. None: nothing is
+            removed.
+        on_data: called with every piece of the output; None: nothing is called.
     """
 
     def __init__(
@@ -59,7 +63,6 @@ class OutputCapture:
         on_data: Callable[[bytes], None] | None = None,
     ) -> None:
         self.on_data = on_data
-        """Called with every piece of the output."""
         self.total = 0
         """Bytes printed so far."""
         self.lines = 0
@@ -74,6 +77,7 @@ class OutputCapture:
         self._head = bytearray()
         self._tail = bytearray()
         self._writer: threading.Thread | None = None
+        """The thread that writes the file; None as long as there is no file."""
         self._queue: SimpleQueue[bytes] = SimpleQueue()
         self._room = MAX_SPOOLED
         """Bytes that may still be written to the file."""
@@ -225,7 +229,9 @@ class OutputCapture:
 
 
 class Pump:
-    """Reads the output of a command into a capture and, a few times a second, into a report."""
+    """Reads the output of a command from a descriptor into a capture. A few times a second it calls
+    `report` with the end of what is new.
+    """
 
     def __init__(
         self, descriptor: int, capture: OutputCapture, report: Callable[[bytes], None]
@@ -234,9 +240,11 @@ class Pump:
         self._capture = capture
         self._report = report
         self._unreported = bytearray()
+        """The last bytes that were read since the last report."""
         self._buffer = bytearray()
         """Where a long output is read into, without a new object for each piece."""
         self._timer: asyncio.TimerHandle | None = None
+        """Makes the next report; None if there is nothing to report."""
         self._loop = asyncio.get_running_loop()
         os.set_blocking(descriptor, False)
         self._loop.add_reader(descriptor, self._read)
@@ -291,7 +299,7 @@ class Pump:
         return bytes(piece[-_MAX_REPORTED:])
 
     def _report_output(self) -> None:
-        """Report the output text_since the last report, if there is any."""
+        """Report the output since the last report, if there is any."""
         if self._timer:
             self._timer.cancel()
             self._timer = None

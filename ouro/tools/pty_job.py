@@ -53,7 +53,7 @@ class PtyJob(Job):
         waits = " It hides what is typed: it asks for a secret." if self.pty.hides_input else ""
         text = f"{shown or '(nothing on the screen)'}\n[{self.id}: {status}.{waits}]"
         code = self.process.exit_code
-        if code is not None and code < 0:  # ended by a signal
-            code = None
+        if code is not None and code < 0:
+            code = None  # ended by a signal: the user is shown no exit code
         output = CommandOutput(self.command, shown, code)
         return ToolResult(text, Display(f"{self.id} {status}", output))

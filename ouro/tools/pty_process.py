@@ -66,7 +66,13 @@ _ARROWS = {"up", "down", "right", "left", "home", "end"}
 
 
 class PtyProcess(ShellProcess):
-    """A command in a pseudo-terminal. Its starter must call `end` or `kill`."""
+    """A command in a pseudo-terminal. Its starter must call `end` or `kill`.
+
+    Args:
+        master: the descriptor of the terminal, from which its output is read.
+        report: gets what it prints.
+        inside: its processes in a container; None: it runs on this machine.
+    """
 
     def __init__(
         self,

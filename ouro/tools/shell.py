@@ -266,6 +266,7 @@ class Shell(Tool[ShellArgs]):
         Args:
             foreground: lets the user move it to the background; None: it cannot be moved.
             at_end: is called when a command has ended that was moved to the background.
+            cwd: the folder in which it runs; None: the workspace.
             timeout_seconds: None: no time limit.
             call_id: the id of the tool call; empty for a line of the user.
 
@@ -395,8 +396,8 @@ class Shell(Tool[ShellArgs]):
         self, process: RunningCommand, front: Foreground, seconds: float | None
     ) -> tuple[bool, int]:
         """Wait until a command has ended, and end what it left running. If the user moves it to the
-        background, nothing is ended. Returns whether it ended (or was moved) within `seconds`, and
-        how many processes it had left running.
+        background, nothing is ended. Returns whether it ended (or was moved) within `seconds`
+        (None: no limit), and how many processes it had left running.
         """
         left_running = 0
         try:
@@ -471,7 +472,7 @@ class Shell(Tool[ShellArgs]):
     def _make_wrap(self, limits: Limits, call_id: str, cwd: Path, *, pty: bool = False) -> Wrap:
         """Returns a function that confines a command: it takes the words of the command, and
         returns the words that run it in the sandbox. Nothing is recorded for a line of the user,
-        which has no call id.
+        which has no call id. `pty`: whether the command gets a terminal.
         """
         if not call_id:
             return lambda argv: self.confinement.wrap(argv, limits)

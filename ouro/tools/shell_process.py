@@ -91,6 +91,11 @@ def command_inside(argv: Sequence[str]) -> CommandInside | None:
 class RunningCommand(ABC):
     """A running shell command, here or in a terminal of an editor. Its starter must call `end` or
     `kill`.
+
+    Args:
+        tag: what marks its processes, as `limit_command` returns it.
+        capture: where its output is.
+        inside: its processes in a container; None: it runs on this machine.
     """
 
     def __init__(
@@ -99,9 +104,9 @@ class RunningCommand(ABC):
         self.tag = tag
         self.capture = capture
         self.inside = inside
-        """Its processes in a container; None: it has none."""
         self._started = time.monotonic()
         self._ended: float | None = None
+        """When `kill` has ended it; None as long as it was not called."""
         running_commands.add(self)
 
     @property
@@ -115,8 +120,8 @@ class RunningCommand(ABC):
 
     @abstractmethod
     async def wait(self, seconds: float | None) -> bool:
-        """Wait for the shell, not for other processes that hold its output open; returns False on
-        timeout.
+        """Wait for the shell, not for other processes that hold its output open. Returns False if
+        it takes more than `seconds` (None: no limit).
         """
 
     @abstractmethod
@@ -169,14 +174,17 @@ class ShellProcess(RunningCommand):
         from ouro.tools.output_capture import Pump  # a start needs none
 
         self._pump = Pump(output, capture, report)
-        self._is_shell_alone = False  # True: no process that the shell has started lives
+        self._is_shell_alone = False
+        """Whether it is known that no process lives which the shell has started."""
 
     @property
     def exit_code(self) -> int | None:
         return self._process.returncode
 
     async def wait(self, seconds: float | None) -> bool:
-        """Wait until the command ends. Returns False if it takes more than `seconds`."""
+        """Wait until the command ends. Returns False if it takes more than `seconds` (None: no
+        limit).
+        """
         try:
             async with asyncio.timeout(seconds):
                 await self._process.wait()
@@ -275,6 +283,7 @@ async def limit_command(
     tag = next(tag for tag in tags if tag not in used_tags)
     if in_container:
         tag |= _TAG_BIT  # the bits of the process lack it where there is no /proc
+    # Without /proc here no tag can be read, but a container has a /proc of its own.
     limit_arguments = (str(tag) if in_container else "unlimited", "unlimited")
     if _HAS_PROC:
         import resource  # imported late: an answer without a command needs none
@@ -448,7 +457,8 @@ def _list_tags() -> Iterator[tuple[int, int]]:
             with contextlib.suppress(OSError):
                 fields = _read_stat(name)
                 tag = int(fields[_RESIDENT_LIMIT_FIELD]) // 1024  # the shell uses KB
-                is_tag = tag >> 52 == 1  # without a limit all bits are set
+                # Of the highest bits only this one. Without a limit all bits are set.
+                is_tag = tag & ~(_TAG_BIT - 1) == _TAG_BIT
                 is_dead = fields[_STATE_FIELD] in (b"Z", b"X")
                 if is_tag and not is_dead:
                     yield int(name), tag

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from functools import cache
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
@@ -104,16 +103,26 @@ class Tool(Protocol, Generic[A]):
 
     def parse(self, arguments: Mapping[str, Any]) -> A:
         """The arguments of a call as a struct, checked. A list or an object that was written as a
-        text is decoded. Raises msgspec.ValidationError or ToolError.
+        text is decoded.
+
+        Raises:
+            msgspec.ValidationError: they do not match `Args`. If they still do not after a text was
+                decoded, it is the error from before.
+            ToolError: a tool that checks arguments in another way, such as one from a file, refuses
+                them.
         """
         try:
             return from_plain(dict(arguments), self.Args, strict=False)
         except msgspec.ValidationError as error:
-            if match := _JSON_IN_QUOTES.match(str(error)):
-                name = match["argument"]
-                with suppress(msgspec.DecodeError):
-                    return self.parse({**arguments, name: msgspec.json.decode(arguments[name])})
-            raise
+            match = _JSON_IN_QUOTES.match(str(error))
+            if match is None:
+                raise
+            name = match["argument"]
+            try:
+                # Once for each such text.
+                return self.parse({**arguments, name: msgspec.json.decode(arguments[name])})
+            except msgspec.DecodeError:  # the text is not JSON; or a ValidationError, as above
+                raise error from None
 
     def resolve(self, args: A) -> tuple[AnyTool, Any]:
         """The tool that does the work, and its arguments. This is another tool if this one only

@@ -112,6 +112,7 @@ class WebFetch(Tool[WebFetchArgs]):
     Args = WebFetchArgs
 
     def __init__(self, resolve: Resolve | None = None) -> None:
+        """Prepare the tool. `resolve` finds the address of a host; None: `public_address`."""
         self._resolve = resolve or public_address
         self._cached_pages: dict[str, tuple[float, WebPage]] = {}
         """By the address: the time when the page was read, and the page."""
@@ -433,7 +434,7 @@ def _html_as_markdown(url: str, html: str) -> str:
 
 
 def _is_hidden(tag: Any) -> bool:
-    """Whether a browser would not show an element."""
+    """Whether a browser would not show an element, or a screen reader would not read it."""
     style = re.sub(r"\s", "", str(tag.get("style", "")).lower())
     return (
         tag.has_attr("hidden")
