@@ -51,8 +51,8 @@ class AdaptiveModel(ABC):
     """A model behind a server; the subclass knows the protocol.
 
     A refusal of the server changes the request, by the table in `rejected_requests.py`; the facts that it
-    taught are in `facts`. A subclass writes the request that it prefers: `shape_request` leaves out
-    and renames fields.
+    taught are in `facts` (None: nothing is known of the server yet). A subclass writes the request
+    that it prefers: `shape_request` leaves out and renames fields.
     """
 
     other_wire = ""
@@ -222,14 +222,14 @@ class AdaptiveModel(ABC):
         error: ModelError,
         messages: Sequence[Message],
         images: Sequence[set[int]],
-        share: float,
+        window_share: float,
     ) -> str | None:
         """Change what the refusal is about. The rules with the most certain signs are tried first.
         Returns a notice for the user, which may be empty; None if it is not known what to change.
 
         Args:
             images: the hashes of the images that are sent, for each message that has any.
-            share: the share of the window that the request fills.
+            window_share: the share of the window that the request fills.
         """
         from ouro.llm import rejected_requests
         from ouro.llm.overflow import is_too_long
@@ -246,9 +246,9 @@ class AdaptiveModel(ABC):
         changes = rejected_requests.find_changes(refused, rules)
         if changes:
             return self._adapt_request(changes, error)
-        if self._hide_images(refused, images, share):
+        if self._hide_images(refused, images, window_share):
             return IMAGE_REFUSED.format(self._endpoint.address)
-        is_long = is_too_long(refused.answer, share)
+        is_long = is_too_long(refused.answer, window_share)
         may_be_about_calls = rejected_requests.speaks_of_calls(refused) and not is_long
         if may_be_about_calls and self._describe_calls(refused, messages):
             return calls_refused
@@ -282,11 +282,13 @@ class AdaptiveModel(ABC):
         self.facts.try_describing(calls)
         return bool(calls)
 
-    def _hide_images(self, refused: Refused, images: Sequence[set[int]], share: float) -> bool:
+    def _hide_images(
+        self, refused: Refused, images: Sequence[set[int]], window_share: float
+    ) -> bool:
         """Leave images out of the next requests, on trial. If the refusal is about one image or
         about the number of bytes, these are the images of the newest message; if it does not say
         what is wrong, all images. Returns False, and leaves nothing out, if there are no images or
-        if the refusal is certainly about something else.
+        if the refusal is certainly about something else. Arguments as in `_try_adaptation`.
         """
         from ouro.llm.overflow import NEAR_THE_WINDOW, is_too_long
         from ouro.llm.rejected_requests import refuses_one_picture
@@ -294,12 +296,12 @@ class AdaptiveModel(ABC):
         status = refused.answer.status
         if not images or status not in (400, 413, 415, 422):
             return False
-        is_too_many_bytes = status == 413 and share < NEAR_THE_WINDOW
+        is_too_many_bytes = status == 413 and window_share < NEAR_THE_WINDOW
         if refuses_one_picture(refused) or is_too_many_bytes:
             self.facts.try_hiding(images[-1])  # of the newest message: older ones were accepted
             return True
         # Not every server says what it refuses: a request without images shows it.
-        if is_too_long(refused.answer, share):
+        if is_too_long(refused.answer, window_share):
             return False
         self.facts.try_hiding(set[int]().union(*images))
         return True

@@ -79,6 +79,7 @@ class Catalog:
         """Key command, or account of the keyring -> the key."""
         self._key_listeners: list[Callable[[Sequence[str]], None]] = []
         self._servers: Mapping[Provider, ServerModels] | None = None
+        """The local servers that answered; None: they were not asked yet."""
         self._project = project
         self._path: Path | None = None
         """Where the file was read; None: it was given."""
@@ -88,7 +89,8 @@ class Catalog:
     @classmethod
     def from_files(cls, project: str = "") -> Catalog:
         """The models of ~/.ouro/models.yaml and of the environment. The file becomes private, since
-        it holds keys; `notices` says so if other users could read it. Raises ConfigError.
+        it holds keys; `notices` says so if other users could read it. `project` is the folder whose
+        sessions share a cache at the provider; empty: none. Raises ConfigError.
         """
         catalog = cls(project=project, facts=FactStore(get_server_facts_path()))
         catalog._path = get_models_path()
@@ -224,7 +226,7 @@ class Catalog:
         return spec
 
     def _is_own_server(self, name: str) -> bool:
-        """Whether a model is on a server of the user: its cost is the user's own business."""
+        """Whether a model is on a server of the user: prices in tables are not about it."""
         provider = provider_of(name)
         return bool(self._entry_of(name).api_base) or bool(provider and provider.local)
 
@@ -333,7 +335,8 @@ class Catalog:
     def _make_openai(self, spec: ModelSpec, endpoint: Endpoint, effort: Effort) -> Model:
         """A model that uses OpenAI's protocols. If models.yaml names one of the two, only this one
         is used; otherwise both may be used, and the one that the address probably has is tried
-        first. A server of the user is also asked about the abilities of the model.
+        first. A server of the user is also asked about the abilities of the model, unless
+        models.yaml names the protocol.
         """
         from ouro.llm.openai_model import OpenAIModel, WireChoice
 
@@ -485,7 +488,8 @@ class Catalog:
     def _find_key(self, name: str) -> tuple[str, str]:
         """The key for a model, and its source; empty if there is none or none is needed.
 
-        It comes only from the environment and the user's own models.yaml.
+        It comes only from the environment, or from where the user's own models.yaml says; never
+        from a file of the project.
 
         Raises:
             NoModelError: the command that prints the key failed.

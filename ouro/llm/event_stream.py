@@ -93,6 +93,7 @@ class JsonLineDecoder(EventDecoder):
     def __init__(self) -> None:
         super().__init__()
         self._has_begun = False
+        """Whether bytes were decoded before."""
 
     def feed(self, data: bytes) -> Iterator[ServerEvent]:
         """Yield an event for each line of JSON that these bytes complete; empty lines are skipped."""

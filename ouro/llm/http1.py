@@ -193,7 +193,8 @@ class HttpClient:
         self, method: str, url: str, *, content: bytes | None, headers: Mapping[str, str]
     ) -> AsyncIterator[HttpAnswer]:
         """Send a request; yields its answer when that has begun. At the end of the block the
-        connection is kept if the whole body was read, else closed. Raises HttpFailure.
+        connection is kept if the whole body was read, else closed. `content` is the body of the
+        request; None: it has none. Raises HttpFailure.
         """
         connection = await self._take_connection(url)
         is_reusable = False
@@ -295,8 +296,8 @@ def _restore_errno(error: OSError) -> OSError:
 def _encode_request(
     method: str, url: str, content: bytes | None, headers: Mapping[str, str]
 ) -> Sequence[bytes]:
-    """The bytes of a request: its head, and its body, which may be empty. Raises ValueError if a
-    header has a character that HTTP does not allow.
+    """The bytes of a request: its head, and its body, which is empty if `content` is None. Raises
+    ValueError if a header has a character that HTTP does not allow.
     """
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")

@@ -202,7 +202,9 @@ def _make_error(error: JsonObject, endpoint: Endpoint, model: str) -> ModelError
 
 
 def _too_long_error(error: JsonObject, message: str, endpoint: Endpoint) -> ContextTooLong:
-    """The error for a request that is too long, with the answer of the provider."""
+    """The error for a request that is too long, with the answer of the provider. If litellm names
+    no status, it is 400, as other servers answer such a request.
+    """
     too_long = ContextTooLong(message)
     too_long.answer = error_from_status(
         error["status"] or 400, message, headers={}, endpoint=endpoint

@@ -45,11 +45,13 @@ def load_litellm() -> Any:
 
 def main() -> None:
     """Answer requests until standard input ends."""
-    run_worker(_handler, _error_fields)
+    run_worker(_load_handler, _error_fields)
 
 
-def _handler() -> Handler:
-    """The function that answers the requests of `utils/worker_process.py`: `ask` and `embed`."""
+def _load_handler() -> Handler:
+    """Import litellm; returns the function that answers the requests `ask` and `embed` of
+    `utils/worker_process.py`.
+    """
     litellm = load_litellm()
 
     def answer(name: str, *request: Any) -> Any:

@@ -121,7 +121,8 @@ class ModelCall:
         for model in self._models:
             attempts = self._attempts_with(model)
             attempt = 0
-            wait = waited = 0.0  # seconds: before this attempt, and those of ouro's choice together
+            wait = 0.0  # seconds before the next attempt
+            waited = 0.0  # seconds of all waits with this model that no provider has asked for
             began = time.monotonic()
             while attempt < attempts:
                 attempt += 1
@@ -141,7 +142,7 @@ class ModelCall:
                 # The provider asks for a longer wait than this: the next model is asked.
                 if wait > MAX_WAIT:
                     break
-                if failure.retry_after is None:  # a wait that the provider asks for is not counted
+                if failure.retry_after is None:
                     waited += wait
                 if self._waiting.is_used_up(waited):
                     break

@@ -50,6 +50,8 @@ class OpenAIModel:
         Args:
             wires: the wires that may be used; the one that the server probably has is first. If
                 there is only one, it is used even if a server has refused it.
+            cache_key, service_tier: as in `ResponsesWire`; chat completions do not use them.
+            facts: what is known of the server; None: nothing.
         """
         self._configured_spec = spec
         self._endpoint = endpoint

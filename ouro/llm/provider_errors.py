@@ -26,6 +26,7 @@ from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import dictionary
 
 BAD_REQUEST = 400
+PAYMENT_REQUIRED = 402
 NOT_FOUND = 404
 TOO_MANY_REQUESTS = 429
 MAX_ANSWER_TEXT = 8_000
@@ -111,9 +112,9 @@ def error_from_status(
 def describes_fault(text: str) -> bool:
     """Whether the text of a 429 is about a fault in the request, not about a rate limit.
 
-    Relays with many accounts answer 429 when each of them has failed, whatever the reason was: the
-    same request was sent eleven times within minutes. Such a text often names the status of the
-    last account.
+    Relays with many accounts answer 429 when each of them has failed, whatever the reason was.
+    Without this check the same request would be sent eleven times within minutes. Such a text often
+    names the status of the last account.
     """
     is_fault = bool(_REQUEST_FAULT.search(text)) or names_overflow(BAD_REQUEST, text)
     is_about_rate = is_rate_limit(text) or bool(_BUSY_SERVER.search(text))
@@ -137,7 +138,7 @@ def _parse_json(body: str) -> Any:
 
 
 def _asked_wait(headers: Mapping[str, str], body: str) -> float | None:
-    """The seconds that an answer asks to wait: see `wait_seconds`."""
+    """The seconds that an answer asks to wait; None if it does not: see `wait_seconds`."""
     from ouro.llm.waits import wait_seconds  # imported late: most answers are no errors
 
     return wait_seconds(headers, _body_as_text(body))
@@ -205,12 +206,16 @@ def _classify_status(
 
 
 def _means_no_credit(status: int, code_and_text: str, wait: float | None) -> bool:
-    """Whether an answer says that the account has no money left. `wait`: what it asks to wait."""
+    """Whether an answer says that the account has no money left. `wait`: the seconds that it asks
+    to wait; None: it does not.
+    """
     # Gemini's words for a limit of one minute are those of OpenAI for no money: it names a wait.
     is_limit_in_time = status == TOO_MANY_REQUESTS and wait is not None
-    if status == 402 or is_limit_in_time:
-        return status == 402
-    return status in (400, TOO_MANY_REQUESTS) and bool(_NO_MONEY.search(code_and_text))
+    if status == PAYMENT_REQUIRED:
+        return True
+    if is_limit_in_time:
+        return False
+    return status in (BAD_REQUEST, TOO_MANY_REQUESTS) and bool(_NO_MONEY.search(code_and_text))
 
 
 def _key_error(message: str, endpoint: Endpoint) -> AuthenticationFailed:
@@ -224,7 +229,7 @@ def _key_error(message: str, endpoint: Endpoint) -> AuthenticationFailed:
 def _other_error(status: int, message: str, wait: float | None, endpoint: Endpoint) -> ModelError:
     """The error for a status that needs no look at the words of the body. A status that another
     attempt does not change is RequestRefused. The others have the wait that the provider asks for
-    (`retry_after`).
+    (`retry_after`; None: it asks for none).
     """
     if status == 429:
         return RateLimited(message, retry_after=wait)

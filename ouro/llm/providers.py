@@ -171,7 +171,8 @@ def list_models_at(address: str, key: str = "") -> ServerModels:
     the server lists none, the result says why. Blocks.
 
     A missing `http://` or `https://` is added. The address is tried with and without `/v1`. If it
-    has a path, it is first tried as it is, else first with `/v1`.
+    has a path, it is first tried as it is, else first with `/v1`. `key` is sent with the requests;
+    empty: none is.
     """
     url = _add_scheme(address.strip().rstrip("/"))
     has_path = "/" in url.partition("://")[2]
@@ -241,7 +242,7 @@ class _JsonAnswer(NamedTuple):
 def _fetch_json(url: str, timeout: float, key: str = "") -> _JsonAnswer:
     """Fetch the JSON value at `url`. Returns the value, or why there is none. An answer that is not
     JSON, or not HTTP, is returned without a value and without a problem. Proxies are not used.
-    Blocks.
+    `key` is sent with the request; empty: none is. Blocks.
     """
     from http.client import HTTPConnection, HTTPException, HTTPSConnection
 
@@ -439,7 +440,9 @@ def find_nearest(word: str, names: Sequence[str]) -> list[str]:
     meant_provider = difflib.get_close_matches(word.lower(), providers, n=1, cutoff=0.82)
     if meant_provider:
         return [name for name in names if name.startswith(f"{meant_provider[0]}/")][:3]
-    name_of_form: dict[str, str] = {}  # the whole name, without its provider, and the words in it
+    # Each form in which a user may write a name -> the name: the whole name, the name without its
+    # provider, and each word in that.
+    name_of_form: dict[str, str] = {}
     for name in names:
         without_provider = _without_provider(name.lower())
         name_of_form.setdefault(name.lower(), name)

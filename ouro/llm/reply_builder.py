@@ -71,9 +71,11 @@ class ReplyBuilder:
         self._calls: dict[int, _Block] = {}
         """The index of a call -> its block."""
         self._call_count = 0
+        """The calls so far; more than `_calls`, if some have the same index."""
         self._size = 0
         """The characters so far."""
         self._usage: Usage | None = None
+        """The usage that was reported last; None if none was, or its figures cannot be right."""
         self.reason: Reason | None = None
         """Why the provider ended the answer; None until then."""
         self._reason_detail = ""

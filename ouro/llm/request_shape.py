@@ -269,7 +269,9 @@ def request_size(messages: Sequence[Message], body: Mapping[str, Any]) -> int:
 
 
 def _part_as_text(part: Part) -> str:
-    """The text of a part that counts for the size of a request."""
+    """The text of a part that counts for the size of a request; empty for an image, which is
+    counted by itself.
+    """
     match part:
         case Text(text) | Context(text) | Thinking(text) | ToolReply(text=text):
             return text

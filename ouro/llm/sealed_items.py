@@ -23,7 +23,7 @@ def seal_item(item: dict[str, Any], address: str) -> str:
 
 
 def open_item(signature: str, address: str) -> dict[str, Any] | None:
-    """The item in a signature; None if it is of another server."""
+    """The item in a signature; None if the signature holds none, or one of another server."""
     if not signature.startswith(SEALED_ITEM):
         return None
     try:

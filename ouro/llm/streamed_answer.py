@@ -160,12 +160,14 @@ class CallGate:
         self._rest: list[str] = []
         """The text after it, once it certainly begins a call."""
         self._is_line_start = True
+        """Whether the undecided text begins a line: a call always does."""
 
     def feed(self, text: str) -> str:
         """Add a piece of the answer. Returns the text that can be shown now: all lines that were
         not returned before, up to the first line that begins a call or may begin one.
         """
-        # So many characters decide: what is held back then begins a call, and so does the rest.
+        # After so many characters it is certain that the held-back text begins a call. What follows
+        # is not shown, either.
         if len(self._undecided) >= _MAX_CALL_START:
             self._rest.append(text)
             return ""

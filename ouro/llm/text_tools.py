@@ -203,9 +203,10 @@ class TextToolsModel:
     async def _ask_for_step(
         self, messages: Sequence[Message], tools: Sequence[ToolSpec]
     ) -> list[Chunk]:
-        """The chunks of the call of the next step, for which the model may be asked a separate
+        """The chunks of the call of the next step; for some steps the model is asked in a separate
         request. Empty if there is no such step, or the answer to the request cannot be used: then
-        the model must be asked for the next tool.
+        the model must be asked for the next tool. After an answer that cannot be used no further
+        step is asked for, and its usage is kept in `_step_usage`.
         """
         # Imported late: few answers need it.
         from ouro.llm.small_model_steps import StepRequest, next_step
@@ -227,7 +228,9 @@ class TextToolsModel:
     async def _answer_step(
         self, request: str, schema: Mapping[str, Any]
     ) -> tuple[str, Usage | None]:
-        """Ask the model about one step; returns the text of its answer and the usage."""
+        """Ask the model about one step; returns the text of its answer and the usage, which is None
+        if the server does not report it.
+        """
         answer, usage = "", None
         source = constrain(self._model, schema).stream([user(request)])
         async with aclosing(source) as chunks:
@@ -289,8 +292,9 @@ class TextToolsModel:
         calls; else the text that was held back. A text that was shown already as an answer holds no
         calls.
 
-        For a model that reads its tools as text, a call that a line of memory forbids is refused, and
-        a change begins with a call that reads the file.
+        For a model that reads its tools as text, a call that a line of memory forbids is refused,
+        and a change begins with a call that reads the file. `usage` is that of the answer; None if
+        it is not known.
         """
         if answer.is_shown:
             return [end]

@@ -125,7 +125,8 @@ class ThinkTags:
         """
         text, closing = "", None
         if _CLOSING_TAG.search(self._possible_end + self._undecided):
-            # Only then: to join the text at each of 5,000 deltas is work for its square.
+            # Only then: if the text were joined at each of 5,000 deltas, the time would grow with
+            # the square of its length.
             text = "".join(self._possible_answer) + self._undecided
             closing = _CLOSING_TAG.search(text, max(0, self._possible_size - MAX_TAG))
         # A tag at the end of a piece waits: what follows it decides whether it ends thinking.

@@ -74,7 +74,9 @@ def _wait_in_headers(headers: Mapping[str, str]) -> float | None:
 
 
 def _wait_in_text(text: str) -> float | None:
-    """The wait that a text asks for; None if it does not."""
+    """The wait that a text asks for, in seconds; NO_WAIT_HELPS for a limit of hours or
+    days without a time. None if it asks for none.
+    """
     asked = _ASKED_WAIT.search(text)
     if asked:
         spans = _SPAN.findall(asked[1])

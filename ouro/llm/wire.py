@@ -52,7 +52,7 @@ LOADING = 503
 """The status of a server that is loading its model, among others."""
 MAX_ERROR_BODY = 64_000
 """Maximum bytes of the body of an error that are read."""
-MAX_FACTS = 4_000_000
+MAX_MODEL_INFO = 4_000_000
 """Maximum bytes of an answer about the models of a server; Ollama lists every tensor."""
 MAX_ANSWER = 64_000_000
 """Maximum bytes of a stream; only a broken server sends more."""
@@ -92,7 +92,9 @@ class ChunkReader(ABC):
         self._calls: dict[int, _StreamedCall] = {}
         """The calls so far, by their index in the answer."""
         self._has_text = False
+        """Whether the answer has text that is not blank."""
         self.reason: Reason | None = None
+        """Why the answer ended; None as long as the provider has not said it."""
         self.reason_detail = ""
         """What the provider says about the reason, if it refuses to answer."""
         self.is_done = False
@@ -192,6 +194,8 @@ def make_usage(
     Args:
         sent: the tokens of the request, also those from the cache and those written to it.
         answered: the tokens of the answer.
+        cached, cache_written: the tokens of the request that were read from the cache, and written
+            to it.
         cost: in US dollars; it only counts if the prices of the model are not known.
     """
     figures = (sent, cached, cache_written, answered)
@@ -267,9 +271,8 @@ class Wire(AdaptiveModel):
 
     async def warm(self) -> None:
         """Make the client before the first request, in a thread: it takes 0.1 s."""
-        async with (
-            self._client_lock
-        ):  # a first request that arrives meanwhile waits for this client
+        # A first request that arrives meanwhile waits for this client.
+        async with self._client_lock:
             if not self._clients:
                 self._clients.append(await asyncio.to_thread(new_streaming_client, self._endpoint))
 
@@ -319,7 +322,7 @@ class Wire(AdaptiveModel):
                     raise ModelUnavailable(f"{self._endpoint.address} is not ready.")
                 async for piece in response.aiter_raw():
                     data += piece
-                    if not response.is_success or len(data) > MAX_FACTS:
+                    if not response.is_success or len(data) > MAX_MODEL_INFO:
                         return None
         try:
             return msgspec.json.decode(data)
