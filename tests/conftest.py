@@ -340,9 +340,9 @@ def no_log_of_another_test() -> Iterator[None]:
     test.
     """
     yield
-    for handler in ouro_log._own_handlers:
+    for handler in ouro_log._file_handlers:
         logging.getLogger().removeHandler(handler)
-    ouro_log._own_handlers.clear()
+    ouro_log._file_handlers.clear()
 
 
 @pytest.fixture(scope="session", autouse=True)

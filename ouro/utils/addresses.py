@@ -9,7 +9,7 @@ _NOT_PUBLIC = tuple(
         ipaddress.ip_network,
         (
             "168.63.129.16/32",  # Azure: metadata and keys of the machine
-            "192.0.0.0/24",  # Oracle's metadata; 192.0.0.9 and .10 are nobody's web server
+            "192.0.0.0/24",  # Oracle's metadata; no web server has the public ones, .9 and .10
             "192.88.99.0/24",  # relays of 6to4
             "192.31.196.0/24",  # AS112, as the next two
             "192.175.48.0/24",
@@ -22,7 +22,7 @@ _NOT_PUBLIC = tuple(
 )
 """Special addresses that Python's tables call global."""
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
-"""Addresses that hold one of IPv4 in the last 32 bits, to which a gateway translates them."""
+"""Addresses of IPv6 that a gateway translates to the address of IPv4 in their last 32 bits."""
 
 
 def is_on_internet(address: str) -> bool:
@@ -32,7 +32,7 @@ def is_on_internet(address: str) -> bool:
     ip = ipaddress.ip_address(address.partition("%")[0])  # `fe80::1%eth0` names an interface
     if ip in _NAT64:
         ip = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF)
-    # What counts is the address of IPv4 inside of one of IPv6, to which the packets go.
+    # If an address of IPv6 has one of IPv4 in it, the packets go to that one.
     target = getattr(ip, "ipv4_mapped", None) or getattr(ip, "sixtofour", None) or ip
     is_special = any(target in network for network in _NOT_PUBLIC)
     return target.is_global and not target.is_multicast and not is_special

@@ -25,7 +25,9 @@ def claude_config_file() -> Path:
 
 
 def moved_agent_homes() -> tuple[Path, ...]:
-    """The folders of agents that are not where their names say."""
+    """The folders of Claude Code and Codex that variables have moved: they need not be in home, nor
+    be named `.claude` and `.codex`.
+    """
     variables = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
     return tuple(Path(place) for name in variables if (place := os.environ.get(name)))
 

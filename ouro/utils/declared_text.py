@@ -68,8 +68,8 @@ def _section_matches(pattern: str, name: str) -> bool:
 
 
 def git_attribute(path: Path, attribute: str) -> str:
-    """The value of an attribute of a file in .gitattributes; empty if it has none. The file and its
-    folder need not exist.
+    """The value of an attribute of a file in .gitattributes; empty if it has none, or is only set
+    or unset, without a value. The file and its folder need not exist.
     """
     from ouro.utils.git import Git, GitError  # imported late: few files are asked about
 

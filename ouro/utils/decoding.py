@@ -35,7 +35,7 @@ def from_plain(value: Any, kind: Any, *, strict: bool = True) -> Any:
 
 def decode_json(data: bytes | str, kind: type[_Value], dec_hook: _Hook | None = None) -> _Value:
     """Convert JSON to a value of type `kind`. Raises msgspec.DecodeError: it is not JSON, or does
-    not fit.
+    not fit. `dec_hook`: converts types that msgspec does not know; None: there are none.
     """
     _prepare_type(kind)
     return msgspec.json.decode(data, type=kind, dec_hook=dec_hook)

@@ -33,14 +33,16 @@ _EDITORS_WITH_COLON_LINE: Mapping[str, Sequence[str]] = {
 
 async def edit_text(name: str, text: str, stderr: IO[str] | None = None) -> str:
     """Open `text` in the user's editor, as a temporary file with this name; returns the text that
-    was saved. Raises UsageError if there is no editor, or it failed.
+    was saved. `stderr`: where the editor writes errors; None: to that of this process. Raises
+    UsageError if there is no editor, or it failed.
     """
     return await run_on_text(_editor(), name, text, stderr)
 
 
 async def edit_file(path: Path, line: int, stderr: IO[str] | None = None) -> str:
-    """Open a file in the editor at a line, and wait for its end. Always returns an empty text: callers
-    await this instead of `edit_text`. Raises UsageError if there is no editor, or it failed.
+    """Open a file in the editor at a line, and wait for its end. Always returns an empty text:
+    callers await this instead of `edit_text`. `stderr` as there. Raises UsageError if there is no
+    editor, or it failed.
     """
     command = _editor()
     await _run(command, _arguments_at_line(command, path, line), stderr)
@@ -72,7 +74,8 @@ async def run_on_text(command: str, name: str, text: str, stderr: IO[str] | None
     """Run a command line on a temporary file with `text`; returns what is in the file afterwards.
     Raises UsageError: the command could not start, or failed.
 
-    `name`: the name of the file, whose ending tells an editor what it is.
+    `name`: the name of the file, whose ending tells an editor what it is. `stderr` as in
+    `edit_text`.
     """
     with tempfile.TemporaryDirectory(prefix="ouro-") as folder:
         file = Path(folder, name)

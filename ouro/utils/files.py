@@ -272,7 +272,7 @@ def unlock(descriptor: int) -> None:
 
 
 @contextmanager
-def only_one(path: Path) -> Iterator[bool]:
+def try_lock_file(path: Path) -> Iterator[bool]:
     """Try to lock the file `path` inside this context. Yields True if this process has the lock; False
     if another has it, or the file cannot be locked. Never waits, never raises.
     """
@@ -314,7 +314,8 @@ def open_folder(folder: Path, *, follow: bool = True) -> Iterator[int]:
 
 
 def open_regular(path: Path, flags: int = 0) -> BufferedReader:
-    """Open a regular file for reading. A pipe is an error, and does not block.
+    """Open a regular file for reading. A pipe is an error, and does not block. `flags`: further
+    flags of `os.open`.
 
     Raises:
         OSError: it cannot be opened, or is not a regular file.
@@ -328,7 +329,7 @@ def open_regular(path: Path, flags: int = 0) -> BufferedReader:
 
 def read_start(path: Path, max_bytes: int, flags: int = 0) -> str:
     """The text of the first bytes of a file, at most `max_bytes`; empty if it is not a regular file,
-    or cannot be read.
+    or cannot be read. `flags`: further flags of `os.open`.
     """
     try:
         with open_regular(path, flags) as file:
@@ -352,10 +353,10 @@ def demand_known_layout(mark: Path, store: str, error: type[OuroError]) -> None:
         return
     if not words or (words[0].isdecimal() and int(words[0]) <= LAYOUT):
         return
-    raise error(*newer_ouro(store, "".join(words[1:2])))
+    raise error(*describe_newer_ouro(store, "".join(words[1:2])))
 
 
-def newer_ouro(store: str, version: str = "") -> tuple[str, str]:
+def describe_newer_ouro(store: str, version: str = "") -> tuple[str, str]:
     """The message and the hint about a store of a newer ouro. `version`: the one that wrote it; empty if
     it is not known.
     """

@@ -26,6 +26,7 @@ _START_TIMEOUT = 60.0
 """Seconds until the server has loaded its modules, maybe beside much other work."""
 _CLOSED_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _COULD_NOT_START = 127
+"""The exit code of a forked process that could not become the requested one."""
 
 
 class NoForkServer(OSError):

@@ -352,8 +352,8 @@ def _run_git(
     stdin: bytes = b"",
     profile: GitProfile = GitProfile.USER,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git with a time limit; returns its output, with any exit code. Raises GitError if it does
-    not run to its end.
+    """Run git with a time limit; returns its output, with any exit code. `variables` are further
+    ones of its environment; None: there are none. Raises GitError if it does not run to its end.
     """
     try:
         return run_git(profile, arguments, folder, timeout=seconds, variables=variables, data=stdin)

@@ -202,7 +202,7 @@ def start_git(
     keep: tuple[int, ...] = (),
 ) -> subprocess.Popen[bytes]:
     """Start git in a folder, with pipes; it inherits the descriptors `keep`. `places` are those of
-    `command_line`.
+    `command_line`, `variables` further ones of its environment (None: there are none).
 
     Raises:
         OSError, ValueError: it cannot be started.
@@ -227,7 +227,8 @@ def finish_git(
     timeout: float,
     on_wait: OnWait | None = None,
 ) -> GitResult:
-    """Give git its input, and wait for its end; returns its output, with any exit code.
+    """Give git its input, and wait for its end; returns its output, with any exit code. `on_wait`
+    is called meanwhile; None: nothing is.
 
     Whatever interrupts this ends the process.
 
@@ -256,6 +257,10 @@ def run_git(
     data: bytes = b"",
 ) -> GitResult:
     """Run git in a folder; returns its output, with any exit code.
+
+    Args:
+        variables: further variables of its environment; None: there are none.
+        data: its input.
 
     Raises:
         OSError, ValueError: it cannot be started.

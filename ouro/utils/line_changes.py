@@ -43,20 +43,20 @@ def line_changes(old: Sequence[str], new: Sequence[str]) -> list[LineChange]:
     tail = _count_common_lines(old[head:][::-1], new[head:][::-1])
     before, after = old[head : len(old) - tail], new[head : len(new) - tail]
     changes = []
-    old_end = new_end = 0  # of the last block of equal lines
+    changed_from_old = changed_from_new = 0  # where the last block of equal lines ended
     at_the_end = _EqualBlock(len(before), len(after), size=0)
     for old_start, new_start, size in [*_equal_lines(before, after), at_the_end]:
         # What is between two equal blocks has changed.
-        if (old_end, new_end) != (old_start, new_start):
+        if (changed_from_old, changed_from_new) != (old_start, new_start):
             changes.append(
                 LineChange(
-                    head + old_end,
+                    old_start=head + changed_from_old,
                     old_end=head + old_start,
-                    new_start=head + new_end,
+                    new_start=head + changed_from_new,
                     new_end=head + new_start,
                 )
             )
-        old_end, new_end = old_start + size, new_start + size
+        changed_from_old, changed_from_new = old_start + size, new_start + size
     return changes
 
 

@@ -15,12 +15,16 @@ log = logging.getLogger("ouro")
 _MAX_LOG = 1_000_000
 """Bytes of a log file before the next one is begun."""
 _OLD_LOGS = 4
-_own_handlers: list[logging.Handler] = []
+"""Full log files that are kept."""
+_file_handlers: list[logging.Handler] = []
+"""The handler of ouro's log file; empty until `start_log`. In a program that uses ouro as a
+library, the root logger has handlers of the program instead.
+"""
 
 
 def start_log(debug: bool = False) -> None:
     """Write the log of ouro and its libraries to `~/.ouro/logs/ouro.log` (0600), at most five files
-    of 1 MB.
+    of 1 MB. `debug`: whether also messages of the level DEBUG are written.
 
     If the file cannot be written, nothing is logged, because the screen belongs to the front end.
     """
@@ -29,7 +33,8 @@ def start_log(debug: bool = False) -> None:
     handler = _PrivateFile(get_log_path(), delay=True, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
-    root.handlers[:] = _own_handlers[:] = [handler]
+    _file_handlers[:] = [handler]
+    root.handlers[:] = [handler]  # no other handler: it could print to the screen
     root.setLevel(logging.WARNING)
     log.setLevel(logging.DEBUG if debug else logging.INFO)
 
@@ -46,7 +51,7 @@ def mask_log(mask: Callable[[str], str]) -> None:
             record.exc_text = mask(logging.Formatter().formatException(record.exc_info))
         return True
 
-    for log_or_handler in (log, *_own_handlers):
+    for log_or_handler in (log, *_file_handlers):
         log_or_handler.filters = [mask_record]
 
 

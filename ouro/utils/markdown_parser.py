@@ -36,7 +36,7 @@ def make_markdown_parser(**options: Any) -> MarkdownIt:
 
 def _read_formula(state: StateInline, silent: bool) -> bool:
     """The rule of markdown-it: take a formula as text, with its backslashes and lines. Returns whether
-    there is one here.
+    there is one here. `silent`: whether it is only skipped, so that no text is added.
     """
     match = _FORMULA.match(state.src, state.pos, state.posMax)
     if match is None:
@@ -55,7 +55,9 @@ def _read_formula(state: StateInline, silent: bool) -> bool:
 
 
 def _read_name_in_code(state: StateInline, silent: bool) -> bool:
-    """The rule of markdown-it: take a name in code as text. Returns whether there is one here."""
+    """The rule of markdown-it: take a name in code as text. Returns whether there is one here.
+    `silent` as in `_read_formula`.
+    """
     match = _NAME_IN_CODE.match(state.src, state.pos, state.posMax)
     follows_word = state.pos > 0 and state.src[state.pos - 1].isalnum()
     if match is None or follows_word:

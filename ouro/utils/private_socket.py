@@ -16,6 +16,7 @@ from ouro.utils.ouro_paths import ensure_private_dir, tilde
 MAX_ADDRESS = 100
 """Bytes of a path that fit into the address of a socket everywhere: Linux has 107, macOS 103."""
 BACKLOG = 16
+"""Connections that wait until they are accepted."""
 CONNECT_TIMEOUT = 2.0
 _XUCRED_SIZE = 76
 """Of `struct xucred` on macOS and BSD."""

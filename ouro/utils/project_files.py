@@ -63,10 +63,11 @@ def stream_project_files(root: Path, *, tracked_first: bool = False) -> Iterator
 
 
 def stream_project_text(root: Path, *, tracked_first: bool = False) -> Iterator[str]:
-    """Yield the paths of `stream_project_files` as texts. Each text has many paths, joined by zero
-    characters: a search in such a text takes a tenth of a loop over the paths.
+    """Yield the paths of `stream_project_files`, with the same arguments, as texts. Each text has
+    many paths, joined by zero characters: a search in such a text takes a tenth of a loop over the
+    paths.
     """
-    inner: dict[str, None] = {}
+    inner: dict[str, None] = {}  # the folders of nested repositories, in the order of git
     try:
         yield from _stream_repository(
             root, _TRACKED_FIRST if tracked_first else _IN_ONE_CALL, inner
@@ -129,7 +130,9 @@ def _new_folders(names: Iterable[str], known_folders: set[str]) -> list[str]:
 
 
 def _is_nested(root: Path, name: str, has_submodules: bool) -> bool:
-    """Whether a path that git lists is a nested repository or a submodule."""
+    """Whether a path that git lists is a nested repository or a submodule. git lists the folder of
+    a submodule without a slash, so that it is looked at if the project has any.
+    """
     return name.endswith("/") or (has_submodules and (root / name / ".git").exists())
 
 

@@ -23,8 +23,10 @@ class DateWords(NamedTuple):
     """The words of a language with which a statement names a day."""
 
     language: str
-    on: str
-    """The preposition before a date, with a blank; empty if the language needs none."""
+    preposition: str
+    """The preposition before a date, with a blank: `on `. Empty for a language without one, which
+    is written without blanks, too.
+    """
     days: Mapping[str, int]
     """The days from today by the pattern of their words: `yesterday` is -1."""
     coming: str
@@ -37,9 +39,9 @@ class DateWords(NamedTuple):
     """A pattern before a day from which on something holds."""
     end: str
     """A pattern before a day, or an event, until which something holds."""
-    shared: Mapping[str, str] = MappingProxyType({})
-    """The days that are other words in another language, each with a pattern: without a match of it
-    a statement is not in this language.
+    ambiguous_days: Mapping[str, str] = MappingProxyType({})
+    """Words of `days` that mean something else in another language, each with a pattern. Only a
+    statement that the pattern matches is in this language.
     """
 
 
@@ -47,11 +49,11 @@ _ENGLISH_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturd
 _GERMAN_DAYS = ("Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag", "Sonntag")
 _FRENCH_DAYS = ("lundi", "mardi", "mercredi", "jeudi", "vendredi", "samedi", "dimanche")
 _SPANISH_DAYS = ("lunes", "martes", "miércoles", "jueves", "viernes", "sábado", "domingo")
-_FRENCH_SIGN = (
+_FRENCH_ONLY_WORDS = (
     r"\b(?:on|les?|la|une|nous|vous|ils?|elles|est|sont|ont|avons|ce|cette|pas|que|qui|pour|dans"
     r"|avec|sur|aux?|depuis)\b|\b(?:qu|[cdjlmnst])['’]"
 )
-"""A common word of French that German and Dutch do not have."""
+"""Matches a frequent word of French that German and Dutch do not have."""
 # fmt: off
 LANGUAGES = (
     DateWords("English", "on ",
@@ -71,7 +73,7 @@ LANGUAGES = (
         r"\b(?:{name} prochain|ce {name}|(?<=jusqu'à ){name}|(?<=jusqu’à ){name})\b",
         r"\b{name} dernier\b", _FRENCH_DAYS,
         r"(?:\bd[èe]s|\bdepuis|\b[àa] partir d['’e])\s*$", r"\bjusqu['’](?:[àa]|au)x?\s",
-        {"hier": _FRENCH_SIGN}),  # German and Dutch: here
+        {"hier": _FRENCH_ONLY_WORDS}),  # in German and Dutch it means: here
     DateWords("Spanish", "el ",
         {"anteayer": -2, "ayer": -1, "pasado mañana": 2, "(?<!la )(?<!pasado )mañana": 1, "hoy": 0},
         r"\b(?:el )?(?:próximo {name}|{name} que viene|este {name}|(?<=hasta el ){name})\b",
@@ -93,8 +95,8 @@ class _DatePattern(NamedTuple):
     pattern: re.Pattern[str]
     offset: DateOffset
     """The day that it means."""
-    sign: re.Pattern[str] | None
-    """If other languages have the word too: matches in texts of this language."""
+    only_in: re.Pattern[str] | None
+    """Matches the texts in which it counts: see `DateWords.ambiguous_days`. None: all texts."""
 
 
 _WORD_START, _WORD_END = r"(?<![\w./`-])", r"(?![\w/`-]|\.\w)"
@@ -123,7 +125,9 @@ def local_day(at: str = "") -> date:
 
 
 def write_dates(text: str, day: date) -> str:
-    """Replace the relative dates of a statement that was made on `day`: `on 2026-11-27`."""
+    """Replace the relative dates in a statement that was made on `day`, such as `yesterday`, by
+    absolute ones: `on 2026-11-27`.
+    """
     for words in LANGUAGES:
         for pattern, offset in _patterns_in(text, words):
             write = partial(_date_text, words=words, day=day, offset=offset)
@@ -152,7 +156,9 @@ def find_end(text: str, day: date, *, is_change: bool) -> date | None:
 
 def _is_end(before: str, after: str) -> bool:
     """Whether the text before or after a date makes it an end: `until …`, `…まで`."""
-    ends = (rf"(?:{words.end})(?:{re.escape(words.on)})?$" for words in LANGUAGES if words.end)
+    ends = (
+        rf"(?:{words.end})(?:{re.escape(words.preposition)})?$" for words in LANGUAGES if words.end
+    )
     is_before = any(re.search(end, before, re.IGNORECASE) for end in ends)
     return is_before or _END_AFTER_DATE.match(after) is not None
 
@@ -189,7 +195,7 @@ def _date_text(match: re.Match[str], words: DateWords, day: date, offset: DateOf
         days_ago = (day.weekday() - weekday) % 7 or 7
         target = day + timedelta(days=days_ahead if offset == "coming" else -days_ago)
     before = match.string[: match.start()]
-    preposition = "" if _PREPOSITION_AT_END.search(before) else words.on
+    preposition = "" if _PREPOSITION_AT_END.search(before) else words.preposition
     begins_sentence = not before.strip() or before.rstrip().endswith((".", "!", "?", ":"))
     if preposition and begins_sentence:
         preposition = preposition[0].upper() + preposition[1:]
@@ -206,11 +212,11 @@ def _parse_date(text: str) -> date | None:
 
 def _patterns_in(text: str, words: DateWords) -> Iterator[tuple[re.Pattern[str], DateOffset]]:
     """Yield the patterns of the relative dates of a language, each with its offset as in
-    `_date_text`; of a shared word only if the text has a sign of this language.
+    `_date_text`; the pattern of an ambiguous word only if the text is in this language.
     """
     # By its name, because a DateWords holds dictionaries, which no cache can have as a key.
     for row in _compile_patterns(words.language):
-        if row.sign is None or row.sign.search(text):
+        if row.only_in is None or row.only_in.search(text):
             yield row.pattern, row.offset
 
 
@@ -220,15 +226,16 @@ def _compile_patterns(language: str) -> tuple[_DatePattern, ...]:
     words = next(row for row in LANGUAGES if row.language == language)
     names = "|".join(words.weekdays)
     # Chinese and Japanese are written without blanks: there is no edge between two words.
-    start, end = (_WORD_START, _WORD_END) if words.on else ("", "")
+    has_word_edges = words.preposition != ""
+    start, end = (_WORD_START, _WORD_END) if has_word_edges else ("", "")
     patterns: list[_DatePattern] = []
     for word, offset in words.days.items():
-        sign = words.shared.get(word)
-        compiled_sign = re.compile(sign, re.IGNORECASE) if sign else None
+        language_pattern = words.ambiguous_days.get(word)
+        only_in = re.compile(language_pattern, re.IGNORECASE) if language_pattern else None
         pattern = re.compile(f"{start}{word}{end}", re.IGNORECASE)
-        patterns.append(_DatePattern(pattern, offset, compiled_sign))
+        patterns.append(_DatePattern(pattern, offset, only_in))
     weekdays: tuple[tuple[str, DateOffset], ...] = ((words.coming, "coming"), (words.past, "past"))
-    for weekday, way in weekdays:
+    for weekday, direction in weekdays:
         pattern = re.compile(weekday.replace("{name}", f"(?:{names})"), re.IGNORECASE)
-        patterns.append(_DatePattern(pattern, way, sign=None))
+        patterns.append(_DatePattern(pattern, direction, only_in=None))
     return tuple(patterns)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 else:
 
-    def dataclass_transform(**_told: object) -> Callable[[T], T]:
+    def dataclass_transform(**_arguments: object) -> Callable[[T], T]:
         """Changes nothing: its arguments are for type checkers."""
         return lambda decorator: decorator
 

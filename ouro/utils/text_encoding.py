@@ -33,8 +33,10 @@ _COST_OF_RANK = 1.5
 """Subtracted for each more frequent encoding of the language."""
 _MAX_WORDS = 10
 """Maximum frequent words that count."""
-_MAX_NEIGHBOUR, _MAX_NEIGHBOURS = 1 << 16, 8
-"""Bytes of a file beside the one that is read, and how many such files are looked at."""
+_MAX_NEIGHBOURS = 8
+"""Other files in the folder of a file whose encodings are guessed."""
+_MAX_NEIGHBOUR_BYTES = 1 << 16
+"""Bytes of such a file that are read."""
 # The log-probability of a character that is no letter of the language.
 _SCORE_OF_SYMBOL, _SCORE_OF_STRANGE_LETTER, _SCORE_OF_STRANGE, _SCORE_OF_CONTROL = map(
     math.log, (1e-2, 1e-4, 1e-5, 1e-7)
@@ -380,4 +382,4 @@ def guess_neighbour_encodings(path: Path) -> list[str]:
 def _start_of(path: Path) -> bytes:
     """The first bytes of a file. Raises OSError, also for a link."""
     with open_regular(path, os.O_NOFOLLOW) as file:
-        return file.read(_MAX_NEIGHBOUR)
+        return file.read(_MAX_NEIGHBOUR_BYTES)

@@ -59,8 +59,8 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
     raw: str
     """The text with its own line endings."""
     encoding: str = "utf-8"
-    mark: bytes = b""
-    """The byte order mark at its beginning."""
+    byte_order_mark: bytes = b""
+    """The byte order mark at its beginning; empty if it has none."""
     is_guess: bool = False
     """Whether nothing but its bytes says which encoding it has."""
     rivals: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ class TextFile(msgspec.Struct, frozen=True, dict=True):
     def encode(self) -> bytes:
         """The bytes of the file. Raises UnicodeEncodeError: the encoding has no such character."""
         errors = "surrogateescape" if self.is_damaged else "strict"
-        return self.mark + self.raw.encode(self.encoding, errors)
+        return self.byte_order_mark + self.raw.encode(self.encoding, errors)
 
     def _restore_damaged(self, new: str, old: str) -> str:
         """The text `new`, which replaces `old` of `raw`, with the damaged bytes of `old` instead of
@@ -166,7 +166,8 @@ def decode_text(data: bytes, path: Path | None = None, encoding: str = "") -> Te
 
 def _decode_legacy(data: bytes, path: Path | None) -> TextFile:
     """Decode a text that is not UTF-8: in the encoding that is declared for it if that fits, otherwise as
-    damaged UTF-8 or in a guessed encoding. Raises NotTextError if it is not text.
+    damaged UTF-8 or in a guessed encoding. `path` as in `decode_text`. Raises NotTextError if it is
+    not text.
     """
     _require_text(data)
     from ouro.utils.text_encoding import (
@@ -296,7 +297,7 @@ def _save_in_place(
     folder: int, name: str, data: bytes, expected: os.stat_result | None
 ) -> os.stat_result:
     """Overwrite a file that must not be replaced. Raises ChangedMeanwhileError if it is not the
-    expected one.
+    expected one; None: no file is expected.
     """
     descriptor = os.open(
         name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder
@@ -320,7 +321,7 @@ def _stat(folder: int, name: str) -> os.stat_result | None:
 
 
 def _require_unchanged(status: os.stat_result | None, expected: os.stat_result | None) -> None:
-    """Raise ChangedMeanwhileError if the two are not the same state of a file."""
+    """Raise ChangedMeanwhileError if the two are not the same state of a file (None: no file)."""
     if _identity(status) != _identity(expected):
         raise ChangedMeanwhileError
 

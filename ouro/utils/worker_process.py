@@ -62,6 +62,7 @@ class WorkerProcess:
         self._outbox: queue.SimpleQueue[JsonObject | None] = queue.SimpleQueue()
         """The requests to write; None ends the thread that writes them."""
         self._ready = self._dead = False
+        """Whether it has loaded its package, and whether it has ended."""
         self._stderr: deque[str] = deque(maxlen=MAX_STDERR)
         self._process = subprocess.Popen(
             # -P: the current folder may contain a file with the name of a module.
@@ -132,8 +133,8 @@ class WorkerProcess:
     async def _receive(
         self, inbox: asyncio.Queue[JsonObject], limit: float | None, *, begun: bool
     ) -> JsonObject:
-        """Wait for the next line for a request. `limit`: seconds to wait; `begun`: whether it had an
-        answer before. Raises WorkerStopped.
+        """Wait for the next line for a request. `limit`: seconds to wait (None: no limit); `begun`:
+        whether it had an answer before. Raises WorkerStopped.
         """
         try:
             async with asyncio.timeout(limit):

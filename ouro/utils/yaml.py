@@ -274,7 +274,8 @@ class _Field(NamedTuple):
 
 def read_section(table: YamlTable, section: type[T], name: str, path: str = "") -> T:
     """A settings section or a struct from the keys of `table`. A field without a key has its
-    default.
+    default. Messages show `name`, the name of the file, and `path`, that of the table in it (empty:
+    it is the whole file).
 
     Raises ConfigError for an unknown key, a wrong type, or if a required key is missing.
     """
@@ -287,7 +288,7 @@ def read_section(table: YamlTable, section: type[T], name: str, path: str = "") 
 
 def read_fields(table: YamlTable, section: type[Any], name: str, path: str = "") -> dict[str, Any]:
     """The values that `table` sets, by the names of the fields. Raises ConfigError for an unknown
-    key or a wrong type.
+    key or a wrong type. `name` and `path` as in `read_section`.
     """
     fields, values = _fields_by_key(cast("Any", section)), {}
     for key, node in table.entries.items():

@@ -13,7 +13,7 @@ from ouro.cli import main
 from ouro.memory.long_term.notes.note import Note, note_text
 from ouro.memory.long_term.store import repo_store
 from ouro.messages import assistant, user
-from ouro.utils.files import only_one
+from ouro.utils.files import try_lock_file
 from ouro.utils.ouro_paths import get_history_dir, get_sessions_dir
 
 TALK = [user("In this project always run the tests with pytest -q, please."), assistant("I will.")]
@@ -132,7 +132,7 @@ def test_consolidate_notes_merges_similar_notes(here, capsys):
 def test_second_process_is_refused_during_maintenance(here, capsys):
     old_session(here, 1, 30, *TALK)
     get_history_dir().mkdir(parents=True, exist_ok=True)
-    with only_one(get_history_dir() / "digest.lock"):
+    with try_lock_file(get_history_dir() / "digest.lock"):
         code, said = run_memory(capsys, "crystallize", "--yes")
     assert (code, "Another ouro is maintaining memory" in said.err) == (2, True)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ouro.utils.files import lock_file, only_one, sweep_written_dirs, write_private
+from ouro.utils.files import lock_file, sweep_written_dirs, try_lock_file, write_private
 from ouro.utils.ouro_paths import get_written_journals
 from ouro.utils.text_files import save_file
 
@@ -42,9 +42,9 @@ def test_failed_write_keeps_the_old_file_and_leaves_no_other(home):
 
 def test_only_one_is_false_if_the_folder_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
-    with only_one(tmp_path / "file" / "folder" / "lock") as is_mine:
+    with try_lock_file(tmp_path / "file" / "folder" / "lock") as is_mine:
         assert not is_mine
-    with only_one(tmp_path / "new" / "lock") as is_mine:
+    with try_lock_file(tmp_path / "new" / "lock") as is_mine:
         assert is_mine
 
 
@@ -52,7 +52,7 @@ def test_a_lock_is_waited_for_up_to_the_timeout(tmp_path):
     with lock_file(tmp_path / "lock"):
         with pytest.raises(BlockingIOError), lock_file(tmp_path / "lock", timeout=0.03):
             pass
-        with only_one(tmp_path / "lock") as is_mine:
+        with try_lock_file(tmp_path / "lock") as is_mine:
             assert not is_mine
     with lock_file(tmp_path / "lock", timeout=0):
         pass

@@ -31,7 +31,7 @@ from ouro.memory.index.schema import (
     make_tables,
 )
 from ouro.memory.index.words import findable
-from ouro.utils.files import lock_file, newer_ouro
+from ouro.utils.files import describe_newer_ouro, lock_file
 from ouro.utils.log import log
 from ouro.utils.ouro_paths import ensure_private_dir
 
@@ -502,7 +502,9 @@ def _is_usable(path: Path) -> bool:
         with closing(_connect(str(path))) as database:
             (version,) = database.execute("PRAGMA user_version").fetchone()
             if version > VERSION:
-                raise SearchUnavailable(*newer_ouro(str(path), _read_ouro_version(database)))
+                raise SearchUnavailable(
+                    *describe_newer_ouro(str(path), _read_ouro_version(database))
+                )
             database.execute("SELECT count(*) FROM sqlite_schema").fetchone()
             if version == VERSION_WITHOUT_SEARCH_WORDS:
                 database.execute("BEGIN IMMEDIATE")

@@ -38,7 +38,7 @@ from ouro.messages import (
     ToolCall,
     ToolReply,
 )
-from ouro.utils.files import only_one
+from ouro.utils.files import try_lock_file
 from ouro.utils.git import branch_in_note
 from ouro.utils.lenient_json import text_or_json
 from ouro.utils.log import log
@@ -331,7 +331,7 @@ async def find_backlog(
     """
     since = (datetime.now(UTC) - timedelta(days=MAX_DAYS)).isoformat()
     count = 0
-    with only_one(get_history_dir() / "capture.lock") as is_mine:
+    with try_lock_file(get_history_dir() / "capture.lock") as is_mine:
         sessions = await catalog.sessions_here() if is_mine else []
         others = [
             info for info in sessions if info.id != open_session and not info.is_copied_by_hand

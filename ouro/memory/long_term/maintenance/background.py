@@ -18,7 +18,7 @@ from ouro.errors import OuroError, UsageError
 from ouro.events import Emit, Event, Notice
 from ouro.memory.side_calls import SessionChannel
 from ouro.messages import Usage
-from ouro.utils.files import only_one
+from ouro.utils.files import try_lock_file
 from ouro.utils.log import log
 from ouro.utils.text import dollars, one_line, plural
 
@@ -104,7 +104,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         try:
             # Most last sessions have no summary yet: it is written after they are closed.
             if self.is_automatic:
-                with only_one(self.lock) as is_mine:
+                with try_lock_file(self.lock) as is_mine:
                     if is_mine:
                         await asyncio.wait_for(self.summaries.catch_up(1), SUMMARY_TIMEOUT)
             return await self.summaries.carry_over()
@@ -216,7 +216,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         """Hold the lock of maintenance inside the context. Raises UsageError if another process
         holds it.
         """
-        with only_one(self.lock) as is_mine:
+        with try_lock_file(self.lock) as is_mine:
             if not is_mine:
                 raise UsageError(
                     "Another ouro is maintaining memory.", "Try again when it has finished."
@@ -234,7 +234,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
                 return
             # Only once a session; a failed task is retried at the next start.
             self._has_caught_up = True
-            with only_one(self.lock) as is_mine:
+            with try_lock_file(self.lock) as is_mine:
                 if not is_mine:
                     return
                 if self.summaries:
@@ -271,7 +271,7 @@ class MemoryMaintenance(msgspec.Struct, eq=False, dict=True):
         writer = self._workers.search_words
         if writer is None:
             return
-        with only_one(self.lock) as is_mine:
+        with try_lock_file(self.lock) as is_mine:
             written = await writer.write() if is_mine else []
         if not self.silent:
             for event in notes_event("describe", written, "that had none"):

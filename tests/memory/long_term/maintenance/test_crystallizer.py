@@ -20,7 +20,7 @@ from ouro.memory.long_term.capture.session_parts import drop_outputs
 from ouro.memory.long_term.maintenance.crystallizer import OldSession, choose_for_one_run
 from ouro.messages import ToolCall, ToolReply, assistant, tool, user
 from ouro.session import OpenRequest
-from ouro.utils.files import only_one
+from ouro.utils.files import try_lock_file
 from ouro.utils.ouro_paths import get_history_dir
 
 TALK = [
@@ -204,7 +204,7 @@ async def test_interrupted_run_continues_where_it_stopped(repository):
 async def test_second_process_is_refused(repository):
     old_session(repository, 1, 30, *TALK)
     here = await open_with(repository, [TESTS])
-    with only_one(get_history_dir() / "digest.lock") as is_mine:
+    with try_lock_file(get_history_dir() / "digest.lock") as is_mine:
         assert is_mine
         with pytest.raises(UsageError, match="Another ouro"):
             await here.read()
