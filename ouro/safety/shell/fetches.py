@@ -25,7 +25,9 @@ _RUNNERS_OF_TEXT = SHELLS | names("eval trap find gfind")
 """Their variables are also those of the commands that they run."""
 RUNS_WHAT_IT_FETCHES = "it runs what it fetches from the network"
 _STDIN_FILES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+"""The names of the input of a command as a file."""
 _PROGRAM_OPTIONS = ("-c", "-e", "-Command")
+"""The options of interpreters whose value is a program."""
 
 
 def check_fetch(line: ShellLine) -> str:
@@ -125,6 +127,9 @@ def _runs_input(command: Command, line: ShellLine) -> bool:
     """Whether a command is an interpreter, such as python, and runs its input or the output of
     another command, as in `python -c "$(curl …)"`. Its input is not run if it has a program of its
     own, as a script or after `-c` or `-e`. The text of a quoted here-document is known.
+
+    Of a shell only an input that it reads as a file counts, as in `bash /dev/stdin`: the commands
+    of a text that it runs are in the line themselves, and `_pipes_into_a_program` finds a pipe.
     """
     words = command.arguments
     if command.program in ("source", ".", *SHELLS):

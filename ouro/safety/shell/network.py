@@ -281,8 +281,8 @@ def runs_input(command: Command) -> bool:
 
 
 def _names_input_as_program(command: Command) -> bool:
-    """Whether a word of a command names its input as a file, and a single `-` is the value of an
-    option for the program.
+    """Whether a word of a command names its input as a file. A single `-` only counts as the value
+    of an option for the program.
     """
     for before, word in pairwise((Word(""), *command.arguments)):
         value = re.sub(r"^(-[a-zA-Z]|--[\w-]+=)", "", word.text)
