@@ -393,8 +393,8 @@ def _with_known_names(value: Mapping[str, Any], fields: Mapping[str, Any]) -> di
 
 
 def _as_seconds(key: str, value: Any) -> Any:
-    """A time limit in seconds; any value that is no number, and any in `timeout_seconds`, is
-    unchanged.
+    """A time limit in seconds. A number is in milliseconds if its key says so, or if it is too
+    large for seconds. A value that is no number, and any in `timeout_seconds`, is unchanged.
     """
     if key == "timeout_seconds" or not isinstance(value, int | float):
         return value
