@@ -141,7 +141,9 @@ def _memory_lines(text: str) -> Iterator[str]:
 
 
 def _apply_changes(lines: dict[str, None], text: str) -> None:
-    """Change the lines as a message says: a line after `-` is removed, a line after `+` is added."""
+    """Change the lines, which are the keys of `lines` in their order, as a message says: a line
+    after `-` is removed, a line after `+` is added.
+    """
     for match in _MEMORY_LINE.finditer(text):
         sign, line = match[1][:1], match[1][1:]
         mark = _LIST_MARK.match(line)

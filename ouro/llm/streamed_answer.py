@@ -64,7 +64,12 @@ _MAX_COMPARED = 20_000
 
 
 class StreamedAnswer:
-    """The text of an answer while it arrives. What may become a call is held back."""
+    """The text of an answer while it arrives. What may become a call is held back.
+
+    Args:
+        tools: the tools that the text may call; empty: all of the text is the answer.
+        is_described: whether the tools are described in the prompt, as for a very small model.
+    """
 
     def __init__(self, tools: Sequence[ToolSpec], *, is_described: bool) -> None:
         self.tools = tools

@@ -71,7 +71,9 @@ class ThinkTags:
             yield TextChunk("".join(self._thinking))
 
     def _advance(self, *, is_end: bool) -> Iterator[Chunk]:
-        """Read the undecided text as far as its meaning is certain; at the end all of it."""
+        """Read the undecided text as far as its meaning is certain. `is_end`: no more text comes,
+        so all of it is read.
+        """
         if self._state == "start":
             self._read_start(is_end=is_end)
         if self._state == "inside":

@@ -252,7 +252,9 @@ async def read_chunks(
 
 
 class Wire(AdaptiveModel):
-    """A model behind an HTTP server; the subclass knows the protocol."""
+    """A model behind an HTTP server; the subclass knows the protocol. Arguments as in
+    `AdaptiveModel`.
+    """
 
     def __init__(
         self,
