@@ -599,8 +599,8 @@ def _fetch(
     seconds: float,
     variables: Mapping[str, str] | None = None,
 ) -> str:
-    """Run git on a repository that is copied from an address; returns its output. Raises GitError:
-    git is missing, timed out, or failed, with its reason.
+    """Run git on a repository that is copied from an address; returns its output. `variables` as in
+    `_run_git`. Raises GitError: git is missing, timed out, or failed, with its reason.
     """
     result = _run_git(folder, arguments, seconds, variables, profile=GitProfile.FETCH)
     return _output_of(result).strip()

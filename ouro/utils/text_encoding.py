@@ -91,6 +91,9 @@ _GREEK = ("cp1253", "iso8859-7")
 
 
 def _latin(encodings: Sequence[str], letters: str, words: str, prior: float = 0.0) -> Language:
+    """A language in Latin letters: `letters` are those that ASCII lacks, `words` frequent words
+    with blanks between them.
+    """
     return Language(tuple(encodings), letters, frozenset(words.split()), prior=prior)
 
 
