@@ -288,10 +288,8 @@ class Shell(Tool[ShellArgs]):
         if process.capture.file:
             # The file is complete when it is read next, unless the output is very long.
             await asyncio.to_thread(process.capture.wait_for_file, _SPOOL_TIMEOUT)
-        is_confined = bool(call_id) and (limits != "off" or process.inside is not None)
-        if is_confined and not left_running:
-            # Some sandboxes end what is left running themselves.
-            left_running = await asyncio.to_thread(self.confinement.take_left_running, call_id)
+        if not left_running:
+            left_running = await self._count_ended_by_sandbox(process, limits, call_id)
 
         # Describe how it ended.
         if in_time:
@@ -310,6 +308,17 @@ class Shell(Tool[ShellArgs]):
             cwd=cwd,
             left_running=left_running,
         )
+
+    async def _count_ended_by_sandbox(
+        self, process: RunningCommand, limits: Limits, call_id: str
+    ) -> int:
+        """Returns how many processes that a command left running were ended by its sandbox: some
+        sandboxes do that themselves. 0 for a command without a sandbox.
+        """
+        is_confined = bool(call_id) and (limits != "off" or process.inside is not None)
+        if not is_confined:
+            return 0
+        return await asyncio.to_thread(self.confinement.take_left_running, call_id)
 
     def _make_result(
         self,
