@@ -250,7 +250,7 @@ class Repository:
         """
         header = f"{kind} {len(content)}\0".encode()
         name = hashlib.sha1(header + content, usedforsecurity=False).hexdigest()
-        if not self._has_loose(name):
+        if not self._keep_loose(name):
             packer = zlib.compressobj(1)
             pieces = (packer.compress(header), packer.compress(content), packer.flush())
             self._write_loose(name, pieces)
@@ -262,14 +262,14 @@ class Repository:
         """
         with path.open("rb") as file:
             name = hash_file(file)
-            if not self._has_loose(name):
+            if not self._keep_loose(name):
                 file.seek(0)
                 self._write_loose(name, _compress_blob(file))
         return name
 
-    def _has_loose(self, name: str) -> bool:
-        """Whether an object is stored as a file of its own. If it is, the time of that file is set
-        to now, so that a clean-up (`gc`) does not remove it.
+    def _keep_loose(self, name: str) -> bool:
+        """If an object is stored as a file of its own, set the time of that file to now, so that a
+        clean-up (`gc`) does not remove it. Returns whether there is such a file.
         """
         try:
             os.utime(self.folder / "objects" / name[:2] / name[2:])

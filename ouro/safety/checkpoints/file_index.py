@@ -129,7 +129,7 @@ class CheckpointIndex:
         try:
             status = path.lstat()
         except OSError:
-            return False
+            return False  # it is gone: the checkpoint has that
         if stat.S_ISREG(status.st_mode):
             return status.st_size > self._max_bytes or not os.access(path, os.R_OK)
         is_device = not (stat.S_ISLNK(status.st_mode) or stat.S_ISDIR(status.st_mode))

@@ -34,7 +34,7 @@ class LinkedGit(msgspec.Struct, frozen=True):
 
 def find_linked_git(root: Path) -> LinkedGit:
     """The git directories of a workspace, whose root is given. Empty if its git directory is in it,
-    or does not look as git makes it.
+    or does not look as git makes it, or if the repository has `_MAX_WORKTREES` others or more.
     """
     repository = find_root(root)
     own, shared = git_dirs(repository)
