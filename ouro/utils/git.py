@@ -564,15 +564,17 @@ def clone(address: str, revision: str, folder: Path, branch: str, seconds: float
     def git(*arguments: str) -> str:
         return _fetch(folder, arguments, seconds)
 
-    words = ("clone", "--quiet", "--no-checkout", "--template=")
+    clone_words = ("clone", "--quiet", "--no-checkout", "--template=")
     try:
         # A folder is copied as it is: to pack its objects takes twice the CPU. No file is shared
         # with it: an agent that overwrites one in its clone must not change the original.
-        git(*words, "--no-hardlinks", "--", address.removeprefix("file://"), ".")
+        git(*clone_words, "--no-hardlinks", "--", address.removeprefix("file://"), ".")
     except GitError:
         if not address.startswith("file://"):
             raise
-        git(*words, "--", address, ".")  # git refuses to copy some: with links among the objects
+        git(
+            *clone_words, "--", address, "."
+        )  # git refuses to copy some: with links among the objects
     wanted = "origin/HEAD" if revision == "HEAD" else revision
     # A branch exists only as `origin/NAME` in a new clone; else it is a tag or the id of a commit.
     words = ("rev-parse", "--verify", "--quiet", f"origin/{wanted}^{{commit}}")
