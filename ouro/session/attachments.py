@@ -146,7 +146,8 @@ class Attachments:
     def find(self, text: str) -> list[Mention]:
         """The mentions of a message that can be attached, at most `_MAX_MENTIONS`, in their order.
         A word after `@` that names no file is an ordinary word, and left out. Left out are also
-        files that the message has already, or that are sent as images.
+        files that the message has already, or that are sent as images, and resources of MCP
+        servers: `read_resources` finds them itself.
         """
         if "@" not in text:
             return []
@@ -184,7 +185,7 @@ class Attachments:
             preview = (await self._attach_memory(mention)).item
             if preview.problem:
                 return preview
-            if len(self._previewed) > _MAX_MENTIONS:
+            if len(self._previewed) > _MAX_MENTIONS:  # a long session must not fill the memory
                 self._previewed.clear()
             self._previewed[mention.name] = preview
         return self._previewed[mention.name]
@@ -222,7 +223,7 @@ class Attachments:
                 start, size = file.read(_SNIFFED_BYTES), os.fstat(file.fileno()).st_size
         except (OSError, OuroError) as error:
             return Attachment(mention.shown, problem=_short_reason(error))
-        if _is_binary(start):
+        if _is_binary(start, is_whole=size <= len(start)):
             return Attachment(mention.shown, problem="binary")
         lines = plural(mention.last - mention.first + 1, "line") if mention.first else ""
         return Attachment(mention.shown, lines or byte_size(size))
@@ -242,8 +243,10 @@ class Attachments:
             return "a rule denies it"
         if isinstance(decision, Ask) and self._workspace.protection(path):
             return self._workspace.protection(path)
-        if isinstance(decision, Ask) and not decision.rule:
-            # No rule may allow it for ever: a rule of the user demands the question each time.
+        # Without a `rule` that the answer `always` would add, a rule of the user demands the
+        # question each time. To name the file is not the answer to it.
+        is_asked_each_time = isinstance(decision, Ask) and not decision.rule
+        if is_asked_each_time:
             return "a rule asks first: the agent can ask you"
         if mention.name in ignored:
             return "ignored by git"
@@ -326,7 +329,8 @@ class Attachments:
         self, read_mentions: Sequence[ReadMention], files: Sequence[Mention]
     ) -> Attached:
         """Join all that was read to one text for the model, with the project instructions for
-        `files`. An attachment that is longer than what is left of MAX_CHARACTERS is not sent.
+        `files`. An attachment that is longer than what is left of MAX_CHARACTERS is not sent. If
+        none is sent, neither are the instructions.
         """
         items, texts, characters_left = [], [], MAX_CHARACTERS
         for item, text in read_mentions:
@@ -358,12 +362,13 @@ def notices_about(attached: Attached, missing: Sequence[str] = ()) -> list[Notic
     return notices
 
 
-def _is_binary(start: bytes) -> bool:
-    """Whether these first bytes of a file are not text."""
+def _is_binary(start: bytes, *, is_whole: bool) -> bool:
+    """Whether a file is not text, by its first bytes; `is_whole` if it has no others."""
     from ouro.utils.text_files import NotTextError, decode_text
 
     # The last character may be cut in the middle: up to three bytes of it are left out.
-    for cut in range(4):
+    max_cut = 0 if is_whole else 3
+    for cut in range(max_cut + 1):
         try:
             decode_text(start[: len(start) - cut])
         except NotTextError:

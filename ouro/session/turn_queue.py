@@ -269,9 +269,9 @@ class TurnQueue:
         first, end = (0, steering_count) if is_steering else (steering_count, len(self.waiting))
         allowed_indexes = range(first, end)
         target = index + by
-        if index not in allowed_indexes or target not in allowed_indexes or self.session is None:
+        if index not in allowed_indexes or target not in allowed_indexes:
             return index
-        if is_steering:
+        if is_steering and self.session is not None:
             self.session.turn.steering.move(index, target)
         else:
             draft = self._drafts[index - steering_count]
@@ -414,7 +414,8 @@ class TurnQueue:
         except TimeoutError:
             log.warning("the session did not close within %s s", timeout)
         finally:
-            # `released` has waited for the last events, unless closing failed before that.
+            # `released` has waited for the last events, unless closing failed before that. With a
+            # time limit there is no time left for them.
             await self._end_background(1.0 if timeout is None else 0.0)
 
     async def _end_background(self, timeout: float) -> None:
@@ -448,8 +449,10 @@ class TurnQueue:
                 self.queue(Draft(message.text))
 
     def continue_goal(self) -> None:
-        """Start the next turn for the goal, if nothing runs."""
-        self._start_worker()
+        """Start the next turn for the goal, if nothing runs. If something runs, that turn follows it
+        by itself.
+        """
+        self._start_worker()  # runs turns for the goal when no message waits
 
     async def _wait_until_quiet(self) -> None:
         """Wait until nothing runs. A failure is not raised here."""

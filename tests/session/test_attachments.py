@@ -134,6 +134,19 @@ async def test_preview_says_the_same_before_sending(repository):
     assert shown == ["api.py (21 B)", ".env (may hold keys)", "api.py:1-2 (2 lines)"]
 
 
+@pytest.mark.parametrize("content", [b"\x00", b"\xff\x02", b"\x00\x00\x00"])
+async def test_preview_refuses_a_binary_file_of_few_bytes_as_sending_does(repository, content):
+    (repository / "tiny.bin").write_bytes(content)
+    session = await open_session(
+        Options(repository, ready_model=ScriptedModel(["Done."]), memory=False), OpenRequest()
+    )
+    shown = [str(item) for item in await session.attachments_of("@tiny.bin")]
+    await session.close()
+    assert shown == ["tiny.bin (binary)"]
+    _, notices, _ = await ask(repository, "read @tiny.bin")
+    assert "Not attached: tiny.bin (binary)." in notices
+
+
 async def test_preview_says_that_a_note_or_a_session_is_unknown_or_how_long_it_is(repository):
     model = ScriptedModel(["The parser is slow.", "Done."])
     options = Options(repository, ready_model=model, memory=False)

@@ -50,6 +50,14 @@ async def test_messages_before_the_session_opens_run_in_order():
     assert (session.sent, queue.waiting) == (["one", "two"], ())
 
 
+async def test_messages_can_change_places_before_the_session_opens():
+    queue = TurnQueue(Recorder())
+    queue.say(Draft("one"))
+    queue.say(Draft("two"))
+    assert queue.move(1, by=-1) == 0
+    assert queue.waiting == ("two", "one")
+
+
 async def test_the_message_of_a_turn_that_was_begun_elsewhere_is_starting_until_it_is_shown():
     session, queue = FakeSession([says("1")]), TurnQueue(Recorder())
     session.before_prompt = hook = Wait()
