@@ -149,7 +149,8 @@ class Compactor(msgspec.Struct, eq=False):
         size, present_tokens = estimate_messages([message]), self.memory.tokens
         limit = compaction_limit(self.settings, self.window)
         is_long = size > limit * LONG_MESSAGE
-        if not is_long or present_tokens > limit:
+        is_compacted_anyway = present_tokens > limit  # also without this message
+        if not is_long or is_compacted_anyway:
             return 0
         new_size = present_tokens + size
         causes_compaction = new_size > limit and self.can_summarize
@@ -386,9 +387,9 @@ class Compactor(msgspec.Struct, eq=False):
         """
         try:
             await self.memory.record(record)
-        except SaveFailed as error:
+        except SaveFailed as error:  # it is in force all the same: the next save writes it
             emit(Notice(str(error), "error"))
-        finally:
+        finally:  # also after an interrupt, because the record may be in force already
             self.on_compacted()
         emit(compaction_event(record))
         emit(UsageUpdated(self.memory.usage, self.memory.tokens, self.window))
@@ -450,7 +451,7 @@ def compaction_event(record: CompactionRecord) -> Event:
     """The event that shows a compaction, when it is made and when the session is shown again. If the
     messages were only left out, the summary is a text of ouro's own, and the event is a notice.
     """
-    (before, after), kept = record.tokens, len(record.kept)
+    before, after = record.tokens
     covered = record.messages
     if not covered and record.summary:  # earlier versions did not save the count
         covered = record.covers[1] - record.covers[0] + 1
@@ -464,7 +465,7 @@ def compaction_event(record: CompactionRecord) -> Event:
         before,
         after,
         covered,
-        kept,
+        kept=len(record.kept),
         dropped=len(record.dropped),
         summary=record.summary,
         usage=record.usage,

@@ -25,7 +25,7 @@ _GIT_BRANCH = "Git branch"
 GIT_TIMEOUT = 1.0
 """Seconds for git; if it needs longer, the repository is described without its state."""
 _MAX_AGE_SECONDS = 2.0
-"""For so long the changes that git began to count are those of now."""
+"""A count that began longer ago is not used: files may have changed since."""
 
 _IMAGE_SUFFIX = late_pattern(r"(?i:\.(?:gif|jpe?g|png|webp))")
 _FILE_SUFFIX = late_pattern(

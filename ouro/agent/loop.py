@@ -60,8 +60,8 @@ STOP_AFTER = 6
 """Repetitions of a round of calls after which the model is warned, and the turn is stopped."""
 _MAX_ROUND = 4
 """The maximum number of calls in a round that is recognized when it is repeated."""
-CONTINUE, AGAIN, STOP = "Continue", "Try again", "Stop here"
-SUMMARIZE, SEND_ALL, KEEP_BACK = (
+CONTINUE, TRY_AGAIN, STOP = "Continue", "Try again", "Stop here"
+SUMMARIZE, SEND_ALL, DO_NOT_SEND = (
     "Summarize the earlier messages first",
     "Send everything",
     "Do not send it",
@@ -245,17 +245,18 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         text = (
             f"With this message the request has about {size:,} tokens, and the window {window:,}."
         )
-        if message_tokens > window or not self.compactor.can_summarize:
+        summary_cannot_help = message_tokens > window or not self.compactor.can_summarize
+        if summary_cannot_help:  # the default is then not to send it
             text += " A long text is better in a file: name it, and the agent reads what it needs."
-            choices: tuple[str, ...] = (KEEP_BACK, SEND_ALL)
+            choices: tuple[str, ...] = (DO_NOT_SEND, SEND_ALL)
         elif size < window:
-            choices = (SUMMARIZE, SEND_ALL, KEEP_BACK)
-        else:
-            choices = (SUMMARIZE, KEEP_BACK)
+            choices = (SUMMARIZE, SEND_ALL, DO_NOT_SEND)
+        else:  # everything together does not fit into the window
+            choices = (SUMMARIZE, DO_NOT_SEND)
         question = Question(text, choices)
         reply = await self.tools.ask_user(QuestionAsked("long-message", question), emit)
         answers = reply.answers if isinstance(reply, Reply) else ()
-        if KEEP_BACK in answers:
+        if DO_NOT_SEND in answers:
             raise PromptRefused("The message was not sent. It is in the input history.")
         if SEND_ALL in answers:
             self.compactor.postpone(message_tokens)
@@ -268,6 +269,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         if it is complete.
         """
         await self._add_prompt(prompt, emit)
+        # Errors of the last turn that were found after its end.
         await self._add_late_errors(emit, seconds=0)
         calls_made = 0
         repetition = Repetition()
@@ -341,7 +343,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         """
         if not answer.incomplete:
             return False
-        offered_answer = CONTINUE if answer.incomplete == "length" else AGAIN
+        offered_answer = CONTINUE if answer.incomplete == "length" else TRY_AGAIN
         question = Question(
             f"{self._incomplete_reason(answer)} {offered_answer}?", (offered_answer, STOP)
         )

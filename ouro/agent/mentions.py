@@ -48,15 +48,16 @@ def find_mentions(text: str, exists: Callable[[str], bool]) -> list[Mention]:
     """The mentions of a text, each once, in order.
 
     A sentence may end after a name, so the last signs of a word may not belong to the name: the
-    first reading for which `exists` is true is taken.
+    first reading for which `exists` is true is taken. If there is none, these signs are left out.
     """
     mentions: dict[Mention, None] = {}
     for word in _AT_WORD.findall(text):
         readings = list[Mention]()
         for form in _forms_of(word):
             readings += _readings_of(form)
-        *_, as_written = _readings_of(word)
-        mention = next((reading for reading in readings if exists(reading.name)), as_written)
+        *_, without_sentence_end = _readings_of(word)
+        existing = (reading for reading in readings if exists(reading.name))
+        mention = next(existing, without_sentence_end)
         if mention.name:
             mentions[mention] = None
     return list(mentions)

@@ -293,7 +293,7 @@ class ProjectInstructions:
             if size <= MAX_ALL:
                 yield text
             else:
-                name = text.partition("\n")[0]
+                name = text.partition("\n")[0]  # the tag around the text, which names the file
                 self.problems.append(
                     f"{name} is left out: all instructions are longer than {MAX_ALL:,} characters."
                 )
@@ -352,6 +352,7 @@ def _first_of_each_folder(files: Iterable[Path]) -> Iterator[Path]:
 
 def _read_text(path: Path) -> str:
     """The text of a file, cut with a mark if it is long; empty if it cannot be read."""
+    # A character has at most four bytes; the last four show whether there is more.
     text = read_start(path, 4 * MAX_INSTRUCTIONS + 4).replace("\r\n", "\n")
     if len(text) > MAX_INSTRUCTIONS:
         return (

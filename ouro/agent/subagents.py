@@ -383,6 +383,7 @@ class Subagents:
         try:
             child_agent = await self._make_agent(child)
             finished = await self._run_agent(child, child_agent)
+            # So a turn ends if the user has refused a call of it: an interrupt has no detail.
             child.is_refused = finished == TurnFinished("interrupted", SAY_INSTEAD)
             end = _STATE_OF_OUTCOME.get(finished.outcome, "failed"), finished.detail
         except OuroError as error:

@@ -44,6 +44,8 @@ _MAX_INTERRUPTED = 8_000
 REFUSED = "The user refused. Ask what they prefer, or continue without it."
 STOPPED = "The user refused, and stopped the turn. Wait for what they say."
 SAY_INSTEAD = "Refused. Say what to do instead."
+REFUSED_SUMMARY = "refused"
+"""The summary of a call that the user, a rule or a hook has refused."""
 
 AskUser = Callable[[PermissionAsked | QuestionAsked, Emit], Awaitable[UserAnswer]]
 """Emits a question, and returns the user's answer; emits then that the question is closed."""
@@ -129,10 +131,12 @@ class ToolRunner(msgspec.Struct, frozen=True):
     """Returns a context in which a tool that may change files runs; takes its effect and targets."""
     after_tool: Callable[[str], Awaitable[None]] | None
     """Awaited with the name of a tool that has run, before its result is shown. It is called for one
-    tool at a time.
+    tool at a time. None: nothing is called.
     """
     hooks: ToolHooks | None = None
+    """None: no hooks run."""
     judge: PermissionJudge | None = None
+    """None: the user answers all questions."""
 
     def specs(self, model: ModelSpec) -> tuple[ToolSpec, ...]:
         """The tools as a model sees them, in a fixed order. Of the two tools that edit files, it
@@ -567,7 +571,7 @@ def _failed_result(text: str, refused: bool = False) -> ToolResult:
     `refused`, and the whole of it if it says more.
     """
     text = readable_bytes(text)
-    summary = "refused" if refused else text.partition("\n")[0]
+    summary = REFUSED_SUMMARY if refused else text.partition("\n")[0]
     shown = text.removeprefix(f"{STOPPED} They say: ")
     # REFUSED and STOPPED are for the model: the user has refused, and knows it.
     has_body = shown not in (summary, REFUSED, STOPPED)

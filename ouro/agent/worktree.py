@@ -32,6 +32,7 @@ class Worktree(msgspec.Struct, frozen=True):
     base: str
     """The commit at which it began."""
     repository: Path
+    """The folder with the `.git` that it was made from; that may be another worktree."""
 
     @classmethod
     def open(cls, cwd: Path, folder: Path, branch: str) -> Worktree:

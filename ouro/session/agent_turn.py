@@ -228,6 +228,7 @@ class TurnEvents:
 
     def on_event(self, event: Event) -> None:
         """Emit an event of the agent, and what follows from it."""
+        # First, because the call that changed the todos had ended before this event.
         self._show_changed_todos()
         if isinstance(event, Prompted):
             self._show_prompt(event)

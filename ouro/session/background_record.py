@@ -216,7 +216,7 @@ def forget_record(session_id: str) -> None:
     this user.
 
     Raises:
-        HostGone: it still runs.
+        HostGone: it still runs. (The class stands for every failure with the process of a session.)
         SocketRefused: another user's files are in the way.
     """
     from ouro.utils.private_socket import has_socket  # the list does not need it

@@ -60,7 +60,9 @@ class BackgroundTask(msgspec.Struct, frozen=True):
     is_running: bool
     outlives_turn: bool
     output: str
-    """The end of its output, or what the subagent does now."""
+    """The end of the output of a job; what a subagent does now; what the last check of the goal has
+    found; the text of a repeated message.
+    """
 
 
 RunLine = Callable[[str, Callable[[str], None]], Awaitable[ToolResult]]

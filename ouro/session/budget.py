@@ -137,7 +137,11 @@ class Budget(msgspec.Struct, eq=False):
         return list(dict.fromkeys(names))
 
     def _limits_with_spending(self, periods: Sequence[UsagePeriod]) -> tuple[SpendingLimit, ...]:
-        """All limits of cost that are set, with what was spent of them: that of the session first."""
+        """All limits of cost that are set, with what was spent of them: that of the session first.
+
+        Args:
+            periods: the usage of each period; may be empty if no limit is for a period.
+        """
         period_limits = spending_limits(periods, self.limits)
         maximum = self.limits.max_cost
         if maximum is None:
@@ -219,7 +223,11 @@ async def _load_periods(
 def spending_limits(
     periods: Sequence[UsagePeriod], limits: LimitSettings
 ) -> tuple[SpendingLimit, ...]:
-    """The limits of a day and of a month that are set, with what was spent of them."""
+    """The limits of a day and of a month that are set, with what was spent of them.
+
+    Args:
+        periods: the usage of each period; may be empty if neither limit is set.
+    """
     spent = {period.name: period.total.cost or 0.0 for period in periods}
     spending: list[SpendingLimit] = []
     if limits.max_cost_day is not None:

@@ -9,7 +9,7 @@ from typing import TypeGuard, cast, get_args
 
 import msgspec
 
-from ouro.agent.tool_runner import ToolBatch, ToolRunner
+from ouro.agent.tool_runner import REFUSED_SUMMARY, ToolBatch, ToolRunner
 from ouro.errors import NoModelError, UsageError
 from ouro.events import Emit, Notice
 from ouro.extensions import CommandPrompt, CommandRegistry, Hooks, Insert
@@ -64,9 +64,11 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         inserts. If a subagent carries out the command, it is run now, and its report is returned.
         Raises UsageError if an insert was refused.
         """
+        # Looked up again for the tag around the text. The file of the command may have been removed
+        # since `read_prompt` has read it: then the tag has no name.
         called = self.registry.find_called(text)
         name = place = ""
-        if called is not None:  # otherwise its file was removed after `read_prompt` had read it
+        if called is not None:
             command, _argument = called
             name, place = command.name, command.place
         opening = OPENING.format(name, place)
@@ -97,8 +99,9 @@ class CommandRunner(msgspec.Struct, frozen=True, eq=False):
         batch = ToolBatch(self.tools, [self._insert_call(insert) for insert in inserts], emit)
         await batch.run()
         replies = dict(zip(inserts, batch.results(), strict=True))
+        # An insert that failed in another way is sent with its error: the model can react to it.
         for insert, reply in replies.items():
-            if reply.failed and reply.display and reply.display.summary == "refused":
+            if reply.failed and reply.display and reply.display.summary == REFUSED_SUMMARY:
                 raise UsageError(f"The command was not sent: `{insert.what}` was refused.")
         return replies
 

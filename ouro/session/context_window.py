@@ -8,6 +8,7 @@ from itertools import chain, takewhile
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ouro.agent.compactor import Compactor, Review
 from ouro.agent.environment import Environment
@@ -310,38 +311,15 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
         """Yields a message as an item, then the notes that were sent with it, and its tool outputs.
         A message of only tool outputs is not an item itself.
         """
-        message, dropped = entry.message, self._transcript.dropped_items
-        is_message_dropped = str(entry.number) in dropped
+        is_message_dropped = str(entry.number) in self._transcript.dropped_items
         notes = self._loaded_notes(entry)
-        if message.role != "tool":
+        if entry.message.role != "tool":
             note_tokens = sum(note.tokens for note in notes)
             yield self._item_of_message(entry, note_tokens, is_message_dropped)
 
-        context = "\n".join(part.text for part in message.parts_of(Context))
-        for note in notes:
-            # The line of a note, as recall has written it: `- [id] (details) text`.
-            line = re.search(rf"^\W+\[{re.escape(note.id)}\] \(.*?\) (.*)", context, re.MULTILINE)
-            text = line[1] if line else note.id
-            item_id = f"{entry.number}:{note.id}"
-            is_dropped = is_message_dropped or item_id in dropped
-            yield ContextItem(
-                item_id,
-                entry.number,
-                kind="note",
-                text=text,
-                tokens=note.tokens,
-                is_dropped=is_dropped,
-            )
-
-        for reply in message.parts_of(ToolReply):
-            summary = reply.display.summary if reply.display else reply.text
-            text = f"{reply.name}: {summary}"
-            item_id = f"{OUTPUT_PREFIX}{reply.call_id}"
-            size = estimate_messages([Message("tool", (reply,))])
-            is_dropped = is_message_dropped or item_id in dropped
-            yield ContextItem(
-                item_id, entry.number, kind="output", text=text, tokens=size, is_dropped=is_dropped
-            )
+        dropped_ids = self._transcript.dropped_items
+        for item in (*_note_items(entry, notes), *_output_items(entry)):
+            yield replace(item, is_dropped=is_message_dropped or item.id in dropped_ids)
 
     def _loaded_notes(self, entry: MessageRecord) -> list[RecalledItem]:
         """The notes that are sent with a message. A message that a compaction keeps is sent without
@@ -426,6 +404,36 @@ class ContextWindow(msgspec.Struct, frozen=True, eq=False):
             return ""
         kind = _describe_kind(largest.message)
         return f"{kind} at message {largest.number}, about {size:,} tokens"
+
+
+def _note_items(entry: MessageRecord, notes: Sequence[RecalledItem]) -> Iterator[ContextItem]:
+    """Yields these notes of a message as items, as if none were dropped."""
+    context = "\n".join(part.text for part in entry.message.parts_of(Context))
+    for note in notes:
+        # The line of a note, as recall has written it: `- [id] (details) text`.
+        line = re.search(rf"^\W+\[{re.escape(note.id)}\] \(.*?\) (.*)", context, re.MULTILINE)
+        yield ContextItem(
+            f"{entry.number}:{note.id}",
+            entry.number,
+            kind="note",
+            text=line[1] if line else note.id,
+            tokens=note.tokens,
+            is_dropped=False,
+        )
+
+
+def _output_items(entry: MessageRecord) -> Iterator[ContextItem]:
+    """Yields the tool outputs of a message as items, as if none were dropped."""
+    for reply in entry.message.parts_of(ToolReply):
+        summary = reply.display.summary if reply.display else reply.text
+        yield ContextItem(
+            f"{OUTPUT_PREFIX}{reply.call_id}",
+            entry.number,
+            kind="output",
+            text=f"{reply.name}: {summary}",
+            tokens=estimate_messages([Message("tool", (reply,))]),
+            is_dropped=False,
+        )
 
 
 def _describe_kind(message: Message) -> str:

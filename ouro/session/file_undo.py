@@ -36,7 +36,9 @@ UNDONE = "Undone"
 REDONE = "Changed again"
 _MAX_NAMED = 3
 _CLEAN_SECONDS = 86_400.0
+"""The pause between two deletions of old checkpoints."""
 _EFFECTS_ON_ANY_FILE = (Effect.RUN, Effect.MCP, Effect.TOOL)
+"""The effects of tools that may change any file: their targets are no paths."""
 
 
 class FileUndo(msgspec.Struct, eq=False):
@@ -86,7 +88,6 @@ class FileUndo(msgspec.Struct, eq=False):
         """
         number = self.memory.transcript.last_number
         if number > self._number:
-            self._end_part(self._number)
             self._begin_part(number)
 
     def begin_checkpoint(self) -> None:
@@ -116,6 +117,8 @@ class FileUndo(msgspec.Struct, eq=False):
         try:
             yield
         finally:
+            # If the note cannot be written, later changes by others are not told from the tool's.
+            # The result of the tool must not be lost for that.
             with suppress(OSError):
                 if is_command:
                     self.checkpoints.note_command_end(number)
@@ -152,25 +155,23 @@ class FileUndo(msgspec.Struct, eq=False):
             self.checkpoints.keep_written(number, path)
 
     def _begin_part(self, number: int) -> None:
-        """End the part of the turn that runs, if there is one, and begin that of message `number`."""
-        self._end_part(self._number)
+        """Begin the part of a turn that message `number` begins. The part before it ends now. That
+        is also done at the start of a turn: a background subagent may have changed files since the
+        end of the last turn, and these changes belong to that turn.
+        """
+        self._end_part()
         self._number = number
         self._before = None
 
     def end_turn(self) -> None:
         """Start the checkpoint after the turn, in the background."""
-        self._end_part(self._number)
+        self._end_part()
 
-    def _end_part(self, number: int) -> None:
-        """Start the checkpoint after the part of the turn that began with message `number`, if
-        files may have changed in it.
-        """
-        open_checkpoints = self.late.opened
-        if (
-            open_checkpoints is not None
-            and open_checkpoints.may_have_changed(number)
-            and not self._is_off
-        ):
+    def _end_part(self) -> None:
+        """Start the checkpoint after the present part of the turn, if files may have changed in it."""
+        if self.late.opened is None or self._is_off:  # not opened: no tool was called yet
+            return
+        if self.late.opened.may_have_changed(self._number):
             self._start_checkpoint(self._take_after)
 
     async def finish_checkpoints(self) -> None:
@@ -334,7 +335,8 @@ class FileUndo(msgspec.Struct, eq=False):
         """
         undo = safety.Undo(self.checkpoints)
 
-        # Undo one hunk.
+        # Undo one hunk. Its id is of the diff, which begins before the first of all these turns,
+        # also of those that were undone.
         if hunk:
             turns = await self._turns_since(number)
             return _restored_lines(
@@ -399,7 +401,9 @@ class FileUndo(msgspec.Struct, eq=False):
             turn_changes = await asyncio.to_thread(self.checkpoints.turn_changes, turn)
             if path in turn_changes.files:
                 change = turn_changes.files[path]
-                return present_state != (change.old if turn.undone else change.new)
+                # An undo of the turn has left the file as it was before the turn.
+                state_left_by_ouro = change.old if turn.undone else change.new
+                return present_state != state_left_by_ouro
         return True
 
     async def undo_from_diff(self, file: DiffedFile, hunk: str = "") -> Sequence[str]:

@@ -234,13 +234,13 @@ class GoalPursuit:
 
         try:
             finished = await turn(observe)
-            goal = self.goal
+            goal = self.goal  # read after the turn: the user may set or end a goal while it runs
             if goal is None or goal.is_paused:
                 return finished
             if finished.outcome == "answered":
                 goal.idle_turns = 0 if used_tool else goal.idle_turns + 1
                 return await self._check_goal(goal, finished, emit)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # of the turn, or of the check after it
             self._pause(emit)
             raise
 
@@ -305,7 +305,7 @@ class GoalPursuit:
         ]
         for _attempt in range(2):
             answer = await ask_and_record(
-                self._models.role("compact"),
+                self._models.role("compact"),  # a cheaper model, if the settings name one
                 memory=self._memory,
                 purpose="goal",
                 messages=request,
@@ -372,7 +372,9 @@ class GoalPursuit:
         return (self._memory.usage.cost or 0.0) - goal.cost_before
 
     def _restart_count(self, goal: Goal) -> None:
-        """Count turns, time and cost from zero, and forget what the last check has found."""
+        """Count turns, time and cost from zero. The output of the last check is not sent again; what
+        it has found in short (`last_finding`) stays.
+        """
         goal.turns = goal.idle_turns = 0
         self._finding_for_agent = ""
         goal.began = time.monotonic()

@@ -40,7 +40,9 @@ JUDGE_TIMEOUT = 30.0
 MAX_CALL = 16_000
 """Characters of a call. A longer one is decided by the user: the model would see only a part."""
 _MAX_WORDS, _MAX_RULES, _MAX_REASON = 6_000, 4_000, 160
+"""Characters of what the user has typed, of the rules, and of a reason."""
 _MAX_LISTED = 200
+"""Verdicts that are kept for a list."""
 
 
 class JudgeAnswer(msgspec.Struct, frozen=True):
@@ -144,7 +146,7 @@ class Judge:
         something.
         """
         self._count["allow" if verdict.allows else "ask"] += 1
-        number = sum(self._count.values())
+        number = sum(self._count.values())  # from 1; no other verdict of this session has it
         self._judged.append(Judged(number, title=one_line(call.title), verdict=verdict, key=key))
         del self._judged[:-_MAX_LISTED]
         if verdict.allows:

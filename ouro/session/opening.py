@@ -239,7 +239,7 @@ async def _ask_how_to_open(
         case SeveralSessions(ids=ids):
             picked = await asker.dialog.pick_open(ids)
             if picked is None or not picked.resume:
-                return picked
+                return picked  # the user declines, or wants a new session: nothing is copied then
             return replace(request, resume=picked.resume, fork=request.fork or picked.fork)
         case TrustNeeded():
             answer = await asker.choose(*trust_question(error))

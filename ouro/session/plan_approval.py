@@ -216,6 +216,7 @@ class PlanApproval:
         user has edited it. If its file fails, the plan is approved all the same: a notice is shown,
         and the text only says that it is approved. Blocks.
         """
+        # Without a file there are no boxes to tick: the model need not track the plan with todos.
         if self.folder is None:
             return _APPROVED if self._body == body else f"{_EDITED}\n\n{self._body}"
         try:

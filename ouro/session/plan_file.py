@@ -32,11 +32,14 @@ _HEADING = late_pattern(r"#{1,6}\s+(?:\[[ xX]\]\s+)?(.+)")
 _PLAN_HEADING = late_pattern(r"#{1,6}\s+\W*plan\b\s*[:：—–-]?\s*(.*)", re.IGNORECASE)
 _STEP_WITH_BOX = late_pattern(r"(\s*(?:[-*+]|\d+[.)])\s+|#{1,6}\s+)\[([ xX])\]\s+(.*)")
 _NUMBERED_HEADING = late_pattern(r"(#{1,6}\s+)((?:\w+\s*)?\d+\s*(?:[.:)—–-](?=\s)|[：、．）]).*)")
+"""Matches `## Step 1: Read the parser`, also with full-width signs after the number."""
 _NUMBERED_LINE = late_pattern(r"(\d+(?:[.)]\s+|[、．）]\s*))(\S.*)")
+"""Matches `1. Read the parser`; the second group is the text."""
 _BULLET_LINE = late_pattern(r"([-*+]\s+)(\S.*)")
 _LINE_COMMENT = late_pattern(r"\s*(?P<number>\d{1,4})\s*[:：]\s*(?P<comment>\S.*)")
 _EMPHASIS = late_pattern(r"\*\*|__|`")
 _QUESTION_AT_END = late_pattern(r"[?？؟;;]\W*\Z")
+"""Matches a question mark at the end, also a full-width, Arabic or Greek one (`;` in two codes)."""
 _NOT_IN_NAMES = late_pattern(r"[\W_]+")
 
 
@@ -124,6 +127,8 @@ class PlanFolder:
             raise OSError(f"{PLANS_FOLDER} is a link")
         self.folder.mkdir(parents=True, exist_ok=True)
         head = f"---\nsession: {plan.session}\nstate: {plan.state}\n---\n"
+        # The user may have reached the project through a link. Below its root no link is followed:
+        # the repository could have it, and it could lead anywhere.
         folder = Path(os.path.realpath(self.root)) / PLANS_FOLDER
         with open_folder(folder, follow=False) as descriptor:
             data = f"{head}{plan.body.strip()}\n".encode()

@@ -140,10 +140,11 @@ class Resumed(msgspec.Struct, eq=False):
         # What a server on this machine has in its cache does not depend on the time.
         cache = "unknown" if spec.on_this_machine else _cache_state(spec.name, info)
         size, tokens = estimate_messages(messages), memory.tokens
-        is_cached = "warm" in cache  # or probably
+        is_cached = cache in ("warm", "probably warm")
         min_size = MIN_ASKED_CACHED_TOKENS if is_cached else MIN_ASKED_TOKENS
         return ResumeCard(
-            # The permission mode that is in force now, not the one that was saved.
+            # The permission mode that is in force now, not the one that was saved. If none was
+            # saved, the card shows none.
             info=replace(info, mode=self.permissions.mode if info.mode else ""),
             tokens=tokens,
             cache=cache,
@@ -342,7 +343,7 @@ def _cache_state(model: str, info: SessionInfo) -> CacheState:
     is_recent = seconds < ANTHROPIC_CACHE_SECONDS
     if model != info.model:
         return "cold"
-    if "claude" in model:
+    if "claude" in model:  # only Anthropic says how long it keeps a prompt
         return "warm" if is_recent else "cold"
     return "probably warm" if is_recent else "probably cold"
 

@@ -50,4 +50,5 @@ async def offer_auto(session: Session) -> None:
     answer = await session.turn.tasks.ask("mode:auto", question)
     if not isinstance(answer, Reply) or session.status().mode != mode_now:
         return  # the user has changed the mode meanwhile
+    # The present mode is set, too: that saves it, so that the next resume does not ask again.
     session.set_mode("auto" if CONTINUE_AUTO in answer.answers else mode_now)

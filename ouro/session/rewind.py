@@ -360,16 +360,18 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     async def undo(
         self, scopes: Collection[RewindScope] = ("conversation", "files"), reason: str = ""
     ) -> Rewound:
-        """Undo in `scopes` the last turn, with the messages that steered it."""
+        """Undo in `scopes` the last turn, with the messages that steered it. By default memory stays:
+        what was learned may hold all the same.
+        """
         self._require_idle()
         return await self.rewind((await self.last_turn()).number, scopes, reason)
 
     async def redo(
         self, scopes: Collection[RewindScope] = ("conversation", "files", "memory")
     ) -> Sequence[str]:
-        """Undo the last rewind, and redo in `scopes` what was undone. If a message was sent since,
-        the messages stay, and only files and memory are redone. Returns lines for the user. Raises
-        UsageError if there is nothing to redo.
+        """Undo the last rewind, and redo in `scopes` what was undone, by default all of it. If a
+        message was sent since, the messages stay, and only files and memory are redone. Returns
+        lines for the user. Raises UsageError if there is nothing to redo.
         """
         self._require_idle()
         end = self._redo_end()

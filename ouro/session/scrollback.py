@@ -108,6 +108,7 @@ class Scrollback(msgspec.Struct, frozen=True, eq=False):
             raise UsageError(
                 f"Message {number} is on a branch that a rewind has left.", commands=["rewind"]
             )
+        # In a read-only session the rewind holds only here: it is not written to the file.
         await memory.record(RewindRecord(left_branch[-1], memory.now()))
         return Reached(await self._show_from(number), is_left=True)
 

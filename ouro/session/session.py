@@ -87,7 +87,7 @@ class Status(msgspec.Struct, frozen=True):
     is_saved: bool = True
     """Whether it is on disk, and can be resumed."""
     spec: ModelSpec | None = None
-    """The facts about the model."""
+    """The facts about the model; None if they are not known, so that no effort can be set."""
 
     @property
     def jobs(self) -> int:
@@ -187,7 +187,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """
         self.wake.user_spoke()
         run = partial(self.turn.run, text, images)
-        # With a goal, further turns follow this one until the goal is reached.
+        # Also without a goal, because the user may set one while the turn runs. `run_turn` checks
+        # the goal that there is when the turn has ended; without one it only runs the turn.
         return self.turn.tasks.run(partial(self.background.standing.goal.run_turn, run))
 
     @property
@@ -210,6 +211,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         run = self.turn.run_woken
         if goal.is_active:
             run = partial(self.turn.run_without_message, goal.next_context())
+        # Also without an active goal: see `send`.
         return self.turn.tasks.run(partial(goal.run_turn, run))
 
     def answer(self, question_id: str, answer: UserAnswer) -> None:
@@ -267,9 +269,9 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         models.change(name or spec.name, effort or models.effort)
         if not self.running and not self.background.subagents.has_running:
             await models.release()  # no request uses the replaced model; else the turn does this
-        if name:
+        if name:  # an effort changes neither the tools of a request nor their size
             self.window.compactor.measure()
-            self.memory.set_model(self.status().model)
+            self.memory.set_model(models.main.spec.name)
 
     async def models(self) -> tuple[ModelChoice, ...]:
         return await self.model_source.choices()
@@ -285,9 +287,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Yields lists of names that `@` completes, as they are found: files and folders of the
         project, and last the resources of MCP servers (`server:uri`). Blocks.
         """
+        # Imported late: only a front end that completes names needs them.
         from ouro.mcp import resource_names
-
-        # For the screen.
         from ouro.utils.project_files import stream_completed_names
 
         yield from stream_completed_names(self.cwd)
@@ -301,6 +302,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             on_released: called when all is saved and the session can be resumed, before the index is
                 closed; no event is shown after it.
         """
+        # First the turn, then what works outside of turns: it may still run commands and ask models.
         await self.turn.tasks.close_turns()
         await asyncio.to_thread(self.background.standing.save)
         await self.turn.hooks.close()
@@ -311,12 +313,15 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         await self.extensions.language_servers.close()
         await self.session_memory.close()
         await self.turn.tasks.close()
-        # The sandbox ends after all that it confines.
+
+        # Then what all of this has used; the transcript last, because the others record their cost.
         await asyncio.to_thread(self.background.shell.confinement.close)
         if self.turn.files is not None:
             await self.turn.files.close()
         await self.model_source.close()
         await self.memory.close()
+
+        # The session can be resumed now. No new one needs to wait for the search index.
         if on_released is not None:
             await on_released()
         if self.session_memory.lookup is not None:

@@ -47,7 +47,8 @@ class TelemetryExport:
             self._waiting += data
         try:
             with suppress(BlockingIOError):
-                self._waiting = self._waiting[os.write(self._open_pipe(), self._waiting) :]
+                written_bytes = os.write(self._open_pipe(), self._waiting)
+                self._waiting = self._waiting[written_bytes:]
         except OSError as error:
             log.warning("telemetry: %s", error)
             self._has_failed = True
@@ -104,8 +105,9 @@ class Telemetry:
         self._is_open = False
         """Whether a turn has begun and not ended."""
         self._model_asked_at = 0
-        """When the model was asked last, in nanoseconds: the time of the prompt or of the result of
-        a tool after which it answers. It is the start of the span of its answer.
+        """When the model was asked last, in nanoseconds: the time of what it answers, which is the
+        prompt, the result of a tool, or the end of a compaction. It is the start of the span of its
+        answer.
         """
         self._tools: dict[str, tuple[int, Attributes]] = {}
         """The start and the attributes of each running tool call, by its id."""

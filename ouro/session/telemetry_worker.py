@@ -14,6 +14,7 @@ EXPORT_SECONDS = 3
 END_SECONDS = 10.0
 """How long the process lives after its last record, also if the collector hangs."""
 _EVERY_MILLISECONDS = 2_000
+"""The pause between two exports of spans. Counts only add up, so they are exported less often."""
 _TOKEN_TYPES = ("input", "output")
 
 

@@ -46,7 +46,7 @@ class UnsavedEvents:
         session file has now: an answer is written when it is complete, then the results of its
         calls.
         """
-        self._update_tail(event)
+        self._update_tail(event)  # before the event is kept: it looks at the event before this one
         self._note_question(event)
         match event:
             case events.TextDelta() | events.ThinkingDelta():

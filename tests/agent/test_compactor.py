@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from fakes.agents import make_agent, make_compactor, make_runner, stream_events, turn_of
 
-from ouro.agent.loop import KEEP_BACK, SEND_ALL, SUMMARIZE, Prompt
+from ouro.agent.loop import DO_NOT_SEND, SEND_ALL, SUMMARIZE, Prompt
 from ouro.display import Display
 from ouro.errors import (
     AuthenticationFailed,
@@ -486,7 +486,7 @@ async def test_long_message_that_would_trigger_compaction_asks_the_user(world, a
     events, model = await send_long_message(world, answer)
     [(text, choices)] = world.asked
     assert "and the window 8,192" in text
-    assert choices == (SUMMARIZE, SEND_ALL, KEEP_BACK)
+    assert choices == (SUMMARIZE, SEND_ALL, DO_NOT_SEND)
     assert len(of(Compacted, events)) == compacted
     assert texts(model.requests[-1].messages)[-1] == LONG
     assert events[-1] == TurnFinished("answered")
@@ -496,7 +496,7 @@ async def test_long_message_held_back_by_the_user_is_not_in_the_session(world):
     await world.fill(rounds=4)
     before = world.memory.messages()
     with pytest.raises(PromptRefused):
-        await send_long_message(world, KEEP_BACK)
+        await send_long_message(world, DO_NOT_SEND)
     assert world.memory.messages() == before
 
 
@@ -513,11 +513,11 @@ async def test_message_larger_than_the_window_asks_the_user_also_in_a_new_sessio
         await world.fill(rounds=rounds)
     before = world.memory.messages()
     with pytest.raises(PromptRefused):
-        await send_long_message(world, KEEP_BACK, text="x" * 60_000)
+        await send_long_message(world, DO_NOT_SEND, text="x" * 60_000)
     [(text, choices)] = world.asked
     assert "and the window 8,192" in text
     assert "in a file" in text
-    assert choices == (KEEP_BACK, SEND_ALL)
+    assert choices == (DO_NOT_SEND, SEND_ALL)
     assert world.memory.messages() == before
 
 
