@@ -302,7 +302,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             on_released: called when all is saved and the session can be resumed, before the index is
                 closed; no event is shown after it.
         """
-        # First the turn, then what works outside of turns: it may still run commands and ask models.
+        # First the turn, then what works outside of turns and may still run commands or ask models.
         await self.turn.tasks.close_turns()
         await asyncio.to_thread(self.background.standing.save)
         await self.turn.hooks.close()
