@@ -210,7 +210,7 @@ class Attempt:
                 detail = f"Its changes are in {tree.folder}: git could not commit them."
                 return _AttemptOutcome(_fault(task, detail))
             return _AttemptOutcome(result, tree)
-        except NoSuchTree:
+        except NoSuchTree:  # an error in the task file, which a new attempt would meet again
             raise
         except TreeError as error:
             return _AttemptOutcome(_fault(task, error.message))

@@ -117,7 +117,9 @@ class DaskRunner:
                 if self._fit_workers(tried_workers):
                     continue
             result = receive(self._state, task, parcel)
-            attempts = max(result.attempts, lost_count + len(tried_workers - {parcel.worker}) + 1)
+            # The worker counts its own attempts; the tries on other workers are counted here.
+            other_tries = lost_count + len(tried_workers - {parcel.worker})
+            attempts = max(result.attempts, other_tries + 1)
             return msgspec.structs.replace(result, attempts=attempts)
         return TaskResult(id=task.id, repo=task.repo, outcome=FAULT, detail=detail)
 

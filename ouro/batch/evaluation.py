@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from ouro.batch.state import CHECKS, DONE, FAULT, BatchState, TaskResult
 from ouro.batch.tasks import Batch, Task, make_task, task_fields
-from ouro.errors import ConfigError, UsageError
-from ouro.utils.decoding import decode_json
+from ouro.errors import ConfigError
 from ouro.utils.files import write_private
 from ouro.utils.git import Git
 from ouro.utils.ouro_paths import ensure_private_dir
@@ -142,15 +141,6 @@ def prepare(evaluation: Evaluation, state: BatchState) -> None:
     for target, source in evaluation.repository_sources.items():
         if not (Path(target) / ".git").is_dir():
             _make_repository(Path(target), Path(source))
-
-
-def read_runs(state: BatchState) -> tuple[EvalRun, ...]:
-    """The runs of a state. Raises UsageError if it is not the state of an evaluation."""
-    try:
-        data = (state.folder / _RUNS).read_bytes()
-        return decode_json(data, tuple[EvalRun, ...])
-    except (OSError, msgspec.MsgspecError) as error:
-        raise UsageError(f"{state.folder} is not the state of an evaluation.") from error
 
 
 def score(runs: Sequence[EvalRun], results: dict[str, TaskResult]) -> Score:

@@ -248,7 +248,8 @@ def _make_bundle(state: BatchState, result: TaskResult) -> bytes:
     tree = read_tree(folder)
     target = folder / BUNDLE
     arguments = ("bundle", "create", "--quiet", str(target), result.branch, f"^{tree.base}")
-    # git writes the bundle, and touches no file of the work tree.
+    # It changes no ref either. But it writes a file, and `change_refs` runs commands that may write
+    # and read no file of the work tree, so that the filters of the repository need no guard.
     Git(tree.folder, _GIT_SECONDS).change_refs(*arguments)
     return target.read_bytes()
 

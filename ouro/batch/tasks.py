@@ -92,7 +92,8 @@ def read_batch(path: Path, mirror: str = "") -> Batch:
     each.
 
     Args:
-        mirror: where the repositories of SWE-bench's instances are; see `swe_bench`.
+        mirror: where the repositories of SWE-bench's instances are, as for
+            `swe_bench_format.as_task`; empty for a file with other tasks.
 
     Raises:
         ConfigError: it cannot be read, or a task is wrong; names the task.
@@ -104,14 +105,15 @@ def read_batch(path: Path, mirror: str = "") -> Batch:
             f"{path} cannot be read: {_reason(error)}.", "Name a file of tasks."
         ) from error
     if path.suffix in _LINE_FORMATS:
+        # Programs write such files, so no hint at the format follows an error. SWE-bench's data,
+        # which needs a mirror, is only in this format.
         name, tasks = "", _read_lines(text, path, mirror)
     else:
         try:
             name, tasks = _read_table(text, path)
         except ConfigError as error:
-            raise ConfigError(
-                error.message, error.hint or "`ouro help batch` has the format."
-            ) from error
+            hint = error.hint or "`ouro help batch` has the format."
+            raise ConfigError(error.message, hint) from error
     name = name or path.name.partition(".")[0]
     if not _NAME_IN_BRANCHES.fullmatch(name):
         raise ConfigError(
