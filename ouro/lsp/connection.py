@@ -23,9 +23,9 @@ from ouro.lsp.stdio import LanguageServerEnded, ServerProcess, start_server
 from ouro.utils.json_object import JsonObject
 
 START_SECONDS = 60.0
-"""The time limit for the start of the protocol."""
-REQUEST_SECONDS = 30.0
-"""The time limit for the answer to a request."""
+"""The time limit for the start of the protocol, and for the answer to any request: the session
+waits a shorter time.
+"""
 ANSWER_SECONDS = 15.0
 """How long a check waits for the errors of a text. The session waits a shorter time."""
 LOAD_SECONDS = 120.0
@@ -346,8 +346,7 @@ class LspConnection:
         future = self._answers[number] = asyncio.get_running_loop().create_future()
         self._send({"id": number, "method": method, "params": converter.unstructure(params)})
         try:
-            # The request that starts the protocol may take START_SECONDS.
-            async with asyncio.timeout(max(REQUEST_SECONDS, START_SECONDS)):
+            async with asyncio.timeout(START_SECONDS):
                 return await future
         except (TimeoutError, asyncio.CancelledError):
             self._send({"method": "$/cancelRequest", "params": {"id": number}})

@@ -161,10 +161,6 @@ class Diagnostics:
             file.known = _keys(file.errors)
         return new
 
-    def forget(self, path: str) -> None:
-        """Remove the errors of a file."""
-        self._files.pop(path, None)
-
 
 def path_of(uri: str) -> Path | None:
     """The path of a `file:` address; None for an address of another kind."""

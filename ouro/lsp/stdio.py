@@ -8,7 +8,6 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from ouro.utils.json_object import JsonObject
 from ouro.utils.processes import send_signal
@@ -178,8 +177,3 @@ def _length_in(header: bytes) -> int | None:
         if name.strip().lower().endswith(b"content-length") and value.strip().isdigit():
             return int(value)
     return None
-
-
-def as_text(value: Any, width: int) -> str:
-    """A value of a message as text of at most `width` characters."""
-    return (value if isinstance(value, str) else json.dumps(value, default=str))[:width]
