@@ -228,6 +228,7 @@ class OwnTool(Tool[ToolFileArguments]):
         outcome = answer.outcome
         if outcome is None:
             error = answer.error or "it has no result"
+            # A message that the tool itself has written may begin with its name.
             prefix = "" if error.startswith(f"{self.name} ") else f"{self.name}: "
             raise ToolError(f"{prefix}{clean(error)}")
         return _to_result(outcome)

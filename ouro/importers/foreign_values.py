@@ -143,6 +143,7 @@ def decode_image(media_type: Any, data: Any) -> Image | Text:
 
     named_type = short_text(media_type, 60) or "image/png"
     try:
+        # Base64 has four characters for three bytes.
         if not isinstance(data, str) or len(data) > _MAX_IMAGE_BYTES * 4 // 3:
             raise ValueError
         raw = base64.b64decode(data, validate=True)

@@ -44,6 +44,9 @@ LIST_PAUSE = 0.3
 """Seconds in which several notifications of a changed list count as one."""
 PROBE_SECONDS = 5.0
 """Seconds to answer a ping, after a request was cancelled before its answer."""
+_MAX_SUBSCRIPTIONS = 3
+_SUBSCRIPTION_PAUSE = 5.0
+"""Seconds before a lost subscription is renewed."""
 REPORT_PAUSE = 0.1
 """Seconds between two progress events of one call; the last one is always sent."""
 _LISTS = {
@@ -239,8 +242,10 @@ class Connection:
             LookupError: there was none, and ouro has ended the server: it can be started again.
             ServerEnded: there was none, and ouro did not start the server.
         """
+        # At most half of the time that the request has which waits for this.
+        seconds = min(PROBE_SECONDS, self._request["timeout"] / 2)
         try:
-            async with asyncio.timeout(min(PROBE_SECONDS, self._request["timeout"] / 2)):
+            async with asyncio.timeout(seconds):
                 with suppress(MCPError):  # an error counts as an answer
                     version = self.client.protocol_version
                     # The protocol of 2026 does not have a ping.
@@ -368,7 +373,7 @@ class Connection:
         renewed, at most twice. Only a server of the 2026 protocol needs one: older servers send
         notifications without it, and this returns.
         """
-        for _ in range(3):
+        for _ in range(_MAX_SUBSCRIPTIONS):
             try:
                 async with client.listen(
                     tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
@@ -378,8 +383,8 @@ class Connection:
             except (ListenNotSupportedError, MCPError):
                 return
             except SubscriptionLost:
-                await asyncio.sleep(5)
-                self._changed.set()
+                await asyncio.sleep(_SUBSCRIPTION_PAUSE)
+                self._changed.set()  # a change meanwhile was not reported
 
     async def _list_until_end(self, client: Client) -> JsonObject:
         """The lists of the server, as `_list_offers` returns them. If the server ends meanwhile,

@@ -210,7 +210,7 @@ class _StoredLogin(OAuthClientProvider):
         elif not await self._handle_refresh_response(response):
             redirect_to_login = self.context.redirect_handler
             assert redirect_to_login is not None
-            await redirect_to_login("")
+            await redirect_to_login("")  # raises LoginNeeded; no address: no rights are missing
 
 
 class _LoginRedirect:

@@ -452,6 +452,7 @@ class McpServer:
 
         was_ready = self.state == "ready"
         self.state = "login" if isinstance(error, LoginRequired) else "failed"
+        # The log and the address help only to find out why a server did not start.
         self.problem = one_line(f"{error}", 400) if was_ready else self._describe(error)
         self.failures += 1
         log.warning("MCP server %s: %s", self.name, self.problem)
@@ -559,6 +560,7 @@ class McpServers:
 
     async def switch(self, name: str, *, on: bool) -> None:
         """Switch a server, or a tool (`server.tool`), on or off for this session."""
+        # All servers look into this set before a call: for a tool nothing else is to be done.
         if on:
             self.off.discard(name)
         else:
