@@ -45,9 +45,9 @@ async def clear(context: SessionContext) -> None:
     if old_status.mode != new_status.mode:
         session.set_mode(old_status.mode)
     if (old_status.model, old_status.effort) != (new_status.model, new_status.effort):
-        await session.set_model(
-            old_status.model, old_status.effort if old_status.can_think else None
-        )
+        # A model that does not think has no effort that could be set.
+        effort = old_status.effort if old_status.can_think else None
+        await session.set_model(old_status.model, effort)
     front_end.redraw()
     if previous.plan.file is not None and previous.plan.file.state != "done":
         from ouro.commands.plans import offer_plan

@@ -96,6 +96,7 @@ class Folder:
         )
         if settings.memory.repo.enabled and not is_trusted:
             self._warn_of_untrusted(root)
+        # A memory that a newer ouro has written is an error here: the command was meant for it.
         scopes = long_term.open_scopes(stores, demands_known=True)
         for problem in scopes.problems:
             warn(problem)

@@ -115,7 +115,7 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
     if event not in EVENTS:
         raise UsageError(f"`{event}` is not an event. There are: {', '.join(EVENTS)}.")
     arguments = _parse_input(input_json)
-    is_tool_event = "tool" in event
+    is_tool_event = event in ("before-tool", "after-tool")
     # Matchers may also use the name that the tool has in other programs.
     names = (tool, *names_elsewhere(tool)) if is_tool_event else ()
     async with context.open_session() as session:
@@ -123,7 +123,7 @@ async def test(context: ActionContext, event: str, tool: str, input_json: str) -
 
         # Make the sample data.
         data: dict[str, Any] = {"session_id": session.id, "cwd": str(session.cwd)}
-        if event in ("before-tool", "after-tool"):
+        if is_tool_event:
             known_tool = session.turn.commands.tools.tools.get(tool)
             effect = known_tool.effect if known_tool else "none"
             data |= tool_data(

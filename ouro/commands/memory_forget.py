@@ -49,7 +49,7 @@ async def forget(
     if not matches and context.session:
         raise UsageError("No matches.", commands=["memory list"])
     if not matches:
-        return Answer(_forgotten_data(matches, matches), [line("No matches.")], 1)
+        return Answer(_forgotten_data(matches, chosen=()), [line("No matches.")], 1)
     chosen = matches if yes else await _choose_entries(context, matches, pick)
     value = _forgotten_data(matches, chosen)
     if not chosen:

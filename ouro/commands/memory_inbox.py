@@ -110,7 +110,7 @@ def _check_items(entries: Sequence[MemoryEntry], root: Path) -> list[InboxItem]:
     """An item for each entry that forbids something by name (`use pnpm, not npm`), and that no check
     enforces.
     """
-    # The text of a check is cut in this way when it is saved (`hooks.py`).
+    # The text of a check is cut in this way when the check is added (`checks.py`).
     enforced_texts = {check.text for check in Checks(root).list_here()}
     return [
         InboxItem("check", entry.id, entry.text, why="a rule that a check can enforce")

@@ -19,6 +19,7 @@ from ouro.session.plan_approval import CARRY_OUT_ASKING, CARRY_OUT_EDITING
 from ouro.session.plan_file import PlanFile, PlanFolder
 
 _MODE_OF_CHOICE: dict[str, Mode] = {"ask": "ask", "edit": "edit"}
+"""The choices that carry a plan out, as permission modes."""
 _CARRY_OUT_CHOICES = (Choice("ask", CARRY_OUT_ASKING), Choice("edit", CARRY_OUT_EDITING))
 
 

@@ -167,14 +167,11 @@ def columns(rows: Sequence[Sequence[str]], prefix: str = "ouro ") -> list[str]:
     column_widths = [max(column) for column in zip_longest(*widths_of_rows, fillvalue=0)]
     lines = []
     for texts, cell_widths in zip(texts_of_rows, widths_of_rows, strict=True):
-        *cells, last_cell = texts
-        padded = [
-            cell + " " * (column_width - cell_width)
-            for cell, cell_width, column_width in zip(
-                cells, cell_widths, column_widths, strict=False
-            )
-        ]
-        lines.append("  ".join([*padded, last_cell]).rstrip())
+        padded_cells = ""
+        for index, cell_width in enumerate(cell_widths):  # without the last cell
+            padding = " " * (column_widths[index] - cell_width)
+            padded_cells += f"{texts[index]}{padding}  "
+        lines.append(f"{padded_cells}{texts[-1]}".rstrip())
     return lines
 
 
@@ -245,7 +242,9 @@ def todo_list(todos: Iterable[Todo]) -> str:
 
 
 def escape(text: str) -> str:
-    """Untrusted text with Markdown escaped."""
+    """Untrusted text with Markdown escaped. A single `~` means nothing and stays; `~~` strikes text
+    out.
+    """
     return re.sub(r"([\\`*_\[\]<>#|]|~(?=~)|(?<=~)~)", r"\\\1", clean(text))
 
 
