@@ -79,9 +79,14 @@ class AsyncAgent:
         self._woken: asyncio.Task[None] | None = None
         """The turn that something in the background has started."""
         self._start: Literal["", "awaited", "interrupted"] = ""
-        """Of the turn that `send` has promised: before its first event the session has none to end."""
+        """The state of a turn that `send` has returned and that has had no event yet: the session
+        does not know it until then, so `interrupt` notes here that it is to be ended. Empty if there
+        is no such turn.
+        """
         self._stream: weakref.ref[AsyncGenerator[Event, None]] | None = None
-        """The events of the last turn; empty if a loop over them was left early."""
+        """The events of the last turn. The reference is dead if the program has dropped them, as it
+        does when it leaves a loop over them early. None before the first turn.
+        """
 
     @property
     def session(self) -> Session:
@@ -155,7 +160,12 @@ class AsyncAgent:
         images: Sequence[Picture],
         last_stream: weakref.ref[AsyncGenerator[Event, None]] | None,
     ) -> AsyncGenerator[Event, None]:
-        """Wait for the turn before, then yield the events of this one and answer its questions."""
+        """Wait for the turn before, then yield the events of this one and answer its questions.
+
+        Args:
+            last_stream: the events of the turn before; None if there was none. It is passed, because
+                `send` sets `_stream` to the events of this turn before they are read.
+        """
         session = self.session
         try:
             pictures = [await asyncio.to_thread(image_of, image) for image in images]
@@ -176,9 +186,11 @@ class AsyncAgent:
     async def _wait_for_last_turn(
         self, session: Session, stream: weakref.ref[AsyncGenerator[Event, None]] | None
     ) -> None:
-        """Wait for the end of a turn that was left early, or that the background has started.
+        """Wait for the end of a turn that was left early, or that the background has started. A
+        turn whose events the program still holds is not waited for: the program may never read on.
 
-        `stream`: the events of the last turn.
+        Args:
+            stream: the events of the last turn; None if there was none.
         """
         was_left_early = stream is not None and stream() is None
         if was_left_early:  # asyncio closes its events soon, which ends the turn

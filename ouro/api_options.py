@@ -91,7 +91,7 @@ def session_options_of(cwd: Path, options: AgentOptions) -> Options:
         )
     ready_model = None if isinstance(model, str) else model
     if ready_model:
-        settings["model"] = None
+        settings["model"] = None  # not before: an object, too, must not be set twice
     # A tool that asks is a rule of its own: the user is asked before each call.
     asked = [*more.get("permissions.ask", ()), *(tool.name for tool in tools if tool.asks)]
     return Options(

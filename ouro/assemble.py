@@ -149,6 +149,7 @@ async def open_session(
         if not folder.is_dir():
             raise UsageError(f"{folder} is not a folder.")
     inputs = await asyncio.to_thread(_read_inputs, options, request)
+    # Without a user the first turn begins at once; a user types a message before.
     git_changes = GitChanges(options.cwd, is_needed_soon=not options.interactive)
     basis = await _open_basis(inputs, request, store)
     notices_of_transcript = basis.memory.notices
@@ -167,7 +168,7 @@ async def open_session(
         except BaseException:
             await session.close()
             raise
-    basis.mask.scanner.prepare()
+    basis.mask.scanner.prepare()  # last: it uses the CPU beside what follows
     return session
 
 
@@ -182,7 +183,7 @@ def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     settings_of_places = settings_by_place(root if trusted else None, options.settings)
     demand_rules(settings_of_places, [tool.name for tool in options.tools])
     settings = build_settings(explain_settings(settings_of_places))
-    catalog = Catalog.from_files(str(root or options.cwd))
+    catalog = Catalog.from_files(str(root))
     notices = [notice for notice in (trust_store.notice, *catalog.notices) if notice]
     roles = {} if options.ready_model else background_roles(settings, catalog, notices)
     return SessionInputs(

@@ -101,24 +101,30 @@ def find_hooks(
     Returns:
         The hooks, and a line for each problem.
     """
-    is_of_project: dict[Path, bool] = {}  # by the settings files of Claude Code
-    if settings.claude_hooks:
-        is_of_project[agent_path(str(CLAUDE_SETTINGS[0]))] = False
+    # The settings files of Claude Code that are read, and whether one is of the project.
+    claude_files: dict[Path, bool] = {}
+    if settings.claude_hooks:  # the user's own file needs no trust, but the user's setting
+        claude_files[agent_path(str(CLAUDE_SETTINGS[0]))] = False
     for name in CLAUDE_SETTINGS:
         path = root / name
         if path.is_file() and trusts(path):
-            is_of_project[path] = True
+            claude_files[path] = True
     hooks_of_project = project_hooks(root) if trusted else ()
-    hooks, problems = extensions.load_hooks(settings.hooks, hooks_of_project, is_of_project)
+    hooks, problems = extensions.load_hooks(settings.hooks, hooks_of_project, claude_files)
     return hooks, (*problems, *extensions.check_matchers(hooks, root))
 
 
 def build_turn_watcher(
     inputs: SessionInputs, mask: Callable[[str], str], session_id: Callable[[], str]
 ) -> TurnWatcher | None:
-    """Build the telemetry of a session; None if it is off, or its package is missing."""
+    """Build the telemetry of a session; None if it is off, or its package is missing.
+
+    Args:
+        mask: removes secrets from texts.
+        session_id: returns the id of the session.
+    """
     settings = inputs.settings.telemetry
-    if not settings.enabled or _lacks_telemetry():
+    if not settings.enabled or _lacks_telemetry():  # the latter is reported by `find_extensions`
         return None
     from ouro.session.telemetry import Telemetry, TelemetryExport  # off in most sessions
 
@@ -127,7 +133,8 @@ def build_turn_watcher(
     environment |= {name: os.environ[name] for name in os.environ if name.startswith("OTEL_")}
     if settings.endpoint:
         environment["OTEL_EXPORTER_OTLP_ENDPOINT"] = settings.endpoint
-    return Telemetry(TelemetryExport(environment), session_id, mask if settings.texts else None)
+    mask_of_sent_texts = mask if settings.texts else None  # None: no texts are sent
+    return Telemetry(TelemetryExport(environment), session_id, mask_of_sent_texts)
 
 
 def _lacks_telemetry() -> bool:
@@ -547,7 +554,11 @@ def _build_mcp_host(
 async def _answer_server(
     basis: SessionBasis, models: ModelSource, server: str, kind: str, request: JsonObject
 ) -> JsonObject:
-    """Let the user answer a request of an MCP server, or the model if the user agrees."""
+    """Let the user answer a request of an MCP server, or the model if the user agrees.
+
+    Args:
+        kind: `sample` for a request to the model; `elicit` for a question to the user.
+    """
     try:
         if kind == "sample":
             return await _answer_sampling(basis, models, server, request)

@@ -398,8 +398,8 @@ def memory_header_values(scopes: Sequence[long_term.ScopeMemory]) -> dict[str, s
 def open_memory(
     settings: MemorySettings, trusted: Path | None, finds_secret: Callable[[str], str]
 ) -> long_term.MemoryScopes | None:
-    """Open the memory of the user, and that of the repository of the `trusted` folder; None if
-    memory is off. Blocks.
+    """Open the memory of the user, and that of the repository of the `trusted` folder. If `trusted`
+    is None, only that of the user is opened. Returns None if memory is off. Blocks.
     """
     if not settings.enabled:
         return None

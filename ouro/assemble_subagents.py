@@ -73,8 +73,10 @@ def build_subagents(
             return DictMemoryStore()
         return YamlFileMemoryStore(memory.outputs.parent / SUBAGENTS, basis.mask.mask)
 
+    # One set for all subagents, so that a notice about a kind is shown once.
+    reported_kinds = set[str]()
     services = SubagentServices(
-        make=partial(_make_child, shared, own_tools, set()),
+        make=partial(_make_child, shared, own_tools, reported_kinds),
         make_store=make_store,
         memory=memory,
         ask_user=shared.hooks.with_notifications(basis.tasks.ask_user),

@@ -57,7 +57,8 @@ def _end_at_once(codes: Sequence[int]) -> None:
 
     Without an exit code, or if output cannot be written, it returns, and Python prints the reason.
 
-    `codes`: a list with the exit code; empty if `main` has raised an error.
+    Args:
+        codes: a list with the exit code; empty if `main` has raised an error.
     """
     try:
         for stream in filter(None, (sys.stdout, sys.stderr)):

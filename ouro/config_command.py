@@ -53,6 +53,7 @@ async def config(context: ActionContext, key: str = "") -> Answer | None:
     Args:
         key: the setting to change, or on the command line to show.
     """
+    # The context of the command line has no `front_end`.
     has_user = getattr(context, "front_end", None) is not None and context.can_ask
     if key and not has_user:
         return await config_get(context, key)

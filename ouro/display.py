@@ -14,6 +14,7 @@ NO_FILE = "/dev/null"
 CONTEXT = 3
 """The unchanged lines around a change in a diff."""
 _MAX_COMPARED = 4
+"""Comparisons of texts that are kept: front ends draw the same change several times."""
 
 TodoState = Literal["pending", "in_progress", "done"]
 
@@ -77,8 +78,8 @@ class Diff(msgspec.Struct, frozen=True, tag_field="kind", tag="diff"):
             if change.after is not None:
                 after = f"{after_prefix}{change.moved_to or change.path}"
             lines_of_file = list(_unified_lines(change, before, after))
-            is_moved = bool(change.moved_to) or NO_FILE in (before, after)
-            if is_moved and not lines_of_file:
+            is_new_or_deleted = NO_FILE in (before, after)
+            if not lines_of_file and (change.moved_to or is_new_or_deleted):
                 lines_of_file = [f"--- {before}", f"+++ {after}"]
             lines += lines_of_file
         return lines

@@ -125,6 +125,7 @@ class PermissionAsked(EventStruct, frozen=True):
         body = self.display.body
         if not isinstance(body, CommandOutput):
             return self.reason
+        # The rules name the command as the reason if nothing else in the line needs the question.
         repeated = _without_quotes(f"it runs {body.command}")
         return "no rule allows it" if _without_quotes(self.reason) == repeated else self.reason
 

@@ -56,9 +56,10 @@ class NamedWorktrees:
         """Enter the worktree of the repository of `cwd`; returns the folder to work in. Raises the errors
         of `enter_worktree`.
         """
-        root = find_root(cwd)
-        if root.parent.parent == get_worktrees_dir().resolve():
-            return cwd  # a session of a worktree, which the editor opens again
+        # A worktree is in WORKTREES/REPOSITORY/NAME. An editor opens a session of it again.
+        is_in_worktree = find_root(cwd).parent.parent == get_worktrees_dir().resolve()
+        if is_in_worktree:
+            return cwd
         with self._one_at_once:
             own = enter_worktree(cwd, self._name)
         self._entered[own.tree.folder] = own
@@ -80,7 +81,6 @@ def enter_worktree(cwd: Path, name: str) -> OwnWorktree:
         raise UsageError(
             f"`{name}` is not a name for a worktree.", "Use letters, digits, `-` and `_`."
         )
-    # The root of the repository, also if `cwd` is in a worktree of it.
     root = find_root(cwd)
     digest = hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:8]
     folder = get_worktrees_dir() / f"{root.name}-{digest}" / name

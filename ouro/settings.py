@@ -26,6 +26,7 @@ StatusItem = Literal[
 STATUS_ITEMS: tuple[StatusItem, ...] = get_args(StatusItem)
 THEME_NAMES = ("auto", "dark", "light", "high-contrast", "ansi")
 MODES_BY_WIDTH = ("plan", "ask", "edit", "auto")
+"""The permission modes, the narrowest first."""
 
 
 @section

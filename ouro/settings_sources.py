@@ -377,10 +377,12 @@ def _from_project(root: Path) -> dict[str, SourcedValue]:
         )
     settings = _from_file(path)
     for name, setting in settings.items():
-        if name not in OPEN_TO_PROJECTS or setting.value in ("edit", "auto"):
-            word = f"`{name}: {setting.value}`" if name == "permissions.mode" else f"`{name}`"
+        is_mode = name == "permissions.mode"
+        is_wide_mode = is_mode and setting.value in ("edit", "auto")
+        if name not in OPEN_TO_PROJECTS or is_wide_mode:
+            shown_setting = f"`{name}: {setting.value}`" if is_mode else f"`{name}`"
             raise ConfigError(
-                f"{setting.source}: a project may not set {word}.",
+                f"{setting.source}: a project may not set {shown_setting}.",
                 f"Set it in {tilde(get_config_path())}.",
             )
     return settings

@@ -208,8 +208,8 @@ async def _synchronize(
     from ouro.memory.settings_remote import SettingsRemote
 
     encrypts = load_settings().sessions.encrypt
-    remotes, given = _remotes(), remote
-    result = SyncedAll(given or next(filter(None, remotes.values()), ""))
+    remotes = _remotes()
+    result = SyncedAll(remote or next(filter(None, remotes.values()), ""))
     if not result.remote:
         raise UsageError(
             "There is no remote yet.",
@@ -222,15 +222,15 @@ async def _synchronize(
 
     def exchange() -> SettingsExchange:
         """Exchange the settings."""
-        remote = SettingsRemote(_settings_dir(), given or remotes["settings"], progress)
-        return remote.exchange(shared_settings())
+        address = remote or remotes["settings"]
+        return SettingsRemote(_settings_dir(), address, progress).exchange(shared_settings())
 
     parts: dict[str, Callable[[], Awaitable[Any]]] = {
-        "memory": lambda: sync_memory("user", given or remotes["memory"], progress),
+        "memory": lambda: sync_memory("user", remote or remotes["memory"], progress),
         "repo": lambda: sync_memory("repo", repo_remote, progress),
         "sessions": lambda: run(
             lambda: sync_sessions(
-                given or remotes["sessions"], projects, progress, encrypt=encrypts
+                remote or remotes["sessions"], projects, progress, encrypt=encrypts
             )
         ),
         "settings": lambda: run(exchange),
