@@ -141,7 +141,7 @@ def _build_recall(
         cwd=basis.cwd,
         mark=_mark_of_session(memory),
         settings=settings,
-        recall_log=long_term.RecallLog(get_recall_log_path()),
+        recall_log_path=get_recall_log_path(),
         is_model_local=lambda: (
             not memory_index.is_embedder_chosen(settings.embedding_model, basis.inputs.catalog)
         ),

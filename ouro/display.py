@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ouro.utils.line_changes import LineChange, line_changes, line_hunks
+if TYPE_CHECKING:
+    from ouro.utils.line_changes import LineChange
 
 NO_FILE = "/dev/null"
 CONTEXT = 3
@@ -57,6 +58,8 @@ class FileChange(msgspec.Struct, frozen=True):
 
     def hunks(self) -> Iterator[tuple[LineChange, list[LineChange]]]:
         """The changed places of `texts` with the lines around them, and the changes there."""
+        from ouro.utils.line_changes import line_hunks  # only a change is compared
+
         old, _ = self.texts()
         return line_hunks(self.line_changes(), len(old), CONTEXT)
 
@@ -152,6 +155,8 @@ class Choice(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=_MAX_COMPARED)
 def _line_changes(before: str, after: str) -> tuple[LineChange, ...]:
+    from ouro.utils.line_changes import line_changes  # only a change is compared
+
     return tuple(line_changes(before.splitlines(keepends=True), after.splitlines(keepends=True)))
 
 

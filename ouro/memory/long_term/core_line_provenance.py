@@ -162,6 +162,8 @@ def confirm_line(scope: ScopeMemory, text: str) -> None:
 
 def _files_of_lines(texts: Mapping[str, str]) -> dict[str, str]:
     """The name of the file of each core line, by the text of the line; `texts` are by category."""
+    if not any(texts.values()):
+        return {}
     from ouro.memory.long_term.notes.note import is_core_line, strip_list_mark
 
     files: dict[str, str] = {}

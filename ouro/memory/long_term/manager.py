@@ -580,12 +580,17 @@ def _added_lines(
     """Yield the scope and text of each line that is in the core now, and was not before, without
     list marks and in no order.
     """
-    from ouro.memory.long_term.notes.note import strip_list_mark
-
     for scope, earlier_texts in zip(scopes, texts_before, strict=True):
         for name, text in scope.texts.items():
             earlier_text = earlier_texts.get(name, "")
-            lines = {*map(strip_list_mark, text.splitlines())}
-            earlier_lines = {*map(strip_list_mark, earlier_text.splitlines())}
-            for line in lines - earlier_lines:
+            if text == earlier_text:
+                continue
+            for line in _lines_without_marks(text) - _lines_without_marks(earlier_text):
                 yield scope.name, line
+
+
+def _lines_without_marks(text: str) -> set[str]:
+    """The lines of a core file without list marks."""
+    from ouro.memory.long_term.notes.note import strip_list_mark  # only a changed core is compared
+
+    return {*map(strip_list_mark, text.splitlines())}

@@ -23,7 +23,6 @@ from ouro.memory.long_term.scope import ScopeMemory
 from ouro.memory.tokens import CHARACTERS_A_TOKEN, estimate
 from ouro.messages import Context, Message
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.line_changes import line_changes
 from ouro.utils.path_encoding import path_text
 
 BAR = "| "
@@ -438,12 +437,19 @@ def _changed_files(scope: Scope, before: Texts, after: Texts) -> Iterator[tuple[
         old_text, new_text = before.get(name, ""), after.get(name, "")
         if old_text == new_text:
             continue
-        old_lines, new_lines = old_text.splitlines(), new_text.splitlines()
-        signed_lines: list[str] = []
-        for start, end, new_start, new_end in line_changes(old_lines, new_lines):
-            signed_lines += [f"-{line}" for line in old_lines[start:end]]
-            signed_lines += [f"+{line}" for line in new_lines[new_start:new_end]]
-        yield f"{scope}/{name}.md:", signed_lines
+        yield f"{scope}/{name}.md:", _changed_lines(old_text, new_text)
+
+
+def _changed_lines(old_text: str, new_text: str) -> list[str]:
+    """The lines that are gone (`-line`) and new (`+line`)."""
+    from ouro.utils.line_changes import line_changes  # needed only when the core changes
+
+    old_lines, new_lines = old_text.splitlines(), new_text.splitlines()
+    signed_lines: list[str] = []
+    for start, end, new_start, new_end in line_changes(old_lines, new_lines):
+        signed_lines += [f"-{line}" for line in old_lines[start:end]]
+        signed_lines += [f"+{line}" for line in new_lines[new_start:new_end]]
+    return signed_lines
 
 
 def _split_items(text: str) -> Iterator[str]:

@@ -107,6 +107,8 @@ class CommandLooks(msgspec.Struct, eq=False):
         Files that a tool edited are left out: their contents are known from the edits. Looks at
         commands that are not among the steps are left out, too.
         """
+        if not self._looks:
+            return list(steps)
         from ouro.memory.long_term.recall.attempts import EditStep
 
         edited_paths = {step.change.path for step in steps if isinstance(step, EditStep)}

@@ -177,12 +177,15 @@ class DeadEnds(msgspec.Struct, eq=False):
         no undone change is found then, commands may have made the change: all commands of the
         messages are judged together.
         """
+        steps = self.looks.add_changes(self._read_steps(messages, turn))
+        if not steps:
+            self.looks.record_branch()
+            return []
         from ouro.memory.long_term.recall.attempts import (
             dead_end_of_commands,
             find_undone,
         )
 
-        steps = self.looks.add_changes(self._read_steps(messages, turn))
         candidates: list[DeadEnd | None] = []
         for undone in find_undone(steps, self._read_project_file):
             if self._judged_call_ids.isdisjoint(undone.call_ids):
@@ -201,6 +204,8 @@ class DeadEnds(msgspec.Struct, eq=False):
         """The changes and commands in these messages; `turn` is the number of the turn in which the
         last message is.
         """
+        if not any(message.tool_calls for message in messages):
+            return []
         from ouro.memory.long_term.recall.attempts import steps_of
 
         return steps_of(messages, turn, self.finder.make_relative)

@@ -53,7 +53,7 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
     cwd: Path
     mark: str
     settings: MemorySettings
-    recall_log: RecallLog
+    recall_log_path: Path
     changed: frozenset[tuple[Scope, str]] = frozenset()
     """Notes that are not recalled: memory is used as of an earlier time, and they changed after it.
     """
@@ -261,6 +261,12 @@ class NoteFinder(msgspec.Struct, eq=False, dict=True):
         from ouro.memory.long_term.recall.obedience import count_turn
 
         self.recall_log.add(count_turn(texts, used, turn))
+
+    @cached_property
+    def recall_log(self) -> RecallLog:
+        from ouro.memory.long_term.recall.recall_log import RecallLog
+
+        return RecallLog(self.recall_log_path)
 
     @cached_property
     def notebook(self) -> Notebook:

@@ -24,7 +24,6 @@ from ouro.memory.long_term.git.values import (
 )
 from ouro.memory.long_term.store import GitMemoryStore
 from ouro.memory.long_term.trust.proposals import Proposal, Proposals, make_proposal
-from ouro.utils.line_changes import line_changes
 from ouro.utils.text import join_names
 
 if TYPE_CHECKING:
@@ -278,6 +277,8 @@ def apply_edit(edit: FileEdit, current: str) -> str:
 
     A line that another change has added since is not added twice.
     """
+    from ouro.utils.line_changes import line_changes  # needed only for an undo
+
     before = (edit.before or "").splitlines()
     after = (edit.after or "").splitlines()
     lines = current.splitlines()
@@ -305,6 +306,8 @@ def apply_edit(edit: FileEdit, current: str) -> str:
 
 def _same_lines(before: Sequence[str], current: Sequence[str]) -> dict[int, int]:
     """The indexes of the lines of `before` that are unchanged, each with its index in `current`."""
+    from ouro.utils.line_changes import line_changes  # needed only for an undo
+
     indexes: dict[int, int] = {}
     index = current_index = 0
     # An empty change at the end, so that the lines after the last change are read, too.

@@ -20,7 +20,6 @@ from ouro.memory.long_term.git.files import MemoryFiles, is_memory_name
 from ouro.messages import ATTACHED, PIPED, Context, Image, Message, Text, ToolCall, ToolReply
 from ouro.utils.git import branch_in_note
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.line_changes import line_changes
 from ouro.utils.text import fold
 
 OWN_LINE = "I ran this in a shell:"
@@ -200,6 +199,8 @@ class Provenance:
         """
         if not self.sources:
             return ""
+        from ouro.utils.line_changes import line_changes  # needed only for a change
+
         old_lines, new_lines = before.splitlines(), after.splitlines()
         for start, end, new_start, new_end in line_changes(old_lines, new_lines):
             removed, added = old_lines[start:end], new_lines[new_start:new_end]
