@@ -21,6 +21,7 @@ from ouro.llm.model import (
     UsageChunk,
 )
 from ouro.llm.portable import (
+    DETAILS,
     SEAL,
     arguments_of,
     base64_of,
@@ -32,7 +33,6 @@ from ouro.llm.portable import (
     texts_of,
     thinking_in,
 )
-from ouro.llm.sealed_items import DETAILS, details_in, join_details, seal_item
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import ChunkReader, Wire, make_usage, require_room_in_window
 from ouro.messages import Image, Message, PerMessage, Thinking, ToolCall, ToolReply, Usage
@@ -123,6 +123,10 @@ class OpenAIFormat:
         """The reasoning details that this model sent with a whole answer."""
         if not self._address or message.cut or message.model != self._spec.name:
             return []
+        if not message.parts_of(Thinking):
+            return []
+        from ouro.llm.sealed_items import details_in  # only relays send details
+
         return details_in(message, self._address)
 
     def _format_call(self, call: ToolCall) -> dict[str, Any]:
@@ -279,6 +283,8 @@ class OpenAIChunks(ChunkReader):
     def _sealed_details(self) -> Iterator[Chunk]:
         """Yield the reasoning details so far as one chunk; nothing if there are no new ones."""
         if self._details and self._address:
+            from ouro.llm.sealed_items import join_details, seal_item  # only relays send details
+
             item = {DETAILS: join_details(self._details)}
             yield ThinkingChunk(self._thinking.end(), seal_item(item, self._address))
         self._details = []

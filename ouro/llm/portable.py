@@ -23,6 +23,8 @@ same.
 SHOWN_MALFORMED = 4_000
 """Maximum characters of invalid arguments that are sent back."""
 NO_OUTPUT = "(no output)"
+DETAILS = "reasoning_details"
+"""The field in which OpenRouter, and relays with its format, send thinking with its signatures."""
 _SURROGATE = late_pattern("[\ud800-\udfff]")
 _HIGH_AT_END = late_pattern("[\ud800-\udbff]\\Z")
 """Matches the first half of a surrogate pair at the end of a text."""

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from ouro.errors import ProviderAnswer
 from ouro.llm import rejection_words
+from ouro.llm.portable import DETAILS
 from ouro.llm.request_shape import EFFORT_FIELDS, OPTIONAL_AT_ANY_LEVEL
-from ouro.llm.sealed_items import DETAILS
 from ouro.llm.server_facts import ESSENTIAL, LIMIT_NAMES, ServerFacts
 from ouro.utils.lenient_json import dictionary
 

@@ -6,11 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ouro.llm.portable import DETAILS
 from ouro.messages import SEALED_ITEM, Message, Thinking
 from ouro.utils.lenient_json import dictionaries, dictionary
 
-DETAILS = "reasoning_details"
-"""The field in which OpenRouter, and relays with its format, send thinking with its signatures."""
 _JOINED = ("text", "summary")
 """The fields of a detail that are streamed in pieces."""
 
