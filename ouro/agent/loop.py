@@ -8,12 +8,11 @@ import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from ouro.agent.compactor import TOO_LONG, Compactor, no_text
-from ouro.agent.stuck_turn import ProgressWatch
 from ouro.agent.tool_runner import ToolBatch, ToolRunner
 from ouro.display import Question
 from ouro.errors import (
@@ -54,6 +53,9 @@ from ouro.messages import Context, Image, Message, Text, ToolCall, ToolReply, to
 from ouro.settings import LimitSettings
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.text import plural
+
+if TYPE_CHECKING:
+    from ouro.agent.stuck_turn import ProgressWatch
 
 WARN_AFTER = 3
 STOP_AFTER = 6
@@ -273,7 +275,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
         await self._add_late_errors(emit, seconds=0)
         calls_made = 0
         repetition = Repetition()
-        progress = ProgressWatch(self.bounds.watched_folder)
+        progress: ProgressWatch | None = None
         while True:
             if warning := await self.before_call(calls_made):
                 emit(Notice(warning, "warning"))
@@ -285,6 +287,7 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
             answer = self.memory.transcript.entries[-1].message
             calls = answer.tool_calls
             if calls:
+                progress = progress or self._watch_progress()
                 await self._run_tools(calls, repetition, progress, emit)
                 await self._check_progress(progress, calls_made, emit)
             is_done = not calls
@@ -305,6 +308,11 @@ class LoopAgent(msgspec.Struct, frozen=True, eq=False):
                 )
                 continue
             return self._incomplete_reason(answer)
+
+    def _watch_progress(self) -> ProgressWatch:
+        from ouro.agent.stuck_turn import ProgressWatch  # an answer without calls does not need it
+
+        return ProgressWatch(self.bounds.watched_folder)
 
     def _warn_of_hidden_images(self, prompt: Prompt, emit: Emit) -> None:
         """Warn the user if a message has images, and the model gets only their names."""
