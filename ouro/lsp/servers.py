@@ -254,11 +254,11 @@ class LanguageServers:
 
     def are_for_project(self) -> bool:
         """Whether there are servers, and files for them. Blocks."""
+        if not self.servers:
+            return False
         from ouro.lsp.configuration import are_for_project
 
-        return bool(self.servers) and are_for_project(
-            [server.spec for server in self.servers], self.root
-        )
+        return are_for_project([server.spec for server in self.servers], self.root)
 
     def any_file(self) -> Path:
         """A path below the root that has an ending of one of the servers for this project. A server
