@@ -38,6 +38,26 @@ async def test_a_short_list_takes_digits_and_words_and_leaves_messages_to_the_pr
         assert pilot.app.conversation.prompt.text.startswith(prompt)
 
 
+async def test_a_row_is_drawn_with_one_look_at_the_style_of_its_list():
+    """Textual computes it from all ancestors, each time: a fifth of the first list after `@`."""
+    looks = []
+
+    class CountedList(PickList):
+        @property
+        def rich_style(self):
+            looks.append(1)
+            return super().rich_style
+
+    async with screen_of(FakeSession()).run_test() as pilot:
+        await opened(pilot)
+        choices = CountedList([Choice("one", "first", "detail"), Choice("two", "second")])
+        await pilot.app.screen.mount(choices)
+        await pilot.pause()
+        looks.clear()
+        choices.render_line(0)
+        assert len(looks) == 1
+
+
 async def test_theme_list_previews_themes_and_esc_restores_the_old_one():
     saved = []
     async with screen_of(FakeSession()).run_test() as pilot:

@@ -296,14 +296,15 @@ class RowList(LineScroll, Generic[T], can_focus=True):
             lines = wrap(self._nothing, max(1, width - 4))  # a margin of two cells on each side
             text = lines[y] if y < len(lines) else ""
             cells = [("  ", ""), *code_cells(text, width, "detail")]
-        segments = [Segment(text, self._style(name)) for text, name in cells]
-        return Strip(segments).crop_extend(0, width, self.rich_style)
+        list_style = self.rich_style  # Textual computes it from all ancestors each time
+        segments = [Segment(text, self._style(name, list_style)) for text, name in cells]
+        return Strip(segments).crop_extend(0, width, list_style)
 
-    def _style(self, name: str) -> Style:
+    def _style(self, name: str, list_style: Style) -> Style:
         """The style of a cell, by its name; empty: the style of the list."""
         if not name:
-            return self.rich_style
-        return self.rich_style + self.get_component_rich_style(f"rows--{name}", partial=True)
+            return list_style
+        return list_style + self.get_component_rich_style(f"rows--{name}", partial=True)
 
     def _update_height(self) -> None:
         self.virtual_size = Size(self.size.width, len(self.rows))
