@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -298,7 +299,8 @@ class ProjectFiles:
         list is saved.
         """
         saved_list = self._get_saved_list()
-        if self._index is None and saved_list is not None:
+        # Without a saved list no thread is started for it: git waits for that thread.
+        if self._index is None and saved_list is not None and saved_list.is_saved:
             await self._fill(FileIndex(), saved_list.load(), can_search=True)
         index = FileIndex()
         try:
@@ -314,26 +316,33 @@ class ProjectFiles:
         self, index: FileIndex, name_lists: Iterable[Sequence[str]], *, can_search: bool
     ) -> None:
         """Read names into an index, in a thread. With `can_search` the index is in use as soon as
-        it has a name, and `changed` is called from time to time while names are read.
+        it has a name, and `changed` is called from time to time while names are read. The rest is
+        added when the first names are shown: both need the interpreter lock.
         """
-        has_names = asyncio.Event()
+        has_names, is_first_shown = asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
 
         def add_all() -> None:
             for names in name_lists:
+                if can_search and index.size:
+                    is_first_shown.wait()
                 index.add(names)
                 loop.call_soon_threadsafe(has_names.set)
 
         reader = asyncio.create_task(asyncio.to_thread(add_all))
         first_names = asyncio.create_task(has_names.wait())
-        await asyncio.wait([reader, first_names], return_when=asyncio.FIRST_COMPLETED)
-        first_names.cancel()
-        interval = FIRST_SHOW_INTERVAL
-        while not reader.done():
-            if can_search and index.size:
-                self._use_index(index)
-            await asyncio.wait([reader], timeout=interval)
-            interval = min(2 * interval, MAX_SHOW_INTERVAL)
+        try:
+            await asyncio.wait([reader, first_names], return_when=asyncio.FIRST_COMPLETED)
+            first_names.cancel()
+            interval = FIRST_SHOW_INTERVAL
+            while not reader.done():
+                if can_search and index.size:
+                    self._use_index(index)
+                await asyncio.wait([reader], timeout=interval)
+                is_first_shown.set()
+                interval = min(2 * interval, MAX_SHOW_INTERVAL)
+        finally:
+            is_first_shown.set()  # an interrupt leaves no thread that waits
         if can_search and index.size:
             self._use_index(index)
         await reader

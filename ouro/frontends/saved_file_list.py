@@ -33,6 +33,10 @@ class SavedFileList:
         name = hashlib.sha256(str(project).encode("utf-8", "surrogateescape")).hexdigest()[:32]
         self._path = lists_folder / f"{name}.txt"
 
+    @property
+    def is_saved(self) -> bool:
+        return self._path.exists()
+
     def load(self) -> Iterator[list[str]]:
         """Yield the saved names, some at a time; nothing if no list is saved."""
         try:

@@ -91,10 +91,7 @@ def _stream_repository(
     has_submodules = (root / ".gitmodules").exists()
     git = Git(root, _GIT_SECONDS)
     with ExitStack() as stack:
-        # All calls run from the beginning: the second one looks for new files while the paths of
-        # the first one are used.
-        listings = [stack.enter_context(git.listing(*options)) for options in calls]
-        for text in chain.from_iterable(listings):
+        for text in _texts_of_listings(git, calls, stack):
             # Without a path that ends with a slash there is no nested repository in the text.
             if not has_submodules and "/\0" not in f"{text}\0":
                 yield text
@@ -104,6 +101,17 @@ def _stream_repository(
             inner |= dict.fromkeys(name.rstrip("/") for name in sorted(nested))
             if files := [name for name in names if name not in nested]:
                 yield "\0".join(files)
+
+
+def _texts_of_listings(git: Git, calls: Sequence[Sequence[str]], stack: ExitStack) -> Iterator[str]:
+    """Yield what these calls list, one call after the other. Those after the first one start when
+    its first paths are there: to start a process takes longer than git needs for these. They look
+    for new files while the paths of the first one are used.
+    """
+    first = stack.enter_context(git.listing(*calls[0]))
+    yield from islice(first, 1)
+    others = [stack.enter_context(git.listing(*options)) for options in calls[1:]]
+    yield from chain(first, *others)
 
 
 def stream_completed_names(root: Path) -> Iterator[list[str]]:

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import threading
+import time
 
 import pytest
 from fakes.waiting import until
@@ -96,6 +97,32 @@ async def test_the_first_names_are_shown_when_they_are_read(monkeypatch):
     files.search("first", 8)
     await until(lambda: files.search("first", 8) == ["src/first.py"])
     goes_on.set()
+
+
+async def test_the_rest_of_a_list_is_added_when_the_first_names_are_shown():
+    """Both need the interpreter lock: the first names were drawn while 50,000 others were added."""
+    added_meanwhile = []
+
+    def draw():
+        size = files._index.size
+        time.sleep(0.01)  # gives the lock to the thread that reads
+        added_meanwhile.append(files._index.size - size)
+
+    files = ProjectFiles(lambda: ([name] for name in MANY[:5_000]), draw)
+    files.search("first", 8)
+    await until(lambda: files._read_at > 0)
+    assert added_meanwhile[0] == 0
+    assert len(list(files._index.names())) == 5_000
+
+
+async def test_an_interrupt_before_the_first_names_are_shown_leaves_no_thread_that_waits():
+    before = set(threading.enumerate())
+    files = ProjectFiles(lambda: iter([["src/first.py"], ["src/second.py"]]), lambda: None)
+    files.search("first", 8)
+    await until(lambda: files._index is not None)
+    files._reading.cancel()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    assert set(threading.enumerate()) == before
 
 
 async def test_a_text_is_searched_once_while_the_list_stays_the_same(monkeypatch):

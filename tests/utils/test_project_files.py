@@ -56,6 +56,10 @@ def test_nested_repositories_are_listed(repository, tmp_path):
 
 
 def test_new_files_are_looked_for_while_the_tracked_ones_are_used(repository, monkeypatch):
+    """The first tracked ones do not wait for the start of the git that looks for new ones."""
+    tracked = [f"folder/{number:0100}.py" for number in range(2_000)]
+    put(repository, *tracked)
+    git("add", ".", cwd=repository)
     put(repository, "new.py")
     started = []
 
@@ -65,11 +69,15 @@ def test_new_files_are_looked_for_while_the_tracked_ones_are_used(repository, mo
 
     monkeypatch.setattr("ouro.utils.git_process.start_git", start)
     texts = stream_project_text(repository, tracked_first=True)
-    assert next(texts) == "api.py"
+    first_names = next(texts).split("\0")
+    assert (first_names[0], len(started)) == ("api.py", 1)
+    assert next(texts).startswith("folder/")
     assert len(started) == 2
-    assert list(texts) == ["new.py"]
+    *_, last = texts
+    assert last == "new.py"
 
     texts = stream_project_text(repository, tracked_first=True)
+    next(texts)
     next(texts)
     texts.close()
     assert None not in [process.returncode for process in started]
