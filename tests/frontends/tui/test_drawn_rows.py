@@ -30,10 +30,15 @@ class TwoWidgets(Screen):
         super().__init__()
         self._compositor = Layout()
         self.above, self.below = Rows("1fr"), Rows(4)
+        self.drawn_rows = []
 
     def compose(self):
         yield self.above
         yield self.below
+
+    def render_lines(self, crop):
+        self.drawn_rows.append((crop.y, crop.bottom))
+        return super().render_lines(crop)
 
 
 @pytest.fixture
@@ -47,6 +52,7 @@ async def shown():
         await pilot.pause()
         app.screen.above.drawn_rows.clear()
         app.screen.below.drawn_rows.clear()
+        app.screen.drawn_rows.clear()
         yield app.screen, pilot
 
 
@@ -56,6 +62,14 @@ async def test_a_change_below_draws_nothing_above(shown):
     await pilot.pause()
     assert screen.below.drawn_rows == [(1, 3)]
     assert screen.above.drawn_rows == []
+
+
+async def test_what_is_behind_the_change_is_not_drawn(shown):
+    screen, pilot = shown
+    screen.above.refresh(Region(0, 3, 30, 5))
+    await pilot.pause()
+    assert screen.above.drawn_rows == [(3, 8)]
+    assert screen.drawn_rows == []
 
 
 async def test_only_the_rows_between_two_changes_are_drawn(shown):

@@ -44,7 +44,8 @@ class Layout(Compositor):
         self, crop: Region | None = None
     ) -> Iterable[tuple[Region, Region, list[Strip]]]:
         """Yield the visible widgets, each with its region, what is drawn of it, and the rows of that.
-        With `crop` only the rows of this region are drawn.
+        With `crop` only the rows of this region are drawn. A widget in front that fills it is the
+        last one: behind it is at least the screen, whose blank rows took as long as the transcript.
         """
         if crop is None:
             crop = self.size.region
@@ -54,6 +55,8 @@ class Layout(Compositor):
                 continue
             drawn = visible.intersection(Region(visible.x, crop.y, visible.width, crop.height))
             yield region, drawn, widget.render_lines(drawn.translate(-region.offset))
+            if drawn.contains_region(crop):
+                return
 
 
 class StyledOnce(Screen[R]):
