@@ -177,8 +177,9 @@ class ScreenPainter:
         if len(changed) >= _MIN_SCROLLED:
             self._scroll(changed, writer)
         for y in sorted(changed):
-            writer.write_row(y, self._rows[y], changed[y])
-            self._rows[y] = changed[y]
+            if not changed[y].shows(self._rows[y]):  # the scroll may have brought it there
+                writer.write_row(y, self._rows[y], changed[y])
+                self._rows[y] = changed[y]
         return writer.end()
 
     def _scroll(self, changed: dict[int, ScreenRow], writer: _Writer) -> None:

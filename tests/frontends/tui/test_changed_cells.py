@@ -168,9 +168,11 @@ def test_a_spinner_writes_its_cells_only():
     both.assert_same()
 
 
+@pytest.mark.parametrize("words", ["some words of a text", "日本語の文章です。"])
 @pytest.mark.parametrize("shift", [1, 3, -1, -2])
-def test_scrolled_rows_are_moved_by_the_terminal(shift):
-    text = [line((f"{y} some words of a text", STYLES[4])) for y in range(3 * HEIGHT)]
+def test_scrolled_rows_are_moved_by_the_terminal(shift, words):
+    """Rows with characters of two cells were written again, though the terminal had moved them."""
+    text = [line((f"{y} {words}", STYLES[4])) for y in range(3 * HEIGHT)]
     both = Both()
     both.show_rows(text[HEIGHT : 2 * HEIGHT])
     whole = both.bytes
