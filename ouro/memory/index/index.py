@@ -188,7 +188,7 @@ class Index:
                 (made,) = database.execute("SELECT value FROM facts WHERE name = 'made'").fetchone()
                 return str(made)
         self.close()
-        return self.build_id()
+        return self.build_id()  # opens it again
 
     def rebuild(self, sources: Sources, progress: Progress | None = None) -> int:
         """Make the index again from the files; returns their number. Vectors of texts that are

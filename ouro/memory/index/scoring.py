@@ -62,8 +62,9 @@ def score_passages(
 
     Args:
         shares: the share of the query's words in each passage, by id.
-        cosines: the cosine of each passage with the query, also of neighbours; a missing one counts
-            as the average. Empty if words alone decide.
+        cosines: the cosine of each passage with the query, also of neighbours. A passage without
+            one counts as the average; a neighbour without one as 0, because there may be none.
+            Empty if words alone decide.
     """
     terms: dict[int, dict[str, float]] = {}
     best_of_session: dict[int, float] = {}
@@ -81,7 +82,7 @@ def score_passages(
         if question.days and (day_share := match_days(passage.at, question)):
             passage_terms["days"] = DAYS_WEIGHT * day_share
         if _QUESTION_END.search(passage.text):
-            passage_terms["asks"] = -QUESTION_WEIGHT  # a question seldom has the answer
+            passage_terms["asks"] = -QUESTION_WEIGHT
         terms[passage_id] = passage_terms
         best_of_session[session] = max(
             best_of_session.get(session, 0.0), sum(passage_terms.values())
@@ -110,6 +111,8 @@ little.
 """
 MAX_PASSAGES_OF_ALL = 6_000
 """Maximum passages with all words together; rare words come first."""
+_MIN_WEIGHT = 1e-9
+"""The weight of a word that all passages have."""
 MIN_COUNT = 30
 """The rarity of words is computed with at least so many passages: with three notes every word would
 be common.
@@ -223,4 +226,5 @@ def _find_word(
         return _FoundWord(math.log(1 + count), ids)
     # The inverse document frequency of BM25.
     weight = math.log(1 + (count - frequency + 0.5) / (frequency + 0.5))
-    return _FoundWord(max(weight, 0.0) or 1e-9, ids)
+    # Shares are divided by the sum of the weights, which must not be 0.
+    return _FoundWord(max(weight, _MIN_WEIGHT), ids)

@@ -259,6 +259,9 @@ class Vectors:
         """Make this model the one that the stamps of rows are for: another process may have set
         them for another model. Record that this model was used today, and delete the vectors of
         models that were not used for KEPT_DAYS.
+
+        The length of a new model's vectors is not known before the first one: until then it has no
+        id (0), and no row has a stamp.
         """
         today = datetime.now(UTC).date()
         with self._index.reading() as database:
