@@ -17,8 +17,8 @@ _MAX_CHAIN = 200
 MAX_NAMING = 50
 """The most notes that are read for one entity or file."""
 _MAX_MENTIONING = 500
-"""Notes read for one entity, newest first: an entity that more notes name does not distinguish
-them.
+"""The most notes that are read for the words of one search, newest first: words that more notes
+contain do not distinguish them.
 """
 _NEXT_VERSION = "SELECT note FROM notes WHERE supersedes = ? AND kind = 'note'"
 _PREVIOUS_VERSION = "SELECT supersedes FROM notes WHERE note = ? AND kind = 'note'"
@@ -183,6 +183,7 @@ class Graph:
             for hop in range(1, hops + 1):
                 ids = (json.dumps(list(last_reached)),)
                 reached = database.execute(_LINKED_NOTES, ids * 2).fetchall()
+                # An entity with several relations is looked up once, with the last of them.
                 related = dict(database.execute(_RELATED_ENTITIES, ids).fetchall())
                 for entity, relation in related.items():
                     reached += [

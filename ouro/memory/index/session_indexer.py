@@ -38,7 +38,9 @@ _MAX_HASHED_WHOLE = 8 << 20
 """Of a file with more bytes only the end is hashed."""
 _HASHED_END_BYTES = 64 << 10
 _MAX_ROWS_OF_SESSION = (1 << POSITION_BITS) - 2
-"""The most passages, or outputs, of one session: their number is a part of the id."""
+"""The most passages, or outputs, of one session: their number is a part of the id. Its first and
+last value stay unused, so that the neighbours of a passage are of the same session.
+"""
 _INDEXED_KINDS = ("message", "title", "summary", "model")
 """The kinds of records that are indexed."""
 _SEARCH_TOOL = "memory_search"
