@@ -31,9 +31,11 @@ class Undoable(msgspec.Struct, frozen=True):
     undo: Callable[[], Awaitable[Sequence[str]]]
     """Returns messages for the user, one a line."""
     prepare: Callable[[], Awaitable[None]] | None = None
-    """Writes down that it is undone next, so that a process that is killed leaves no half."""
+    """Writes down that it is undone next, so that a process that is killed leaves no half. None:
+    nothing has to be prepared.
+    """
     cancel: Callable[[], None] | None = None
-    """Reverts `prepare`."""
+    """Reverts `prepare`; None: nothing has to be reverted."""
 
 
 class SessionHeader(msgspec.Struct, frozen=True):
@@ -111,9 +113,9 @@ class CompactionRecord(
     """The tokens that are sent, before and after the compaction."""
     model: str = ""
     usage: Usage | None = None
-    """The usage of the call that wrote the summary."""
+    """The usage of the call that wrote the summary; None: not known, or no model wrote one."""
     spent: Usage | None = None
-    """The usage of all model calls of the session so far, including this one."""
+    """The usage of all model calls of the session so far, including this one; None: not known."""
     title: str = ""
     """The title of the session at that time."""
     pins: tuple[int, ...] = ()

@@ -37,6 +37,7 @@ class TranscriptPager(msgspec.Struct, eq=False):
     shown.
     """
     _loading: asyncio.Task[str] | None = None
+    """Loads the rest of the messages to send, in the background; None: all of them are loaded."""
 
     @property
     def is_loading(self) -> bool:

@@ -43,19 +43,23 @@ class CallFields(msgspec.Struct, omit_defaults=True):
     id: str
     name: str
     arguments: dict[str, Any] | None = None
+    """None: there are none, or they are in `arguments_json`."""
     arguments_json: str = ""
+    """Arguments that YAML cannot hold, as JSON."""
     malformed: str = ""
+    """What the model sent as arguments, if it was not a JSON object."""
 
 
 class BodyFields(msgspec.Struct, omit_defaults=True):
-    """The body below a result's summary; without `text` it is the result's text, or its first
-    `lines`.
+    """The body below a result's summary. If `text` is None and `file` empty, it is the result's
+    text, or its first `lines`; all of it if `lines` is None.
     """
 
     kind: Literal["plain", "command", "picture", "todos"]
     language: str = ""
     command: str = ""
     exit_code: int | None = None
+    """None: the command still ran, or a signal or the time limit ended it."""
     text: str | None = None
     file: str = ""
     """The file with the text, below the session's folder, if the text is too long for the record.
@@ -73,12 +77,15 @@ class ReplyFields(msgspec.Struct, omit_defaults=True):
     id: str
     name: str
     text: str | None = None
+    """None: it is in `file`; without a file there is none."""
     file: str = ""
     bytes: int = 0
     failed: bool = False
     images: list[ImageFields] = []
     summary: str | None = None
+    """What the user sees of it, in a line; None: nothing, as of a result without a display."""
     body: BodyFields | None = None
+    """What the user sees below the summary; None: nothing."""
 
 
 class MessageFields(msgspec.Struct, omit_defaults=True):

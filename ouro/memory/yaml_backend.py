@@ -507,7 +507,7 @@ async def _read_to_write(folder: Path, reach: Reach) -> ParsedSession:
     from ouro.memory.sessions.repair import messages_without_number, number_messages
 
     def remove_tail() -> Path | None:
-        """Move an incomplete last record away; returns where to."""
+        """Move an incomplete last record away; returns where to, None if there is none."""
         with open_private(folder, FILE_NAME, os.O_RDWR | os.O_APPEND) as descriptor:
             return set_tail_aside(folder, descriptor)
 

@@ -63,6 +63,7 @@ class Sources(msgspec.Struct, frozen=True):
     """The files that the index is made from."""
 
     sessions: Path | None = None
+    """The folder of the sessions; None: no sessions are indexed."""
     memories: tuple[MemoryFolder, ...] = ()
 
     @classmethod

@@ -59,7 +59,9 @@ def start_question_process(folder: str, message: str) -> Iterator[None]:
 
 
 def running_question_process() -> QuestionProcess | None:
-    """Returns the process that was started for the first message, until it is ended."""
+    """Returns the process that was started for the first message; None if it was ended, or none was
+    started.
+    """
     return _running
 
 

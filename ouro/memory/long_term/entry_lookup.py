@@ -95,12 +95,13 @@ class EntryDetails(msgspec.Struct, frozen=True):
     chain: tuple[MemoryEntry, ...] = ()
     """All versions, oldest first; empty for a core line."""
     note: NoteFile | None = None
+    """The file of a note; None for a core line."""
     stale: tuple[str, ...] = ()
     """The paths of files that it names and that have changed."""
     links: tuple[NoteLink, ...] = ()
     confidence: float = 1.0
     record: CoreRecord | None = None
-    """The record of a core line."""
+    """The record of a core line; None for a note, and for a line without a record."""
 
 
 def describe_source(entry: MemoryEntry) -> str:

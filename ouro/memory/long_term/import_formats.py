@@ -64,6 +64,7 @@ class ImportPiece(msgspec.Struct, frozen=True):
     """`CLAUDE.md › Testing`."""
     path: Path
     scope: Scope | None = None
+    """None: the file does not say it. `memory_import` decides then."""
     project: str = ""
     """The project that it is about, if the file names one: a folder, or Claude Code's name for it.
     """

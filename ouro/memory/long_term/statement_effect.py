@@ -33,9 +33,9 @@ class StatementEffect(msgspec.Struct, frozen=True):
 
     verb: Verb
     entry: MemoryEntry | None = None
-    """The entry that it replaces, narrows, contradicts or repeats."""
+    """The entry that it replaces, narrows, contradicts or repeats; None: it is new."""
     scope: Scope | None = None
-    """The scope that a model chose."""
+    """The scope that a model chose; None: the rules choose it."""
     rewritten: str = ""
     """The statement with what else the replaced entry says and still holds; empty if the statement
     says all of it.

@@ -385,7 +385,8 @@ def _merge_beside(
     store: GitMemoryStore, merged: MergedFiles, waiting: Collection[str]
 ) -> dict[str, str | None]:
     """The texts of files that were received and also hold a foreign change here (`waiting`). In
-    each the received change is merged into the text with the foreign change, which stays.
+    each the received change is merged into the text with the foreign change, which stays. None for
+    a file that is removed.
     """
     names = [name for name in merged.texts if name in waiting]
     committed_texts = store.committed_texts(names)

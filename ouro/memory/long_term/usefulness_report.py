@@ -40,6 +40,7 @@ class ReportRow(msgspec.Struct, frozen=True):
     obeyed: int | None = None
     """The turns that kept to it; None: its turns cannot be judged by their effects."""
     broken: int | None = None
+    """The turns that broke it; None: as for `obeyed`."""
     by_week: Mapping[str, WeekUse] = {}
     """Its uses in each of the last weeks (`2026-W48`)."""
 

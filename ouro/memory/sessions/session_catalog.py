@@ -306,7 +306,9 @@ class SessionCatalog:
     def _hits(
         self, sessions: Sequence[SessionInfo], words: str, ended: threading.Event | None = None
     ) -> Iterator[SessionHit]:
-        """Returns an iterator over at most `SEARCH_LIMIT` hits of `_search`."""
+        """Returns an iterator over at most `SEARCH_LIMIT` hits of `_search`, which stops when
+        `ended` is set; None: it runs to its end.
+        """
         return islice(self._search(sessions, words, ended or threading.Event()), SEARCH_LIMIT)
 
     def _search(

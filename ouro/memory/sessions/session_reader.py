@@ -469,8 +469,9 @@ class _Context(msgspec.Struct):
     steps: list[_Step] = msgspec.field(default_factory=list)
     """The steps in the order of the file."""
     compaction: CompactionRecord | None = None
+    """The last compaction; None: there was none."""
     source: RawRecord | None = None
-    """The raw record of the compaction."""
+    """The raw record of the compaction; None without one."""
     offset: int = 0
     """Where the steps begin in the file; 0: nothing precedes them."""
     is_complete: bool = False

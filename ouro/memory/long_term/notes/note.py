@@ -107,7 +107,9 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     scope: Scope = "repo"
     category: str = "patterns"
     supersedes: str | None = None
-    """The id of the note that this one replaces; chains are linear. The old file stays."""
+    """The id of the note that this one replaces; chains are linear. The old file stays. None: it
+    replaces none.
+    """
     related: tuple[Edge, ...] = ()
     session_id: str = ""
     turn: Count = 0
@@ -118,7 +120,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float = 1.0
     confirmed_at: str = ""
     branch: str | None = None
-    """The note is recalled only on that branch, until the branch is merged."""
+    """The note is recalled only on that branch, until the branch is merged. None: on all."""
     entities: tuple[str, ...] = ()
     """`file:api.py`, `cmd:pytest tests`, `pkg:flask`, `symbol:parse`, `tool:ruff`."""
     relations: tuple[Relation, ...] = ()

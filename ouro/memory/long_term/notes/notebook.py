@@ -86,10 +86,11 @@ class Notebook(msgspec.Struct, eq=False):
     latest: Callable[[str], str] = str
     """Returns the last version of a note, by the id of any of its versions."""
     anchors: Anchors | None = None
+    """Finds the files that a note names; None: a confirmed note keeps its anchors."""
     untrusted: Callable[[Scope], Collection[str]] = lambda _scope: ()
     """Returns the files of a scope with unapproved changes: they are neither found nor changed."""
     commit: Commit | None = None
-    """Writes instead of the stores, for actions of the user."""
+    """Writes instead of the stores, for actions of the user; None: the stores write."""
 
     @property
     def scopes(self) -> tuple[Scope, ...]:
@@ -361,7 +362,9 @@ class Notebook(msgspec.Struct, eq=False):
 
 
 def archive_changes(file: NoteFile) -> dict[str, str | None]:
-    """The changes of files that move a note into the archive."""
+    """The changes of files that move a note into the archive: the text of each file by its name;
+    None: it is removed.
+    """
     return {file.name: None, f"{ARCHIVE}/{file.note.file_name}": note_text(file.note)}
 
 

@@ -91,9 +91,9 @@ class OtherProjects(msgspec.Struct, eq=False):
     asked: str = ""
     """The message about which they are asked once it is sent."""
     offered: OtherProjectNote | None = None
-    """What is shown to the user, until it is sent or replaced."""
+    """What is shown to the user, until it is sent or replaced; None: nothing."""
     _chosen: OtherProjectNote | None = None
-    """What the user sends of it."""
+    """What the user sends with the next request; None: nothing."""
     _shown: list[str] = msgspec.field(default_factory=list)
     """The texts that were shown already."""
 

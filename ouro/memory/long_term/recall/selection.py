@@ -105,6 +105,7 @@ class NoteSelection(msgspec.Struct, eq=False):
     """Surrounds quoted memory (`prompt_block.mark_of`)."""
     settings: MemorySettings = msgspec.field(default_factory=MemorySettings)
     anchors: Anchors | None = None
+    """Compares the files that notes name; None: they are not compared, and no note is stale."""
     usefulness: Callable[[str], float] = lambda _note_id: 1.0
     """Returns the weight of a note: whether it was of use when it was recalled before."""
 

@@ -63,8 +63,9 @@ class ChangeGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Why the user has to confirm it."""
     sources: Sequence[str] = ()
     proposal: Proposal | None = None
-    """The stored proposal that the user decided about."""
+    """The stored proposal that the user decided about; None: there was none."""
     undo_target: UndoTarget | None = None
+    """The commit to undo; None: nothing is undone."""
 
     @property
     def names(self) -> list[str]:
@@ -77,9 +78,9 @@ class ChangeOutcome(msgspec.Struct, frozen=True):
     trusted: Sequence[FileEdit] = ()
     """The edits that are trusted now."""
     proposal: Proposal | None = None
-    """The proposal that was stored."""
+    """The proposal that was stored; None: none was."""
     undone: UndoResult | None = None
-    """What the undo of a commit has changed."""
+    """What the undo of a commit has changed; None: no commit was undone."""
 
 
 EffectMethod = Callable[[ChangeGroup], ChangeOutcome | None]
@@ -122,7 +123,7 @@ class ChangeEffects:
         return outcome
 
     def undo(self, target: UndoTarget, at: TurnRef) -> UndoResult | None:
-        """Undo a trusted commit. Returns what was undone."""
+        """Undo a trusted commit. Returns what was undone: never None, as the group has a target."""
         group = ChangeGroup(at=at, origin="undo", undo_target=target)
         return self.move("trusted", "undone", group).undone
 
