@@ -368,6 +368,7 @@ class KeyActions:
         self._conversation = app.conversation
         self._turns = app.turns
         self._front_end = app.front_end
+        self._changes = app.front_end.opener.changes
         self._unfolded_at = float("-inf")
         """When the key that unfolds tool outputs was last pressed."""
         self._interrupted_at = float("-inf")
@@ -455,7 +456,7 @@ class KeyActions:
         """Use the next mode. This is not a coroutine function, so the next key waits for it: a
         message that is sent with that key must be sent in the new mode.
         """
-        return self._front_end.changes.apply(self._use_next_mode)
+        return self._changes.apply(self._use_next_mode)
 
     async def _use_next_mode(self, session: Session) -> None:
         from ouro.commands.mode import next_mode  # too heavy to import before the first frame
@@ -465,7 +466,7 @@ class KeyActions:
 
     async def think(self) -> None:
         """Use the next effort. Raises UsageError if the model does not think."""
-        await self._front_end.changes.apply(self._use_next_effort)
+        await self._changes.apply(self._use_next_effort)
 
     async def _use_next_effort(self, session: Session) -> None:
         from ouro.commands.models import next_effort  # too heavy to import before the first frame
@@ -497,7 +498,7 @@ class KeyActions:
         """Use the next favorite model, or with -1 the previous one. Raises UsageError if there is
         none.
         """
-        await self._front_end.changes.apply(partial(self._use_favorite, step))
+        await self._changes.apply(partial(self._use_favorite, step))
 
     async def _use_favorite(self, step: int, session: Session) -> None:
         """Use the favorite model that is `step` places after the present one, and name it."""
