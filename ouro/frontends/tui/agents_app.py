@@ -155,7 +155,8 @@ class AgentsApp(App[AgentRow], inherit_bindings=False):
 
     def __init__(self, settings: ScreenSettings, marked_id: str = "") -> None:
         """`marked_id` is the session that is marked at first; empty: the first one."""
-        super().__init__(ansi_color=settings.theme == ANSI or None)
+        # None: Textual decides by its own settings.
+        super().__init__(ansi_color=True if settings.theme == ANSI else None)
         self._answer_keys = Keymap(settings.keys)
         self._rings = settings.bell_after > 0
         self._watch = AgentWatch()

@@ -36,7 +36,7 @@ async def palette_choices(session: Session, keymap: Keymap) -> list[Choice]:
     """All choices of the palette. The value of each begins with its kind, which `run_choice` reads:
     `model:sonnet`.
     """
-    reading = asyncio.gather(
+    reading = asyncio.gather(  # runs while the thread below makes the other choices
         _session_choices(session),
         _model_choices(session),
         asyncio.to_thread(_file_choices, session),

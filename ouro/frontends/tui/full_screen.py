@@ -165,9 +165,7 @@ async def _run(
         if app is not None and app.lends_terminal and number in (signal.SIGINT, signal.SIGQUIT):
             # Ctrl+C reaches all processes of the terminal, but is meant for the editor or pager
             return
-        timer = threading.Timer(EXIT_TIMEOUT, force_end)
-        timer.daemon = True
-        timer.start()
+        _call_after_timeout(force_end)
         if app is None:
             opening.cancel()
             return
@@ -187,7 +185,9 @@ async def _run(
             _print_end(app)
             await app.hosting.run(terminal)
     except asyncio.CancelledError:
-        if app is not None or not opening.cancelled():
+        # Only `handle_signal` cancels the opening: then `code` is the exit code of the signal.
+        was_ended_by_signal = app is None and opening.cancelled()
+        if not was_ended_by_signal:
             raise
         return code
     finally:
@@ -198,6 +198,15 @@ async def _run(
             )
         await start.close()
     return app
+
+
+def _call_after_timeout(end: Callable[[], None]) -> None:
+    """Call `end` after EXIT_TIMEOUT, in a thread, because the loop may hang. The thread does not keep
+    the process from ending before.
+    """
+    timer = threading.Timer(EXIT_TIMEOUT, end)
+    timer.daemon = True
+    timer.start()
 
 
 def _leave_terminal(

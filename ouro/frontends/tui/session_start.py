@@ -112,7 +112,7 @@ class SessionStart:
         opening, self._opening = self._opening, None
         if opening is None:
             return
-        opening.cancel()
+        opening.cancel()  # without effect on a session that is open already
         with suppress(OuroError, OSError, asyncio.CancelledError):
             session = await opening
             if (turn := self.take_turn()) is not None:

@@ -219,6 +219,7 @@ class BlockList:
         for number, (old_line, line) in enumerate(zip(old_lines, lines, strict=False)):
             if old_line is not line:
                 return top + number
+        # All lines that both have are the same: lines were only added or removed at the end.
         return top + min(len(old_lines), len(lines))
 
     def measure(self, top: int, height: int) -> int:

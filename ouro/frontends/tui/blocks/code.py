@@ -82,6 +82,7 @@ def highlight(code: str, language: str, palette: Palette, base: Style) -> list[l
             rows.append([])
             if other:
                 rows[-1].append((other, style))
+    # The last row is behind the newline that was added. An empty line has one run, too.
     return [row or [("", base)] for row in rows[:-1]]
 
 

@@ -204,7 +204,7 @@ def _hunk_pages(hunk: HunkRows) -> Iterator[_HunkPage]:
                 yield _LongRowPage(hunk, row=start, first=line, last=min(line + PAGE_ROWS, height))
             end = start + 1
         else:
-            end = min(end, long_row)
+            end = min(end, long_row)  # a long row begins a page of its own
             yield _HunkPage(hunk, start, end)
         start = end
 

@@ -288,15 +288,24 @@ def _split_paragraph(text: str, width: int, keeps_spaces: bool) -> Iterator[Line
                     has_spaces_before = end < atom.start()
                     joint = " " if has_spaces_before else ""
                 start = atom.start()
-            while True:  # cut what is wider than a line
-                cut = start + len(_take_cells(text[start : atom.end()], width, at_least_one=True))
-                if cut >= atom.end():
-                    break
+            for cut in _ends_of_full_lines(text, start, atom.end(), width):
                 yield start, cut, joint
                 start, joint = cut, ""
             used_cells = cell_len(text[start : atom.end()])
         end = atom.end()
     yield start, len(text) if keeps_spaces else end, joint
+
+
+def _ends_of_full_lines(text: str, start: int, end: int, width: int) -> Iterator[int]:
+    """Cut the text from `start` to before `end` into lines of `width` cells, anywhere. Yield the ends
+    of the full lines: none if the text fits into one line. The rest, which fits, has no end here.
+    """
+    while True:
+        cut = start + len(_take_cells(text[start:end], width, at_least_one=True))
+        if cut >= end:
+            return
+        yield cut
+        start = cut
 
 
 def _split_narrow_code(text: str, width: int) -> Iterator[LineSpan]:

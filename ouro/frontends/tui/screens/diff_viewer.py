@@ -266,6 +266,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
             (key("choose_source"), "turn, commit …"),
             (key("choose_file"), "find file"),
             (key("side_by_side"), "side by side"),
+            # The last key is always shown, so it must fit into a very narrow screen.
             ("Esc", "closes" if self.app.size.width >= MIN_WIDTH_FOR_HINT else ""),
         ]
 

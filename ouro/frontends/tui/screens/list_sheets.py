@@ -47,6 +47,8 @@ _UP_KEYS = ("up", "ctrl+p", "pageup")
 class ListSheet(Sheet[R]):
     """A list with a preview of the marked row below it.
 
+    A subclass that overrides `_body` must set what that needs before it calls this `__init__`.
+
     Args:
         actions: the Textual action of each key.
         keys: the keys that the last line names.
@@ -72,6 +74,7 @@ class ListSheet(Sheet[R]):
         super().__init__(make_frame(title, *self._body(), keys=keys, more=more, id=id))
 
     def _body(self) -> Sequence[Widget]:
+        """The widgets between the title and the keys, from top to bottom."""
         return self._list, self._preview
 
     @abstractmethod

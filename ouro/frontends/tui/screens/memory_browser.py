@@ -337,7 +337,8 @@ class MemoryBrowser(Browser):
         link = self._marked_link()
         kinds = _KINDS_TO_CHANGE.get(name, ("note",))
         if link is None or link.kind not in kinds:
-            raise UsageError(f"Mark a {' or a line of the '.join(kinds)} first.")
+            what = " or a line of the ".join(kinds)  # such as `note or a line of the core`
+            raise UsageError(f"Mark a {what} first.")
         answer = await ACTIONS[name](self._session_context, link.target)
         # The value of an edit is a struct with the commit, that of any other command a mapping.
         if isinstance(answer.value, dict):
@@ -379,16 +380,10 @@ class MemoryBrowser(Browser):
     # The frame
 
     def _heading_text(self) -> str:
-        """The names of the tabs. The open tab is in brackets, and the tab of proposals shows how
-        many there are. If not all names fit, the first names are left out until the open tab is
-        visible, and the last ones that do not fit; arrows show that there are more.
+        """The names of the tabs. If not all names fit, the first names are left out until the open
+        tab is visible, and the last ones that do not fit; arrows show that there are more.
         """
-        proposal_count = len(self._rows.get("proposals", ()))
-        names = []
-        for tab in TABS:
-            has_count = tab == "proposals" and proposal_count > 0
-            name = f"{tab} {proposal_count}" if has_count else tab
-            names.append(f"[{name}]" if tab == self._tab else f" {name} ")
+        names = self._tab_names()
         open_tab, width = TABS.index(self._tab), self.size.width - _FRAME_WIDTH
         width_before_arrow = max(0, width - 1)  # the last column may be taken by the arrow `›`
         first = 0
@@ -404,6 +399,18 @@ class MemoryBrowser(Browser):
         if first > 0:
             text = f"‹{text[1:]}"  # its blank, or on a very narrow screen its bracket, is left out
         return text if last == len(names) else f"{text[:width_before_arrow]}›"
+
+    def _tab_names(self) -> list[str]:
+        """The names of the tabs. The open tab is in brackets, all others between blanks. The tab of
+        proposals shows how many there are.
+        """
+        proposal_count = len(self._rows.get("proposals", ()))
+        names = []
+        for tab in TABS:
+            has_count = tab == "proposals" and proposal_count > 0
+            name = f"{tab} {proposal_count}" if has_count else tab
+            names.append(f"[{name}]" if tab == self._tab else f" {name} ")
+        return names
 
     def _keys(self) -> Keys:
         """The keys of the last line, for what is marked and where the focus is."""

@@ -108,7 +108,7 @@ class Picker(Sheet[str | None]):
             self._list,
             self._whole_choice,
             keys=keys,
-            more="?" if self.is_short else "F1",
+            more="?" if self.is_short else "F1",  # in a search field `?` is text
         )
         super().__init__(frame)
         self.set_class(self.is_short, "-numbered")

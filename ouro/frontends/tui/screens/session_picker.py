@@ -95,7 +95,7 @@ class SessionList(RowList[SessionMatch]):
         min_width_for_figures = _MIN_WIDTH_PROJECT if has_project else _MIN_WIDTH_TIGHT
         if width >= min_width_for_figures:
             figures = _FIGURES if width >= _MIN_WIDTH_FULL else _TIGHT_FIGURES
-            columns += figures if self.with_cost else figures[:-1]
+            columns += figures if self.with_cost else figures[:-1]  # the last one is the cost
         used_width = sum(width for _name, width in columns) + _MARK_WIDTH
         if has_project:
             used_width += _PROJECT_WIDTH

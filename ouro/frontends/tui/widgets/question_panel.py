@@ -162,12 +162,13 @@ class QuestionPanel(Vertical, can_focus=True):
         if self.field.has_focus:
             self._key_in_field(event)
             return
-        may_answer = event.is_printable or event.key in ("enter", "tab", "backspace", "up", "down")
-        if not may_answer and event.key not in self._editing:
+        # Keys that may answer. Which of them belong to a message, the text so far decides.
+        is_for_both = event.is_printable or event.key in ("enter", "tab", "backspace", "up", "down")
+        if not is_for_both and event.key not in self._editing:
             return
         event.stop()
         event.prevent_default()
-        if may_answer:
+        if is_for_both:
             self._handle_answer(event)
             return
         if self._editing[event.key] == "delete_to_start_of_line":
