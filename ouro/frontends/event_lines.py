@@ -211,7 +211,9 @@ def _core_line(event: events.CoreChanged, subject: str = "") -> str:
     if event.proposal:
         commands = f"Use /memory accept {event.proposal} or /memory reject {event.proposal}."
         end = "" if subject.endswith((".", "…", "!", "?")) else "."
-        until_then = " Until then the accepted text is used." if event.origin == "outside" else ""
+        until_then = ""
+        if event.origin == "outside":  # the file has the new text already
+            until_then = " Until then the accepted text is used."
         return f"Memory ({event.scope}) waiting for approval: {subject}{end} {commands}{until_then}"
     undo_hint = f" · /memory undo {event.undo[:7]}" if event.undo else ""
     if event.origin == "undo":

@@ -204,7 +204,8 @@ class EditorSession(TurnObserver):
         modes = acp.SessionModeState(
             current_mode_id=self.session.status().mode, available_modes=available
         )
-        # Before the response, the editor does not know the session, and drops its updates.
+        # Updates wait meanwhile: before the response, the editor does not know the session, and
+        # drops them.
         async with self._send_lock:
             return {"modes": modes, "config_options": await self.config_options()}
 

@@ -35,6 +35,7 @@ def attach_screen(record: BackgroundRecord, screen_settings: ScreenSettings) -> 
     from ouro.frontends.tui import first_frame
     from ouro.frontends.tui.full_screen import run_tui
 
+    # These are for a session that begins: this one runs already.
     screen_settings = replace_fields(
         screen_settings, welcomes=False, shows_start=False, syncs=False
     )

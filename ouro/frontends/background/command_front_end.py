@@ -51,7 +51,7 @@ class HostFrontEnd(FrontEnd):
         answer = await self.session.turn.tasks.ask(f"choice:{next(self._numbers)}", question)
         if not isinstance(answer, events.Reply) or not answer.answers:
             return None
-        answer_text = answer.answers[0]
+        answer_text = answer.answers[0]  # a label on a screen, a value from `ouro agents answer`
         for choice, label in zip(choices, labels, strict=True):
             if answer_text in (label, choice.value):
                 return choice.value

@@ -17,6 +17,8 @@ from ouro.utils.late_pattern import late_pattern
 
 MAX_CORRECTIONS = 2
 """Times that the model is asked to correct an answer."""
+_MAX_REASON = 500
+"""Characters of the reason why an answer does not match: the model reads it."""
 _CODE_BLOCK = late_pattern(r"```[\w-]*\n(.*?)```", re.DOTALL)
 
 
@@ -99,7 +101,7 @@ class AnswerSchema:
         try:
             return self._convert(value)
         except (msgspec.ValidationError, ValueError) as misfit:  # the type has its own check
-            raise AnswerMisfit(str(misfit)[:500]) from misfit
+            raise AnswerMisfit(str(misfit)[:_MAX_REASON]) from misfit
 
     def _check(self, value: Any) -> None:
         """Check a value. Raises AnswerMisfit if it does not match the schema, and UsageError if the
@@ -117,7 +119,7 @@ class AnswerSchema:
         except RecursionError as deep:
             raise AnswerMisfit("the answer is nested too deeply") from deep
         if error is not None:
-            raise AnswerMisfit(f"{error.json_path}: {error.message[:500]}")
+            raise AnswerMisfit(f"{error.json_path}: {error.message[:_MAX_REASON]}")
 
 
 def _find_json(answer: str) -> Any:

@@ -349,7 +349,7 @@ class HeadlessRun(TurnObserver):
             result.outcome, result.detail = "failed", str(plain_error(error))
             result.failure_code = getattr(error, "exit_code", 1)
             return ""
-        if front_end.message:
+        if front_end.message:  # the answer will be that of the model, so the texts are progress
             for text_of_command in front_end.texts:
                 self._output.say(text_of_command)
             return front_end.message

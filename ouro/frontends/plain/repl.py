@@ -322,13 +322,15 @@ class Repl(TurnObserver):
         return question is not None and question.secret
 
     def interrupt(self) -> bool:
-        """Handle Ctrl+C: end the turn, or if none runs a question or command. Returns True if ouro
-        is to end, because nothing ran, and Ctrl+C was pressed before within SECOND_CTRL_C.
+        """Handle Ctrl+C: end the running turn. If there is none, end the open question and the command
+        that runs. If there is none of these either, a second Ctrl+C within SECOND_CTRL_C is to end
+        ouro: then this returns True, otherwise False.
         """
         if self.turns.interrupt():
             return False
-        is_open = self.turns.session is not None  # otherwise the work opens the session: it goes on
-        if is_open and self._cancel_work():
+        has_session = self.turns.session is not None
+        # Without a session the work is the opening of one, which goes on.
+        if has_session and self._cancel_work():
             return False
         pressed_at = time.monotonic()
         if pressed_at - self._ctrl_c_at < SECOND_CTRL_C:

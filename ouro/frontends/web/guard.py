@@ -107,10 +107,12 @@ class Guard:
         host = headers.get("Host", "")
         self._check_host(host)
         origin = headers.get("Origin")
+        # A browser sends it with each change and websocket, but not when it only opens a page.
         if origin is None and kind in ("change", "socket"):
             raise WebRefused("A request without an Origin header is refused.")
         if origin is not None and not _is_same_origin(origin, host):
             raise WebRefused(f"A request of another site is refused: {_quotable(origin)}.")
+        # Old browsers do not send it. `none`: the user has typed the address, or used a bookmark.
         site = headers.get("Sec-Fetch-Site", "same-origin")
         if site not in ("same-origin", "none") and not _is_visit(method, headers, kind):
             raise WebRefused(f"A request of another site is refused: it is {_quotable(site)}.")
