@@ -89,8 +89,8 @@ class PromptHistory:
 
 
 def _read(path: Path) -> list[str]:
-    """The entries in the last `_MAX_READ_BYTES` of a file, the oldest first. Empty if the file
-    cannot be read.
+    """The entries in the last `_MAX_READ_BYTES` of a file, the oldest first. Of a longer file, the
+    first of them may lack its beginning. Empty if the file cannot be read.
     """
     try:
         with path.open("rb") as file:

@@ -354,7 +354,7 @@ class KeyReader:
         events: list[Message] = []
         for piece in pieces:
             if piece.is_paste:
-                events.append(Paste(piece.text.replace("\x00", "")))
+                events.append(Paste(piece.text.replace("\x00", "")))  # as Textual's parser does
                 continue
             for _ in range(piece.text.count(STATUS_ANSWER)):
                 self._on_status()
@@ -364,6 +364,7 @@ class KeyReader:
             typed = _ALT_ARROW.sub(r"\g<1>1;3\2", text)
             if typed:  # for the parser, an empty text means the end
                 events += self._parser.feed(typed)
+        # An Esc that has waited for long enough is a key.
         return [*events, *self._parser.tick()]
 
 

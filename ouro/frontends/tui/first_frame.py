@@ -279,13 +279,15 @@ def _make_raw(attributes: list[Any]) -> bytes:
     Returns what was typed before. Until now the terminal has sent Enter as a line feed, and from
     now on as a carriage return. So each line feed in the result is replaced.
     """
-    changed = [*attributes[:_CC], list(attributes[_CC])]
+    changed = [*attributes[:_CC], list(attributes[_CC])]  # `attributes` stay for `_restore`
     changed[_LFLAG] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
     changed[_IFLAG] &= ~(
         termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR
     )
+    # A read returns as soon as there is one byte.
     changed[_CC][termios.VMIN], changed[_CC][termios.VTIME] = 1, 0
     termios.tcsetattr(0, termios.TCSANOW, changed)
+    # The number of bytes that wait to be read.
     answer = fcntl.ioctl(0, termios.FIONREAD, bytes(_SIZE_OF_INT))
     waiting = int.from_bytes(answer, sys.byteorder)
     return os.read(0, waiting).replace(b"\n", b"\r") if waiting else b""

@@ -120,7 +120,7 @@ def _entry_row(entry: MemoryEntry, tab: Tab) -> MemoryRow:
         flags.append(f"changed {entry.versions - 1}×")
     flag = " · ".join(flags)
     also_searched = f"{entry.id} {entry.file}"
-    if tab != "core":
+    if tab != "core":  # the page of a note is that of its link, so the row needs no item
         return MemoryRow(
             PageLink("note", entry.id),
             entry.scope,

@@ -66,7 +66,8 @@ class PlanQuestion(QuestionPanel):
     def choose(self, number: int) -> None:
         """Choose the line at this index. The lines are: the choices of the question except its last
         one, edit the plan, comment on its lines, and the last choice, which opens the field. While
-        the field is open, its text is sent; without a text, the last choice is.
+        the user writes in the field, its text is the answer, whatever line is marked. If the text is
+        empty, the answer is the last choice.
         """
         *first_choices, keep_planning = self._choices
         edit_line = len(first_choices)
