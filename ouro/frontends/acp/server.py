@@ -262,8 +262,10 @@ class EditorAgent:
 
     @report_errors
     async def new_session(self, cwd: str, **params: Any) -> acp.NewSessionResponse:
+        """Open a new session. Its id is chosen here, so that it can be stored as unwritten before the
+        session opens: nothing may come between the first update of the session and this answer.
+        """
         new_id = str(uuid.uuid4())
-        # Before the session opens: nothing may come between its first update and this answer.
         await asyncio.to_thread(self._unwritten.add, new_id)
         editor = await self._open_in_folder(cwd, OpenRequest(new_id=new_id), params)
         return acp.NewSessionResponse(session_id=editor.session.id, **await editor.opening_fields())

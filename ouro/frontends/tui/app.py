@@ -196,6 +196,7 @@ class OuroApp(App[int], inherit_bindings=False):
             self.set_timer(_STALL_CHECK, self._draw_due)
 
     def _draw_due(self) -> None:
+        """Draw the screen that was not drawn before, or wait again if the terminal is still behind."""
         self._is_drawing_due = False
         if self._terminal_is_behind:
             self._draw_later()

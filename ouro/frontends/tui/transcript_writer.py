@@ -211,6 +211,9 @@ class TranscriptWriter:
         view.add(self._retry_notice)
 
     def _show_end_of_call(self, event: events.ToolFinished) -> None:
+        """Show the result of a call on its card. If its diff shows a change of memory, the notice of
+        this change, which comes later, need not show it again.
+        """
         self._memory.add_call(event)
         self._finish_card(
             event.call_id,

@@ -118,6 +118,8 @@ _AROUND_OUTPUT = 13
 """Rows of the screen that neither the list nor the output of a task can use: the prompt, the frame,
 the title, the keys and blank lines.
 """
+_REFRESH_SECONDS = 0.5
+"""Seconds between two looks at the tasks, which have no event for new output."""
 _TASK_KEYS: Keys = (("↑↓", ""), ("x", "ends it"), ("Esc", "closes"))
 
 
@@ -143,7 +145,7 @@ class TasksSheet(ListSheet[None]):
         self._kill = kill
 
     def on_mount(self) -> None:
-        self.set_interval(0.5, self._fill)
+        self.set_interval(_REFRESH_SECONDS, self._fill)
         self.call_after_refresh(self._fill)
 
     async def action_kill(self) -> None:

@@ -391,8 +391,9 @@ class HistoryPicker(Picker):
         self._opening_keys = opening_keys
 
     async def _take_key(self, event: events.Key) -> bool:
+        """Mark an older message for a key that opens the picker; handle other keys as a Picker does."""
         if event.key not in self._opening_keys:
             return await super()._take_key(event)
-        self._list.action_move(1)
+        self._list.action_move(1)  # the newest message is the first row
         self._end_grace(event)
         return True

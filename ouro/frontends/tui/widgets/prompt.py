@@ -360,6 +360,7 @@ class PromptArea(TextArea, inherit_bindings=False):
             self.run_worker(self._paste_marked_text())
 
     async def _paste_marked_text(self) -> None:
+        """Insert what is marked in any window; if there is nothing, report that for a hint."""
         text = await asyncio.to_thread(primary_selection)
         if text:
             await self._insert_paste(text)

@@ -19,6 +19,11 @@ MODEL_WAIT_SECONDS = 10.0
 long request for minutes.
 """
 
+_CLOCK_SECONDS = 0.2
+"""Seconds between two updates of the clock of a turn: the spinner beside it needs more than one a
+second.
+"""
+
 
 class PromptFrame(Horizontal):
     """The frame of the prompt, with a sign before it, which is `!` while a shell line is written. The
@@ -72,7 +77,7 @@ class PromptFrame(Horizontal):
         """Show in the frame that a turn runs, with a clock."""
         self._began = self._last_event = time.monotonic()
         self._running_calls.clear()
-        self._timer = self.set_interval(0.2, self._update_title)
+        self._timer = self.set_interval(_CLOCK_SECONDS, self._update_title)
         self._update_title()
 
     def work_ends(self) -> None:

@@ -260,6 +260,9 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         return key in steps or key in PAGES
 
     def watch_marked_index(self, old: int, new: int) -> None:
+        """Show another mark: scroll to it, move the cursor of the terminal there, and draw only the
+        two rows that have changed.
+        """
         self._show_marked_row()
         if self.is_mounted and self.LEADS_CURSOR:
             row = Offset(0, new - self.scroll_offset.y)
