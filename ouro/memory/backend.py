@@ -106,7 +106,7 @@ class CompactionRecord(
     summary: str
     trigger: CompactionTrigger = "auto"
     focus: str = ""
-    """What the user asked to keep."""
+    """What the user asked to keep; empty: nothing in particular."""
     dropped: tuple[str, ...] = ()
     """If no model could summarize: the calls whose outputs are not sent."""
     tokens: tuple[int, int] = (0, 0)
@@ -122,7 +122,7 @@ class CompactionRecord(
     chosen: str = ""
     """The model that answered at that time."""
     captured: int = 0
-    """The last message that capture had read."""
+    """The number of the last message that capture had read; 0: none."""
     messages: int = 0
     """The number of covered messages, as they were sent; 0: not counted."""
 
@@ -186,7 +186,7 @@ class RecalledRecord(
     at: str
     items: tuple[RecalledItem, ...]
     way: str = ""
-    """How notes were found: `local`, `hyde`, `touch`."""
+    """How notes were found: `local`, `hyde`, or another way that `turn_recall` names (`touch`)."""
 
 
 class CostRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename={"purpose": "cost"}):
@@ -225,7 +225,7 @@ class LabelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     pinned: bool = False
     """Whether it is first in lists."""
     branch: str = ""
-    """The git branch of the last turn."""
+    """The git branch of the last turn; empty outside of a repository."""
     files: int = 0
     """How many files its tools have changed."""
 
@@ -293,7 +293,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
     pinned: bool = False
     branch: str = ""
-    """The git branch of the last turn."""
+    """The git branch of the last turn; empty outside of a repository."""
     files: int = 0
     """How many files its tools have changed."""
 

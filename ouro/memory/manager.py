@@ -330,7 +330,8 @@ class MemoryManager:
 
     async def fork(self, number: int | None = None, title: str = "") -> str:
         """Copy the session up to the message `number` (None: the last one of the current branch).
-        Returns the id of the copy, which is not opened.
+        Without a `title` the copy has that of this session. Returns the id of the copy, which is
+        not opened.
 
         Raises SessionNotFound if nothing of the session is on disk yet, or it has no such message.
         """

@@ -194,7 +194,8 @@ def make_embedder(
 ) -> Embedder | None:
     """Returns the embedder with the model of that name. If `name` is empty, the model of the role
     `embed` in models.yaml is used. If that is not set either, the local embedder is returned; None
-    if it is not installed. Raises NoModelError if the model cannot be used.
+    if it is not installed. `budget` limits what a remote model may cost; None: nothing does. Raises
+    NoModelError if the model cannot be used.
     """
     resolved = catalog.resolve(name) if name else catalog.role("embed")
     if resolved:

@@ -38,7 +38,9 @@ _LESSON_CATEGORIES = ("corrections", "patterns")
 
 
 class MemoryEntry(msgspec.Struct, frozen=True):
-    """A core line or a note, as it is listed."""
+    """A core line or a note, as it is listed. A core line has no time, session and source if it is
+    not committed, or was listed without `sources`.
+    """
 
     id: str
     """The id of a note; for a core line `user/facts.md:3`."""
@@ -49,7 +51,7 @@ class MemoryEntry(msgspec.Struct, frozen=True):
     file: str
     """Relative to the scope's folder."""
     line: int = 0
-    """The number of a core line, from 1."""
+    """The number of a core line, from 1; 0 for a note."""
     at: str = ""
     """When it was last changed."""
     session: str = ""

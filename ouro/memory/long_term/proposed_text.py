@@ -25,7 +25,7 @@ class ProposedText(msgspec.Struct, frozen=True):
     place: str
     """The file, or the entry that says the same."""
     id: str = ""
-    """The id of the pending proposal."""
+    """The id of the pending proposal; empty in the other states."""
 
 
 def propose_text(

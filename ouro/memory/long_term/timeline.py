@@ -253,7 +253,7 @@ class Timeline:
         return replace(first_plan, also=tuple(plan for plan in also if plan.edits))
 
     def _plan(self, store: GitMemoryStore, commit: Commit, hunk: int = 0) -> UndoPlan:
-        """Plan the undo of a commit in one scope."""
+        """Plan the undo of a commit in one scope; `hunk` as in `UndoTarget`."""
         return plan_undo(
             store.scope,
             repo=store.repository,

@@ -97,7 +97,7 @@ class SessionSurvey(msgspec.Struct, frozen=True):
     mtime: int = 0
     """The modification time of the file, in nanoseconds."""
     read: int = 0
-    """The offset up to which the file was read."""
+    """The offset up to which the file was read; 0: the next survey begins at its start."""
 
 
 def _empty_entry(folder: str) -> SessionInfo:

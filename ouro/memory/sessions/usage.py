@@ -29,7 +29,7 @@ class Spending:
         return tuple(self._spent[key] for key in sorted(self._spent))
 
     def add(self, at: str, model: str, usage: Usage, purpose: str = "") -> None:
-        """Add a model call made at that UTC time."""
+        """Add a model call made at that UTC time; `purpose` as in `DailyUsage`."""
         day = day_of(at)
         key = (day, model, purpose)
         total, calls = usage, 1

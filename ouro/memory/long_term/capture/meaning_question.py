@@ -156,6 +156,7 @@ class MeaningQuestion(msgspec.Struct, eq=False):
     ) -> tuple[tuple[Operation, ...], tuple[RefusedOperation, ...]]:
         """Ask a large model for the operations of what was said, as `task` instructs it. Returns
         the valid ones and the refused ones. Raises ModelError if the answer has no list of them.
+        Other arguments as for `build_request`.
         """
         request = build_request(
             task, spoken, limits.shown, self.categories, self.mark, more_instructions
@@ -176,8 +177,9 @@ def build_request(
     mark: str,
     more_instructions: str = "",
 ) -> list[Message]:
-    """The request for operations: the task with the form of the answer, then the `shown` notes,
-    numbered from 1, and the newest of what was said, both quoted between tags named `mark`.
+    """The request for operations: the task, the form of the answer and `more_instructions`, which
+    may be empty; then the `shown` notes, numbered from 1, and the newest of what was said, both
+    quoted between tags named `mark`.
     """
     category_lines = "\n".join(f"- {name} ({scope})" for name, scope in categories.items())
     notes = "\n".join(

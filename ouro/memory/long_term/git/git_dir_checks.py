@@ -74,6 +74,8 @@ def demand_free(git_dir: Path, ref: str) -> None:
 
 
 def unusable_history(git_dir: Path, what: str, hint: str = "") -> MemoryUnusable:
-    """The error for a history that is not changed, because something is wrong with it."""
+    """The error for a history that is not changed, because something is wrong with it: `what`. The
+    hint says what to do; if it is empty, to check the history with git.
+    """
     text = f"The history of memory in {git_dir} is left alone: {what}."
     return MemoryUnusable(text, hint or f"git --git-dir {git_dir} fsck")

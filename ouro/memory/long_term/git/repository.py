@@ -377,7 +377,7 @@ class GitRepository:
 
     def git(self, *arguments: str, stdin: bytes = b"", index: Path | None = None) -> bytes:
         """The output of a git command; raises MemoryUnusable if git is missing, took too long, or
-        failed.
+        failed. Arguments as for `run`.
         """
         result = self.run(*arguments, stdin=stdin, index=index)
         if result.returncode:

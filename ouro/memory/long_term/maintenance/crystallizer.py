@@ -49,7 +49,7 @@ class _Progress(msgspec.Struct, frozen=True):
     """How far one session was read."""
 
     upto: int = 0
-    """The number of the last message that was read."""
+    """The number of the last message that was read; 0: none."""
     at: str = ""
     """The time when the session was last used; empty until the session was read to its end."""
     failures: int = 0
@@ -68,8 +68,9 @@ class OldSession(msgspec.Struct, frozen=True):
 
     info: SessionInfo
     parts: int = 0
+    """The parts that are not read yet; 0 if it is skipped."""
     tokens: int = 0
-    """The estimated tokens of all requests about it."""
+    """The estimated tokens of all requests about these."""
     skipped: str = ""
     """The reason why it is not read; empty if it is."""
 

@@ -86,9 +86,9 @@ class Tried(msgspec.Struct, frozen=True, omit_defaults=True):
 
     path: str = ""
     marks: str = ""
-    """Hashes of the words that were added and removed, with spaces between."""
+    """Of a file: hashes of the words that were added and removed, with spaces between."""
     command: str = ""
-    """The hash of the line."""
+    """The hash of the line of a command; empty for a file."""
     failed: bool = False
     """Whether the command itself failed."""
 

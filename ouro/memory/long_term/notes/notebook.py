@@ -139,6 +139,9 @@ class Notebook(msgspec.Struct, eq=False):
         """Write a new note, which is linked already. `change` is what it does to another note,
         which it supersedes, refines or contradicts; the subject of the commit and the event name
         this. If it supersedes a note, the result also has the text of that one.
+
+        The trailers of the commit are the origin, session and turn of the note; `trailers` are
+        further ones, or replace these.
         """
         note = self.add_times(note)
         changes = {note.file_name: note_text(note)}
@@ -177,7 +180,7 @@ class Notebook(msgspec.Struct, eq=False):
     ) -> WrittenNote:
         """Record that a note still holds. This raises the confidence in it, and restores an
         archived one. The user (`origin` is `person`) confirms this version of the note; else its
-        last version is confirmed.
+        last version is confirmed. `trailers` as for `add`.
 
         A note that the user confirms counts as said by the user, its anchors are renewed, and it is
         no longer tentative. It is no longer tentative, too, if a check of its files has passed
@@ -343,7 +346,8 @@ class Notebook(msgspec.Struct, eq=False):
         subject: str = "",
     ) -> WrittenNote:
         """Write the files of a change of a note in one commit, whose subject begins with `subject`
-        (empty: with the change). Raises NoteError if the memory of the scope is off.
+        (empty: with the change). `trailers` as for `add`. Raises NoteError if the memory of the
+        scope is off.
         """
         all_trailers = {
             ORIGIN: origin,

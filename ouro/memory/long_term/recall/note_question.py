@@ -49,6 +49,6 @@ class Candidate(msgspec.Struct, frozen=True):
     score: float
     reason: str
     latest: str = ""
-    """The id of its newest version."""
+    """The id of its newest version; empty until the best candidates are chosen."""
     versions: tuple[str, ...] = ()
     """The ids of all its versions, oldest first."""

@@ -37,7 +37,7 @@ class UndoTarget(msgspec.Struct, frozen=True):
     hunk: int = 0
     """The number of the only hunk to undo, from 1; 0: all."""
     base: str = ""
-    """The commit before a group of commits that `commit` ends."""
+    """The commit before a group of commits that `commit` ends; empty: this commit, or its turn."""
 
 
 class ChangeGroup(msgspec.Struct, frozen=True, kw_only=True):

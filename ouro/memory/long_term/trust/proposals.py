@@ -50,7 +50,7 @@ class Proposal(msgspec.Struct, frozen=True):
     turn: int = 0
     at: str = ""
     client: str = ""
-    """The program that asked for it, through `ouro mcp serve`."""
+    """The program that asked for it, through `ouro mcp serve`; empty: none did."""
     edits_without_secrets: tuple[FileEdit, ...] | msgspec.UnsetType = msgspec.UNSET
     """The edits of `outside` without the secrets that they hold. Not set, and not in the file of
     proposals, if they hold none.

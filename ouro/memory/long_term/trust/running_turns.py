@@ -150,7 +150,7 @@ class ToolWrites:
         return [write.edit for write in others if write.session in running]
 
     def names_of_others(self, session: str = "") -> frozenset[str]:
-        """The names of the files in `of_others`."""
+        """The names of the files in `of_others`, with the same argument."""
         return frozenset(edit.name for edit in self.of_others(session))
 
     def end(self, session: str = "") -> None:
