@@ -20,7 +20,7 @@ from ouro.display import Question
 from ouro.errors import ConfigError, OuroError, TrustNeeded
 from ouro.events import Notice, Reply
 from ouro.llm import ModelSource
-from ouro.memory.side_calls import ask_and_record, ask_in_background
+from ouro.memory.side_calls import ask_and_record
 from ouro.messages import Message, assistant, system, user
 from ouro.safety import (
     CLAUDE_SETTINGS,
@@ -40,7 +40,7 @@ from ouro.tools.tool import AnyTool, ToolContext, ToolResult
 from ouro.utils.agent_homes import agent_path
 from ouro.utils.git import find_root
 from ouro.utils.ouro_paths import get_home, tilde
-from ouro.utils.text import clean, cut, escape_invisible, one_line, plural
+from ouro.utils.text import clean, code_block, cut, escape_invisible, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.action import Action
@@ -576,15 +576,15 @@ async def _ask_about_server(basis: SessionBasis, question: Question) -> tuple[st
 async def _answer_sampling(
     basis: SessionBasis, models: ModelSource, server: str, request: JsonObject
 ) -> JsonObject:
-    """Let a server ask the model, if the user agrees to its request. Returns the answer as `text` with
-    the `model`, or `refused`.
+    """Let a server ask a model, if the user agrees to its request: the one that also writes summaries.
+    Returns the answer as `text` with the `model`, or `refused`.
     """
     conversation = "\n\n".join(f"{item['role']}: {item['text']}" for item in request["messages"])
     details = f"{request['system']}\n\n{conversation}".strip()
     question = Question(
         f"The MCP server {server} wants to ask the model. Allow it?",
         ("yes", "no"),
-        details=f"```\n{escape_invisible(cut(details, MAX_SHOWN))}\n```",
+        details=code_block(escape_invisible(cut(details, MAX_SHOWN))),
     )
     if await _ask_about_server(basis, question) != ("yes",):
         return {"refused": "The user refused."}
@@ -592,8 +592,9 @@ async def _answer_sampling(
     for item in request["messages"]:
         make_message = user if item["role"] == "user" else assistant
         messages.append(make_message(item["text"]))
-    text = await ask_in_background(models, basis.memory, "compact", "mcp")(messages)
-    return {"text": text, "model": models.main.spec.name}
+    small_models = models.role("compact")
+    text = await ask_and_record(small_models, basis.memory, "mcp", messages)
+    return {"text": text, "model": small_models[0].spec.name}
 
 
 def _reserved_names() -> Collection[str]:

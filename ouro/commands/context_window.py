@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from ouro.commands.action import Answer, parse_indexes
 from ouro.commands.front_end import review_draft
-from ouro.commands.render import Markdown, Quote, View, block, escape, line
+from ouro.commands.render import Markdown, Quote, View, escape, line
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.session import ContextItem
-from ouro.utils.text import clean, one_line, plural
+from ouro.utils.text import clean, code_block, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
@@ -207,4 +207,4 @@ def _report_text(report: WindowReport) -> str:
         )
     else:
         advice.append("Automatic compaction is off (`compaction.auto`); `/compact` does it now.")
-    return "\n\n".join([head, block("\n".join(lines)), " ".join(advice)])
+    return "\n\n".join([head, code_block("\n".join(lines)), " ".join(advice)])

@@ -15,9 +15,8 @@ import msgspec
 from ouro.display import Todo
 from ouro.events import Level
 from ouro.utils.lenient_json import dump_json
-from ouro.utils.text import clean
+from ouro.utils.text import clean, code_block, longest_backticks
 
-_BACKTICKS = re.compile(r"`+")
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _ONE_CELL_EACH = re.compile("[\x20-\x7e\xa1-\xac\xae-\xff\u2010-\u2027]*")
 """A text of characters that take one cell each, as most texts are; it saves the import of rich."""
@@ -101,7 +100,7 @@ def as_markdown(view: View) -> str:
             case RowTable(rows, is_numbered):
                 blocks.append(_markdown_list(rows, is_numbered=is_numbered))
             case Quote(text, language):
-                blocks.append(block(text, language))
+                blocks.append(code_block(text, language))
     return "\n\n".join(blocks)
 
 
@@ -216,20 +215,9 @@ def _text_span(span: str, prefix: str) -> str:
 def code(text: str) -> str:
     """Untrusted text as inline code, on one line. It cannot end the code."""
     line = " ".join(clean(text).split()) or " "
-    fence = "`" * (_longest_backticks(line) + 1)
+    fence = "`" * (longest_backticks(line) + 1)
     pad = " " if line.startswith("`") or line.endswith("`") else ""
     return f"{fence}{pad}{line}{pad}{fence}"
-
-
-def block(text: str, language: str = "") -> str:
-    """Untrusted text as a code block. It cannot end the block."""
-    fence = "`" * max(3, _longest_backticks(text) + 1)
-    return f"{fence}{language}\n{clean(text).rstrip()}\n{fence}"
-
-
-def _longest_backticks(text: str) -> int:
-    """The length of the longest run of backticks in a text; 0 if it has none."""
-    return max(map(len, _BACKTICKS.findall(text)), default=0)
 
 
 def facts(*pairs: tuple[str, str]) -> str:

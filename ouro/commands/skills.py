@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ouro import extensions
 from ouro.commands.action import Answer
 from ouro.commands.front_end import review_draft
-from ouro.commands.render import CodeSpan, Title, block, line, table
+from ouro.commands.render import CodeSpan, Title, line, table
 from ouro.display import Choice
 from ouro.errors import UsageError
 from ouro.memory.side_calls import ask_and_record
@@ -18,7 +18,7 @@ from ouro.utils.files import write_document
 from ouro.utils.git import find_root
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.ouro_paths import get_home, tilde
-from ouro.utils.text import clean, cut, cut_middle, one_line, plural
+from ouro.utils.text import clean, code_block, cut, cut_middle, one_line, plural
 from ouro.utils.yaml import split_front_matter
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ async def skill(context: SessionContext, what: str) -> None:
     context.say("The model writes a draft …")
 
     def draft_as_markdown(text: str) -> str:
-        return block(_parse_skill(session, text).text, "markdown")
+        return code_block(_parse_skill(session, text).text, "markdown")
 
     draft = _parse_skill(session, await _ask_for_skill(session, wish.strip()))
     choices = [

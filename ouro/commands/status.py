@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from ouro import __version__
 from ouro.commands.action import Answer
-from ouro.commands.render import Markdown, block, code, escape, facts
+from ouro.commands.render import Markdown, code, escape, facts
 from ouro.utils.ouro_paths import get_home, get_log_path
+from ouro.utils.text import code_block
 
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
@@ -50,6 +51,6 @@ async def feedback(context: SessionContext) -> Answer:
     text = (
         "ouro sends nothing automatically. A report helps most with what you did, what you"
         " expected, what came, these lines, and the end of"
-        f" {code(str(get_log_path()))}:\n\n{block(chr(10).join(fact_lines))}"
+        f" {code(str(get_log_path()))}:\n\n{code_block(chr(10).join(fact_lines))}"
     )
     return Answer(fact_lines, [Markdown(text)])

@@ -27,7 +27,7 @@ from ouro.messages import Image
 from ouro.safety import Effect
 from ouro.tools.tool import AnyTool, Tool, ToolContext, ToolResult
 from ouro.utils.late_pattern import late_pattern
-from ouro.utils.text import clean, cut, escape_invisible, one_line, plural
+from ouro.utils.text import clean, code_block, cut, escape_invisible, one_line, plural
 
 if TYPE_CHECKING:
     from ouro.mcp.definition import ToolDefinition
@@ -409,7 +409,7 @@ async def ask_approval(server: McpServer, tool: ToolDefinition, ctx: ToolContext
         f"The MCP server {server.name} has {'changed' if before else 'added'}"
         f" {one_line(tool.name, 60)} since you approved its tools. Use it as it is now?",
         ("yes", "no"),
-        details=f"```diff\n{cut(describe_change(before, tool), MAX_PREVIEW)}\n```",
+        details=code_block(cut(describe_change(before, tool), MAX_PREVIEW), "diff"),
     )
     if await ctx.ask(question) != ("yes",):
         return False

@@ -34,6 +34,7 @@ _JOINED_SCRIPTS = range(0x0600, 0x0E00)
 """Arabic to Sinhala: in a Persian or Hindi word a non-joiner or joiner changes how letters look."""
 _RAW_BYTES = late_pattern("[\udc80-\udcff]")
 """A byte of a path that is not UTF-8, as Python holds it."""
+_BACKTICKS = late_pattern("`+")
 _INVISIBLE_PRINTABLE = late_pattern("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")
 """Characters that are invisible, although Python counts them as printable."""
 
@@ -108,6 +109,17 @@ def cut_middle(text: str, width: int, gap: str = "\n[…]\n") -> str:
     characters.
     """
     return text if len(text) <= width else f"{text[: width // 2]}{gap}{text[-(width // 2) :]}"
+
+
+def code_block(text: str, language: str = "") -> str:
+    """Untrusted text as a code block of Markdown. It cannot end the block."""
+    fence = "`" * max(3, longest_backticks(text) + 1)
+    return f"{fence}{language}\n{clean(text).rstrip()}\n{fence}"
+
+
+def longest_backticks(text: str) -> int:
+    """The length of the longest run of backticks in a text; 0 if it has none."""
+    return max(map(len, _BACKTICKS.findall(text)), default=0)
 
 
 def one_line(text: str, width: int = 160) -> str:

@@ -10,10 +10,10 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ouro.commands.render import block, code, date_and_time, escape, facts, todo_list
+from ouro.commands.render import code, date_and_time, escape, facts, todo_list
 from ouro.display import Todo
 from ouro.messages import Image
-from ouro.utils.text import clean
+from ouro.utils.text import clean, code_block
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -57,7 +57,7 @@ class MarkdownFormat:
 
     code = staticmethod(code)
     escape = staticmethod(escape)
-    block = staticmethod(block)
+    block = staticmethod(code_block)
     todos = staticmethod(todo_list)
 
     def head(
@@ -100,7 +100,7 @@ class MarkdownFormat:
         return "\n".join(lines).strip("\n")
 
     def diff(self, lines: list[str]) -> str:
-        return block("\n".join(lines), "diff")
+        return code_block("\n".join(lines), "diff")
 
     def picture(self, name: str, image: Image) -> str:
         return f"![{escape(name)}](data:{image.media_type};base64,{base64.b64encode(image.data).decode()})"

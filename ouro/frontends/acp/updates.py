@@ -12,12 +12,11 @@ from acp import helpers
 from acp import schema as acp
 
 from ouro import events
-from ouro.commands.render import block
 from ouro.display import CommandOutput, Diff, Display, Plain, Todo
 from ouro.events import Event
 from ouro.frontends.event_lines import notice_of, retry_line
 from ouro.messages import ToolCall, Usage
-from ouro.utils.text import clean, one_line
+from ouro.utils.text import clean, code_block, one_line
 
 Update = Any
 """Any of the models that `session/update` can contain."""
@@ -195,7 +194,7 @@ class EventUpdates:
         output = self._open_calls.get(event.call_id, "") + event.text
         output = output[-_MAX_OUTPUT:]
         self._open_calls[event.call_id] = output
-        return helpers.update_tool_call(event.call_id, content=[_text_content(block(output))])
+        return helpers.update_tool_call(event.call_id, content=[_text_content(code_block(output))])
 
     def _end_update(self, event: events.ToolFinished) -> Update:
         """The update with the result of a call, which is not open any more. If the editor has shown the
@@ -234,9 +233,9 @@ class EventUpdates:
             case CommandOutput(command, output, exit_code):
                 # Without an exit code it has not run yet: a question shows the command.
                 without_output = command if exit_code is None else "(no output)"
-                return [_text_content(block(output or without_output))]
+                return [_text_content(code_block(output or without_output))]
             case Plain(text, language):
-                return [_text_content(block(text, language))]
+                return [_text_content(code_block(text, language))]
             case _:
                 return [_text_content(clean(display.summary))]
 
@@ -305,7 +304,7 @@ def split_title(title: str) -> tuple[str, list[Any]]:
     short_title = one_line(title, _MAX_TITLE)
     if short_title == whole_title:
         return short_title, []
-    return short_title, [_text_content(block(whole_title))]
+    return short_title, [_text_content(code_block(whole_title))]
 
 
 def _text_content(text: str) -> acp.ContentToolCallContent:
