@@ -19,6 +19,7 @@ SCRIPTED = ("hooks", "mcp", "mcpServers")
 MAX_PROGRAMS = 200
 """Programs that are listed; further ones are neither asked about nor covered by trust."""
 _MAX_READ = 1_000_000
+"""Bytes of a settings file that are read."""
 _PROJECT_VARIABLE = late_pattern(r"\$\{?(?:CLAUDE_PROJECT_DIR|OURO_PROJECT_DIR|PWD)(?::-[^}]*)?\}?")
 """`$PWD`, `${CLAUDE_PROJECT_DIR:-.}`."""
 _SHELL_WORD = late_pattern(r"(?:\\.|[^\s\"'`;|&<>(){}=,])+")

@@ -35,6 +35,7 @@ from ouro.utils.ouro_paths import ensure_private_dir
 TIMEOUT = 600.0
 """Seconds for the lock, and for each command of git."""
 LOWEST_PRIORITY = 19
+"""The priority of a process that gets the CPU only when no other one wants it, as `nice` counts."""
 _REPOSITORY_FILES = {
     "config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n",
     "info/exclude": "node_modules/\n.venv/\nvenv/\n__pycache__/\n.tox/\n.ouro/memory/\n.ouro/plans/\n",

@@ -27,6 +27,7 @@ _SEEN_SUFFIX = ".seen"
 _SPARE_FACTOR = 3
 """A content is kept if the disk has room for this many of it."""
 _MAX_KEPT_BYTES = 4_000_000_000
+"""The largest file whose content is stored."""
 
 
 class LargeFile(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from ouro.utils.lenient_json import dictionary, parse_json
 
 FILES = (Path(".devcontainer") / "devcontainer.json", Path(".devcontainer.json"))
 _MAX_READ = 200_000
+"""Bytes of devcontainer.json that are read."""
 _VARIABLE_IN_TEXT = late_pattern(r"\$\{(localEnv:)?([\w]+)(?::([^}]*))?\}")
 """A variable with its default: `${localEnv:LANG:C}`."""
 _VARIABLE_NAME = late_pattern(r"[A-Za-z_]\w*")

@@ -24,6 +24,7 @@ _MAX_HEAD = 65_536
 """Bytes of the head of a request."""
 _CONNECT_TIMEOUT = 20.0
 _IDLE_TIMEOUT = 300.0
+"""Seconds without a byte after which a connection is closed."""
 _USUAL_PORTS = (80, 443)
 
 

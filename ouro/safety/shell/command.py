@@ -22,6 +22,7 @@ _BRACE_WORD = re.compile(
 )
 """A word that bash expands to several: `{1..3}`, `src/{a,b}.py`, `$(seq 3)`."""
 _MAX_WORDS = 40
+"""The words that one word with braces may become."""
 _FILE_TESTS = {"-e", "-f", "-d", "-r", "-w", "-x", "-s", "-L", "-h", "-z", "-n"}
 
 

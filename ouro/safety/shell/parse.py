@@ -31,7 +31,9 @@ from ouro.safety.shell.word_reader import MAX_DEPTH, WordReader
 from ouro.safety.shell.wrappers import folders_of_names, inner_commands
 
 MAX_CHARACTERS = 10_000
+"""The maximum of a line that is judged."""
 MAX_COMMANDS = 50
+"""The same, without guesses."""
 _MAX_UNROLLED = 40
 """Maximum commands of a line whose loops are read for each word."""
 _LOOPS = names("for while until")
@@ -69,6 +71,7 @@ def parse_line(text: str) -> ShellLine:
     `hidden` why not even its commands are known.
     """
     line = ShellLine()
+    # The commands of a line that is too long are read, too: a `deny` rule may be about one.
     _Lexer(text[: 10 * MAX_CHARACTERS], line).script()
     # If commands may be hidden, also the texts of here-documents may be commands.
     for body in [*line.bodies] if line.hidden else ():
@@ -87,6 +90,7 @@ def _add_command(line: ShellLine, command: Command, depth: int) -> None:
     """Add a command to the line, and after it the commands that it runs. `depth` is the number of
     commands around it. For a command deeper than MAX_DEPTH it is not found out what it runs.
     """
+    # More than `parse_line` allows, because guesses do not count there.
     if len(line.commands) > MAX_COMMANDS * 4:
         line.hide(f"it runs more than {MAX_COMMANDS} commands")
         return

@@ -13,6 +13,7 @@ import msgspec
 from ouro.safety.shell.command import ShellLine, Word
 
 MAX_DEPTH = 30
+"""How deeply commands and substitutions in a line may be nested."""
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*|[0-9?#$!@*-]))", re.ASCII)
 _PLAIN_DOLLAR = re.compile(r"\$(?=[\s\"'/|),.:;\\}%]|$)")
 """A `$` that is only text."""
