@@ -31,6 +31,7 @@ STATUSES = (400, 404, 405, 413, 415, 422, 500, 501)
 
 _MIN_ID_LENGTH = 6
 _MAX_ID_LENGTH = 64
+"""The lengths that a server may demand for the ids of calls."""
 _OTHER_THAN_CALLS = (
     rejection_words.ABOUT_SENT_THINKING,
     rejection_words.ABOUT_SIGNATURE,

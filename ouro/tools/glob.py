@@ -33,6 +33,7 @@ _PLAIN_NAME = re.compile(r"(?:[\w.+*-]|\{[\w.+*-]+(?:,[\w.+*-]+)*\})+", re.ASCII
 _MAX_FORMS = 256
 """Patterns without braces that one pattern may stand for."""
 _MAX_BRACES = 100
+"""The groups `{a,b}` that a pattern may have."""
 _TOO_MANY = "The pattern has too many {…}: give fewer."
 
 

@@ -35,6 +35,7 @@ _FLOOD_PAUSE = 0.0005
 pieces, which takes three times the CPU, also from the command.
 """
 _MAX_DRAIN_READS = 4
+"""Pieces of output that are read after the end of a command."""
 _REPORT_INTERVAL = 0.1
 """Seconds between two reports."""
 _MAX_REPORTED = 4096

@@ -115,6 +115,7 @@ class PtyScreen:
 
 
 _OTHER_SCREEN = 1049
+"""The mode in which a program draws on another screen, as an editor or a pager does."""
 _APPLICATION_KEYS = 1 << 5  # DECCKM, private mode 1: pyte shifts the private modes
 
 

@@ -28,8 +28,10 @@ MARK = ".layout"
 higher number.
 """
 _MAX_MARK_BYTES = 200
+"""Bytes of `MARK` that are read."""
 UPDATE_HINT = "Update ouro, or set OURO_HOME to another folder. Nothing was changed."
 _RETRY_SECONDS = 0.02
+"""Seconds between two attempts to get a lock."""
 MAX_LOOKED_AT = 2_000
 """Names that are looked at to find the kinds of files of a project."""
 _MAX_FOLDER_DEPTH = 3
