@@ -563,7 +563,7 @@ class Confinement:
         run programs: also one outside of the workspace, if the sandbox can keep these parts as they
         are.
         """
-        from ouro.safety.sandbox.linked_git import LinkedGit, find_linked_git  # as above
+        from ouro.safety.sandbox.linked_git import LinkedGit, find_linked_git  # late
 
         changes_linked = limits == "repository" and tier == "bubblewrap"
         linked = find_linked_git(self._root) if changes_linked else LinkedGit()
