@@ -51,7 +51,7 @@ class EventDecoder:
 
     def feed(self, data: bytes) -> Iterator[ServerEvent]:
         """Yield the events that these bytes complete. Raises StreamCut if the bytes are not UTF-8,
-        or a line has no end.
+        or a line has more than MAX_LINE characters.
         """
         try:
             text = self._decoder.decode(data)

@@ -401,6 +401,7 @@ def find_model(word: str, groups: Iterable[Sequence[str]]) -> str | None:
         NoModelError: models of several providers match.
     """
     lower_word = word.strip().lower()
+    # Whole words, after which a version may follow directly: `qwen` in `qwen3`.
     part = re.compile(rf"(?<![a-z0-9]){re.escape(lower_word)}(?![a-z/])")
     comparisons: tuple[Callable[[str], object], ...] = (
         lambda name: lower_word == name,

@@ -206,7 +206,7 @@ def _simplify_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 def _simplify_schema(schema: Any) -> Any:
     """The schema, with all schemas inside of it, reduced to keys that every server understands. Of
-    several options or types only the first is left, but not the type `null`.
+    several options only the first is left, and of several types the first that is not `null`.
     """
     if not isinstance(schema, dict):
         return schema

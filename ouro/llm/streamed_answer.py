@@ -213,6 +213,7 @@ def _cut_repetition(text: str, *, may_be_call: bool) -> str | None:
     first_copy = len(text) - period
     while first_copy > 0 and text[first_copy - 1] == text[first_copy - 1 + period]:
         first_copy -= 1
+    # With one more character: the copies may begin with the mark of the sentence before them.
     without_further_copies = text[: first_copy + period + 1]
     end_of_sentence = max(without_further_copies.rfind(mark) for mark in ".!?") + 1
     if not end_of_sentence:

@@ -405,8 +405,8 @@ def _decode(parameters: str, data: bytes) -> str:
 
 
 def _html_as_markdown(url: str, html: str) -> str:
-    """The readable part of a page as Markdown, below its title. Scripts, menus, and everything that
-    a browser would not show are left out.
+    """The readable part of a page as Markdown, below its title. Scripts, menus, pictures, and
+    everything that a browser would not show are left out.
     """
     from bs4 import BeautifulSoup, Comment
     from markdownify import MarkdownConverter

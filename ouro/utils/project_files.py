@@ -153,7 +153,7 @@ def walk(
     root: Path, *, ignored: bool = False, skip: frozenset[str] | set[str] = frozenset()
 ) -> Iterator[str]:
     """Yield the paths of the files below `root`, relative to it, in any order. Links to folders are
-    yielded as files, and not followed.
+    yielded as files, and not followed. Folders of version control, such as `.git`, are skipped.
 
     Args:
         ignored: include files that a .gitignore excludes.
