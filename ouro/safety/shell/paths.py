@@ -86,6 +86,7 @@ class Places:
         named = os.path.expanduser(target.text)  # noqa: PTH111 - Path's raises for ~nobody
         logical = [Path(os.path.normpath(folder / named)) for folder in self.folders]
         folders = dict.fromkeys([*self.folders, *self.paths_of(target.text), *logical])
+        # The logical ones are cut off first: they count for a further `cd`, which then sets `lost`.
         self.folders = list(folders)[: 2 * _MAX_FOLDERS]
 
     def paths_of(self, text: str) -> list[Path]:
