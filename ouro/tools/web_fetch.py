@@ -368,7 +368,8 @@ def read_stdin() -> None:
 
 def _page_as_text(url: str, content_type: str, data: bytes) -> tuple[str, str]:
     """The text of a page, and its kind. HTML becomes Markdown. The kind is the content type of the
-    page, or `text` if it has none. Raises ToolError: the page is neither text nor a PDF.
+    page, or `text` if it has none; for a PDF it says how many pages it has. Raises ToolError: the
+    page is neither text nor a PDF.
     """
     kind, _, parameters = content_type.lower().partition(";")
     kind = kind.strip()
