@@ -135,12 +135,14 @@ def _row_as_spec(name: str, row: dict[str, Any]) -> ModelSpec:
     """The facts in the row of a model; the usual values where it has none."""
     from ouro.llm.providers import MAX_OUTPUT, OUTPUT_SHARE
 
-    window = count(row.get("max_input_tokens")) or count(row.get("max_tokens")) or 128_000
+    usual = ModelSpec(name)
+    max_tokens = count(row.get("max_tokens"))  # of the window, or of an answer
+    window = count(row.get("max_input_tokens")) or max_tokens or usual.window
     # The window ends where the provider charges more: no session costs more without a decision.
     matches = map(_PRICE_ABOVE.fullmatch, row)
     price_steps = [int(match[1]) * 1000 for match in matches if match]
     window = min([window, *price_steps])
-    max_output = count(row.get("max_output_tokens")) or count(row.get("max_tokens")) or 8_192
+    max_output = count(row.get("max_output_tokens")) or max_tokens or usual.max_output
     return ModelSpec(
         name,
         window,

@@ -278,6 +278,7 @@ def _find_room(refused: Refused) -> Changes:
     the rest is smaller than the limit that was sent, which is why it was refused, but not tiny.
     """
     limit = refused.limit
+    # Smaller numbers are no sizes: parts of a version, or the number of messages.
     numbers = {number for number in refused.numbers if number > 99}
     for window, size in itertools.permutations(sorted(numbers, reverse=True), 2):
         rest = window - size
