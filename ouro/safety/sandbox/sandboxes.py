@@ -399,7 +399,8 @@ def _self_test(sandbox: Sandbox, state_dir: Path) -> str:
     """Test a sandbox: a command in it tries to write a file in a folder where it may write, and a
     file outside of that folder.
 
-    Returns the problem, at most 200 characters. Empty if only the file in the folder was written.
+    Returns the problem: why it could not be started, or the last line that it printed, up to 200
+    characters. Empty if only the file in the folder was written.
     """
     import tempfile  # imported late: it imports random
 
