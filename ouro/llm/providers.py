@@ -450,6 +450,7 @@ def find_nearest(word: str, names: Sequence[str]) -> list[str]:
         name_of_form.setdefault(without_provider, name)
         for part in set(re.findall("[a-z]{4,}", without_provider)) - _PARTS_OF_MANY:
             name_of_form.setdefault(part, name)
+    # More than three: several forms may be of the same name.
     similar_forms = difflib.get_close_matches(word.lower(), name_of_form, n=6, cutoff=MIN_LIKENESS)
     return list(dict.fromkeys(name_of_form[form] for form in similar_forms))[:3]
 
