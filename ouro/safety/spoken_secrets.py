@@ -186,8 +186,8 @@ def _is_random(word: str) -> bool:
 
 def _candidates(text: str) -> Iterator[tuple[re.Match[str], bool]]:
     """Yields each match that may tell a secret, and whether it is weak: then more must speak for a
-    secret. A match is weak if no verb such as "is" joins the name to the value (`password hunter2`,
-    `hunter2 as password`), and if the name is a plural (`passwords are …`).
+    secret. A match is weak in two cases: no verb such as "is" joins the name to the value
+    (`password hunter2`, `hunter2 as password`), or the name is a plural (`passwords are …`).
     """
     for pattern in (_NAME_IS_VALUE, _VALUE_IS_NAME, _EAST_ASIAN, _NAME_VALUE):
         start = 0
