@@ -107,8 +107,8 @@ class Places:
         """Returns the real paths that a word may name: the parts of the word that may be paths, the
         files that its pattern matches, and the folders that bash lists to find these files.
         """
-        # Cached: a line is walked several times, and may repeat a word a thousand times. The folders
-        # are always the first ones of the same list, so their number says which they are.
+        # Cached: a line is walked several times, and may repeat a word a thousand times. The
+        # folders are always the first ones of the same list: their number says which they are.
         key = (word, len(self.folders))
         if key in self._paths_by_word:
             return self._paths_by_word[key]
