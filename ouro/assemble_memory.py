@@ -58,7 +58,7 @@ def build_memory(
         recall = _build_recall(basis, models, manager, lookup, changed_files)
         if is_written and basis.settings.memory.capture:
             capture = _build_capture_observer(basis, models, manager, lookup)
-    if not options.ephemeral:
+    if not options.ephemeral:  # also without memory: it writes the summaries of sessions
         # The lock that capture holds during its model calls: maintenance makes none meanwhile.
         busy = capture.busy if capture else asyncio.Lock()
         maintenance = _build_maintenance(
@@ -102,6 +102,7 @@ def _build_manager(
     memory, settings = basis.memory, basis.settings.memory
 
     def cached_price(tokens: int) -> float | None:
+        """What so many tokens cost if the provider has them in its cache; None if that is not known."""
         prices = models.main.spec.prices
         return prices.cost(Usage(input=tokens, cached=tokens)) if prices else None
 

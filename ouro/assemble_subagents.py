@@ -162,7 +162,7 @@ def _make_child(
 
     async def close() -> None:
         await jobs.close()
-        if confinement is not shared.confinement:
+        if confinement is not shared.confinement:  # the session closes its own
             confinement.close()
 
     async def context(task: str) -> str:

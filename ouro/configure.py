@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from ouro import settings
@@ -28,13 +27,13 @@ Scope = Literal["user", "project"]
 
 async def set_value(context: ActionContext, key: str, value: str, project: bool = False) -> Answer:
     """Write a setting into the user's file or the project's, and use it at once where that is
-    possible.
+    possible. A folder outside of a repository is a project of its own.
     """
     if not value:
         raise UsageError(f"`{key}` needs a value.", f"Usage: config set {key} VALUE")
     if type_of(key) is bool:
         value = _VALUE_OF_WORD.get(value.lower(), value)
-    root = _project_root(context) if project else None
+    root = find_root(context.cwd) if project else None
     parsed, file = write_setting(key, value, root)
     when = _PROJECT if project else await _use_now(context, key, parsed)
     return Answer({"key": key, "value": value}, [line(f"{key}: {value}, in {file}. {when}")])
@@ -43,7 +42,8 @@ async def set_value(context: ActionContext, key: str, value: str, project: bool 
 async def unset_value(context: ActionContext, key: str, project: bool = False) -> Answer:
     """Remove a setting from the user's file or the project's."""
     type_of(key)  # raises ConfigError if there is no such setting
-    _, file = write_setting(key, text="", project=_project_root(context) if project else None)
+    root = find_root(context.cwd) if project else None
+    _, file = write_setting(key, text="", project=root)
     return Answer(
         {"key": key}, [line(f"{key} is no longer set in {file}. {_when_it_takes_effect(key)}")]
     )
@@ -115,14 +115,6 @@ def _value_text(value: Any) -> str:
     if isinstance(value, tuple) and all(isinstance(item, str) for item in value):
         return ", ".join(value)
     return str(value) if isinstance(value, str | int | float) else ""
-
-
-def _project_root(context: ActionContext) -> Path:
-    """The root of the project. Raises UsageError if there is none."""
-    root = find_root(context.cwd)
-    if root is None:
-        raise UsageError("This folder is not in a repository: there is no project.")
-    return root
 
 
 async def _use_now(context: ActionContext, key: str, value: Any) -> str:

@@ -17,6 +17,7 @@ request longer.
 _MAX_BYTES = 3_500_000
 """Maximum bytes of an image; providers accept 5 MB in base64."""
 _MAX_PIXELS = 100_000_000
+"""A file of few bytes can have so many that they fill the memory."""
 MAX_FILE_BYTES = 100_000_000
 """Maximum bytes of a file that is read whole."""
 _TYPE_OF_FIRST_BYTES = (
