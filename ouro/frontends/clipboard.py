@@ -135,7 +135,7 @@ def dropped_images(pasted: str) -> list[Image]:
     may_be_paths = len(whole_text) <= _MAX_DROPPED and _IMAGE_END.search(whole_text)
     if not may_be_paths:
         return []
-    image = _image_at(whole_text)
+    image = _image_at(whole_text)  # first, because a path without quotes may have blanks, too
     if image is not None:
         return [image]
     try:
@@ -183,7 +183,7 @@ def _read_clipboard_image() -> Image | None:
 
     try:
         image = ImageGrab.grabclipboard()
-        if isinstance(image, list):
+        if isinstance(image, list):  # the names of files that were copied in a file manager
             image = Pillow.open(image[0]) if image else None
         if image is None:
             return None

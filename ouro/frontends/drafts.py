@@ -117,7 +117,7 @@ class DraftSaver:
             return
         self._file.save(self._get_unsent_text() if keep else "")
         file, self._file = self._file, None
-        writer.submit(file.close)
+        writer.submit(file.close)  # the writer first does the save, which waits in its queue
 
     def _save(self) -> None:
         """Save the text that is in the prompt now; the timer calls this."""
@@ -138,6 +138,7 @@ def take_draft(drafts_root: Path, working_folder: Path, session_id: str = "") ->
     """Read and delete a draft that a killed ouro left. With `session_id` it is the draft of this
     session, otherwise the newest draft of any session in `working_folder`. Empty if there is none.
     """
+    # A list, so that all old drafts are deleted, also if a newer one is returned.
     for path in list(_draft_paths(drafts_root, working_folder)):
         if session_id and path.name != session_id:
             continue

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _AGE_UNITS = ((60, 60, "min"), (3600, 24, "h"), (86400, 14, "d"))
 """For each unit of an age: its seconds, the number at which the next unit begins, and its name."""
+_HIGH_CONTEXT_SHARE = 0.8
+"""The share of the context window from which on the status line warns: a compaction is near."""
 LEFT_BRANCH = "This message is on a branch that was left by a rewind."
 _SPEAKERS = {"user": "you", "assistant": "ouro"}
 
@@ -65,7 +67,7 @@ def status_items(status: Status) -> dict[str, str]:
     context = ""
     if status.window:
         share = status.context / status.window
-        warning = "! " if share >= 0.8 else ""
+        warning = "! " if share >= _HIGH_CONTEXT_SHARE else ""
         context = f"{warning}{share:.0%} of {format_tokens(status.window)}"
     usage = status.usage
     tokens, cost = "", ""
@@ -256,7 +258,9 @@ def _first_call(card: ResumeCard) -> str:
         return size
     if card.price is None or card.price_cold is None:
         return f"{size}, the provider's cache is {card.cache}"
-    price_without_cache = f"; else {dollars(card.price_cold)}" if "warm" in card.cache else ""
+    price_without_cache = ""
+    if "warm" in card.cache:  # also `probably warm`
+        price_without_cache = f"; else {dollars(card.price_cold)}"
     return f"{size}, {dollars(card.price)} (cache {card.cache}{price_without_cache})"
 
 

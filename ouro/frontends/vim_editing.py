@@ -245,6 +245,7 @@ class VimEditor(VimCursor):
             key: the first key after it.
             keys: the further keys.
         """
+        # `gUU` is the same as `gUgU`.
         is_doubled = key == name or (len(name) == 2 and key == name[1])
         if is_doubled:
             last = motions.vertical(self.text, self.cursor, by=(count or 1) - 1, column=0)

@@ -153,7 +153,8 @@ def put_over(text: str, span: TextSpan, register: Register) -> Edited:
     changed = text[: span.start] + part + text[span.end :]
     if register.linewise or span.linewise:
         return Edited(changed, span.start)
-    return Edited(changed, max(span.start, span.start + len(part) - 1))
+    last = span.start + len(part) - 1
+    return Edited(changed, max(span.start, last))  # the register may be empty
 
 
 def fill(text: str, span: TextSpan, character: str) -> Edited:

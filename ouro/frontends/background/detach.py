@@ -65,7 +65,7 @@ async def begin_hosting(
         raise UsageError("This session is not saved, so it cannot go on in the background.")
     claim = await asyncio.to_thread(Claim, session.id)
     minutes = (await asyncio.to_thread(load_settings)).session.background_idle_minutes
-    host = SessionHost(session, claim, idle_minutes=minutes, turns=turns)
+    host = SessionHost(session, claim, idle_minutes=minutes, turns=turns)  # observes `turns` now
     try:
         server = await host.listen()
     except (OuroError, OSError):

@@ -233,7 +233,7 @@ class HeadlessRun(TurnObserver):
         """
         self._output.print_event(event)
         self._result.add(event)
-        if isinstance(event, events.SubagentProgress):
+        if isinstance(event, events.SubagentProgress):  # its usage is the sum so far
             counted = self._counted_usage.get(event.call_id, Usage())
             self._result.usage += event.usage - counted
             self._counted_usage[event.call_id] = event.usage

@@ -132,7 +132,7 @@ async def _read_all(stdin: int, has_prompt: bool, say: Callable[[str], None]) ->
                 )
                 return b""
             say("Waiting for the end of standard input.")
-            timeout = None
+            timeout = None  # it is said once, and then waited without a limit
             continue
         if not block:
             return b"".join(blocks)

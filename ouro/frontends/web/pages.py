@@ -93,6 +93,7 @@ class _DiffRows:
         mark, number = line[:1], self._new
         if mark == "-":
             number = self._old
+        # The counts never go below 0, also if the head of the hunk was wrong.
         if mark != "+":
             self._old, self._old_left = self._old + 1, max(0, self._old_left - 1)
         if mark != "-":

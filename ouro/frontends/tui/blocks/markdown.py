@@ -262,6 +262,7 @@ class _InlineFormatter:
         """Add the text of a token to the runs, or change the style for the tokens that follow it."""
         palette, style = self._palette, self._styles[-1]
         match token.type:
+            # Inside of a link, a click opens the address of the link, not one in its text.
             case "text" if not self._links and "://" in token.content:
                 self._add_text_with_addresses(token.content)
             case "text" | "text_special" | "html_inline":

@@ -82,8 +82,8 @@ class MarkdownPieces:
         rest = text[self._finished_end :]
         if _is_open_fence(rest):  # also if it is the first piece only now
             return [MarkdownPiece(rest, "fence", gap=bool(self.finished), is_open=True)]
-        # A dash is mostly the first of a list: with it, the paragraph above would be a heading for
-        # a moment.
+        # A dash alone in the last line is mostly the beginning of a list item. As Markdown it makes
+        # a heading of the paragraph above, which would be shown for a moment.
         pieces = list(self._pieces_of(_LAST_DASH.sub("", rest)))
         final_count = 0
         for index, piece in enumerate(pieces):

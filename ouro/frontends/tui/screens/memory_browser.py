@@ -415,6 +415,7 @@ class MemoryBrowser(Browser):
     def _keys(self) -> Keys:
         """The keys of the last line, for what is marked and where the focus is."""
         if self._search.has_focus:
+            # In a text these keys move the cursor.
             tabs = [] if self._search.value else [("←→", "tabs")]
             return [
                 ("Enter", "opens"),

@@ -342,7 +342,7 @@ async def linked_page(session: Session, link: PageLink) -> Page:
 
 def note_page(details: EntryDetails) -> Page:
     """A note with its badges, fields and source, its older and newer versions, and related notes."""
-    assert details.note is not None
+    assert details.note is not None  # only an entry of the core has none
     entry, note = details.entry, details.note.note
     page = Page(
         note.text or "(empty)", f"{entry.scope} · {note.category} · {note.id[:12]} · {note.source}"

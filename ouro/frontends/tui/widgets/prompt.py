@@ -284,8 +284,8 @@ class PromptArea(TextArea, inherit_bindings=False):
 
     def _insert_pasted(self, event: events.Key) -> bool:
         """Insert a key as text if it came so soon after a paste that it belongs to the paste: the
-        terminal sends some of a pasted text as keys. Enter then is a line break. Returns whether
-        the key was inserted.
+        terminal sends some of a pasted text as keys. Enter then is a line break, and a key without
+        a character is dropped. Returns False for a key that does not belong to a paste.
         """
         if event.time - self._pasted_at >= PASTE_GAP:
             return False

@@ -318,12 +318,7 @@ class QuestionPanel(Vertical, can_focus=True):
             min_rows = max(1, min(2, room - 1) // len(bodies))
         hint = ""
         for body in bodies:
-            # A text gets all rows but those of the choices; on a higher terminal at most a third.
-            if height < ALL_AROUND_FROM_HEIGHT:
-                rows = room - choices
-            else:
-                rows = min(room - min(choices, height // 4), height // 3)
-            rows = max(min_rows, rows)
+            rows = max(min_rows, _rows_of_text(height, room, choices))
             body.styles.max_height = rows
             if isinstance(body, TranscriptView):
                 # Its height does not follow its lines: it adds lines without a layout. Before any
@@ -396,6 +391,17 @@ class QuestionPanel(Vertical, can_focus=True):
 
     def on_choice_list_picked(self) -> None:
         self.choose(self.options.marked_index)
+
+
+def _rows_of_text(height: int, room: int, choice_rows: int) -> int:
+    """How many rows a text of a question may have, of the `room` that it shares with the choices. On
+    a low terminal it is all that the choices leave. On a higher one the choices count for at most a
+    quarter of the `height` of the screen, and the text gets at most a third of it, so that the
+    transcript stays in sight.
+    """
+    if height < ALL_AROUND_FROM_HEIGHT:
+        return room - choice_rows
+    return min(room - min(choice_rows, height // 4), height // 3)
 
 
 class _BlockBody(TranscriptView):
