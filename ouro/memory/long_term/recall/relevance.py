@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ouro.memory.index import DAYS_WEIGHT, MemoryHit, find_stems, parse_query
 from ouro.memory.long_term.notes.entities import entities_in
+from ouro.memory.long_term.recall.function_words import FUNCTION_WORDS, is_function_group
 from ouro.memory.long_term.statement_patterns import has, pattern_of_group
 
 MIN_SHARE = 0.25
@@ -111,8 +112,12 @@ def questions_in(text: str) -> list[str]:
 
 
 def stems(text: str) -> frozenset[str]:
-    """The stems of the words of a text that a search uses: no articles and the like."""
-    return frozenset(find_stems(forms[0] for forms in parse_query(text).words))
+    """The stems of the words of a text that a search uses: no articles and the like, in the
+    languages of `FUNCTION_WORDS`.
+    """
+    words = [forms[0] for forms in parse_query(text).words]
+    found = find_stems(word for word in words if not is_function_group(word))
+    return frozenset(found) - _STEMS_OF_FUNCTION
 
 
 def searched_stems(hit: MemoryHit) -> frozenset[str]:
@@ -168,14 +173,15 @@ def compute_features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str,
     is_general = float(has("general_question", question))
     owned_stems = stems(" ".join(pattern_of_group("owned").findall(question)))
     general_stems = (_STEMS_OF_TASKS | _STEMS_OF_CODE) - owned_stems
-    unrelated_cosines = sorted(map(_cosine, hits), reverse=True)[_RELATED_HITS:]
-    baseline = _USUAL_COSINE
-    if unrelated_cosines:
-        baseline = sum(unrelated_cosines) / len(unrelated_cosines)
-    best_nearness = max(map(nearness, hits), default=0.0)
+    baseline = _find_baseline(hits)
+    cosines = [_spread(_cosine(hit), baseline) for hit in hits]
+    baseline = min(baseline, _USUAL_COSINE)
+    best_nearness = max(
+        (_share(hit) + cosine for hit, cosine in zip(hits, cosines, strict=True)), default=0.0
+    )
     all_features = []
-    for hit in hits:
-        share, cosine, hit_stems = _share(hit), _cosine(hit), stems(hit.text)
+    for hit, cosine in zip(hits, cosines, strict=True):
+        share, hit_stems = _share(hit), stems(hit.text)
         hit_features = {
             "bias": 1.0,
             "share": share,
@@ -184,12 +190,33 @@ def compute_features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str,
             "subject": min(len((question_stems & searched_stems(hit)) - general_stems), 3),
             "cover": len(question_stems & hit_stems) / max(1, len(hit_stems)),
             "general": is_general,
-            "gap": best_nearness - nearness(hit),
+            "gap": best_nearness - (share + cosine),
             "asked": min(len(question_stems - general_stems), 6),
             "both": share * cosine,
         }
         all_features.append(hit_features)
     return all_features
+
+
+def _find_baseline(hits: Sequence[MemoryHit]) -> float:
+    """The mean cosine of the hits that are not related to the question: those after the best ones.
+    `_USUAL_COSINE` if there are no others.
+    """
+    unrelated_cosines = sorted(map(_cosine, hits), reverse=True)[_RELATED_HITS:]
+    if not unrelated_cosines:
+        return _USUAL_COSINE
+    return sum(unrelated_cosines) / len(unrelated_cosines)
+
+
+def _spread(cosine: float, baseline: float) -> float:
+    """A cosine as if unrelated texts had the usual one at most.
+
+    The local model knows little but English: for it two Chinese texts are near each other (0.5),
+    whatever they say, and French or Spanish ones, too (0.35).
+    """
+    if baseline <= _USUAL_COSINE:
+        return cosine
+    return _USUAL_COSINE + (cosine - baseline) * (1 - _USUAL_COSINE) / (1 - baseline)
 
 
 def find_strong(question: str, hits: Sequence[MemoryHit]) -> list[MemoryHit]:
@@ -304,6 +331,7 @@ def _stems_of_words(words: Sequence[str]) -> frozenset[str]:
     return frozenset([*find_stems(searched_words), *unsearched_words])
 
 
+_STEMS_OF_FUNCTION = frozenset(find_stems(" ".join(FUNCTION_WORDS.values()).split()))
 _STEMS_OF_TASKS = _stems_of_words(_WORDS_OF_TASKS)
 _STEMS_OF_DAYS = _stems_of_words(_WORDS_OF_DAYS)
 _STEMS_OF_CODE = frozenset(find_stems(_WORDS_OF_CODE))

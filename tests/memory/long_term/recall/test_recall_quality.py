@@ -84,3 +84,63 @@ NOTES_THAT_NAME_TASKS = {
 @pytest.mark.parametrize("text", ["continue", "Continue, please.", "ok, next step"])
 def test_message_with_only_words_of_tasks_recalls_nothing_by_meaning(recall_names, text):
     assert recall_names(text, local_embedder()) == set()
+
+
+_NOTES_BY_LANGUAGE = {
+    "es": (
+        "Los informes se generan en el servidor de Bilbao.",
+        "La caché de imágenes es de dos gigas.",
+        "Los clientes de prueba se borran los domingos.",
+        "El catálogo es de solo lectura para los socios.",
+        "Las facturas se envían en PDF.",
+        "La cola de correos está en el puerto 2525.",
+        "El diseño de la página es de Nuria.",
+        "Los precios se guardan en céntimos.",
+    ),
+    "zh": (
+        "报表在广州的服务器上生成。",
+        "图片缓存的大小是两个G。",
+        "测试客户在每个周日被删除。",
+        "商品目录对合作方是只读的。",
+        "发票以 PDF 的形式发送。",
+        "邮件队列在 2525 端口。",
+        "页面的设计由刘洋负责。",
+        "价格以分为单位保存。",
+    ),
+}
+_NEEDLESS_BY_LANGUAGE = {
+    "es": (
+        "¿Qué es un árbol binario?",
+        "Muchas gracias, es todo por hoy.",
+        "¿Cuál es la capital de los Países Bajos?",
+        "Escribe un poema de la lluvia.",
+        "¿Es de día en Australia?",
+    ),
+    "zh": ("什么是二叉树？", "谢谢，今天就到这里。", "荷兰的首都在哪里？", "写一首关于下雨的诗。", "继续吧"),
+}  # fmt: skip
+
+
+@needs_weights
+@pytest.mark.parametrize(
+    ("recall_names", "language"),
+    [(dict(enumerate(notes)), language) for language, notes in _NOTES_BY_LANGUAGE.items()],
+    indirect=["recall_names"],
+    ids=_NOTES_BY_LANGUAGE,
+)
+def test_messages_in_another_language_recall_few_notes_without_need(recall_names, language):
+    found = [recall_names(text, local_embedder()) for text in _NEEDLESS_BY_LANGUAGE[language]]
+    assert sum(map(len, found)) <= 7, found  # 29 and 15 without `_spread` and function words
+
+
+@needs_weights
+@pytest.mark.parametrize(
+    ("recall_names", "asked", "name"),
+    [
+        (dict(enumerate(_NOTES_BY_LANGUAGE["es"])), "¿En qué puerto está la cola de correos?", 5),
+        (dict(enumerate(_NOTES_BY_LANGUAGE["zh"])), "邮件队列用哪个端口？", 5),
+    ],
+    indirect=["recall_names"],
+    ids=["es", "zh"],
+)
+def test_question_in_another_language_recalls_the_note_with_its_words(recall_names, asked, name):
+    assert name in recall_names(asked, local_embedder())

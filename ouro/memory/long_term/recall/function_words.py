@@ -1,0 +1,68 @@
+"""Words that hold a sentence together and name no subject, in languages other than English.
+
+Articles, pronouns, prepositions, conjunctions, auxiliary verbs and question words. Without them
+two French sentences have `est`, `les` and `dans` in common, and count as near whatever they say.
+English ones are `STOP_WORDS` of the index.
+
+A word that is also a common noun or verb of English or a name in programs is left out of the lists:
+`ci`, `comment`, `dir`, `io`, `main`, `man`, `mit`, `os`, `war`.
+"""
+
+from __future__ import annotations
+
+import re
+
+FUNCTION_WORDS = {
+    "German": """
+        aber als am auch auf aus bei beim bis das dass dem den der des die dies diese diesem diesen dieser dieses
+        du durch ein eine einem einen einer eines er es euch euer für gegen habe haben hat hatte ich ihr ihre im ist
+        jede jedem jeden jeder jedes kann kein keine können mehr mein meine mich mir muss müssen nach nicht noch
+        nur ob oder ohne schon sehr seit sich sie sind soll sollen um und uns unser unsere unserem unseren unserer
+        unter vom von vor wann warum weil welche welchem welchen welcher welches wem wen wenn wer werden wessen wie
+        wir wird wo woher wohin womit wurde wurden zu zum zur zwischen über
+        """,
+    "French": """
+        au aussi aux avait avec avoir ce ces cet cette chez dans de des dont du elle elles en entre est et il
+        ils j je l la le les leur leurs lui ma mais me mes moi mon n ne nos notre nous on ont ou où par pas pour
+        pourquoi qu quand que quel quelle quelles quels qui quoi sa sans se ses son sont sous sur ta te tes toi ton tu
+        très un une vers vos votre vous à ça été être
+        """,
+    "Spanish": """
+        al como con cuando cuál cuáles cuándo cuánto cómo de del desde donde dónde el ella ellas ellos en entre es esa
+        esas ese eso esos esta estar estas este esto estos está están fue ha haber han hasta hay la las le les lo los
+        me mi mis muy más ni nos nosotros nuestra nuestras nuestro nuestros o para pero por que quien quienes quién qué
+        se ser sin sobre son su sus también te tu tus tú un una unas uno unos usted ustedes y ya yo él
+        """,
+    "Portuguese": """
+        ao até com como da das de desde do dos e ela elas ele eles em entre essa esse esta este está eu foi há isso isto
+        já mais mas me meu minha muito na nas no nos nossa nossas nosso nossos não nós o onde ou para pela pelo por
+        qual quais quando quanto que quem se sem ser seu sobre sua são também tem têm um uma umas uns você à é
+        """,
+    "Italian": """
+        anche che chi come con cosa da dal dalla dei degli del della delle dello di dove e era essere fra gli ha hanno
+        il la le lei lo loro lui ma mi mia mio nei nel nella noi non nostra nostro o per perché più quale quali
+        quando quanto quella quello questa questo si sono sul sulla ti tra tu un una uno voi è
+        """,
+    "Dutch": """
+        bij dat de deze die dit een en er geen heeft hebben het hij hoe ik jij je jullie maar mij naar niet nog
+        of om onder ons onze ook op over te tegen tot tussen uit van voor waar waarom wanneer wat welke wie wij wordt
+        worden zij zijn zonder
+        """,
+    "Russian": """
+        а без бы был была было были быть в вам вас во вы где для до его ее ей если есть еще ещё её же за и из или им их
+        к как какая какие каких какой какую ко когда кого кому которая которое которые который кто куда ли меня мне мой
+        мои моя мы на над нам нас наш наша наше наши не ни но о об он она они от откуда по под почему при с свой
+        сколько со та также те то только тот ты у уже чем через что чём эта эти это этот я
+        """,
+}
+"""By language; what is written with blanks between words."""
+_HIRAGANA_ONLY = re.compile(r"[\u3040-\u309f]+")
+"""Endings and particles of Japanese; a word that names something rarely has nothing else."""
+_CHINESE_FUNCTION = re.compile(r"[的了是吗呢吧么什怎哪谁这那我你他她它们把被在和就都也没]")
+
+
+def is_function_group(word: str) -> bool:
+    """Whether a group of characters of a text without blanks names no subject: it is of hiragana
+    alone, or has a pronoun, a particle or a question word of Chinese.
+    """
+    return bool(_HIRAGANA_ONLY.fullmatch(word) or _CHINESE_FUNCTION.search(word))
