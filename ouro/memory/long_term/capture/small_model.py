@@ -34,6 +34,7 @@ from ouro.memory.long_term.capture.statement_questions import (
     rank_near,
 )
 from ouro.memory.long_term.core_consolidator import says_all
+from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.note import Note
 from ouro.memory.long_term.placement import CHANGES, note_category, place
@@ -60,6 +61,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _TWO_CJK_CHARACTERS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]{2}")
 _CLAUSE_START = re.compile(r"[,;:]\s+|[，；：、]")
 _CLAUSE_END = re.compile(r"[,;:]\s+|\s[;:–—-]\s|[，；：、]")
+_SCOPES: tuple[Scope, ...] = ("user", "repo")
 _FOUND_ID = "found:"
 """The start of the id of a note that is not written yet."""
 _LASTING_KINDS = frozenset(("code", "preference", "rule", "fact"))
@@ -242,8 +244,8 @@ async def find_operations(
 async def _read_candidate(
     ask: AskModel, candidate: _Candidate, limits: OperationLimits
 ) -> Operation | None:
-    """The operation of a sentence; None if it does not last, must not be kept, or is not the user's
-    own. Raises ModelError.
+    """The operation of a sentence; None if it does not last, must not be kept, is not the user's own,
+    or belongs to a scope whose memory is off. Raises ModelError.
     """
     sentence = candidate.sentence
     replaced = find_replaced(strip_introduction(sentence), limits.shown, sentence)
@@ -254,7 +256,9 @@ async def _read_candidate(
         return None
     text = strip_introduction(statement)
     operation = await _make_operation(ask, text, replaced, limits, candidate.message.day)
-    return replace(operation, certainty=certainty) if certainty == "doubtful" else operation
+    if operation and certainty == "doubtful":
+        return replace(operation, certainty=certainty)
+    return operation
 
 
 async def _find_part_to_keep(ask: AskModel, candidate: _Candidate) -> str:
@@ -334,9 +338,10 @@ async def _judge_certainty(
     return "stated" if is_own else None
 
 
-async def read_statement(ask: AskModel, text: str, limits: OperationLimits) -> Operation:
+async def read_statement(ask: AskModel, text: str, limits: OperationLimits) -> Operation | None:
     """The operation of one statement of today, which is remembered in any case: the model is not
-    asked whether it lasts or is the user's own. Raises ModelError.
+    asked whether it lasts or is the user's own. None if it belongs to a scope whose memory is off.
+    Raises ModelError.
     """
     statement = strip_introduction(text)
     replaced = find_replaced(statement, limits.shown, text)
@@ -416,10 +421,10 @@ def _write_as_sentence(text: str) -> str:
 
 async def _make_operation(
     ask: AskModel, text: str, replaced: Sequence[Note], limits: OperationLimits, day: date
-) -> Operation:
+) -> Operation | None:
     """Make the operation of a statement: it confirms a note that says the same, replaces another
-    one, or is added, linked to at most two notes on its subject. A model may be asked. Raises
-    ModelError.
+    one, or is added, linked to at most two notes on its subject. A model may be asked. None if it
+    would be added to a scope whose memory is off. Raises ModelError.
 
     Args:
         replaced: the notes that it replaces by the rules; if empty, the model is asked.
@@ -442,7 +447,7 @@ async def _make_operation(
     dated_text = write_dates(text, day)
     if not replaced or end:  # what ends soon does not replace what lasts
         operation = await _make_addition(ask, dated_text, near, limits)
-        return replace(operation, until=end.isoformat() if end else "")
+        return replace(operation, until=end.isoformat()) if operation and end else operation
     is_part = says_only_the_change(dated_text, replaced[0].text)
     if is_part or has("pronoun", dated_text):
         # The statement stands alone: no sentence comes before the one with the new value.
@@ -458,15 +463,16 @@ async def _make_operation(
 
 async def _make_addition(
     ask: AskModel, text: str, near: Sequence[Note], limits: OperationLimits
-) -> Operation:
+) -> Operation | None:
     """Make the operation that adds a statement, linked to the notes `near` it. The rules decide its
-    scope and category; if they are not sure of the scope, the model is asked.
+    scope and category; if they are not sure of the scope, the model is asked. None if the memory of
+    that scope is off: what is said about a project must not come up in others.
     """
-    placement = place(text, limits.scopes)
-    if not placement.is_sure:
-        scope = await ask_scope(ask, text)
-        if scope in limits.scopes:
-            placement = place(text, limits.scopes, scope)
+    placement = place(text, _SCOPES)
+    if not placement.is_sure and (scope := await ask_scope(ask, text)):
+        placement = place(text, _SCOPES, scope)
+    if placement.scope not in limits.scopes:
+        return None
     category = placement.category
     if not placement.is_note:
         category = note_category(text, category, placement.scope)

@@ -439,3 +439,11 @@ async def test_statements_on_two_subjects_are_both_added():
     texts = ("Die Fotos liegen in Köln.", "Die Filme liegen in Bonn.")
     operations = await capture_messages(Compared("Fotos", "Filme"), *texts)
     assert [operation.text for operation in operations] == list(texts)
+
+
+async def test_project_fact_is_left_out_while_the_memory_of_the_project_is_off():
+    limits = OperationLimits((), categories_with({}), ("user",))
+    texts = ("Die Pakete liegen im Lager Ost.", "I prefer tabs.")
+    spoken = [Spoken(number, "user", said) for number, said in enumerate(texts, 1)]
+    operations = await find_operations(Compared(), spoken, limits)
+    assert [operation.text for operation in operations] == ["I prefer tabs."]
