@@ -259,6 +259,7 @@ def editor_of(
     moment: TurnRef = NO_TURN,
     core: Sequence[str] = (),
     is_sound: bool = True,
+    lists_files: bool = True,
 ) -> MemoryEditor:
     """The editor of a session in `project`; `home` is ouro's. `hunter2secret` is a secret."""
 
@@ -271,7 +272,9 @@ def editor_of(
     scopes = open_scopes(stores)
     assert (scopes.problems == ()) is is_sound
     index = Index(home / "cache" / "index.db")
-    return MemoryEditor(scopes.opened, (lambda: index) if indexed else None, moment)
+    return MemoryEditor(
+        scopes.opened, (lambda: index) if indexed else None, moment, lists_files=lists_files
+    )
 
 
 def unapproved(store: GitMemoryStore) -> tuple[FileEdit, ...]:

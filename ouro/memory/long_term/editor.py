@@ -31,6 +31,7 @@ class MemoryEditor:
         index: returns the search index, for fast listing. None: the files are read.
         moment: the session and turn of the action.
         worktree: the root of the worktree in use, where it is not the main one.
+        lists_files: whether other files than those that the scopes have loaded may be there now.
     """
 
     def __init__(
@@ -39,6 +40,8 @@ class MemoryEditor:
         index: Callable[[], Index] | None = None,
         moment: TurnRef = NO_TURN,
         worktree: Path | None = None,
+        *,
+        lists_files: bool = True,
     ) -> None:
         self.scopes = tuple(scopes)
         self.names: tuple[Scope, ...] = tuple(scope.name for scope in scopes)
@@ -51,6 +54,7 @@ class MemoryEditor:
         self.root = self.project and (worktree or self.project)
         """The worktree in use: with the files that notes name, and those that other agents read."""
         self.index = index
+        self.lists_files = lists_files
         self.moment = moment
         self.events: list[CoreChanged] = []
         """The changes made, in order."""

@@ -259,7 +259,10 @@ def all_notes(editor: MemoryEditor) -> list[NoteFile]:
     if editor.index:
         from ouro.memory.index import Graph, Sources
 
-        sources = Sources.of_notes(scope.store for scope in editor.scopes)
+        if editor.lists_files:
+            sources = Sources.of_notes(scope.store for scope in editor.scopes)
+        else:
+            sources = Sources.of_scopes(editor.scopes)
         try:
             index = editor.index()
             index.update(sources)

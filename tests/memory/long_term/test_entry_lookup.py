@@ -6,6 +6,8 @@ import pytest
 from fakes.knowledge import editor_of
 
 from ouro.errors import UsageError
+from ouro.memory.index import memory_file_indexer
+from ouro.memory.index.memory_file_indexer import changed_files
 from ouro.memory.long_term import MemoryEditor, details_of, list_entries, note_entries, open_file
 from ouro.memory.long_term.git.files import blob_id
 from ouro.memory.long_term.notes.note import Anchor, Edge, Note, note_text
@@ -23,12 +25,17 @@ def project(tmp_path):
     return tmp_path
 
 
-@pytest.fixture(params=[True, False], ids=["index", "files"])
+@pytest.fixture(params=["index", "files", "index, as a command"])
 def editor_with(request, project, tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
 
     def editor_with(*notes):
-        editor = editor_of(home, project, indexed=request.param)
+        editor = editor_of(
+            home,
+            project,
+            indexed=request.param != "files",
+            lists_files=request.param != "index, as a command",
+        )
         editor.write("repo", {note.file_name: note_text(note) for note in notes}, "Add")
         return editor
 
@@ -65,6 +72,27 @@ def test_list_shows_badges_and_version_counts(editor_with):
         "2",
         "3",
     ]
+
+
+def test_a_command_looks_at_no_file_that_was_listed_when_it_began(project, tmp_path, monkeypatch):
+    """With 10,000 notes the second look at each was a seventh of `memory list`."""
+    folders = []
+
+    def changed(database, folder):
+        folders.append(folder.scope)
+        return changed_files(database, folder)
+
+    monkeypatch.setattr(memory_file_indexer, "changed_files", changed)
+    first = editor_of(tmp_path / "home", project, lists_files=False)
+    first.write("repo", {note(1).file_name: note_text(note(1))}, "Add")
+    assert len(note_entries(first)) == 1
+    folders.clear()
+    editor = editor_of(tmp_path / "home", project, lists_files=False)
+    assert len(note_entries(editor)) == 1
+    assert folders == []
+    (editor.scope("repo").store.folder / note(2).file_name).write_text("Written meanwhile.\n")
+    assert len(note_entries(editor_of(tmp_path / "home", project, lists_files=False))) == 2
+    assert folders == ["repo"]
 
 
 def test_cyclic_supersession_does_not_loop(editor_with):
