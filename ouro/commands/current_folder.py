@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ouro.errors import ModelError, SearchUnavailable, UsageError
-from ouro.llm import Catalog
 from ouro.memory import index as memory_index
 from ouro.memory import long_term
-from ouro.memory.yaml_backend import YamlFileMemoryStore
 from ouro.safety import SecretMask, child_environment, secret_values
 from ouro.utils.git import find_root
 from ouro.utils.ouro_paths import get_home, get_index_path, get_memory_dir, get_sessions_dir, tilde
@@ -102,7 +100,11 @@ class Folder:
             warn(problem)
         before = [store.folder_state() for store in stores]
         with self.index() as index:
-            yield long_term.MemoryEditor(scopes.opened, lambda: index, worktree=root), stores
+            # The scopes were opened just now: with many notes a second listing takes as long.
+            editor = long_term.MemoryEditor(
+                scopes.opened, lambda: index, worktree=root, lists_files=False
+            )
+            yield editor, stores
             if [store.folder_state() for store in stores] != before:
                 changed = index.update(memory_index.Sources.of_notes(stores))
                 # Sessions make the vectors of older notes in the background: a command does not
@@ -119,6 +121,7 @@ class Folder:
             ConfigError: a file of servers cannot be read.
         """
         from ouro.extensions import plugin_tables
+        from ouro.llm import Catalog
         from ouro.mcp import Host, McpServers, find_servers
         from ouro.safety import Confinement
 
@@ -225,6 +228,8 @@ class Folder:
     @cached_property
     def mask(self) -> SecretMask:
         """Masks secrets in texts. It is made late, because it reads the keys of models.yaml."""
+        from ouro.llm import Catalog
+
         return SecretMask([*Catalog.from_files().key_values(), *secret_values(os.environ)])
 
     def _secret_in(self, text: str) -> str:
@@ -233,7 +238,9 @@ class Folder:
 
     def _embedder(self) -> Embedder | None:
         """The embedding model that the settings name, or None if a search uses only words."""
+        from ouro.llm import Catalog
         from ouro.memory.sessions.session_catalog import SessionCatalog
+        from ouro.memory.yaml_backend import YamlFileMemoryStore
         from ouro.session.budget import VectorBudget
 
         catalog = SessionCatalog(YamlFileMemoryStore(get_sessions_dir()), str(Path.cwd()))

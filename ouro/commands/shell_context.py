@@ -19,9 +19,6 @@ from ouro.display import Choice
 from ouro.errors import SearchUnavailable, UsageError
 from ouro.events import Level
 from ouro.memory import long_term
-from ouro.memory.sessions.session_catalog import SessionCatalog
-from ouro.memory.yaml_backend import YamlFileMemoryStore
-from ouro.utils.editor import edit_text
 from ouro.utils.ouro_paths import get_index_path, get_sessions_dir
 from ouro.utils.path_encoding import path_text
 from ouro.utils.text import clean, plural
@@ -32,6 +29,8 @@ if TYPE_CHECKING:
     from ouro.mcp import McpServers
     from ouro.memory.index import Index, MemoryHit, Progress, SearchFilter
     from ouro.memory.long_term import Scope, SyncReport
+    from ouro.memory.sessions.session_catalog import SessionCatalog
+    from ouro.memory.yaml_backend import YamlFileMemoryStore
     from ouro.session import Session
 
     OpenSession = Callable[[], AbstractAsyncContextManager[Session]]
@@ -157,6 +156,8 @@ class ShellContext:
         return getpass(f"{title}: ").strip() if secret else self._ask_line(f"{title}: ")
 
     async def edit(self, text: str, name: str) -> str:
+        from ouro.utils.editor import edit_text
+
         return await edit_text(name, text)
 
     async def memory(
@@ -232,11 +233,15 @@ class ShellContext:
 
     @cached_property
     def store(self) -> YamlFileMemoryStore:
+        from ouro.memory.yaml_backend import YamlFileMemoryStore  # memory needs no sessions
+
         return YamlFileMemoryStore(get_sessions_dir())
 
     @cached_property
     def catalog(self) -> SessionCatalog:
         """The sessions of all folders; the current folder is this one."""
+        from ouro.memory.sessions.session_catalog import SessionCatalog  # as above
+
         return SessionCatalog(
             self.store,
             project=path_text(self.cwd.resolve()),

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -13,14 +14,16 @@ from msgspec.structs import replace
 from ouro.errors import LimitReached, SaveFailed, SpendingUnreadable
 from ouro.llm import ModelSpec
 from ouro.memory.backend import CostRecord, timestamp
-from ouro.memory.manager import MemoryManager
-from ouro.memory.sessions.session_catalog import SessionCatalog
 from ouro.memory.sessions.usage import UsagePeriod, sum_periods, today
 from ouro.messages import Usage
 from ouro.settings import LimitSettings
 from ouro.utils.log import log
 from ouro.utils.sections import replace_fields
 from ouro.utils.text import dollars, plural
+
+if TYPE_CHECKING:
+    from ouro.memory.manager import MemoryManager
+    from ouro.memory.sessions.session_catalog import SessionCatalog
 
 WARN_AT = 0.8
 """The share of a limit from which the user is warned."""

@@ -179,10 +179,20 @@ def test_the_first_picture_loads_nothing_that_it_can_do_without():
     assert modules_of(FIRST_PICTURE).isdisjoint({"dataclasses", "inspect", "json", "datetime"})
 
 
-def test_a_list_of_notes_loads_no_session():
-    modules = modules_of("import ouro.cli; ouro.cli.main(['memory', 'list'])")
+@pytest.mark.parametrize("word", ["list", "stats"])
+def test_a_list_of_notes_loads_no_session(word):
+    modules = modules_of(f"import ouro.cli; ouro.cli.main(['memory', '{word}'])")
     assert modules.isdisjoint(
-        {"ouro.session.session", "ouro.commands.front_end", "ouro.agent.loop", "ouro.assemble"}
+        {
+            "ouro.agent.loop",
+            "ouro.assemble",
+            "ouro.commands.front_end",
+            "ouro.llm.catalog",
+            "ouro.memory.manager",
+            "ouro.memory.yaml_backend",
+            "ouro.session.session",
+            "ouro.utils.editor",
+        }
     )
 
 

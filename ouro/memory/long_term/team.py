@@ -9,6 +9,7 @@ import hashlib
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +20,6 @@ from ouro.events import Notice, Reply
 from ouro.memory.long_term.editor import MemoryEditor
 from ouro.memory.long_term.entry_lookup import MemoryEntry, find_entry
 from ouro.memory.long_term.git.process import import_stream
-from ouro.memory.long_term.manager import LongTermMemoryManager
 from ouro.memory.long_term.notes.entities import entities_in
 from ouro.memory.long_term.notes.merged_branches import find_default_branch
 from ouro.memory.long_term.notes.note import Note, note_text
@@ -27,10 +27,13 @@ from ouro.memory.long_term.notes.notebook import timestamp
 from ouro.memory.long_term.notes.validity import Anchors
 from ouro.memory.long_term.placement import note_category
 from ouro.memory.long_term.store import GitMemoryStore
-from ouro.memory.side_calls import SessionChannel
 from ouro.utils.files import write_private
 from ouro.utils.git import Git, GitError
 from ouro.utils.text import escape_invisible
+
+if TYPE_CHECKING:
+    from ouro.memory.long_term.manager import LongTermMemoryManager
+    from ouro.memory.side_calls import SessionChannel
 
 OWNER, EXPIRES = "owner", "expires"
 """The fields of the front matter."""
