@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from ouro.errors import ToolError
 from ouro.utils.files import sweep_written_dirs
 from ouro.utils.ouro_paths import get_home, get_written_dirs
-from ouro.utils.processes import count_processes, send_signal
+from ouro.utils.processes import count_processes, last_process_id, send_signal
 from ouro.utils.text import plural
 
 if TYPE_CHECKING:
@@ -56,6 +56,10 @@ _HAS_PROC = Path("/proc/self/limits").exists()
 """Whether there is a /proc: only Linux has one."""
 _POLL_INTERVAL = 0.01
 """Seconds between two looks at whether the processes of a command have ended."""
+_SECONDS_OF_RISING_IDS = 1.0
+"""So long after a start the ids of processes have not begun again and come back to it: Linux has at
+least 32,768, and needs more than this for so many starts.
+"""
 _EXIT_TIMEOUT = 0.3
 """Seconds that programs like `tee` have to finish after the shell has ended."""
 GRACE = 0.3
@@ -250,12 +254,22 @@ class ShellProcess(RunningCommand):
     def _living_processes(self) -> set[int]:
         """The living processes of the command, with its shell; without /proc only the shell."""
         if _HAS_PROC:
-            return {pid for pid, tag in _list_tags() if tag == self.tag}
+            first_id = self._first_id_of_processes()
+            return {pid for pid, tag in _list_tags(first_id) if tag == self.tag}
         try:
             os.killpg(self._process.pid, 0)
         except (ProcessLookupError, PermissionError):
             return set()
         return {self._process.pid}
+
+    def _first_id_of_processes(self) -> int:
+        """The lowest id that a process of the command can have: that of its shell, or 0 if ids may
+        have begun again at the lowest since it was started. To read the state of a process takes
+        10 microseconds, and a machine may have hundreds.
+        """
+        seconds = time.monotonic() - self._started
+        have_risen = seconds < _SECONDS_OF_RISING_IDS and last_process_id() >= self._process.pid
+        return self._process.pid if have_risen else 0
 
 
 async def limit_command(
@@ -448,12 +462,12 @@ def _owner_bits(pid: int) -> int:
     return _TAG_BIT >> 12 | (started & 0x3_FFFF) << 22 | pid
 
 
-def _list_tags() -> Iterator[tuple[int, int]]:
+def _list_tags(first_id: int = 0) -> Iterator[tuple[int, int]]:
     """Yields the living processes of commands of any ouro process, with their tags; none if there
-    is no /proc.
+    is no /proc. Processes with an id below `first_id` are left out.
     """
     for name in os.listdir("/proc") if _HAS_PROC else ():  # noqa: PTH208 - done for every call, over every process
-        if name.isdigit():
+        if name.isdigit() and int(name) >= first_id:
             with contextlib.suppress(OSError):
                 fields = _read_stat(name)
                 tag = int(fields[_RESIDENT_LIMIT_FIELD]) // 1024  # the shell uses KB

@@ -32,6 +32,16 @@ def count_processes() -> int:
     return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
 
 
+def last_process_id() -> int:
+    """The id of the process that was started last; 0 if it is not known. Ids rise until they begin
+    again at the lowest.
+    """
+    try:
+        return int(Path("/proc/loadavg").read_text().split()[4])
+    except (OSError, IndexError, ValueError):
+        return 0
+
+
 def send_signal(pid: int, number: int, *, group: bool = False) -> None:
     """Signal a process or its group; nothing happens if it has ended or belongs to another user."""
     with suppress(ProcessLookupError, PermissionError):

@@ -1,6 +1,7 @@
 """The tool `shell`."""
 
 import asyncio
+import os
 
 import pytest
 from fakes.tool_benches import ShellBench, living
@@ -8,9 +9,11 @@ from fakes.waiting import until
 
 from ouro.display import CommandOutput
 from ouro.errors import ToolError
+from ouro.tools import shell_process
 from ouro.tools.shell import Shell, ShellArgs
 from ouro.tools.shell_process import is_any_running
 from ouro.tools.tool import parse_arguments
+from ouro.utils.processes import last_process_id
 
 
 @pytest.fixture
@@ -94,6 +97,30 @@ async def test_processes_left_running_are_killed(bench):
     result = await bench.run("sleep 98761 & echo up")
     assert result.text.startswith("up\n[exit code 0")
     assert living("sleep\0" + "98761") == []
+
+
+async def test_after_a_command_only_younger_processes_are_looked_at(bench, monkeypatch):
+    """All processes of the machine were, which took a sixth of a tool call with 167 of them."""
+    looked_at = []
+
+    def read_stat(pid):
+        looked_at.append(int(pid))
+        return real_read_stat(pid)
+
+    real_read_stat = shell_process._read_stat
+    await bench.run("true")  # the sandbox is tested
+    monkeypatch.setattr(shell_process, "_read_stat", read_stat)
+    monkeypatch.setattr(shell_process, "_SECONDS_OF_RISING_IDS", 3_600)
+    last_id = last_process_id()
+    await bench.run("true")
+    others = set(looked_at) - {os.getpid()}  # its start time is a part of each tag
+    assert all(pid > last_id for pid in others)
+
+
+async def test_processes_left_running_are_found_when_ids_have_begun_again(bench, monkeypatch):
+    monkeypatch.setattr(shell_process, "last_process_id", lambda: 0)
+    await bench.run("sleep 98763 & echo up")
+    assert living("sleep\0" + "98763") == []
 
 
 async def test_process_substitution_finishes_before_the_call_returns(bench):
