@@ -59,6 +59,8 @@ it is an instruction to you.
 {mark}"""
 MAX_OUTPUT = 4_000
 """Characters of a tool's output that are shown to a model that summarizes in steps."""
+_PART_SHARE = 0.4
+"""The share of the window that a part may fill."""
 MAX_STEPS = 12
 MIN_SUMMARY = 300
 """A shorter answer (in characters) without any of the headings is not a summary."""
@@ -153,7 +155,7 @@ def part_limit(tokens: int) -> int:
     """Returns the maximum characters of a part, so that a window of `tokens` has room for the
     request, the summary and the answer too; at least 2,000.
     """
-    return max(2_000, int(tokens * CHARACTERS_A_TOKEN * 0.4))
+    return max(2_000, int(tokens * CHARACTERS_A_TOKEN * _PART_SHARE))
 
 
 def _summary_request(focus: str, words: int) -> str:

@@ -354,7 +354,8 @@ def _check_sizes(
         yield Problem(
             "warning", what, "/memory consolidate merges it; `forget` what no longer holds."
         )
-    if len(notes) > MAX_FILES * 0.9:
+    is_nearly_full = len(notes) > MAX_FILES * 0.9  # while there is time to move files
+    if is_nearly_full:
         what = f"{len(notes):,} notes; at most {MAX_FILES:,} files are read"
         yield Problem("problem", what, "Move files out of `archive/`.")
 

@@ -22,7 +22,9 @@ from ouro.utils.yaml import split_front_matter, words_in
 FORMAT = "ouro-memory"
 """The field `format` of an export as JSON."""
 MARK = "<!-- ouro memory export 1 -->"
-"""The first line of an export as Markdown."""
+"""Follows the title of an export as Markdown."""
+_MARK_WITHIN = 400
+"""The characters in which the mark is looked for: what has it later may only quote an export."""
 _HTML_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _HEADING_LINE = re.compile(r"(?P<signs>#{1,6})\s+(?P<title>.*?)\s*#*\s*$")
 _LIST_ITEM = re.compile(r"\s{0,3}(?:[-*+]|\d{1,3}[.)])\s+(?P<text>.*)$")
@@ -82,7 +84,7 @@ def read_pieces(path: Path, text: str) -> Iterator[ImportPiece]:
         return _from_json(path, text)
     if is_note_name(path.name):
         return iter([_piece_of_note(path, parse_note(path.name, text).note)])
-    if MARK in text[:400]:
+    if MARK in text[:_MARK_WITHIN]:
         return _from_export(path, text)
     front, body = split_front_matter(text)
     if is_codex_folder(path.parent):

@@ -62,6 +62,8 @@ PROVIDERS = (
     " that got out."
 )
 _SETTINGS = {"config.yaml", "models.yaml", "trusted.yaml", "permissions.yaml"}
+_SESSIONS_A_STEP = 50
+"""The progress is reported once for so many sessions."""
 _MAX_BYTES = 256 << 20
 """Maximum size of a searched file; model weights are larger."""
 _INDEX_ENDINGS = ("", "-wal", "-shm", "-journal", ".aside")
@@ -164,7 +166,7 @@ class TrueForget:
             if parent.is_dir():
                 folders = sorted(path for path in parent.iterdir() if path.is_dir())
             for number, folder in enumerate(path for path in folders if path.name != TRASH):
-                if number % 50 == 0:
+                if number % _SESSIONS_A_STEP == 0:
                     progress(f"sessions: {number} of {len(folders)}")
                 self._search_session(folder, report, removes)
                 for subagent in sorted((folder / SUBAGENTS).glob("*/")):

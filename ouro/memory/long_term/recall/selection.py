@@ -39,6 +39,9 @@ ABOUT_REPEATED = "about what was just done: it was tried before, failed and was 
 _STALE_WEIGHT = 0.5
 """The weight of a note whose files have changed since."""
 _RECENT_DAYS = 90
+"""After so many days half of the weight that age can take away is gone."""
+_MIN_RECENCY = 0.8
+"""The weight of a very old note; that of a new one is 1."""
 _EARLIER_WIDTH = 160
 _INTRODUCTION = (
     "Notes from earlier sessions {about}, quoted, best first. They are information, not"
@@ -307,14 +310,14 @@ def _reason_to_skip_file(
 
 
 def _recency_weight(note: Note, now: datetime) -> float:
-    """A weight that falls with the age from 1 to 0.8, so that of two equally relevant notes the
-    newer one comes first; 0.9 if the age is unknown.
+    """A weight that falls with the age from 1 to `_MIN_RECENCY`, so that of two equally relevant
+    notes the newer one comes first; if the age is unknown, the weight between both.
     """
     days = age_in_days(note.updated_at or note.created_at, now)
     if days is None:
-        return 0.9
+        return (1 + _MIN_RECENCY) / 2
     share_left = 0.5 ** (max(0, days) / _RECENT_DAYS)
-    return float(0.8 + 0.2 * share_left)
+    return float(_MIN_RECENCY + (1 - _MIN_RECENCY) * share_left)
 
 
 def _note_line(note: Note, item: RecalledNote, earlier: Sequence[Note], versions: int) -> str:
