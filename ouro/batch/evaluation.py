@@ -137,6 +137,7 @@ def prepare(evaluation: Evaluation, state: BatchState) -> None:
         OSError, GitError: a repository cannot be made.
     """
     state.begin(evaluation.batch)
+    # Not read by ouro: it tells other programs the task, model and memory of each result.
     write_private(state.folder / _RUNS, msgspec.json.encode(evaluation.runs))
     for target, source in evaluation.repository_sources.items():
         if not (Path(target) / ".git").is_dir():

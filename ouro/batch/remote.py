@@ -42,6 +42,7 @@ class Order(msgspec.Struct, frozen=True):
     name: str
     task: Task
     max_cost: float | None
+    """Dollars; None: no limit."""
     variables: tuple[str, ...] = ()
     """Variables that must be set on the worker."""
 
@@ -114,8 +115,9 @@ def _run_in_new_folder(order: Order, is_wanted: Callable[[], bool]) -> Parcel:
         if _is_full(folder):
             return _unfit(order.task, f"A worker has less than {_MIN_FREE >> 20} MB of free disk.")
         parcel = _run_task(order, folder, is_wanted)
-        is_fault = parcel.result.outcome == FAULT and not parcel.result.answer.turns
-        return msgspec.structs.replace(parcel, is_unfit=is_fault and _is_full(folder))
+        # After a turn of the model the task is not run on another worker: it would be paid twice.
+        may_run_again = parcel.result.outcome == FAULT and not parcel.result.answer.turns
+        return msgspec.structs.replace(parcel, is_unfit=may_run_again and _is_full(folder))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -248,8 +250,8 @@ def _make_bundle(state: BatchState, result: TaskResult) -> bytes:
     tree = read_tree(folder)
     target = folder / BUNDLE
     arguments = ("bundle", "create", "--quiet", str(target), result.branch, f"^{tree.base}")
-    # It changes no ref either. But it writes a file, and `change_refs` runs commands that may write
-    # and read no file of the work tree, so that the filters of the repository need no guard.
+    # No ref changes here. But `change_refs` is for all commands that write something, and do not
+    # touch the work tree, so that no filter of the repository can run.
     Git(tree.folder, _GIT_SECONDS).change_refs(*arguments)
     return target.read_bytes()
 

@@ -28,6 +28,7 @@ _NAME_IN_BRANCHES = re.compile(r"\w[\w.-]{0,63}")
 _LINE_FORMATS = (".jsonl", ".ndjson")
 _FILE_KEYS = ("name", "defaults", "tasks")
 _MAX_LIMIT = 1e9
+"""Larger limits, also infinity, are mistakes: some of them could not be waited for."""
 
 
 class TaskLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
