@@ -66,6 +66,7 @@ _NAME_LISTERS = {  # without letters that take a value: `-tl` of rg is a type
 _FIND_ALTERNATIVES = names("-o -or , ! -not (")
 ODD_NAME = re.compile(r"""(^|/)[-@]|[\s'"\\]""")
 """A name that `xargs`, or the command that it runs, may read as something else."""
+_MAX_STARTS_GUESSED = 12
 _ENV_SETTING = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
@@ -353,10 +354,10 @@ def _move_env_settings(words: list[Word], assignments: list[Assignment]) -> bool
 
 def _guess_suffixes(words: Sequence[Word]) -> tuple[Command, ...]:
     """Returns guesses at an inner command of which it is not known where it begins. It may begin at
-    each of the first 12 words, or be the text of a word with blanks.
+    each of the first _MAX_STARTS_GUESSED words, or be the text of a word with blanks.
     """
     scripts = [tuple(map(Word, word.text.split())) for word in words if re.search(r"\s", word.text)]
-    first_words = [at for at, word in enumerate(words[:12]) if word.text]
+    first_words = [at for at, word in enumerate(words[:_MAX_STARTS_GUESSED]) if word.text]
     starts = [tuple(words[at:]) for at in first_words]
     return tuple(Command(parts, kind="guess") for parts in (*starts, *scripts) if parts)
 
