@@ -132,7 +132,7 @@ class VimEditor(VimCursor):
         self._inserting, self._insert_count = None, 1
         self.mode = "normal"
         if self.cursor > motions.line_start(self.text, self.cursor):
-            self.cursor -= 1
+            self.cursor -= 1  # as in Vim: to the last character that was typed
         self._clamp()
 
     def replace_text(self, text: str, cursor: int) -> None:

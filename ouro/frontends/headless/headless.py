@@ -450,6 +450,7 @@ class HeadlessRun(TurnObserver):
             image, _ = await asyncio.to_thread(make_image, name, image_input.data)
             images.append(image)
         draft = Draft(message.text, tuple(images))
+        # A command is no text for a running turn, so it waits for the end of it.
         if message.queue or message.text.startswith("/"):
             self._queue.queue(draft)
         else:

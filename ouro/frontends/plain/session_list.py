@@ -35,7 +35,6 @@ async def ask_session(
     preview sessions. `only` has the ids of the sessions to list; if it is empty, all are listed.
     """
     matches = SessionMatches(await catalog.sessions(), catalog.is_here, only)
-    await _search(catalog, matches, words="")
     printed_matches = _print_matches(printer, matches)
     while line := await questions.ask("session: ", str.strip):
         choice = _CHOICE_BY_NUMBER.fullmatch(line)

@@ -524,6 +524,8 @@ def _look_of_space(look: CellLook) -> CellLook:
         return look
     if _shows_no_attribute(look):
         return _unique_look("", "", look.background, "")
+    # `3…` is a color, and `4…` the same one as a background. `39` is the terminal's own color of
+    # text, which is no background; bright colors (90 to 97) are not needed here.
     if look.attributes == "7" and look.color.startswith("3") and look.color != "39":
         return _unique_look("", "", f"4{look.color[1:]}", "")
     return look

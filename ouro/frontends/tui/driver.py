@@ -431,7 +431,7 @@ class KeyParser(XTermParser):
         if key is None:
             return sequence
         number, modifiers = int(key[1]), int(key[2] or 1)
-        text = _text_of_key(number, modifiers - 1)
+        text = _text_of_key(number, modifiers - 1)  # the sequence has the bits of modifiers plus 1
         return f"\x1b[{number};{modifiers};{ord(text)}u" if text else sequence
 
 

@@ -388,7 +388,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
                 | events.UsageUpdated()
                 | events.TurnFinished()
                 | events.Titled()
-            ):
+            ):  # they change figures of the status line, or the title
                 self.show_state()
             case _:
                 pass
