@@ -368,6 +368,8 @@ async def _find_lasting_part(ask: AskModel, sentence: str, tool_input: str) -> s
     stated_clauses: list[str] = []
     has_task = False
     for clause in clauses_to_ask:
+        if not re.search(r"\w", QUOTATION.sub("", clause)):
+            continue  # what the task is about: `Fix the typo in: "The user ist admin."`
         kind = await _ask_kind(ask, clause)
         if kind == "task":
             has_task = True

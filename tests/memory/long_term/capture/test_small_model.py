@@ -447,3 +447,27 @@ async def test_project_fact_is_left_out_while_the_memory_of_the_project_is_off()
     spoken = [Spoken(number, "user", said) for number, said in enumerate(texts, 1)]
     operations = await find_operations(Compared(), spoken, limits)
     assert [operation.text for operation in operations] == ["I prefer tabs."]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Correct the spelling in this line: 'The gate opnes at nine.'",
+        "Übersetze das ins Englische, bitte: „Der Laden öffnet um neun.“",
+        "Corrige la frase, por favor: «La tienda habre a las nueve.»",
+    ],
+)
+async def test_quotation_in_a_task_is_no_statement(said):
+    task, fact = json.dumps({"kind": "task"}), json.dumps({"kind": "fact"})
+
+    class Labels(Small):
+        """Labels what is not quoted as a task, and a quotation as a fact."""
+
+        async def __call__(self, messages, schema=None):
+            fields = schema["properties"]
+            if "kind" not in fields:
+                return json.dumps({"answer": "yes", "label": "own", "about": "project"})
+            sentence = messages[-1].text.removeprefix("The sentence: ")
+            return fact if sentence[0] in "'„«" else task
+
+    assert await capture(said, Labels()) == ()
