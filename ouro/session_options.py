@@ -158,7 +158,7 @@ async def open_transcript(
     inputs: SessionInputs,
     request: OpenRequest,
     resumed: SessionInfo | None,
-    commits: Mapping[str, str],
+    header_values: Mapping[str, str],
     tasks: SessionTasks,
     *,
     is_private: bool,
@@ -166,7 +166,7 @@ async def open_transcript(
     """Start the transcript of a new session, or open that of the `resumed` one.
 
     Args:
-        commits: the values for the header of a new session, such as its versions of memory.
+        header_values: those of a new session, such as its versions of memory.
         is_private: whether long-term memory is off, so that no memory may be made from it.
     """
     project = path_text(inputs.options.cwd)
@@ -176,7 +176,7 @@ async def open_transcript(
             store,
             project=project,
             model=model,
-            commits=commits,
+            commits=header_values,
             on_notice=tasks.warn,
             session_id=new_id,
             is_private=is_private,
