@@ -8,6 +8,8 @@ from typing import NamedTuple
 from ouro.frontends.vim_motions import TextSpan, first_word, line_end, line_start
 
 SHIFT_WIDTH = 4
+MAX_COUNT = 99_999
+"""A mistyped count must not fill the memory."""
 _CASES = {"g~": str.swapcase, "gu": str.lower, "gU": str.upper}
 
 
@@ -41,14 +43,16 @@ class CommandKeys:
         return self.typed[self.position - 1]
 
     def count(self) -> int:
-        """Read a count, such as `12` in `12dw`; returns 0 if there is none."""
+        """Read a count, such as `12` in `12dw`; returns 0 if there is none, and at most MAX_COUNT.
+        Raises IncompleteCommand if no other key follows yet.
+        """
         number = ""
         while True:
             key = self.next()
             is_digit = key.isdecimal() and len(key) == 1
             if not is_digit or (key == "0" and not number):  # `0` alone is a motion
                 self.position -= 1
-                return min(int(number or 0), 99_999)
+                return min(int(number or 0), MAX_COUNT)
             number += key
 
 

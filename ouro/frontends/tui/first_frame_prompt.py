@@ -90,7 +90,9 @@ class LineEditor:
         """Whether the text in the prompt has a paste."""
 
     def feed(self, typed: str, now: float) -> None:
-        """Handle input from the terminal, which came at the time `now`."""
+        """Handle input from the terminal, which came at the time `now`. An incomplete token at its
+        end waits for the rest. Answers of the terminal are no keys; one has the theme.
+        """
         self._incomplete += typed
         while match := _INPUT_TOKEN.match(self._incomplete):
             self._incomplete = self._incomplete[match.end() :]

@@ -108,7 +108,7 @@ class TranscriptView(LineScroll):
         self.draw_soon()
         if start is None or not self.following:
             return
-        self._draw()
+        self._draw()  # now the heights are known
         lines_from_start = self._blocks.total - self._blocks.top(start) - start.gap
         if lines_from_start > self.size.height:
             self._go_to(start, int(start.gap))
