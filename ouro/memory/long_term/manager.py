@@ -585,12 +585,9 @@ def _added_lines(
             earlier_text = earlier_texts.get(name, "")
             if text == earlier_text:
                 continue
-            for line in _lines_without_marks(text) - _lines_without_marks(earlier_text):
+            from ouro.memory.long_term.notes.note import strip_list_mark  # only for a changed core
+
+            lines = {*map(strip_list_mark, text.splitlines())}
+            earlier_lines = {*map(strip_list_mark, earlier_text.splitlines())}
+            for line in lines - earlier_lines:
                 yield scope.name, line
-
-
-def _lines_without_marks(text: str) -> set[str]:
-    """The lines of a core file without list marks."""
-    from ouro.memory.long_term.notes.note import strip_list_mark  # only a changed core is compared
-
-    return {*map(strip_list_mark, text.splitlines())}
