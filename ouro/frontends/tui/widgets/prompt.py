@@ -14,7 +14,6 @@ from textual import events
 from textual.message import Message
 from textual.reactive import reactive
 from textual.screen import Screen
-from textual.widgets import TextArea
 
 from ouro.frontends.clipboard import dropped_images, primary_selection
 from ouro.frontends.history import HistoryWalk, PromptHistory
@@ -23,6 +22,7 @@ from ouro.frontends.tui.key_events import EscapedKey
 from ouro.frontends.tui.keymap import Keymap
 from ouro.frontends.tui.widgets.completion import Completion
 from ouro.frontends.tui.widgets.folded_pastes import Placeholders
+from ouro.frontends.tui.widgets.styled_text_area import StyledTextArea
 from ouro.frontends.tui.widgets.vim_keys import VimKeys
 from ouro.session.turn_queue import Draft
 
@@ -59,7 +59,7 @@ def _has_sign_of_its_own(character: str) -> bool:
     return composed == unicodedata.normalize("NFC", before) + last
 
 
-class PromptArea(TextArea, inherit_bindings=False):
+class PromptArea(StyledTextArea, inherit_bindings=False):
     """The input of several lines, with history, completion, attachments, and stashed drafts.
 
     Keys are handled here and not by Textual's bindings. Bindings run after the key has bubbled up

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from PIL import Image as Pillow
 from PIL import ImageGrab
 from textual import events
+from textual._text_area_theme import TextAreaTheme
 
 from ouro import images
 from ouro.display import Display
@@ -21,6 +22,7 @@ from ouro.events import ToolFinished, ToolStarted
 from ouro.frontends import clipboard
 from ouro.frontends.tui import editor_and_pager
 from ouro.frontends.tui.app import OuroApp
+from ouro.frontends.tui.widgets.prompt_frame import PromptFrame
 from ouro.llm import ModelSpec
 from ouro.messages import Image, ToolCall
 
@@ -606,3 +608,31 @@ async def test_long_prompt_is_limited_and_keeps_the_cursor_visible():
             pilot,
             lambda: area.cursor_screen_offset.y == area.region.bottom - 1 and box.region.height < 8,
         )
+
+
+async def test_a_key_is_drawn_without_its_frame_and_without_a_look_at_the_styles(monkeypatch):
+    """Each key drew the frame again, and looked up the styles of all parts of the text area twice."""
+    looks, frames = [], []
+    apply_css, render_lines = TextAreaTheme.apply_css, PromptFrame.render_lines
+    monkeypatch.setattr(
+        TextAreaTheme, "apply_css", lambda self, area: looks.append(1) or apply_css(self, area)
+    )
+    monkeypatch.setattr(
+        PromptFrame, "render_lines", lambda self, crop: frames.append(1) or render_lines(self, crop)
+    )
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        prompt = pilot.app.conversation.prompt
+        await pilot.press("a")
+        await pilot.pause()
+        looks.clear()
+        frames.clear()
+        await pilot.press("b", "c")
+        await pilot.pause()
+        assert prompt.text == "abc"
+        assert (looks, frames) == ([], [])
+
+        pilot.app.theme = "light" if "dark" in pilot.app.theme else "dark"
+        await pilot.pause()
+        await until(pilot, lambda: looks)
+        assert prompt._theme.base_style == prompt.rich_style
