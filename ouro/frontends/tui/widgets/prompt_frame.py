@@ -66,7 +66,10 @@ class PromptFrame(Horizontal):
         self.set_class(self._prompt.text.startswith("!"), "-shell")
         stash_count = self._prompt.stash_count
         stash_text = f"{stash_count} stashed" if stash_count else ""
-        self.border_subtitle = " · ".join(filter(None, [stash_text, self._prompt.vim_mode]))
+        subtitle = " · ".join(filter(None, [stash_text, self._prompt.vim_mode]))
+        # Changed only if needed, because a change draws the frame again, after each key.
+        if subtitle != (self.border_subtitle or ""):
+            self.border_subtitle = subtitle
 
     def show_mode(self, mode: str) -> None:
         """Give the frame the colour of the mode of permissions; `ask` has none."""
