@@ -437,19 +437,14 @@ def _changed_files(scope: Scope, before: Texts, after: Texts) -> Iterator[tuple[
         old_text, new_text = before.get(name, ""), after.get(name, "")
         if old_text == new_text:
             continue
-        yield f"{scope}/{name}.md:", _changed_lines(old_text, new_text)
+        from ouro.utils.line_changes import line_changes  # needed only when the core changes
 
-
-def _changed_lines(old_text: str, new_text: str) -> list[str]:
-    """The lines that are gone (`-line`) and new (`+line`)."""
-    from ouro.utils.line_changes import line_changes  # needed only when the core changes
-
-    old_lines, new_lines = old_text.splitlines(), new_text.splitlines()
-    signed_lines: list[str] = []
-    for start, end, new_start, new_end in line_changes(old_lines, new_lines):
-        signed_lines += [f"-{line}" for line in old_lines[start:end]]
-        signed_lines += [f"+{line}" for line in new_lines[new_start:new_end]]
-    return signed_lines
+        old_lines, new_lines = old_text.splitlines(), new_text.splitlines()
+        signed_lines: list[str] = []
+        for start, end, new_start, new_end in line_changes(old_lines, new_lines):
+            signed_lines += [f"-{line}" for line in old_lines[start:end]]
+            signed_lines += [f"+{line}" for line in new_lines[new_start:new_end]]
+        yield f"{scope}/{name}.md:", signed_lines
 
 
 def _split_items(text: str) -> Iterator[str]:
