@@ -174,7 +174,8 @@ class Permissions:
         another mode. If the mode of the session is narrower than `mode`, now or later, it holds for
         the subagent too.
         """
-        rules = {**self._rules, "deny": [*self._rules["deny"], *map(parse_rule, deny)]}
+        # The deny rules of the session are read in the session, so that a later one holds too.
+        rules = {**self._rules, "deny": list(map(parse_rule, deny))}
         return self._variant(mode, self, workspace, rules)
 
     def _variant(
@@ -204,7 +205,7 @@ class Permissions:
     @property
     def rules(self) -> tuple[tuple[Kind, str], ...]:
         """The rules in force with their kinds, strongest first."""
-        return tuple((kind, str(rule)) for kind, rules in self._rules.items() for rule in rules)
+        return tuple((kind, str(rule)) for kind in self._rules for rule in self._rules_of(kind))
 
     def decide(
         self, tool: str, effect: Effect, targets: Sequence[str], *, outside: bool = False
@@ -376,7 +377,8 @@ class Permissions:
         finally:
             # By identity: the user may have a rule that is equal, which must stay.
             ids = set(map(id, added))
-            self._rules["allow"] = [rule for rule in self._rules["allow"] if id(rule) not in ids]
+            # In place: a subagent that was started inside of this context shares the list.
+            self._rules["allow"][:] = [rule for rule in self._rules["allow"] if id(rule) not in ids]
 
     def find_rule(
         self, kind: Kind, tool: str, effect: Effect, test: Callable[[Rule], bool], what: str = ""
@@ -534,7 +536,16 @@ class Permissions:
 
     def _rules_about(self, kind: Kind, tool: str, effect: Effect) -> Iterator[Rule]:
         """Returns the rules of a kind that are about a tool, whatever their patterns are."""
-        return (rule for rule in self._rules[kind] if rule.covers(tool, effect))
+        return (rule for rule in self._rules_of(kind) if rule.covers(tool, effect))
+
+    def _rules_of(self, kind: Kind) -> Sequence[Rule]:
+        """The rules of a kind. A subagent has the deny rules of its session and its own; the rules
+        of other kinds are in lists that it shares with its session.
+        """
+        rules = self._rules[kind]
+        if kind == "deny" and self._parent is not None:
+            return [*self._parent._rules_of("deny"), *rules]
+        return rules
 
     def _decide_target(self, tool: str, effect: Effect, target: str, outside: bool) -> Decision:
         """Decide on one target: by the effect it is a path, a shell line, an address, or the name

@@ -6,6 +6,8 @@ import pytest
 
 from ouro.errors import ConfigError
 from ouro.safety import Allow, Ask, Deny, Effect, Permissions, RuleStore, Workspace
+from ouro.safety.shell.parse import parse_line
+from ouro.safety.shell.paths import Places
 
 MODES = ("ask", "edit", "plan", "auto")
 
@@ -439,3 +441,29 @@ def test_x6_star_of_an_allow_rule_covers_no_unlisted_option(root, rule, line):
 )
 def test_allow_rule_covers_the_options_it_names(root, rule, line):
     assert shell(root, line, allow=[f"shell({rule})"])[0] == "allow"
+
+
+def test_a_later_deny_rule_of_the_session_holds_in_its_subagent(root):
+    session = Permissions(Workspace(root), "auto")
+    subagent = session.narrow("auto", Workspace(root), deny=["write(docs/**)"])
+    assert isinstance(subagent.decide("read", Effect.READ, ["src/a.py"]), Allow)
+    session.remember("read(src/**)", "deny", save=False)
+    assert isinstance(subagent.decide("read", Effect.READ, ["src/a.py"]), Deny)
+    assert isinstance(subagent.decide("write", Effect.WRITE, ["docs/new.md"]), Deny)
+    assert not isinstance(session.decide("write", Effect.WRITE, ["docs/new.md"]), Deny)
+    assert [*subagent.rules] == [("deny", "read(src/**)"), ("deny", "write(docs/**)")]
+
+
+def test_rules_of_a_command_end_in_a_subagent_with_the_command(root):
+    session = Permissions(Workspace(root), "ask")
+    with session.widen(["shell(make*)"]):
+        subagent = session.narrow("ask", Workspace(root))
+        assert isinstance(subagent.decide("shell", Effect.RUN, ["make all"]), Allow)
+    assert isinstance(subagent.decide("shell", Effect.RUN, ["make all"]), Ask)
+
+
+def test_folders_that_are_cut_off_count_as_not_known(root):
+    """After four `cd` there are 16 folders; a fifth to `proc/self/cwd` makes more than are kept."""
+    places = Places(Workspace(root), parse_line("cd a; cd b; cd c; cd d; cd ../proc/self/cwd"))
+    assert places.lost
+    assert not Places(Workspace(root), parse_line("cd a; cd b; cd c; cd d")).lost

@@ -79,14 +79,13 @@ class Places:
         is_known = target.exact and option_count <= 1
         if not is_known or _goes_back(command) or "CDPATH" in os.environ:
             self.lost = "it changes to a folder that is not known"
-        if len(self.folders) > _MAX_FOLDERS:
-            self.lost = "it changes to a folder that is not known"
         # `cd link/..` leads back to where the link is, but `cat link/../x` to the folder above the
         # target of the link. So both readings of a path are added.
         named = os.path.expanduser(target.text)  # noqa: PTH111 - Path's raises for ~nobody
         logical = [Path(os.path.normpath(folder / named)) for folder in self.folders]
         folders = dict.fromkeys([*self.folders, *self.paths_of(target.text), *logical])
-        # The logical ones are cut off first: they count for a further `cd`, which then sets `lost`.
+        if len(folders) > _MAX_FOLDERS:
+            self.lost = "it changes to a folder that is not known"
         self.folders = list(folders)[: 2 * _MAX_FOLDERS]
 
     def paths_of(self, text: str) -> list[Path]:
