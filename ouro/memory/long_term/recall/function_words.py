@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-FUNCTION_WORDS = {
+_FUNCTION_WORDS = {
     "German": """
         aber als am auch auf aus bei beim bis das dass dem den der des die dies diese diesem diesen dieser dieses
         du durch ein eine einem einen einer eines er es euch euer für gegen habe haben hat hatte ich ihr ihre im ist
@@ -56,13 +56,15 @@ FUNCTION_WORDS = {
         """,
 }
 """By language; what is written with blanks between words."""
+_ALL = frozenset(" ".join(_FUNCTION_WORDS.values()).split())
 _HIRAGANA_ONLY = re.compile(r"[\u3040-\u309f]+")
 """Endings and particles of Japanese; a word that names something rarely has nothing else."""
 _CHINESE_FUNCTION = re.compile(r"[的了是吗呢吧么什怎哪谁这那我你他她它们把被在和就都也没]")
 
 
-def is_function_group(word: str) -> bool:
-    """Whether a group of characters of a text without blanks names no subject: it is of hiragana
-    alone, or has a pronoun, a particle or a question word of Chinese.
+def is_function_word(word: str) -> bool:
+    """Whether a word in lower case names no subject. In a text without blanks a word is a group of
+    characters: one of hiragana alone, or with a pronoun, a particle or a question word of Chinese.
     """
-    return bool(_HIRAGANA_ONLY.fullmatch(word) or _CHINESE_FUNCTION.search(word))
+    is_group = _HIRAGANA_ONLY.fullmatch(word) or _CHINESE_FUNCTION.search(word)
+    return word in _ALL or bool(is_group)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ouro.memory.index import DAYS_WEIGHT, MemoryHit, find_stems, parse_query
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.recall.function_words import FUNCTION_WORDS, is_function_group
+from ouro.memory.long_term.recall.function_words import is_function_word
 from ouro.memory.long_term.statement_patterns import has, pattern_of_group
 
 MIN_SHARE = 0.25
@@ -113,11 +113,10 @@ def questions_in(text: str) -> list[str]:
 
 def stems(text: str) -> frozenset[str]:
     """The stems of the words of a text that a search uses: no articles and the like, in the
-    languages of `FUNCTION_WORDS`.
+    languages of `function_words`.
     """
     words = [forms[0] for forms in parse_query(text).words]
-    found = find_stems(word for word in words if not is_function_group(word))
-    return frozenset(found) - _STEMS_OF_FUNCTION
+    return frozenset(find_stems(word for word in words if not is_function_word(word)))
 
 
 def searched_stems(hit: MemoryHit) -> frozenset[str]:
@@ -331,7 +330,6 @@ def _stems_of_words(words: Sequence[str]) -> frozenset[str]:
     return frozenset([*find_stems(searched_words), *unsearched_words])
 
 
-_STEMS_OF_FUNCTION = frozenset(find_stems(" ".join(FUNCTION_WORDS.values()).split()))
 _STEMS_OF_TASKS = _stems_of_words(_WORDS_OF_TASKS)
 _STEMS_OF_DAYS = _stems_of_words(_WORDS_OF_DAYS)
 _STEMS_OF_CODE = frozenset(find_stems(_WORDS_OF_CODE))
