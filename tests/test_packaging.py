@@ -148,3 +148,24 @@ def test_what_is_removed_from_an_installation_is_nothing_else(tmp_path):
         (tmp_path / name).write_text("")
     subprocess.run([sys.executable, ROOT / "scripts" / "remove_unused.py", tmp_path], check=True)
     assert {name for name in (*removed, *kept) if (tmp_path / name).exists()} == set(kept)
+
+
+def test_the_installer_says_what_it_does_before_each_long_step(tmp_path):
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    shutil.copy(ROOT / "install.sh", tmp_path)
+    for folder in ("requirements", "scripts"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    # Nothing is downloaded: this Python only says what it was asked for.
+    (programs / "python").write_text('#!/bin/sh\ncase "$*" in *"pip install"*) echo "$*" ;; esac\n')
+    (programs / "python").chmod(0o755)
+    (programs / "ouro").write_text("import re\nimport sys\n")
+    done = subprocess.run(
+        ["sh", tmp_path / "install.sh"], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    steps = [index for index, line in enumerate(lines) if "pip install" in line]
+    assert len(steps) == 3
+    assert all(lines[step - 1].startswith("Installing ") for step in steps)
+    packages = re.findall(r"^[a-z].*==", (ROOT / "requirements" / "ouro.txt").read_text(), re.M)
+    assert lines[0].startswith(f"Installing {len(packages)} packages ")
