@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from ouro.utils.late_pattern import late_pattern
@@ -33,6 +33,12 @@ _LONG_LIMIT = late_pattern(
     re.IGNORECASE,
 )
 """Matches a limit of hours or days, such as that of a subscription."""
+_RESET, _REMAINING = "x-ratelimit-reset", "x-ratelimit-remaining"
+"""The beginnings of headers with the end of a limit, and with what is left of it."""
+_EARLIEST_TIME = 1_000_000_000
+"""A number from here on is a point in time, in seconds since 1970; a smaller one is a wait."""
+_EARLIEST_MILLISECONDS = 1_000 * _EARLIEST_TIME
+"""A number from here on is a point in time in milliseconds (OpenRouter)."""
 
 
 def wait_seconds(headers: Mapping[str, str], text: str = "") -> float | None:
@@ -44,7 +50,9 @@ def wait_seconds(headers: Mapping[str, str], text: str = "") -> float | None:
         text: the keys and values of its body.
     """
     seconds = _wait_in_headers(headers)
-    return _wait_in_text(text) if seconds is None else seconds
+    if seconds is None:
+        seconds = _wait_in_text(text)
+    return _wait_for_reset(headers) if seconds is None else seconds
 
 
 def describe_wait(seconds: float) -> str:
@@ -73,19 +81,62 @@ def _wait_in_headers(headers: Mapping[str, str]) -> float | None:
     return max(0.0, (date.astimezone(UTC) - datetime.now(UTC)).total_seconds())
 
 
+def _wait_for_reset(headers: Mapping[str, str]) -> float | None:
+    """The longest wait until a limit of which nothing is left ends; None if no header names it.
+
+    A provider may send one header for each limit: `x-ratelimit-reset-tokens`,
+    `x-ratelimit-reset-requests-day`. The others say when a limit is whole again that still has room.
+    """
+    waits = [
+        _wait_until_reset(value)
+        for name, value in headers.items()
+        if name.startswith(_RESET) and _nothing_remains(headers, name)
+    ]
+    return max((wait for wait in waits if wait is not None), default=None)
+
+
+def _nothing_remains(headers: Mapping[str, str], reset_name: str) -> bool:
+    """Whether the limit to which a header with an end belongs is used up."""
+    return headers.get(_REMAINING + reset_name.removeprefix(_RESET), "").strip() == "0"
+
+
+def _wait_until_reset(value: str) -> float | None:
+    """The wait in a header with the end of a limit: `12ms`, `6m0s`, `59.5` seconds, or a time since
+    1970. None if it is none of them.
+    """
+    spans = _SPAN.findall(value)
+    if spans:
+        return _sum_spans(spans)
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    if not math.isfinite(number):
+        return None
+    if number >= _EARLIEST_MILLISECONDS:
+        number /= 1_000
+    if number >= _EARLIEST_TIME:
+        number -= datetime.now(UTC).timestamp()
+    return max(0.0, number)
+
+
 def _wait_in_text(text: str) -> float | None:
     """The wait that a text asks for, in seconds; NO_WAIT_HELPS for a limit of hours or
     days without a time. None if it asks for none.
     """
     asked = _ASKED_WAIT.search(text)
     if asked:
-        spans = _SPAN.findall(asked[1])
-        return sum(float(number) * _unit_seconds(unit) for number, unit in spans)
+        return _sum_spans(_SPAN.findall(asked[1]))
     field = _WAIT_FIELD.search(text)
     if field:
         unit_of_name, number, unit_of_value = field.groups()
         return float(number) * _unit_seconds(unit_of_value or unit_of_name or "s")
     return NO_WAIT_HELPS if _LONG_LIMIT.search(text) else None
+
+
+def _sum_spans(spans: Iterable[tuple[str, str]]) -> float:
+    """The seconds of numbers with their units."""
+    return sum(float(number) * _unit_seconds(unit) for number, unit in spans)
 
 
 def _unit_seconds(unit: str) -> float:

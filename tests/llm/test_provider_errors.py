@@ -135,6 +135,36 @@ def test_retry_after_is_parsed_in_every_form():
 
 
 @pytest.mark.parametrize(
+    ("reset", "wait"),
+    [("12ms", 0.012), ("6m0s", 360), ("1h2m", 3_720), ("59.5", 59.5), ("0", 0), ("soon", None)],
+)
+def test_end_of_a_used_up_limit_is_the_wait_if_nothing_else_names_one(reset, wait):
+    used_up = {"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": reset}
+    has_room = {"x-ratelimit-remaining-requests": "9", "x-ratelimit-reset-requests": "2h"}
+    assert wait_seconds(used_up | has_room) == wait
+    assert wait_seconds(has_room) is None
+    assert wait_seconds(used_up | {"retry-after": "7"}) == 7
+    assert wait_seconds(used_up, "message: try again in 8 seconds") == 8
+
+
+@pytest.mark.parametrize("per_second", [1, 1_000])
+def test_end_of_a_limit_may_be_a_time(per_second):
+    end = int((datetime.now(UTC).timestamp() + 100) * per_second)
+    headers = {"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(end)}
+    assert 90 < wait_seconds(headers) <= 100
+
+
+def test_longest_of_the_used_up_limits_is_the_wait():
+    headers = {
+        "x-ratelimit-remaining-tokens-minute": "0",
+        "x-ratelimit-reset-tokens-minute": "12.5",
+        "x-ratelimit-remaining-requests-day": "0",
+        "x-ratelimit-reset-requests-day": "3600",
+    }
+    assert wait_seconds(headers) == 3600
+
+
+@pytest.mark.parametrize(
     ("error", "kind"),
     [
         ({"type": "overloaded_error", "message": "Overloaded"}, ModelUnavailable),
