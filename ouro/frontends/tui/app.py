@@ -429,20 +429,18 @@ class KeyActions:
         """What Esc does: the first of these that is possible. Dismiss the agent's question,
         interrupt the turn, remove the mark of the start panel, close the resume panel.
 
-        The time is stored if this has stopped or closed something, because `rewind` must know it.
-        Removing the mark does not count.
+        The time is stored if this has stopped something, because `rewind` must know it. Removing the
+        mark and closing the panel do not count: Esc Esc right after a resume rewinds.
         """
         question = self._conversation.questions.panel
         was_dismissed = question is not None and question.dismiss_question()
         has_stopped = was_dismissed or self._conversation.interrupt()
-        if not has_stopped:
-            if self._conversation.start.is_marked:
-                self._conversation.start.unmark()
-                return
-            if not self._conversation.resume.is_open:
-                return
+        if has_stopped:
+            self._interrupted_at = time.monotonic()
+        elif self._conversation.start.is_marked:
+            self._conversation.start.unmark()
+        elif self._conversation.resume.is_open:
             self._conversation.resume.close()
-        self._interrupted_at = time.monotonic()
 
     def rewind(self) -> None:
         """What Esc Esc does: rewind. While a turn runs, or soon after Esc has stopped something, it

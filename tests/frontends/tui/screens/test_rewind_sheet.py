@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from fakes.fake_parts import FakeRewind
+from fakes.fake_parts import CARD, FakeResumed, FakeRewind
 from fakes.fake_session import FakeSession, Wait
 from fakes.screens import opened, screen_of, screen_text, shown, until
 
@@ -59,6 +59,17 @@ async def test_esc_esc_in_an_empty_prompt_lists_messages_with_newest_marked():
             "❯ and the docs 2026-01-02",
         ]
         assert "Rewinds past 2 messages" in screen_text(pilot.app)
+
+
+async def test_esc_esc_right_after_a_resume_closes_its_panel_and_lists_messages():
+    session = session_with()
+    session.resumed = FakeResumed(CARD)
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await until(pilot, lambda: pilot.app.conversation.resume.is_open)
+        await pilot.press("escape", "escape")
+        await sheet_of(pilot)
+        assert not pilot.app.conversation.resume.is_open
 
 
 async def test_dates_are_whole_at_forty_columns():
