@@ -167,5 +167,7 @@ def test_the_installer_says_what_it_does_before_each_long_step(tmp_path):
     steps = [index for index, line in enumerate(lines) if "pip install" in line]
     assert len(steps) == 3
     assert all(lines[step - 1].startswith("Installing ") for step in steps)
-    packages = re.findall(r"^[a-z].*==", (ROOT / "requirements" / "ouro.txt").read_text(), re.M)
+    packages = re.findall(
+        r"^[a-z].*==", (ROOT / "requirements" / "ouro.txt").read_text(), re.MULTILINE
+    )
     assert lines[0].startswith(f"Installing {len(packages)} packages ")

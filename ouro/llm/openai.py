@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -23,6 +23,7 @@ from ouro.llm.model import (
 from ouro.llm.portable import (
     DETAILS,
     SEAL,
+    THINKING_NAMES,
     arguments_of,
     base64_of,
     calls_of,
@@ -32,6 +33,7 @@ from ouro.llm.portable import (
     reply_text,
     texts_of,
     thinking_in,
+    thinking_name,
 )
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.wire import ChunkReader, Wire, make_usage, require_room_in_window
@@ -48,6 +50,7 @@ class OpenAIFormat:
         spec: ModelSpec,
         *,
         returns_thinking: str = "",
+        thinking_name: str = "",
         longest_id: int = 40,
         address: str = "",
     ) -> None:
@@ -55,13 +58,15 @@ class OpenAIFormat:
 
         Args:
             returns_thinking: `yes`: thinking is sent back with calls; `all`: with each answer;
-                otherwise not at all.
+                `own`: as `yes`, but a call without thinking gets none; otherwise not at all.
+            thinking_name: the field of thinking; empty: `reasoning_content`.
             longest_id: the maximum length of the id of a call; 0: ids are not changed.
             address: the server that gets the reasoning details back which it has sent; empty:
                 none are sent.
         """
         self._spec = spec
         self._returns_thinking = returns_thinking
+        self._thinking_name = thinking_name or THINKING_NAMES[0]
         self._longest_id = longest_id
         self._address = address
         self._formatted = PerMessage(lambda message: tuple(self._format_message(message)))
@@ -101,15 +106,23 @@ class OpenAIFormat:
         if not calls and not text:
             return
         answer: dict[str, Any] = {"role": "assistant", "content": text or None}
-        if self._returns_thinking == "all" or (self._returns_thinking == "yes" and calls):
-            # Kimi refuses an empty text.
-            answer["reasoning_content"] = self._own_thinking(message) or " "
+        is_wanted_with_calls = self._returns_thinking in ("yes", "own")
+        if self._returns_thinking == "all" or (is_wanted_with_calls and calls):
+            self._add_thinking(answer, message)
         details = self._own_details(message)
         if details:
             answer[DETAILS] = details
         if calls:
             answer["tool_calls"] = [self._format_call(call) for call in calls]
         yield answer
+
+    def _add_thinking(self, answer: dict[str, Any], message: Message) -> None:
+        """Add the thinking of a message to its answer."""
+        thinking = self._own_thinking(message)
+        if not thinking and self._returns_thinking != "own":
+            thinking = " "  # Kimi refuses an empty text.
+        if thinking:
+            answer[self._thinking_name] = thinking
 
     def _own_thinking(self, message: Message) -> str:
         """The thinking in a message of this model; empty for another model, whose thinking never
@@ -221,9 +234,20 @@ _FILTER_REASON = late_pattern(
 class OpenAIChunks(ChunkReader):
     """Reads the events of a streamed answer."""
 
-    def __init__(self, spec: ModelSpec, address: str = "") -> None:
-        """Begin an answer. `address`: the server that wants reasoning details back; empty: none."""
+    def __init__(
+        self,
+        spec: ModelSpec,
+        address: str = "",
+        note_thinking_name: Callable[[str], None] | None = None,
+    ) -> None:
+        """Begin an answer.
+
+        Args:
+            address: the server that wants reasoning details back; empty: none.
+            note_thinking_name: called with the field in which thinking comes.
+        """
         super().__init__(spec)
+        self._note_thinking_name = note_thinking_name
         self._address = address
         self._details: list[dict[str, Any]] = []
         """The pieces of reasoning details that were not yielded yet."""
@@ -269,6 +293,9 @@ class OpenAIChunks(ChunkReader):
         self._details += dictionaries(delta.get(DETAILS))
         if delta.get("content") or delta.get("tool_calls"):
             yield from self._sealed_details()
+        if self._note_thinking_name and (name := thinking_name(delta)):
+            self._note_thinking_name(name)
+            self._note_thinking_name = None  # the name is the same in the whole answer
         yield from self._text_chunks(
             thinking_in(delta), *_content_texts(delta.get("content")), delta.get("refusal")
         )
@@ -362,12 +389,32 @@ class OpenAIWire(Wire):
 
     def _rebuild_format(self) -> None:
         super()._rebuild_format()
-        returns_thinking = self.facts.get("thinking_back")
         self._format = OpenAIFormat(
             self.spec,
-            returns_thinking=returns_thinking,
+            returns_thinking=self._returns_thinking(),
+            thinking_name=self.facts.get("thinking_name"),
             address="" if self._refuses_details() else self._endpoint.address,
         )
+
+    def _returns_thinking(self) -> str:
+        """How thinking is sent back, as `OpenAIFormat` takes it.
+
+        A server of the user that streams thinking in a field of its own gets it back, unless it has
+        refused that: gpt-oss, MiniMax and others think on after a tool call, and a prompt that
+        begins like the answer is in the server's cache.
+        """
+        wanted = self.facts.get("thinking_back")
+        if wanted == "no":
+            return ""
+        is_own_server = self._endpoint.is_local and self.facts.has("thinking_name")
+        return wanted or ("own" if is_own_server else "")
+
+    def _note_thinking_name(self, name: str) -> None:
+        """Record the field in which this server streams thinking: it wants it back there. vLLM
+        ignores `reasoning_content` since 2026.
+        """
+        if self.facts.get("thinking_name") != name:
+            self.facts.try_changes({"thinking_name": name}, f"thinking came as `{name}`")
 
     def _refuses_details(self) -> bool:
         """Whether the server has refused reasoning details, or signatures in them."""
@@ -392,7 +439,7 @@ class OpenAIWire(Wire):
         return [answer] if dictionaries(answer.get("choices")) else []
 
     def _make_reader(self) -> OpenAIChunks:
-        return OpenAIChunks(self.spec, self._endpoint.address)
+        return OpenAIChunks(self.spec, self._endpoint.address, self._note_thinking_name)
 
     def _request(self, messages: Sequence[Message], tools: Sequence[ToolSpec]) -> ModelRequest:
         """The request in the format of chat completions."""

@@ -89,14 +89,18 @@ Ollama, and relays.
 """
 
 
+def thinking_name(message: Mapping[str, Any]) -> str:
+    """The field of a streamed message that has its thinking; empty if none has it."""
+    return next((name for name in THINKING_NAMES if string(message.get(name))), "")
+
+
 def thinking_in(message: Mapping[str, Any]) -> str:
     """The thinking in a streamed message, whichever field it is in. Mistral has it as parts of the
     content.
     """
-    for name in THINKING_NAMES:
-        text = string(message.get(name))
-        if text:
-            return text
+    name = thinking_name(message)
+    if name:
+        return string(message[name])
     return "".join(map(_thinking_of_part, dictionaries(message.get("content"))))
 
 

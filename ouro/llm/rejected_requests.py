@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ouro.errors import ProviderAnswer
 from ouro.llm import rejection_words
-from ouro.llm.portable import DETAILS
+from ouro.llm.portable import DETAILS, THINKING_NAMES
 from ouro.llm.request_shape import EFFORT_FIELDS, OPTIONAL_AT_ANY_LEVEL
 from ouro.llm.server_facts import ESSENTIAL, LIMIT_NAMES, ServerFacts
 from ouro.utils.lenient_json import dictionary
@@ -355,7 +355,7 @@ def _find_thinking_back(refused: Refused) -> Changes:
     vendors.
     """
     current = refused.facts.get("thinking_back")
-    is_sent = current in ("yes", "all") or _sends_details(refused)
+    is_sent = current in ("yes", "all") or _sends_thinking(refused)
     if is_sent and rejection_words.SAYS_NOT_ACCEPTED.search(refused.words):
         return {"thinking_back": "no"}
     is_wanted = re.search(
@@ -366,10 +366,11 @@ def _find_thinking_back(refused: Refused) -> Changes:
     return {"thinking_back": "all" if current == "yes" else "yes"}
 
 
-def _sends_details(refused: Refused) -> bool:
-    """Whether reasoning details were sent back with an answer."""
+def _sends_thinking(refused: Refused) -> bool:
+    """Whether thinking or reasoning details were sent back with an answer."""
     messages = refused.body.get("messages") or ()
-    return any(DETAILS in message for message in map(dictionary, messages))
+    names = {DETAILS, *THINKING_NAMES}
+    return any(names & dictionary(message).keys() for message in messages)
 
 
 def _find_style(refused: Refused) -> Changes:

@@ -50,7 +50,7 @@ SAYS_BAD_IMAGE = late_pattern(
 """Matches what is wrong with a single image: `too large`, `cannot decode`."""
 ABOUT_SENT_THINKING = late_pattern(
     r"reasoning_content|reasoning_details|content(?:\[\d*\])?\.thinking\b"
-    r"|\breasoning\b field|both content and (?:thinking|reasoning)"
+    r"|\breasoning\b field|messages\S{1,40}\.reasoning\b|both content and (?:thinking|reasoning)"
 )
 """Matches a refusal about thinking that was sent back, or was not."""
 SAYS_NOT_ACCEPTED = late_pattern(

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ouro.llm.model import ModelSpec
+from ouro.llm.portable import THINKING_NAMES
 from ouro.utils.files import lock_file, write_private
 from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import read_state
@@ -41,6 +42,7 @@ MEANINGS: Mapping[str, str] = {
     "window": "the window has {value} tokens",
     "images": "pictures are described, not sent",
     "thinking_back": "thinking is sent back: {value}",
+    "thinking_name": "thinking is sent back as `{value}`, as it comes",
     "thinking_style": "thinking is asked for as `{value}`",
     "system_role": "the system prompt is sent as `{value}`",
     "roles": "messages of the same role are joined",
@@ -63,6 +65,7 @@ _VALUE_FORMS: Mapping[str, str] = {
     "window": r"[1-9]\d{2,8}",
     "images": "no",
     "thinking_back": "yes|all|no",
+    "thinking_name": "|".join(THINKING_NAMES),
     "thinking_style": "adaptive|budget|none",
     "system_role": "system|developer|user",
     "roles": "joined",

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ouro.llm import Catalog, Endpoint, ModelCall, ModelSpec, ServerFacts, ThinkingChunk
 from ouro.llm.openai import OpenAIChunks, OpenAIWire
+from ouro.llm.portable import THINKING_NAMES
 from ouro.llm.text_tools import call_schema
 from ouro.messages import Image, Message, Text, Thinking, ToolCall, ToolReply, assistant, tool, user
 
@@ -173,6 +174,49 @@ def test_thinking_is_sent_back_to_servers_that_want_it_and_only_that_of_their_mo
         facts = ServerFacts({"thinking_back": wanted})
         wire = OpenAIWire(spec, Endpoint("http://127.0.0.1:1/v1"), facts=facts)
         assert wire.prepare([thought])[2]["messages"][0].get("reasoning_content") == sent
+
+
+def calls_read(delta):
+    function = {"name": "read", "arguments": "{}"}
+    call = {"index": 0, "id": "c1", "type": "function", "function": function}
+    thinks = {"choices": [{"delta": delta}]}
+    calls = {"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]}
+    return sse(thinks, calls, "[DONE]")
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content", "reasoning_text"])
+async def test_thinking_goes_back_to_an_own_server_in_the_field_in_which_it_came(openai, name):
+    openai.server.script([calls_read({name: "I read it."}), "ok"])
+    facts = ServerFacts()
+    reply = await openai.ask(facts=facts)
+    read = tool(ToolReply(reply.tool_calls[0].id, "read", "x"))
+    await openai.ask(user("hi"), reply, read, facts=facts)
+    _, asked, _ = request_body(openai)["messages"]
+    assert {key: text for key, text in asked.items() if key in THINKING_NAMES} == {
+        name: "I read it."
+    }
+
+
+async def test_thinking_is_not_sent_again_to_an_own_server_that_refuses_it(openai):
+    refusal = "body.messages.1.assistant.reasoning: Extra inputs are not permitted"
+    openai.server.script([calls_read({"reasoning": "Hm."}), failure(400, refusal), "ok", "ok"])
+    facts = ServerFacts()
+    reply = await openai.ask(facts=facts)
+    read = tool(ToolReply(reply.tool_calls[0].id, "read", "x"))
+    for _ in range(2):
+        await openai.ask(user("hi"), reply, read, facts=facts)
+        assert "reasoning" not in request_body(openai)["messages"][1]
+    assert len(openai.server.requests) == 4
+
+
+def test_thinking_stays_here_if_a_remote_server_has_not_asked_for_it():
+    parts = (Thinking("hm"), ToolCall("a", "read", {}))
+    thought = Message("assistant", parts, model="x/y")
+    facts = ServerFacts({"thinking_name": "reasoning"})
+    wire = OpenAIWire(
+        ModelSpec("x/y", thinking=True), Endpoint("https://api.example.com/v1"), facts=facts
+    )
+    assert "reasoning" not in wire.prepare([thought])[2]["messages"][0]
 
 
 async def test_thought_signature_of_a_call_is_sent_back(openai):
