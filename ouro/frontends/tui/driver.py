@@ -28,6 +28,7 @@ from textual.message import Message
 from ouro.frontends.tui.first_frame import RESTORE_TITLE, SAVE_TITLE, FirstFrame
 from ouro.frontends.tui.key_events import EscapedKey, TextKey
 from ouro.frontends.tui.output_pace import STATUS_ANSWER, OutputPace
+from ouro.frontends.tui.terminal_progress import NO_PROGRESS, shows_progress
 from ouro.frontends.tui.themes import BACKGROUND_ANSWER, OTHER_ANSWER, THEMES, theme_for
 
 _ESCAPE_WAIT = 0.02
@@ -190,6 +191,8 @@ class TerminalDriver(LinuxDriver):
             self._frame.take_keys()
         self.replace_first_frame()
         self.write(_PLAIN_KEYS + RESTORE_TITLE)
+        if shows_progress(os.environ):
+            self.write(NO_PROGRESS)
         super().stop_application_mode()
 
     def disable_input(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,6 +34,14 @@ from ouro.frontends.tui.screen_constants import (
 )
 from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.sheet_layout import Layout, StyledOnce
+from ouro.frontends.tui.terminal_progress import (
+    NO_PROGRESS,
+    REPEAT_SECONDS,
+    WAITING,
+    WORKING,
+    TerminalProgress,
+    shows_progress,
+)
 from ouro.frontends.tui.transcript_writer import TranscriptWriter, blocks_of
 from ouro.frontends.tui.widgets.attachment_bar import AttachmentBar
 from ouro.frontends.tui.widgets.completion import MAX_SUGGESTIONS, Completion
@@ -122,6 +131,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         self.draft = DraftSaver(self._unsent_text)
         self._jobs_timer: Timer | None = None
         self._window_title: str | None = None
+        self._progress = TerminalProgress(self._write) if shows_progress(os.environ) else None
         self.reports_focus = False
         """Whether the terminal reports if it has the focus."""
         self.prompt_history = PromptHistory(get_history_path())
@@ -453,6 +463,8 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
     def on_mount(self) -> None:
         if self._editing == "vim":
             self.prompt.use_editing("vim")
+        if self._progress is not None:
+            self.set_interval(REPEAT_SECONDS, self._progress.repeat)
 
     def _describe_wait(self) -> str:
         """What a turn waits for while the model is silent. A server on this machine reads a long
@@ -609,11 +621,13 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
 
     def _show_window_title(self, title: str) -> None:
         """Write the title of the window if it has changed: a mark for a turn or a question, and the
-        title of the session.
+        title of the session. The progress bar of the terminal shows the same as the mark.
         """
-        mark = "● " if self.turns.running else ""
+        mark, progress = ("● ", WORKING) if self.turns.running else ("", NO_PROGRESS)
         if self.questions.panel is not None:
-            mark = "? "
+            mark, progress = "? ", WAITING
+        if self._progress is not None:
+            self._progress.show(progress)
         window_title = f"{mark}ouro"
         if title:
             window_title = f"{mark}ouro · {clean(title)}".replace("\n", " ")
@@ -625,6 +639,8 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         """Write the title of the window again: another program had the terminal meanwhile."""
         if self._window_title is not None:
             self._write(f"\x1b]2;{self._window_title}\x07")
+        if self._progress is not None:
+            self._progress.repeat()
 
     def _write(self, sequence: str) -> None:
         # Written through the driver, so that no other output gets into the sequence.
