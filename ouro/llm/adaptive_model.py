@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from itertools import count as count_from
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from ouro.errors import (
     ContextTooLong,
     ModelError,
     NoModelError,
+    ProviderAnswer,
     RateLimited,
     ToolsRefused,
     WireRefused,
@@ -29,6 +31,7 @@ from ouro.utils.log import log
 if TYPE_CHECKING:
     from ouro.llm.rejected_requests import Refused
 
+_NOT_FOUND = 404
 MAX_ADAPTATIONS = 8
 """Maximum changes to a request after refusals."""
 CHANGED = (
@@ -55,6 +58,8 @@ class AdaptiveModel(ABC):
     that it prefers: `shape_request` leaves out and renames fields.
     """
 
+    usual_path = ""
+    """The path of requests at most servers with this protocol; empty: the protocol names it itself."""
     other_wire = ""
     """The name of the wire that can be used instead; a refusal that names it raises WireRefused."""
     limit_names: tuple[str, ...] = ()
@@ -192,6 +197,8 @@ class AdaptiveModel(ABC):
         if error.answer is None or isinstance(error, AuthenticationFailed | RateLimited) or is_last:
             self.facts.drop_trials()
             raise error
+        if self._try_usual_path(error.answer):
+            return ""
         # With its tables, it is loaded only for a server that refuses a request.
         from ouro.llm import rejected_requests
 
@@ -215,6 +222,17 @@ class AdaptiveModel(ABC):
             too_long.answer = error.answer
             raise too_long from error
         raise error
+
+    def _try_usual_path(self, answer: ProviderAnswer) -> bool:
+        """Send the next request to `/v1`, on trial, if there is nothing at an address without a path.
+        Returns whether it is tried. Most servers have their requests there.
+        """
+        has_path = urlsplit(self._endpoint.base_url).path.strip("/")
+        is_not_found = answer.status == _NOT_FOUND
+        if has_path or not is_not_found or not self.usual_path or self.facts.has("path"):
+            return False
+        self.facts.try_changes({"path": self.usual_path}, answer.text)
+        return True
 
     def _try_adaptation(
         self,

@@ -370,6 +370,7 @@ def parse_usage(usage: dict[str, Any], spec: ModelSpec) -> Usage | None:
 class OpenAIWire(Wire):
     """A model that is reached by chat completions."""
 
+    usual_path = "v1"
     limit_names = ("max_tokens", "max_completion_tokens")
     """The names of the field that limits an answer, the usual one first."""
 

@@ -369,6 +369,8 @@ class ResponsesWire(Wire):
         service_tier: how fast and at which price OpenAI answers; empty: the usual one.
     """
 
+    usual_path = "v1"
+
     def __init__(
         self,
         spec: ModelSpec,

@@ -53,6 +53,7 @@ MEANINGS: Mapping[str, str] = {
     "result_names": "results name their tool",
     "empty_content": "a message without text is sent with an empty text",
     "wire": "the model is reached by `{value}`",
+    "path": "requests are sent to `/{value}`, which the address does not have",
 }
 """Every kind of fact, and what it means. A fact can only make a request smaller or name a field
 differently: no kind permits anything, names a host, or changes TLS.
@@ -76,6 +77,7 @@ _VALUE_FORMS: Mapping[str, str] = {
     "result_names": "yes",
     "empty_content": "yes",
     "wire": "chat|responses",
+    "path": "v1",
 }
 """Every kind of fact -> a regular expression for its value."""
 _FACT_KEY = late_pattern(r"[a-z_]+(?:\.[A-Za-z0-9_.-]{1,60})?")

@@ -372,6 +372,13 @@ class Wire(AdaptiveModel):
                     async for _ in events:
                         pass
 
+    def _requests_url(self) -> str:
+        """The URL to which requests are sent: the address as it is configured, with the path that its
+        server turned out to need.
+        """
+        path = self.facts.get("path")
+        return "/".join(filter(None, (self._endpoint.base_url.rstrip("/"), path)))
+
     async def _read_events(
         self, path: str, headers: Mapping[str, str], body: Any
     ) -> AsyncGenerator[ServerEvent, None]:
@@ -380,7 +387,7 @@ class Wire(AdaptiveModel):
         """
         await self.warm()
         [client] = self._clients
-        url = self._endpoint.base_url.rstrip("/") + path
+        url = self._requests_url() + path
         headers = {"Content-Type": "application/json", "Accept": "text/event-stream", **headers}
         with translate_http_errors(self._endpoint):
             async with client.stream(

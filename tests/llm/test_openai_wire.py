@@ -209,6 +209,27 @@ async def test_thinking_is_not_sent_again_to_an_own_server_that_refuses_it(opena
     assert len(openai.server.requests) == 4
 
 
+async def test_an_address_without_a_path_finds_the_requests_below_v1(openai):
+    openai.server.paths = ("/v1/chat/completions",)
+    openai.server.script(["one", "two"])
+    facts = ServerFacts()
+    asks = [await openai.ask(url=openai.server.url, facts=facts) for _ in range(2)]
+    assert [reply.text for reply in asks] == ["one", "two"]
+    paths = [request.path for request in openai.server.requests]
+    assert paths == ["/v1/chat/completions"] * 2
+
+
+async def test_a_model_that_is_nowhere_is_reported_with_the_address_of_the_user(openai):
+    openai.server.script([failure(404, "no such model"), failure(404, "no such model"), "ok"])
+    facts = ServerFacts()
+    error, _ = await openai.failure(url=openai.server.url, facts=facts)
+    assert "no such model" in str(error)
+    assert not facts.has("path")
+    assert len(openai.server.requests) == 2
+    await openai.ask(url=openai.server.url, facts=facts)
+    assert openai.server.requests[-1].path == "/chat/completions"
+
+
 def test_thinking_stays_here_if_a_remote_server_has_not_asked_for_it():
     parts = (Thinking("hm"), ToolCall("a", "read", {}))
     thought = Message("assistant", parts, model="x/y")
