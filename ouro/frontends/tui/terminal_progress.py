@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
 
 WORKING, WAITING, NO_PROGRESS = "\x1b]9;4;3\x07", "\x1b]9;4;4;100\x07", "\x1b]9;4;0\x07"
 """A bar without a known end while a turn runs, a yellow one while a question waits, and no bar."""
@@ -35,17 +39,34 @@ def shows_progress(variables: Mapping[str, str]) -> bool:
 
 
 class TerminalProgress:
-    """The bar as it was written last."""
+    """The bar as it was written last. A timer runs only while there is a bar.
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    Args:
+        write: writes a sequence to the terminal.
+        set_interval: starts a timer that calls a function every so many seconds, as Textual does.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], None],
+        set_interval: Callable[[float, Callable[[], None]], Timer],
+    ) -> None:
         self._write = write
+        self._set_interval = set_interval
         self._written = NO_PROGRESS
+        self._timer: Timer | None = None
 
     def show(self, sequence: str) -> None:
         """Write `sequence`, one of the three above, if the bar is another one."""
-        if sequence != self._written:
-            self._written = sequence
-            self._write(sequence)
+        if sequence == self._written:
+            return
+        self._written = sequence
+        self._write(sequence)
+        if self._timer is None:
+            self._timer = self._set_interval(REPEAT_SECONDS, self.repeat)
+        elif sequence == NO_PROGRESS:
+            self._timer.stop()
+            self._timer = None
 
     def repeat(self) -> None:
         """Write the bar again, if there is one."""

@@ -1,9 +1,12 @@
 """The progress bar of the terminal: a turn runs, a question waits."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from ouro.frontends.tui.terminal_progress import (
     NO_PROGRESS,
+    REPEAT_SECONDS,
     WAITING,
     WORKING,
     TerminalProgress,
@@ -34,15 +37,28 @@ def test_bar_is_written_only_for_terminals_that_are_known_to_show_it(variables, 
 
 
 def test_bar_is_written_when_it_changes_and_again_while_there_is_one():
-    written = []
-    bar = TerminalProgress(written.append)
-    bar.repeat()
-    for sequence in (NO_PROGRESS, WORKING, WORKING, WAITING):
-        bar.show(sequence)
+    written, stopped = [], []
+    timers = []
+
+    def set_interval(seconds, repeat):
+        timers.append(repeat)
+        return SimpleNamespace(stop=lambda: stopped.append(seconds))
+
+    bar = TerminalProgress(written.append, set_interval)
     bar.repeat()
     bar.show(NO_PROGRESS)
+    assert timers == []
+    for sequence in (WORKING, WORKING, WAITING):
+        bar.show(sequence)
+    [repeat] = timers
+    repeat()
+    assert stopped == []
+    bar.show(NO_PROGRESS)
+    assert stopped == [REPEAT_SECONDS]  # no timer wakes an idle screen
     bar.repeat()
-    assert written == [WORKING, WAITING, WAITING, NO_PROGRESS]
+    bar.show(WORKING)
+    assert len(timers) == 2
+    assert written == [WORKING, WAITING, WAITING, NO_PROGRESS, WORKING]
 
 
 def test_bar_follows_the_turn_and_its_question_and_is_gone_at_the_end(start):

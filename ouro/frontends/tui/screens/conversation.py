@@ -36,7 +36,6 @@ from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.sheet_layout import Layout, StyledOnce
 from ouro.frontends.tui.terminal_progress import (
     NO_PROGRESS,
-    REPEAT_SECONDS,
     WAITING,
     WORKING,
     TerminalProgress,
@@ -131,7 +130,8 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         self.draft = DraftSaver(self._unsent_text)
         self._jobs_timer: Timer | None = None
         self._window_title: str | None = None
-        self._progress = TerminalProgress(self._write) if shows_progress(os.environ) else None
+        has_bar = shows_progress(os.environ)
+        self._progress = TerminalProgress(self._write, self.set_interval) if has_bar else None
         self.reports_focus = False
         """Whether the terminal reports if it has the focus."""
         self.prompt_history = PromptHistory(get_history_path())
@@ -463,8 +463,6 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
     def on_mount(self) -> None:
         if self._editing == "vim":
             self.prompt.use_editing("vim")
-        if self._progress is not None:
-            self.set_interval(REPEAT_SECONDS, self._progress.repeat)
 
     def _describe_wait(self) -> str:
         """What a turn waits for while the model is silent. A server on this machine reads a long
