@@ -124,11 +124,12 @@ def _note_line(event: events.NoteKept) -> str:
 def retry_line(event: events.Retrying, seconds: float) -> str:
     """Why a model call failed, which model is asked next, and when.
 
-    `seconds`: until the next attempt; 0: it begins now.
+    `seconds`: until the next attempt; less than half a second counts as now.
     """
     if event.attempt == 1:  # the first attempt with another model
         return f"{event.reason} Asking {event.model} instead."
-    when = f"in {seconds:.0f} s" if seconds else "now"
+    whole_seconds = round(seconds)
+    when = f"in {whole_seconds} s" if whole_seconds else "now"
     limit = f", for at most {event.max_waited:.0f} s" if event.max_waited else ""
     return f"{event.reason} Asking {event.model} again {when} (attempt {event.attempt}{limit})."
 
