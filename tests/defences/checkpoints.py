@@ -44,4 +44,6 @@ DEFENCES = (
             "test_e13_killed_turns.py"),
     Defence("E10", f"{CHECKPOINTS}/checkpoint_repository.py", '"* -text -filter -ident -working-tree-encoding !merge !diff\\n",',
             '"",', "../safety/test_checkpoints.py"),
+    Defence("E13", f"{CHECKPOINTS}/file_index.py", "if attempt == _UPDATE_ATTEMPTS:", "if True:",
+            "../safety/test_checkpoints.py -k although_files_change"),
 )  # fmt: skip

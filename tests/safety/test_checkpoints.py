@@ -380,6 +380,40 @@ def test_stale_lock_of_a_killed_git_is_removed(kept, root):
     assert Undo(kept).undo(kept.turns()).paths == ("a.py",)
 
 
+class UnreadableFiles:
+    """Lets the first `count` updates of the index fail, as git does if a file disappears meanwhile."""
+
+    def __init__(self, kept, count, monkeypatch) -> None:
+        self.left = count
+        self._kept, self._read_files = kept, kept.repository.git_files
+        monkeypatch.setattr(kept.repository, "git_files", self.git_files)
+
+    def git_files(self, *words, **options):
+        if "update-index" not in words or not self.left:
+            return self._read_files(*words, **options)
+        self.left -= 1
+        index_lock = self._kept.folder / "index.lock"
+        index_lock.touch()
+        try:
+            return self._read_files(*words, **options)
+        finally:
+            index_lock.unlink()
+
+
+def test_a_checkpoint_is_taken_although_files_change_while_git_reads_them(kept, root, monkeypatch):
+    unreadable = UnreadableFiles(kept, 2, monkeypatch)
+    turn(kept, 1, lambda: (root / "a.py").write_text("changed\n"))
+    assert unreadable.left == 0
+    assert [change.path for change in kept.changes(kept.turns()[0])] == ["a.py"]
+
+
+def test_a_checkpoint_fails_if_git_can_never_read_the_files(kept, monkeypatch):
+    unreadable = UnreadableFiles(kept, 100, monkeypatch)
+    with pytest.raises(CheckpointError, match="update-index failed"):
+        kept.take_before(1)
+    assert 80 < unreadable.left < 100
+
+
 def test_a_git_that_outlives_its_ouro_keeps_the_lock(kept, root, tmp_path):
     """That git still has the index open: without the lock another ouro would remove its lock file
     as a stale one.

@@ -63,6 +63,10 @@ class Cancelled(CheckpointError):
     """git was stopped, because the session ends."""
 
 
+class GitFailed(CheckpointError):
+    """git ended with an exit code other than 0."""
+
+
 class Repository:
     """The repository of one workspace. Everything blocks: use from a thread.
 
@@ -213,7 +217,8 @@ class Repository:
         """Run git; returns its output. `inherited` are the descriptors that it gets.
 
         Raises:
-            CheckpointError: git is missing, fails, or takes longer than TIMEOUT.
+            CheckpointError: git is missing, or takes longer than TIMEOUT.
+            GitFailed: it fails.
             Cancelled: the session ends.
         """
         if self.is_cancelled:
@@ -236,7 +241,7 @@ class Repository:
         if self.is_cancelled:
             raise Cancelled("The session ends.")
         if result.returncode:
-            raise CheckpointError(
+            raise GitFailed(
                 f"git {words[1]} failed in {self.folder} (exit code {result.returncode})."
             )
         return result.stdout

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
-from ouro.safety.checkpoints.checkpoint_repository import Repository
+from ouro.safety.checkpoints.checkpoint_repository import GitFailed, Repository
 from ouro.safety.checkpoints.copied_index import copy_user_index
 from ouro.safety.checkpoints.turn_journal import changed_after
 from ouro.utils.files import is_temporary
@@ -21,6 +22,10 @@ _FIRST_CHUNK = 2_000
 """Files that are added at first; each next chunk is twice as large."""
 _REMOVED, _CHANGED, _OTHER = "R", "C", "?"
 """Letters of `git ls-files -t`: a removed file, a changed one, and one that is not in the index."""
+_UPDATE_ATTEMPTS = 6
+"""How often files are given to git until it can read them all."""
+_UPDATE_PAUSE = 0.05
+"""Seconds between two attempts."""
 _CLOCK_LAG = 10_000_000
 """Nanoseconds by which the time of a file may lag behind the clock."""
 
@@ -180,8 +185,19 @@ class CheckpointIndex:
         # Files above the threshold go into one pack. Thousands of loose objects take far longer.
         pack = ("-c", "core.bigFileThreshold=1") if is_large else ()
         words = ("update-index", "--add", "--replace", option, "-z", "--stdin")
-        # A command may wait for a short update, not for the contents of a whole folder.
-        self._repository.git_files(*pack, *words, data=data, lock=True, is_background=is_large)
+        for attempt in range(1, _UPDATE_ATTEMPTS + 1):
+            try:
+                # A command may wait for a short update, not for the contents of a whole folder.
+                self._repository.git_files(
+                    *pack, *words, data=data, lock=True, is_background=is_large
+                )
+                return
+            except GitFailed:
+                # Another program may have replaced or deleted a file while git read it. Then git
+                # has updated nothing.
+                if attempt == _UPDATE_ATTEMPTS:
+                    raise
+                time.sleep(_UPDATE_PAUSE)
 
 
 def _chunks(names: Sequence[str]) -> Iterator[Sequence[str]]:
