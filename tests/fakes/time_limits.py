@@ -15,7 +15,7 @@ import pytest
 
 from fakes.waiting import SLOWER
 
-PHASE = float(os.environ.get("TEST_PHASE_SECONDS", "120")) * SLOWER
+PHASE = float(os.environ.get("TEST_PHASE_SECONDS", "300")) * SLOWER
 """The seconds of a setup or a teardown."""
 AGAIN = 2.0
 """Seconds between two exceptions: code under test may catch the first one."""
