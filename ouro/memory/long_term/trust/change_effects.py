@@ -273,8 +273,8 @@ def apply_edits(edits: Edits, text: str | None) -> str | None:
 def apply_edit(edit: FileEdit, current: str) -> str:
     """Apply the change of `edit` to the text `current`, which others may have changed, too. Returns
     the new text. Replaced lines are removed only if all of them are still there. New lines are put
-    after the line that they follow in the edit; if that line is gone, before the line that follows
-    the change, or else at the end.
+    after the line that they follow in the edit. If that line is gone, they are put in front of the
+    first line that they replace, or else of the line that follows the change, or at the end.
 
     A line that another change has added since is not added twice.
     """
@@ -295,8 +295,9 @@ def apply_edit(edit: FileEdit, current: str) -> str:
         if line_above in current_numbers:
             position = current_numbers[line_above] + 1
         else:
-            position = current_numbers.get(start, len(lines))
-        # The replaced lines are all there, one after the other, from this position on.
+            line_below = current_numbers.get(end, len(lines))
+            position = current_numbers.get(start, line_below)
+        # Whether the replaced lines are all there, one after the other, from this position on.
         are_unchanged = all(
             current_numbers.get(number) == position + number - start for number in range(start, end)
         )

@@ -68,6 +68,7 @@ def test_question_shows_a_moved_or_repeated_line():
         ("a\n", "a\na\n", "a\n", "a\na\n"),
         ("a\n", "a\nb\n", "a\nb\nc\n", "a\nb\nc\n"),
         ("a\n", "a\nb\n", "c\nb\n", "c\nb\n"),
+        ("a\nb\nc\n", "a\nB\nc\n", "x\ny\nc\nd\n", "x\ny\nB\nc\nd\n"),
     ],
     ids=[
         "moved",
@@ -75,6 +76,7 @@ def test_question_shows_a_moved_or_repeated_line():
         "said twice",
         "written since",
         "written since, elsewhere",
+        "only the line below is left",
     ],
 )
 def test_accepted_change_is_applied_completely_and_once(before, after, now, expected):
