@@ -299,7 +299,7 @@ def build_models(
     inputs: SessionInputs, used_before: str, mask: SecretMask, check_budget: Callable[[], None]
 ) -> ModelSource:
     """Build the source of models. It begins with the model that the command line, the session or the
-    settings name.
+    settings name. If the options have a ready model, as those of `ouro demo`, it is the only one.
 
     Args:
         used_before: the model of a resumed session; empty for a new session.
@@ -317,7 +317,7 @@ def build_models(
     def make_models(name: str, effort: Effort) -> Sequence[Model]:
         """Make the model of this name, and after it those that are asked when it fails."""
         try:
-            catalog.reload()
+            catalog.reload()  # the user may have changed the settings since
         except ConfigError as error:
             raise NoModelError(error.message, error.hint) from error
         models = [catalog.make(model, effort) for model in (name, *catalog.fallbacks(name))]
@@ -325,6 +325,7 @@ def build_models(
         return models
 
     def list_choices() -> tuple[ModelChoice, ...]:
+        """The models to choose from. Raises ConfigError, which the picker shows."""
         catalog.reload()
         mask.learn(catalog.key_values())
         return catalog.choices()

@@ -316,7 +316,7 @@ async def _merge_notes(
         context.say("No notes say the same.")
     elif await confirm(context, plan, "Merge them", assume_yes=yes):
         shown_plan = plan if yes else ""  # else the question has shown it
-        merging = maintenance.merge_notes(groups, merges)
+        merging = maintenance.merge_notes(groups, merges)  # adds each merge to `merges`
         await _show_lines(context, maintenance, shown_plan, merging)
     return merges
 

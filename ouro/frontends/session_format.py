@@ -224,7 +224,8 @@ def card_line(card: ResumeCard, now: datetime) -> str:
 def card_choices(card: ResumeCard) -> list[tuple[Part, str]]:
     """The parts of a session with which it can be resumed, each with its label. The first one is
     the default. A short session can only be resumed with all its messages. If memory has changed
-    since the session, the last choice uses memory as it was then.
+    since the session, the last choice uses memory as it was then, unless the session does so anyway
+    (`is_held`).
     """
     choices: list[tuple[Part, str]] = [("full", f"full: {format_tokens(card.tokens)} tokens")]
     if card.tail is not None:

@@ -126,7 +126,7 @@ class OpenAIFormat:
 
     def _own_thinking(self, message: Message) -> str:
         """The thinking in a message of this model; empty for another model, whose thinking never
-        goes to this server.
+        goes to this server. A message without the name of a model was made by the present one.
         """
         if message.model not in ("", self._spec.name):
             return ""

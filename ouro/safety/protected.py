@@ -375,11 +375,12 @@ def _reserved_by_parts(_homes: tuple[str, ...]) -> dict[tuple[str, ...], Path]:
 @lru_cache(maxsize=8)
 def _areas_by_folder(homes: tuple[str, ...]) -> dict[str, dict[str, list[tuple[int, Path]]]]:
     """Returns the reserved areas, except the folders of the system, grouped for
-    `existing_reserved_areas`.
+    `existing_reserved_areas`. It is cached; `homes` of `_homes` is only the key of the cache.
 
-    The outer key is the folder to list: home, its .config, or ouro's own folder. The inner key is
-    the folded name in that folder that leads to the area: `.local` for `~/.local/share/keyrings`.
-    Each area has its number in the order of `reserved_areas`.
+    The outer key is the folder to list: home, its .config, ouro's own folder, or the folder above
+    an area elsewhere, such as that of a moved agent. The inner key is the folded name in that
+    folder that leads to the area: `.local` for `~/.local/share/keyrings`. Each area has its number
+    in the order of `reserved_areas`.
     """
     # The innermost come first: an area belongs to the first folder that it is in.
     read_folders = [_real(get_home()), _real(Path.home()) / ".config", _real(Path.home())]

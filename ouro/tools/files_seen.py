@@ -394,6 +394,7 @@ class FilesSeen:
         path = file_before.place.path
         # Unlike `save`, an editor follows links: it is not used while a command could create one.
         leads_over_link = self._has_commands() or os.path.realpath(path) != str(path)
+        # The editor gets text, not bytes. In a damaged text some bytes are of no character.
         may_be_used = self._can_editor_save(path) and not leads_over_link and not after.is_damaged
         if self._editor is not None and may_be_used and self._editor.write(path, after.raw):
             return True

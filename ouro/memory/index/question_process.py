@@ -102,7 +102,7 @@ def _start() -> QuestionProcess | None:
 
 
 def _has_notes(folder: str) -> bool:
-    """Whether the user has notes, or the project in whose folder, or below it, `folder` is. Not
+    """Whether the user has notes, or a project whose folder is `folder` or a folder above it. Not
     found are the notes of a worktree whose main folder is elsewhere.
     """
     from ouro.utils.ouro_paths import home_name

@@ -86,10 +86,10 @@ def _asks_a_proxy(options: ReadOptions) -> bool:
 
 
 def _names_this_machine(word: Word) -> bool:
-    """Whether a word is certainly the address of a server on this machine. Bash may make several
-    words of one, or the name of a file: `localhost?e*` may become `localhost.evil.example`.
+    """Whether a word is certainly the address of a server on this machine. A word that bash expands
+    may become another one: `localhost?e*` may become the name `localhost.evil.example` of a file.
     """
-    if word.exact:
+    if word.exact:  # bash expands nothing in it
         return bool(_ADDRESS_OF_THIS_MACHINE.fullmatch(word.text))
     if word.glob:
         match = _ADDRESS_OF_THIS_MACHINE.fullmatch(word.raw)
@@ -97,8 +97,9 @@ def _names_this_machine(word: Word) -> bool:
             return False
         # The pattern must be in the path. In `[::1]` bash would see a class of characters.
         return match["host"] != "[::1]" and match["path"] is not None
+    # `word.text` has the values of variables that the line may have set: only the word as it is
+    # written (`raw`) is certain, such as "http://localhost/$page".
     quoted = _ONE_QUOTED_WORD.fullmatch(word.raw)
-    # Not its text: a value that the line may have set is in it.
     return quoted is not None and bool(_ADDRESS_OF_THIS_MACHINE.fullmatch(quoted["text"]))
 
 

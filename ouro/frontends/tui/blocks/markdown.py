@@ -33,6 +33,8 @@ _WRITTEN_ADDRESS = re.compile(r"https?://[^\s<>\"'`|]+")
 _SIGNS_AFTER_ADDRESS = ".,;:!?)]}*_"
 _LINKING_PROGRAMS = {"iTerm.app", "WezTerm", "ghostty", "vscode", "Hyper", "rio", "Tabby"}
 _LINKING_VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "ALACRITTY_WINDOW_ID")
+_MAX_NESTING = 20
+"""Levels of lists and quotes in one another; what is deeper is not parsed."""
 
 
 @lru_cache(maxsize=2)
@@ -45,7 +47,7 @@ def parser(*, only_blocks: bool = False) -> MarkdownIt:
     """
     from ouro.utils.markdown_parser import make_markdown_parser
 
-    rules = make_markdown_parser(maxNesting=20)
+    rules = make_markdown_parser(maxNesting=_MAX_NESTING)
     rules.disable(["reference"])
     if only_blocks:
         rules.disable(["inline", "text_join"])

@@ -414,7 +414,7 @@ class DiffViewer(CommentSheet[DiffPlace]):
         """Let the user choose, and call `use` with the value. The decorator runs this as a worker,
         because the picker must get the next keys.
         """
-        picker = Picker(title, choices, self._shown.source, search="")
+        picker = Picker(title, choices, current=self._shown.source, search="")
         value = await show_sheet(self.app, picker)
         if value is not None:
             await self._attempt(use(value))

@@ -48,6 +48,7 @@ class PromptFrame(Horizontal):
         self._running_calls: set[str] = set()
         """The ids of the tool calls that have begun and not ended."""
         self._waits_for_answer = False
+        """Whether a question to the user is open."""
         self._timer: Timer | None = None
 
     def on_resize(self) -> None:

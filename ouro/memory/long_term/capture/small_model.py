@@ -219,10 +219,13 @@ def _is_found_id(note_id: str) -> bool:
 async def find_operations(
     ask: AskModel, spoken: Sequence[Spoken], limits: OperationLimits
 ) -> tuple[Operation, ...]:
-    """The operations that a small model finds in the messages that the user certainly wrote, oldest
-    first: in each message first those of corrections that name no subject, then one for each
-    sentence that lasts, until there are `MAX_OPERATIONS`. Only the newest sentences are asked
-    about. Raises ModelError.
+    """The operations that a small model finds in the messages that the user certainly wrote, at
+    most `MAX_OPERATIONS`. Those of the oldest message come first. Those of one message begin with
+    its corrections that name no subject; after them comes one for each sentence that lasts. Only
+    the newest sentences are asked about.
+
+    What was found in a sentence counts as a note for the next ones, which may correct it: so the
+    limits are made again for each call of the model. Raises ModelError.
     """
     own_messages = [message for message in spoken if message.is_own]
     candidates: list[_Candidate] = []
