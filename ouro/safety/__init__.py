@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ouro.utils.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from ouro.safety.checkpoints.checkpoint_repository import GitFailed
     from ouro.safety.checkpoints.checkpoints import Checkpoints, TurnFiles
     from ouro.safety.checkpoints.cleaning import (
         clean_checkpoints,

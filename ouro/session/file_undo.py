@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -34,6 +34,8 @@ WAIT = 1.0
 UNDONE = "Undone"
 """The beginning of the line about what was undone; the other lines are about what was not."""
 REDONE = "Changed again"
+_NO_UNDO = "Changes of files cannot be undone"
+"""The beginning of the warning about a checkpoint that failed."""
 _MAX_NAMED = 3
 _CLEAN_SECONDS = 86_400.0
 """The pause between two deletions of old checkpoints."""
@@ -66,8 +68,10 @@ class FileUndo(msgspec.Struct, eq=False):
     """The checkpoint before the current turn; None if there is none yet."""
     _last: asyncio.Task[bool] | None = None
     """The checkpoint that was started last; each waits for the one before it."""
-    _is_off: bool = False
-    """Whether a checkpoint has failed: then this session takes no more of them."""
+    _off_until: Literal["", "next turn", "end"] = ""
+    """Until when no checkpoints are taken, because one has failed: until the next turn, or the end of
+    this session. Empty: they are taken.
+    """
     _warnings_shown: set[str] = msgspec.field(default_factory=set)
     """The warnings of this session, and the names of the files that it was warned about."""
 
@@ -80,6 +84,9 @@ class FileUndo(msgspec.Struct, eq=False):
         """Begin a turn, which is known by the number of its message: from now on changes of files
         belong to it.
         """
+        # First: so the part before it ends, too, with what is known of its changes.
+        if self._off_until == "next turn":
+            self._off_until = ""
         self._begin_part(self.memory.next_number)
 
     def begin_part(self) -> None:
@@ -92,7 +99,7 @@ class FileUndo(msgspec.Struct, eq=False):
 
     def begin_checkpoint(self) -> None:
         """Start the checkpoint before this turn, if it has none yet: a tool call may follow."""
-        if self._before is None and not self._is_off:
+        if self._before is None and not self._off_until:
             self._before = self._start_checkpoint(self._take_before)
 
     @asynccontextmanager
@@ -132,7 +139,7 @@ class FileUndo(msgspec.Struct, eq=False):
         if self._before is None:
             return
         done, _ = await asyncio.wait([self._before], timeout=WAIT)
-        if self._is_off:
+        if self._off_until:
             return
         if not done:
             self._warn(
@@ -143,7 +150,7 @@ class FileUndo(msgspec.Struct, eq=False):
 
     async def _keep_copies(self, number: int, paths: Sequence[Path]) -> None:
         """Copy files before a tool writes them. Warns if the disk has no room."""
-        if self._is_off:
+        if self._off_until:
             return
         for path in paths:
             if not await asyncio.to_thread(self.checkpoints.keep, number, path):
@@ -169,7 +176,7 @@ class FileUndo(msgspec.Struct, eq=False):
 
     def _end_part(self) -> None:
         """Start the checkpoint after the present part of the turn, if files may have changed in it."""
-        if self.late.opened is None or self._is_off:  # not opened: no tool was called yet
+        if self.late.opened is None or self._off_until:  # not opened: no tool was called yet
             return
         if self.late.opened.may_have_changed(self._number):
             self._start_checkpoint(self._take_after)
@@ -210,9 +217,11 @@ class FileUndo(msgspec.Struct, eq=False):
     async def _recover(self, earlier: asyncio.Task[bool] | None) -> bool:
         """Repair the checkpoints and finish an undo that was cut off, when the checkpoint `earlier`
         is complete. Then show the user the files that wait for their decision (`unsure`). Returns
-        False if that checkpoint or the recovery failed; checkpoints are then off.
+        False if the recovery failed, or if checkpoints are off after that one.
         """
-        if earlier is not None and not await earlier:
+        if earlier is not None:
+            await earlier
+        if self._off_until:
             return False
         try:
             await asyncio.to_thread(self.checkpoints.recover)
@@ -242,7 +251,7 @@ class FileUndo(msgspec.Struct, eq=False):
         and now (None: there is no such file). Empty if it has changed more than _MAX_COMPARED
         files, if the checkpoint before the turn is missing, or if they cannot be compared. Blocks.
         """
-        has_checkpoint = self._before is not None and self._before.done() and not self._is_off
+        has_checkpoint = self._before is not None and self._before.done() and not self._off_until
         if not has_checkpoint:
             return {}
         try:
@@ -493,16 +502,20 @@ class FileUndo(msgspec.Struct, eq=False):
         number: int,
         earlier: asyncio.Task[bool] | None,
     ) -> bool:
-        """Take a checkpoint when the checkpoint `earlier` is complete. Returns False if one of the
-        two failed; checkpoints are then off.
+        """Take a checkpoint when the checkpoint `earlier` is complete. Returns False if it failed, or
+        if checkpoints are off after that one.
         """
-        if earlier is not None and not await earlier:
+        if earlier is not None:
+            await earlier
+        if self._off_until:
             return False
         try:
             await take(number)
         except (OSError, OuroError) as error:
             self._turn_off(error)
             return False
+        # If a checkpoint fails again, that is news.
+        self._warnings_shown -= {text for text in self._warnings_shown if text.startswith(_NO_UNDO)}
         return True
 
     async def _take_before(self, number: int) -> None:
@@ -527,13 +540,16 @@ class FileUndo(msgspec.Struct, eq=False):
             self.tasks.warn(line)
 
     def _turn_off(self, error: OSError | OuroError) -> None:
-        """Take no more checkpoints in this session, and warn. Does nothing if the session is
-        closing.
+        """Take no more checkpoints in this turn, and warn. If the reason may pass, as a full disk,
+        the next turn takes them again; otherwise none are taken in this session. Does nothing if
+        the session is closing.
         """
         if self.late.opened is not None and self.late.opened.repository.is_cancelled:
             return
-        self._is_off = True
-        self._warn(f"Changes of files cannot be undone in this session: {plain_error(error)}")
+        may_pass = isinstance(error, OSError | safety.GitFailed)
+        self._off_until = "next turn" if may_pass else "end"
+        period = "turn" if may_pass else "session"
+        self._warn(f"{_NO_UNDO} in this {period}: {plain_error(error)}")
 
     def _clean_old_checkpoints(self) -> None:
         """Delete old checkpoints of all folders, once a day."""

@@ -200,7 +200,7 @@ async def test_file_undo_can_be_disabled(repository, home, options):
 @pytest.mark.parametrize(
     ("git", "told"),
     [
-        ("exit 1", "cannot be undone in this session"),
+        ("exit 1", "cannot be undone in this turn: git ls-files failed"),
         ('exec {git} "$@"', "`/undo` does not restore big: it is over 1 MB now"),
     ],
 )
@@ -230,6 +230,28 @@ async def test_what_cannot_be_undone_is_reported_once_and_the_turn_runs(
     await session.close()
     await listening
     assert sum(told in text for text in heard) == 1
+
+
+async def test_turns_after_one_whose_checkpoint_failed_can_be_undone(
+    repository, tmp_path, monkeypatch
+):
+    (tmp_path / "tools").mkdir()
+    program = tmp_path / "tools" / "git"
+    fails = tmp_path / "fails"
+    program.write_text(f'#!/bin/sh\n[ -e {fails} ] && exit 1\nexec {shutil.which("git")} "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    fails.touch()
+    script = [READ, write("a.txt", "1\n"), "Done.", write("b.txt", "2\n"), "Done."]
+    session = await opened(repository, *script)
+    await say(session, "write a.txt")
+    with pytest.raises(UsageError, match="Nothing was changed"):
+        await session.rewind.undo(("files",))
+    fails.unlink()
+    await say(session, "write b.txt")
+    assert (await session.rewind.undo(("files",))).notices == ("Undone: b.txt.",)
+    assert not (repository / "b.txt").exists()
+    await session.close()
 
 
 async def test_diff_since_a_message_lists_hunks_that_can_be_undone(repository):
