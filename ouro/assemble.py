@@ -209,7 +209,11 @@ async def _open_basis(
     store = store or YamlFileMemoryStore(get_sessions_dir(), mask.mask)
     folders_of_sessions = () if options.ephemeral else (get_sessions_dir(), get_index_path())
     session_catalog = SessionCatalog(store, path_text(options.cwd), *folders_of_sessions)
-    resumed = await find_session_to_resume(session_catalog, request) if request.resume else None
+    resumed = None
+    if request.resume:
+        resumed = await find_session_to_resume(
+            session_catalog, request, is_interactive=options.interactive
+        )
     scopes = None
     if options.uses_memory:
         trusted_folder = options.cwd if inputs.trusted else None
@@ -553,7 +557,7 @@ def _build_titles(basis: SessionBasis, models: ModelSource) -> Titles:
     """Build what finds titles. It does so by itself if there is a user and the session is saved."""
     options, memory = basis.options, basis.memory
     is_automatic = options.interactive and basis.settings.sessions.titles and not options.ephemeral
-    labels = SessionLabels(memory, options.cwd, basis.resumed)
+    labels = SessionLabels(memory, options.cwd, basis.resumed, headless=not options.interactive)
     return Titles(memory, models, basis.tasks, is_automatic, labels)
 
 
@@ -611,6 +615,7 @@ def _start(basis: SessionBasis, session: Session, start: StartMode) -> None:
         memory.set_model(session.model_source.main.spec.name)
     if mode := basis.options.settings.get("permissions.mode"):
         memory.set_mode(mode)
+    session.labels.begin()
     if start.offers_auto:
         tasks.start("mode", offer_auto(session))
     if session.resumed is not None:

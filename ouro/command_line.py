@@ -325,7 +325,8 @@ def _add_session_flags(parser: argparse.ArgumentParser) -> None:
         const=PICK,
         metavar="SESSION",
         type=lambda name: name or PICK,
-        help="an id, its start, words of its title, or `latest`; nothing: pick one",
+        help="an id, its start, words of its title, or `latest` (without -p: the last one that you"
+        " used, not one of `ouro -p`); nothing: pick one",
     )
     which.add_argument(
         "-c", "--continue", dest="latest", action="store_true", help="the same as --resume latest"

@@ -47,6 +47,8 @@ class SessionMatches:
         """The sessions whose messages contain the words: by id, the text around the match."""
         self.is_fuzzy = False
         """Whether similar titles match, too; see `find_similar`."""
+        self.shows_headless = False
+        """Whether sessions that only programs have used are shown, too."""
         self.scope: Scope = THESE if only else PROJECT
         self.set_sessions(sessions)
         if self.scope == PROJECT and not self.in_scope:
@@ -57,7 +59,9 @@ class SessionMatches:
         """The scope as it is shown. If all projects are listed because this one has no sessions, it
         says so.
         """
-        has_none_here = not any(self._is_here(info.project) for info in self.sessions)
+        has_none_here = not any(
+            self._is_here(info.project) and self._is_shown(info) for info in self.sessions
+        )
         if self.scope == ALL and self.sessions and has_none_here:
             return f"none in this folder · {ALL}"
         return self.scope
@@ -82,6 +86,11 @@ class SessionMatches:
         """
         scopes = [THESE, PROJECT, ALL] if self._only else [PROJECT, ALL]
         self._set_scope(scopes[(scopes.index(self.scope) + 1) % len(scopes)])
+
+    def toggle_headless(self) -> None:
+        """Show the sessions that only programs have used, or hide them again."""
+        self.shows_headless = not self.shows_headless
+        self._set_scope(self.scope)
 
     def set_search(self, text: str) -> bool:
         """From now on search for the words of `text`. Returns False if they are the same as before."""
@@ -143,16 +152,22 @@ class SessionMatches:
     def _has_words(self, title: str) -> bool:
         return all(word in title for word in self._words)
 
+    def _is_shown(self, info: SessionInfo) -> bool:
+        return self.shows_headless or info.is_listed
+
     def _set_scope(self, scope: Scope) -> None:
-        """Show the sessions of this scope, the pinned ones first."""
+        """Show the sessions of this scope, the pinned ones first, and count the hidden ones."""
         self.scope = scope
         is_in_scope: dict[Scope, Callable[[SessionInfo], bool]] = {
             THESE: lambda info: info.id in self._only,
             PROJECT: lambda info: self._is_here(info.project),
             ALL: lambda _info: True,
         }
-        in_scope = filter(is_in_scope[scope], self.sessions)
-        self.in_scope = sorted(in_scope, key=lambda info: not info.pinned)
+        in_scope = list(filter(is_in_scope[scope], self.sessions))
+        # The given sessions are shown in any case: the user has asked for them.
+        shown = in_scope if scope == THESE else list(filter(self._is_shown, in_scope))
+        self.hidden_count = len(in_scope) - len(shown)
+        self.in_scope = sorted(shown, key=lambda info: not info.pinned)
         self._titles = [info.title.lower() for info in self.in_scope]
 
 

@@ -228,6 +228,8 @@ class LabelRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The git branch of the last turn; empty outside of a repository."""
     files: int = 0
     """How many files its tools have changed."""
+    headless: bool = False
+    """Whether only programs have used it so far: `ouro -p`, a batch, the API."""
 
 
 ChangeRecord = (
@@ -296,6 +298,15 @@ class SessionInfo(msgspec.Struct, frozen=True):
     """The git branch of the last turn; empty outside of a repository."""
     files: int = 0
     """How many files its tools have changed."""
+    headless: bool = False
+    """Whether only programs have used it so far: `ouro -p`, a batch, the API."""
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether lists to pick from show it at once. Scripts may leave hundreds of sessions, among
+        which the user would not find their own.
+        """
+        return self.pinned or not self.headless
 
     @property
     def cost(self) -> float | None:

@@ -170,15 +170,18 @@ async def open_interactively(
         request = next_request
 
 
-async def find_session_to_resume(catalog: SessionCatalog, request: OpenRequest) -> SessionInfo:
-    """The session that `request.resume` names.
+async def find_session_to_resume(
+    catalog: SessionCatalog, request: OpenRequest, *, is_interactive: bool
+) -> SessionInfo:
+    """The session that `request.resume` names. For a user (`is_interactive`), `latest` is the last
+    session that a user has used, if there is one; for a program it is the last one of all.
 
     Raises:
         SessionNotFound: there is none, or there are several.
         SessionRunning: it runs in the background, and the request wants neither a copy of it nor only
             to read it.
     """
-    info = await catalog.find(request.resume)
+    info = await catalog.find(request.resume, prefers_listed=is_interactive)
     if not request.fork and not request.read_only:
         from ouro.session.background_record import require_foreground  # only to resume
 

@@ -23,18 +23,28 @@ class SessionLabels:
 
     Args:
         info: the session as lists have it; None for a new session.
+        headless: whether a program uses the session, and no user.
     """
 
-    def __init__(self, memory: MemoryManager, cwd: Path, info: SessionInfo | None) -> None:
+    def __init__(
+        self, memory: MemoryManager, cwd: Path, info: SessionInfo | None, *, headless: bool = False
+    ) -> None:
         self._memory = memory
         self._cwd = cwd
+        self._is_headless = headless
         labels = memory.transcript.labels
         # The record of the labels may be in a part of the session that is not loaded.
         if labels is None and info is not None:
             labels = LabelRecord(
-                info.tags, at="", pinned=info.pinned, branch=info.branch, files=info.files
+                info.tags,
+                at="",
+                pinned=info.pinned,
+                branch=info.branch,
+                files=info.files,
+                headless=info.headless,
             )
         self._labels = labels or LabelRecord(tags=(), at="")
+        self._is_new = info is None or info.id != memory.session_id  # a fork is new, too
         self._count_read = len(memory.messages())
         """The number of messages whose calls are in `_changed`: the first ones."""
         self._changed = self._changed_files_since(first=0)
@@ -50,9 +60,14 @@ class SessionLabels:
     def pinned(self) -> bool:
         return self._labels.pinned
 
+    def begin(self) -> None:
+        """Record that a new session is headless, so that lists know it during the first turn."""
+        if self._is_headless and self._is_new:
+            self._record_labels(replace(self._labels, headless=True))
+
     def after_turn(self) -> None:
-        """Record the git branch and the number of files that tools changed, if either is not what
-        was recorded last.
+        """Record the git branch, the number of files that tools changed, and that a user has used
+        the session, unless that was recorded last.
         """
         messages = self._memory.messages()
         if len(messages) < self._count_read:  # after a rewind or a compaction: read all of them
@@ -60,7 +75,10 @@ class SessionLabels:
         self._changed |= self._changed_files_since(self._count_read)
         self._count_read = len(messages)
         files = self._changed_before + len(self._changed)
-        self._record_labels(replace(self._labels, branch=git_branch(self._cwd), files=files))
+        labels = replace(self._labels, branch=git_branch(self._cwd), files=files)
+        if not self._is_headless:
+            labels = replace(labels, headless=False)
+        self._record_labels(labels)
 
     def tag(self, added: Sequence[str], removed: Sequence[str] = ()) -> None:
         """Add tags and remove others; each tag is there once, in the order in which they were

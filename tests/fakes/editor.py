@@ -283,7 +283,7 @@ async def _in_this_process(ouro: OuroProgram, editor: Editor) -> AsyncIterator[A
     async def open_catalog(folder: Path) -> Any:
         return await asyncio.to_thread(_catalog, folder)
 
-    served = EditorAgent(Options(ouro.folder), opener, open_catalog)
+    served = EditorAgent(Options(ouro.folder, interactive=True), opener, open_catalog)
     mine, its = memory_transport_pair()
     serving = asyncio.create_task(run_agent(served, its, use_unstable_protocol=True))
     agent = connect_to_agent(editor, mine, use_unstable_protocol=True, observers=[editor.check])

@@ -90,7 +90,7 @@ async def test_a_session_is_labelled_from_outside_and_keeps_branch_and_files(rep
 
 
 async def test_a_tag_in_a_search_narrows_the_list_and_pinned_sessions_are_first(repository):
-    opens = make(repository, *["Done."] * 3)
+    opens = make(repository, *["Done."] * 3, interactive=True)
     for text, tags in (("first", ["parser"]), ("second", ["Parsing"]), ("third", [])):
         session = await opens(OpenRequest())
         await play(session, f"{text} message")
@@ -121,3 +121,56 @@ def test_tags_are_words_with_or_without_their_sign():
     for wrong in ("a,b", "##", "-", "x" * 50):
         with pytest.raises(UsageError):
             read_tags(wrong)
+
+
+async def test_a_session_of_a_script_is_not_listed_until_a_user_continues_it(repository):
+    of_script = await make(repository, "Done.")(OpenRequest())
+    await play(of_script, "from a script")
+    await of_script.close()
+    info = await listed(of_script)
+    assert (info.headless, info.is_listed) == (True, False)
+    catalog = of_script.session_catalog
+    await catalog.label(info, ["nightly"], pinned=True)
+    assert (await listed(of_script)).is_listed  # the user has pinned it
+    await catalog.label(info, [], pinned=False)
+    assert not (await listed(of_script)).is_listed
+
+    of_user = await make(repository, "Yes.", interactive=True)(OpenRequest(info.id))
+    await play(of_user, "and now by hand")
+    await of_user.close()
+    assert (await listed(of_user)).is_listed
+
+    again = await make(repository, "Done.")(OpenRequest(info.id))
+    await play(again, "a script continues it")
+    await again.close()
+    assert (await listed(again)).is_listed
+
+
+async def test_a_fork_by_a_script_is_not_listed(repository):
+    of_user = await make(repository, "Yes.", interactive=True)(OpenRequest())
+    await play(of_user, "by hand")
+    await of_user.close()
+    fork = await make(repository, "Done.")(OpenRequest(of_user.id, fork=True))
+    await play(fork, "from a script")
+    await fork.close()
+    sessions = await fork.session_catalog.sessions_here()
+    assert {info.id: info.is_listed for info in sessions} == {of_user.id: True, fork.id: False}
+
+
+async def test_latest_is_the_last_session_of_a_user_or_for_a_script_the_last_of_all(repository):
+    of_user = await make(repository, "Yes.", interactive=True)(OpenRequest())
+    await play(of_user, "by hand")
+    await of_user.close()
+    of_script = await make(repository, "Done.")(OpenRequest())
+    await play(of_script, "from a script")
+    await of_script.close()
+
+    for interactive, expected in ((True, of_user), (False, of_script)):
+        resumed = await make(repository, interactive=interactive)(OpenRequest("latest"))
+        assert resumed.id == expected.id
+        await resumed.close()
+
+    await of_script.session_catalog.store.delete_session(of_user.id)
+    resumed = await make(repository, interactive=True)(OpenRequest("latest"))
+    assert resumed.id == of_script.id  # better than none
+    await resumed.close()

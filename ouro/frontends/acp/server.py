@@ -306,12 +306,13 @@ class EditorAgent:
     async def list_sessions(
         self, cwd: str | None = None, cursor: str | None = None, **_meta: Any
     ) -> acp.ListSessionsResponse:
-        """A page of saved sessions. With `cwd` they are the sessions of this folder, otherwise all
-        sessions. A page has PAGE_SIZE sessions. `cursor` is the number of sessions before the page;
-        None is the first page.
+        """A page of saved sessions, without those of scripts. With `cwd` they are the sessions of
+        this folder, otherwise all sessions. A page has PAGE_SIZE sessions. `cursor` is the number of
+        sessions before the page; None is the first page.
         """
         catalog = await self._open_catalog(Path(cwd) if cwd else self._options.cwd)
-        sessions = await (catalog.sessions_here() if cwd else catalog.sessions())
+        saved = await (catalog.sessions_here() if cwd else catalog.sessions())
+        sessions = [info for info in saved if info.is_listed]
         if cursor and not cursor.isdecimal():
             raise UsageError(f"`{cursor}` is not a cursor of this list.")
         start = int(cursor or 0)

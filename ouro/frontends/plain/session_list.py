@@ -23,6 +23,10 @@ _HELP = (
     "Type a number to open a session, `copy N` for a copy, `look N` to preview it, words to search,"
     " `all` for {}."
 )
+_SHOWN_HEADLESS, _HIDDEN_HEADLESS = (
+    "Sessions of scripts are shown, too: `headless` hides them.",
+    "{:,} of scripts (headless) are hidden: `headless` shows them.",
+)
 _CHOICE_BY_NUMBER = re.compile(r"(?:(copy|look)\s+)?(\d{1,3})")
 """Such as `3`, `copy 3` and `look 3`."""
 
@@ -54,14 +58,17 @@ async def ask_session(
 
 
 async def _change_search(catalog: SessionCatalog, matches: SessionMatches, line: str) -> None:
-    """Search for the typed words. If the line is `all`, search for the same words as before, but in
-    the next scope.
+    """Search for the typed words. If the line is `all` or `headless`, search for the same words as
+    before, but in the next scope, or with or without the sessions of scripts.
     """
     if line == "all":
         matches.next_scope()
-        await _search(catalog, matches, matches.query)
+    elif line == "headless":
+        matches.toggle_headless()
+    else:
+        await _search(catalog, matches, line)
         return
-    await _search(catalog, matches, line)
+    await _search(catalog, matches, matches.query)
 
 
 async def _search(catalog: SessionCatalog, matches: SessionMatches, words: str) -> None:
@@ -88,6 +95,10 @@ def _print_matches(printer: Printer, matches: SessionMatches) -> Sequence[Sessio
     left_out = len(all_matches) - len(printed_matches)
     if left_out:
         printer.say(f"… and {left_out:,} more. Type words of a title or message.")
+    if matches.shows_headless:
+        printer.say(_SHOWN_HEADLESS)
+    elif matches.hidden_count:
+        printer.say(_HIDDEN_HEADLESS.format(matches.hidden_count))
     other_scope = "the sessions of this project" if matches.scope == ALL else "all projects"
     printer.say(_HELP.format(other_scope))
     return printed_matches

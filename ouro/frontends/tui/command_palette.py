@@ -81,7 +81,8 @@ async def _session_choices(session: Session) -> list[Choice]:
         log.warning("the palette lists no sessions: %s", error)
         return []
     is_here = session.session_catalog.is_here
-    others = [info for info in all_sessions if is_here(info.project) and info.id != session.id]
+    listed = [info for info in all_sessions if info.is_listed and is_here(info.project)]
+    others = [info for info in listed if info.id != session.id]
     return [_session_choice(info) for info in others[:MAX_SESSIONS]]
 
 

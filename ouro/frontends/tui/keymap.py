@@ -121,6 +121,9 @@ ACTIONS: tuple[KeyAction, ...] = (
     KeyAction("comment", ("tab",), "add a comment", "answer"),
     KeyAction("fork_there", ("ctrl+f",), "fork the session there instead", "sheet"),
     KeyAction("change_scope", ("ctrl+a",), "this project or all", "sessions"),
+    KeyAction(
+        "show_headless", ("f6", "h"), "show sessions of scripts (ouro -p), or not", "sessions"
+    ),
     KeyAction("fork_session", ("ctrl+f", "f"), "fork (letters work in the list: Tab)", "sessions"),
     KeyAction("rename_session", ("f2", "r"), "rename", "sessions"),
     KeyAction("tag_session", ("f5", "t"), "set the tags", "sessions"),

@@ -172,15 +172,18 @@ class SessionCatalog:
         """Returns the sessions of this project, last used first."""
         return [info for info in await self.sessions() if self.is_here(info.project)]
 
-    async def find(self, query: str) -> SessionInfo:
+    async def find(self, query: str, *, prefers_listed: bool = False) -> SessionInfo:
         """Returns the one session that `query` names, as `find_session` does, also by words in its
-        messages. Raises as `find_session`.
+        messages. With `prefers_listed`, `latest` passes over headless sessions if there is another
+        one. Raises as `find_session`.
         """
         sessions = await self.sessions()
 
         def ids_with(words: str) -> list[str]:
             return [hit.session_id for hit in self._hits(sessions, words)]
 
+        if prefers_listed:
+            sessions.sort(key=lambda info: not info.is_listed)  # stable: else last used first
         return await asyncio.to_thread(find_session, sessions, query, self.is_here, ids_with)
 
     async def matching(self, sessions: Sequence[SessionInfo], words: str) -> list[SessionInfo]:
@@ -287,7 +290,7 @@ class SessionCatalog:
 
     async def label(self, info: SessionInfo, tags: Sequence[str], *, pinned: bool) -> None:
         """Set the tags of a session, and whether it is pinned. Raises as `rename`."""
-        labels = (info.branch, info.files)
+        labels = (info.branch, info.files, info.headless)
         await self._change(info.id, lambda at: LabelRecord(tuple(tags), at, pinned, *labels))
 
     async def _change(self, session_id: str, make: Callable[[str], ChangeRecord]) -> None:

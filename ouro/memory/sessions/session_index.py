@@ -169,9 +169,9 @@ class SessionTally:
                 self._fields["model"] = one_line(model)
             case ModeRecord(mode):
                 self._fields["mode"] = one_line(mode, 16)
-            case LabelRecord(tags, _, pinned, branch, files):
-                self._fields |= {"tags": tags}
-                self._fields |= {"pinned": pinned, "branch": one_line(branch, 100), "files": files}
+            case LabelRecord(tags, _, pinned, branch, files, headless):
+                self._fields |= {"tags": tags, "pinned": pinned, "headless": headless}
+                self._fields |= {"branch": one_line(branch, 100), "files": files}
             case SummaryRecord(summary):
                 self._fields["summary"] = one_line(summary, _MAX_SUMMARY)
             case ForkRecord(session):

@@ -231,7 +231,7 @@ class SessionPicker(Browser):
     async def _show_first_page(self) -> None:
         """Show the top of the list until all of it has been read."""
         first = await self._session_catalog.first_page(max(_MIN_FIRST_PAGE, self.app.size.height))
-        if first:
+        if any(info.is_listed for info in first):
             self._list.with_cost = _has_cost(first)
             self._matches = SessionMatches(first, self._session_catalog.is_here)
             self._show()
@@ -292,10 +292,12 @@ class SessionPicker(Browser):
         count = f"{len(self._matches.in_scope):,}"
         if match_count is not None and self._matches.is_narrowed:
             count = f"{match_count:,} of {count}"
-        scope = self._matches.scope_text
-        if self.app.size.width < _MIN_WIDTH_OF_SCOPE:
-            scope = self._matches.scope
-        self._count.update(f"{scope} · {count}{activity}")
+        scope, hidden = self._matches.scope, ""
+        if self.app.size.width >= _MIN_WIDTH_OF_SCOPE:
+            scope = self._matches.scope_text
+            if self._matches.hidden_count:
+                hidden = f" · {self._matches.hidden_count:,} headless hidden"
+        self._count.update(f"{scope} · {count}{hidden}{activity}")
 
     def _heading_text(self) -> str:
         return self._list.heading()
@@ -383,6 +385,17 @@ class SessionPicker(Browser):
             return
         self._matches.next_scope()
         self._show(keep_mark=False)
+        if self._matches.query:
+            self._search_messages()
+
+    async def _show_headless(self) -> None:
+        """Show the sessions that only programs have used, or hide them again. Does nothing until the
+        list is read.
+        """
+        if not self._is_loaded:
+            return
+        self._matches.toggle_headless()
+        self._show()
         if self._matches.query:
             self._search_messages()
 
@@ -488,13 +501,14 @@ class SessionPicker(Browser):
         focus, single letters are named if an action has one.
         """
         is_in_list = self._list.has_focus
-        key_text = self._letter if is_in_list else self._keymap.key_text
+        key_text = self._letter_or_key
         shows_all = self._is_loaded and self._matches.scope == ALL
         shows_preview = self.has_class("-beside")
         return [
             ("Enter", "resumes"),
             ("" if shows_preview else key_text("look_inside"), "preview"),
             (self._keymap.key_text("change_scope"), "this project" if shows_all else "all"),
+            self._headless_key(),
             (key_text("fork_session"), "fork"),
             (key_text("rename_session"), "rename"),
             (key_text("tag_session"), "tag"),
@@ -503,3 +517,18 @@ class SessionPicker(Browser):
             ("Tab", "search" if is_in_list else "list"),
             ("Esc", self._esc),
         ]
+
+    def _headless_key(self) -> tuple[str, str]:
+        """The key that shows or hides headless sessions, for the last line; empty if it has none to
+        show or hide.
+        """
+        if not self._is_loaded:
+            return "", ""
+        if self._matches.shows_headless:
+            return self._letter_or_key("show_headless"), "hide headless"
+        key = self._letter_or_key("show_headless") if self._matches.hidden_count else ""
+        return key, "headless"
+
+    def _letter_or_key(self, action: str) -> str:
+        """How the last line names the key of an action: a letter while the list has the focus."""
+        return (self._letter if self._list.has_focus else self._keymap.key_text)(action)

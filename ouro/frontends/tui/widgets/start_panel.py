@@ -76,15 +76,13 @@ class StartPanel(Widget):
     def show(self, session: Session, sessions: Sequence[SessionInfo]) -> None:
         """Show the facts of a new session, a tip, and the last sessions of this folder, at most
         MAX_SESSIONS. `sessions` are all sessions, the last used first. Sessions without messages
-        are left out.
+        and those of scripts are left out.
         """
         self._facts = session_facts(session)
         is_here = session.session_catalog.is_here
-        self._sessions = [
-            info
-            for info in sessions
-            if info.messages and info.id != session.id and is_here(info.project)
-        ][:MAX_SESSIONS]
+        listed = [info for info in sessions if info.is_listed and is_here(info.project)]
+        others = [info for info in listed if info.messages and info.id != session.id]
+        self._sessions = others[:MAX_SESSIONS]
         self._tip = TIPS[sum(session.id.encode()) % len(TIPS)]  # another one for each session
         self._marked_index = -1
         self.display = True
