@@ -12,12 +12,28 @@ from msgspec.structs import replace
 from ouro import llm
 from ouro.commands.action import Answer
 from ouro.commands.render import line
-from ouro.errors import ConfigError
+from ouro.display import Choice
+from ouro.errors import ConfigError, UsageError
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.ouro_paths import get_models_path, tilde
 
 if TYPE_CHECKING:
     from ouro.commands.model_setup import Asker
     from ouro.commands.shell_context import ShellContext
+
+_MIN_KEY = 8
+"""Characters of the shortest key of any provider; a shorter text is a typing error."""
+_ASSIGNMENT = late_pattern(
+    r"(?:export\s+|\$env:)?[A-Z]+_[A-Z0-9_]*\s*=\s*([\"']?)(?P<key>[^\"'=].*)\1;?"
+)
+"""A line that sets a variable: `export ANTHROPIC_API_KEY="…"`. Its value is the key."""
+_ADDRESS = late_pattern(r"\w+://.*|localhost\b.*|[\w-]+(\.[\w-]+)*:\d{1,5}(/.*)?")
+"""`http://127.0.0.1:8080/v1`, `localhost`, `server:8080`; not a key with a colon before letters."""
+_MAIL = late_pattern(r"[^@\s]+@[^@\s]+\.[a-z]+")
+_DOUBT_CHOICES = (
+    Choice("again", "type it again"),
+    Choice("keep", "use it anyway"),
+)
 
 
 async def login(context: ShellContext, name: str) -> Answer | None:
@@ -29,7 +45,9 @@ async def login(context: ShellContext, name: str) -> Answer | None:
     if sys.stdin.isatty():
         key = await ask_key(context, f"Your {title} key (it is not shown)")
     else:
-        key = _without_spaces(sys.stdin.readline())
+        key = read_key(sys.stdin.readline())
+        if doubt := doubt_about_key(key):
+            raise UsageError(doubt.replace("\n", " "), "Nothing was stored.")
     if not key:
         return None
     account = entry_name.removesuffix("/*")
@@ -83,10 +101,61 @@ def _write_account(entry_name: str, account: str) -> Path:
 
 
 async def ask_key(asker: Asker, title: str) -> str:
-    """Ask for a key, which is not shown; returns an empty text if the user cancels."""
-    return _without_spaces(await asker.ask(title, secret=True))
+    """Ask for a key, which is not shown; returns an empty text if the user cancels. A text that is
+    hardly a key is asked about, because no list shows it later.
+    """
+    while True:
+        key = read_key(await asker.ask(title, secret=True))
+        doubt = doubt_about_key(key) if key else ""
+        if not doubt:
+            return key
+        answer = await asker.choose(doubt, _DOUBT_CHOICES)
+        if answer is None:
+            return ""
+        if answer == "keep":
+            return key
 
 
-def _without_spaces(key: str) -> str:
-    """The key without the spaces and line breaks that come in when it is pasted."""
-    return "".join(key.split())
+def read_key(text: str) -> str:
+    """The key in a text that was typed or pasted: without the spaces and line breaks that come in
+    when it is pasted, without `Bearer`, and without the variable of a shell line.
+    """
+    text = text.strip().removeprefix("Bearer ")
+    assignment = _ASSIGNMENT.fullmatch(text)
+    return "".join((assignment["key"] if assignment else text).split())
+
+
+def doubt_about_key(key: str) -> str:
+    """Why a text is hardly a key, and what to do instead; empty if it may be one. The text itself
+    is not in it: it may be a key nevertheless.
+    """
+    if _ADDRESS.fullmatch(key):
+        return (
+            "This is an address, not a key.\nFor a server of your own, close this and choose"
+            " “Another server”: it asks for the address first."
+        )
+    if key in _names_of_models():
+        return "This is the name of a model, not a key.\nThe model is asked for after the key."
+    if _MAIL.fullmatch(key):
+        return "This is a mail address, not a key.\nThe provider's website creates keys."
+    if _is_file(key):
+        return "This is a file, not a key.\nPaste the text in it."
+    if not (key.isascii() and key.isprintable()):
+        return "This has characters that no key has, such as letters with accents."
+    if len(key) < _MIN_KEY:
+        return f"This is too short for a key: {len(key)} characters."
+    return ""
+
+
+def _names_of_models() -> frozenset[str]:
+    """The names of all known models, with and without their providers."""
+    return frozenset(llm.KNOWN_NAMES) | {name.partition("/")[2] for name in llm.KNOWN_NAMES}
+
+
+def _is_file(text: str) -> bool:
+    if "/" not in text and "\\" not in text:
+        return False
+    try:
+        return Path(text).expanduser().is_file()
+    except (OSError, RuntimeError, ValueError):  # too long for a path, or no home of that name
+        return False

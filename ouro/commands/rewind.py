@@ -43,7 +43,7 @@ async def rewind(context: SessionContext, back: str) -> None:
         return
     while rewind.has_earlier and len(rewind.points()) < MAX_LISTED:
         await rewind.load_earlier()
-    if not rewind.points() and not rewind.branches():
+    if not rewind.has_anything:
         raise UsageError("There is no message yet to go back to.")
     choice = await front_end.choose_rewind()
     if choice:

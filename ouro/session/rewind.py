@@ -201,6 +201,11 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
     def has_earlier(self) -> bool:
         return self.memory.pager.has_earlier
 
+    @property
+    def has_anything(self) -> bool:
+        """Whether there is a message or a branch to go to."""
+        return bool(self.has_earlier or self.points() or self.branches())
+
     async def load_earlier(self, count: int = 200) -> None:
         await self.memory.pager.load_earlier(count)
 

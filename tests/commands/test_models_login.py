@@ -115,3 +115,9 @@ def test_a_layout_that_cannot_be_changed_is_an_error_with_the_line_to_add(
     assert log_in(monkeypatch, "openai/mine") != 0
     assert "api_key_keyring: openai/mine" in capsys.readouterr().err
     assert KEY in ring.read_text()
+
+
+def test_an_address_is_not_stored_as_a_key(ring, monkeypatch, capsys):
+    assert log_in(monkeypatch, "openai", "http://127.0.0.1:8080/v1") == 2
+    assert "This is an address, not a key." in capsys.readouterr().err
+    assert not ring.exists()

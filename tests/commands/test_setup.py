@@ -2,6 +2,7 @@ import pytest
 from fakes.local_servers import local_server, models
 from fakes.model_server import failure
 
+from ouro.commands.model_keys import doubt_about_key, read_key
 from ouro.commands.model_setup import set_up, set_up_and_test
 from ouro.display import Choice
 from ouro.llm import ModelEntry, ModelsFile, read_models_file
@@ -207,3 +208,59 @@ async def test_who_cancels_the_set_up_is_not_asked_for_a_test():
     person = Person(None)
     assert await set_up_and_test(person) == ""
     assert len(person.offered) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Bearer sk-secret-1",
+        'export ANTHROPIC_API_KEY="sk-secret-1"',
+        "OPENAI_API_KEY=sk-secret-1\n",
+        " sk-sec\nret-1 ",
+    ],
+)
+def test_a_key_is_read_from_what_is_around_it(text):
+    assert read_key(text) == "sk-secret-1"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("http://127.0.0.1:8080/v1", "address"),
+        ("localhost:11434", "address"),
+        ("gpu-box.example.org:8000/v1", "address"),
+        ("claude-sonnet-5", "model"),
+        ("anthropic/claude-sonnet-5", "model"),
+        ("me@example.org", "mail"),
+        (__file__, "file"),
+        ("schlüssel-123", "characters"),
+        ("yes", "too short"),
+    ],
+)
+def test_a_text_that_is_hardly_a_key_is_doubted(text, reason):
+    assert reason in doubt_about_key(text)
+    assert text not in doubt_about_key(text)
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["sk-ant-api03-x_Y-9AA", "AIzaSyA-1b2C3", "key:with-colon", "aGVsbG8gd29ybGQ=", "a/b+c/d=="],
+)
+def test_keys_are_not_doubted(key):
+    assert doubt_about_key(key) == ""
+    assert read_key(key) == key
+
+
+async def test_an_address_instead_of_a_key_is_asked_about_and_not_saved():
+    person = Person(
+        "anthropic", "http://127.0.0.1:8080", "again", "sk-secret", "anthropic/claude-sonnet-5"
+    )
+    assert await set_up(person) == "anthropic/claude-sonnet-5"
+    assert person.offered[1][0].startswith("This is an address, not a key.\n")
+    assert "8080" not in get_models_path().read_text()
+
+
+async def test_a_doubted_key_can_be_used_or_given_up():
+    person = Person("anthropic", "x", None, "anthropic", "y", "keep", "anthropic/claude-sonnet-5")
+    assert await set_up(person) == "anthropic/claude-sonnet-5"
+    assert read_models_file(get_models_path()).models["anthropic/*"].api_key == "y"

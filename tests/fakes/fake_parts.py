@@ -98,6 +98,10 @@ class FakeRewind:
             raise SessionNotFound("Nothing was said in it yet.")
         return self.session
 
+    @property
+    def has_anything(self) -> bool:
+        return bool(self.listed or self.older or self.left)
+
     def points(self) -> tuple[Point, ...]:
         return self.listed
 

@@ -154,7 +154,7 @@ class RemoteSession:
         self.background = RemoteBackground(self._move_running)
         self.extensions = SimpleNamespace(status_script=None, commands=self.commands)
         # One point, so that the session counts as begun. Its own points are not known here.
-        self.rewind = SimpleNamespace(points=lambda: (True,))
+        self.rewind = SimpleNamespace(points=lambda: (True,), has_anything=True)
         self.session_memory = SimpleNamespace(recall=None, manager=None)
 
     async def attachments_of(self, _text: str) -> tuple[Any, ...]:

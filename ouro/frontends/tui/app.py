@@ -46,6 +46,7 @@ SECOND_PRESS = 1.0
 """Within so many seconds, a second Ctrl+O opens the transcript reader."""
 SECOND_ESCAPE = 1.0
 """For so many seconds after an interrupt, Esc Esc is not a rewind."""
+_NOTHING_TO_REWIND = "Esc Esc goes back to an earlier message: there is none yet."
 MAX_SEARCHED_TEXT = 2_000
 """Characters of each prompt that the history search compares; a paste may have a million."""
 _STALL_CHECK = 0.1
@@ -448,8 +449,13 @@ class KeyActions:
         """
         if self._turns.running or time.monotonic() - self._interrupted_at < SECOND_ESCAPE:
             self.interrupt()
-        else:
-            self._turns.say(Draft("/rewind"))
+            return
+        session = self._conversation.session
+        if session is not None and not session.rewind.has_anything:
+            # Not an error in the transcript: Esc is often pressed once too often.
+            self._conversation.status.show_message(_NOTHING_TO_REWIND)
+            return
+        self._turns.say(Draft("/rewind"))
 
     def mode(self) -> Awaitable[None]:
         """Use the next mode. This is not a coroutine function, so the next key waits for it: a

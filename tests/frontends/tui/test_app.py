@@ -110,6 +110,16 @@ async def test_escape_interrupts_and_a_second_one_kills_the_children():
         assert (session.interrupts, session.background.kills) == (2, 1)
 
 
+async def test_esc_esc_without_a_message_is_a_hint_and_no_error():
+    session = FakeSession()
+    async with screen_of(session).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: "there is none yet" in screen_text(pilot.app))
+        assert "/rewind" not in screen_text(pilot.app)
+        assert pilot.app.screen is pilot.app.conversation
+
+
 async def test_escape_returns_queued_messages_to_the_prompt():
     session = FakeSession([[Wait()]])
     async with screen_of(session).run_test() as pilot:

@@ -20,6 +20,10 @@ from ouro.frontends.tui.screens.picker import Picker, PickList
         ("l o c a l space b enter", "three", ""),
         ("z h i", None, "zhi"),
         ("s backspace f i r enter", "one", ""),
+        ("up enter", "three", ""),
+        ("up down enter", "one", ""),
+        ("k enter", "three", ""),
+        ("down down down enter", "one", ""),
     ],
 )
 async def test_a_short_list_takes_digits_and_words_and_leaves_messages_to_the_prompt(
@@ -259,3 +263,17 @@ async def test_only_the_sheet_shows_a_cursor_while_it_is_open():
         await until(pilot, lambda: not has_prompt_cursor(pilot.app))
         await pilot.press("escape")
         await until(pilot, lambda: has_prompt_cursor(pilot.app))
+
+
+async def test_ctrl_c_clears_the_search_before_it_closes_a_list():
+    choices = [Choice(str(number), f"choice {number}") for number in range(9)]
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        results = []
+        picker = Picker("Which one?", choices)
+        pilot.app.push_screen(picker, results.append)
+        await pilot.pause()
+        await pilot.press(*"http", "ctrl+c")
+        assert (picker.words, pilot.app.screen) == ("", picker)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: results == [None])

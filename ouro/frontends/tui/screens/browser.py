@@ -192,7 +192,7 @@ class Browser(Sheet[OpenRequest | None]):
     A key of the keymap calls the method of its action: `rename_session` calls `_rename_session`.
     """
 
-    BINDINGS = [Binding("ctrl+c", "leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
+    BINDINGS = [Binding("ctrl+c", "clear_or_leave", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
     TITLE: ClassVar[str]
     READS_PAGES: ClassVar[bool] = False
     """Whether it opens with the focus in the list, and the page can get the focus."""
@@ -345,6 +345,10 @@ class Browser(Sheet[OpenRequest | None]):
             self._show_message(" ".join(str(error).split()), "-failed")
             return False
         return True
+
+    def action_clear_or_leave(self) -> None:
+        if not self.clear_field():
+            self.action_leave()
 
     def action_leave(self) -> None:
         self.dismiss(None)

@@ -168,10 +168,14 @@ class SearchField(TypedField):
 class Sheet(StyledOnce[R], ModalScreen[R]):
     """A dialog over the conversation: a frame with its title first and its keys last.
 
-    Esc and Ctrl+C close it without a result, or go back one step; `?` and F1 show its keys.
+    Esc and Ctrl+C close it without a result, or go back one step; `?` and F1 show its keys. Ctrl+C
+    in a field with text only clears it, as in the prompt.
     """
 
-    BINDINGS = [Binding("escape,ctrl+c", "close", show=False, priority=True)]  # noqa: RUF012 (Textual's own form)
+    BINDINGS = [  # noqa: RUF012 (Textual's own form)
+        Binding("escape", "close", show=False, priority=True),
+        Binding("ctrl+c", "clear_or_close", show=False, priority=True),
+    ]
     HORIZONTAL_BREAKPOINTS = [(0, "-fills"), (APART_FROM, "-apart")]  # noqa: RUF012 (as above)
     VERTICAL_BREAKPOINTS = [(0, "-low"), (HEADER_FROM_HEIGHT, "-normal")]  # noqa: RUF012 (as above)
 
@@ -196,6 +200,19 @@ class Sheet(StyledOnce[R], ModalScreen[R]):
 
     def action_close(self) -> None:
         self.dismiss(None)
+
+    def action_clear_or_close(self) -> None:
+        """Clear the field that has the focus; close the dialog if it has no text."""
+        if not self.clear_field():
+            self.action_close()
+
+    def clear_field(self) -> bool:
+        """Clear the field that has the focus; returns whether it had text."""
+        field = self.focused
+        if not isinstance(field, TypedField) or not field.value:
+            return False
+        field.value = ""
+        return True
 
     def action_show_keys(self) -> None:
         self.app.push_screen(KeySheet(self.all_keys()))

@@ -335,7 +335,7 @@ class Picker(Sheet[str | None]):
         if any(key.key not in ("j", "k") for key in self._typed_keys):
             return False
         self._typed_keys.append(event)
-        self._list.action_move(1 if event.key == "j" else -1)
+        self._list.move_by_key("down" if event.key == "j" else "up")
         return True
 
     def _forget_moves(self, now: float) -> None:

@@ -245,6 +245,11 @@ class RowList(LineScroll, Generic[T], can_focus=True):
             self.marked_index = index
             self.post_message(self.Marked())
 
+    def _move_around(self, by: int) -> None:
+        """Move the mark as `action_move`, but by one row from the last row to the first, and back."""
+        leaves_list = abs(by) == 1 and not 0 <= self.marked_index + by < len(self.rows)
+        self.action_move(-by * _TO_THE_END if leaves_list else by)
+
     def action_page(self, by: int) -> None:
         self.action_move(by * max(1, self.size.height - 1))
 
@@ -254,7 +259,7 @@ class RowList(LineScroll, Generic[T], can_focus=True):
         """
         steps = {**_KEY_STEPS, **_LETTER_STEPS} if is_alone else _KEY_STEPS
         if key in steps:
-            self.action_move(steps[key])
+            self._move_around(steps[key])
         elif key in PAGES:
             self.action_page(PAGES[key])
         return key in steps or key in PAGES

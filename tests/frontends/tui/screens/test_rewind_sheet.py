@@ -395,7 +395,7 @@ async def test_rewind_without_messages_is_reported():
     session = session_with((), ())
     async with screen_of(session).run_test() as pilot:
         await opened(pilot)
-        await pilot.press("escape", "escape")
+        await pilot.press(*"/rewind", "enter")
         await until(pilot, lambda: "no message yet" in shown(pilot.app))
         assert len(pilot.app.screen_stack) == 1
 

@@ -394,3 +394,45 @@ async def test_there_is_no_column_of_costs_if_no_price_is_known(session_catalog,
         picker = await wait_for_picker(pilot)
         assert "cost" not in picker._heading_text()
         assert "size" in picker._heading_text()
+
+
+async def test_sessions_of_scripts_are_hidden_until_f6():
+    of_script = info(5, "from a script", hours=0.01, headless=True)
+    catalog = FakeCatalog([of_script, *KNOWN])
+    async with app_on(catalog, Requests()).run_test(size=(80, 24)) as pilot:
+        picker = await wait_for_picker(pilot)
+        assert "from a script" not in titles(picker)
+        assert "this project · 3 · 1 headless hidden" in screen_text(pilot.app)
+        assert "F6 headless" in screen_text(pilot.app)
+        await pilot.press("f6")
+        assert titles(picker)[0] == "from a script"
+        assert "F6 hide headless" in screen_text(pilot.app)
+        await pilot.press("f6")
+        assert "from a script" not in titles(picker)
+
+
+async def test_a_session_of_a_script_is_shown_if_it_was_asked_for():
+    of_script = info(5, "import from a script", headless=True)
+    catalog = FakeCatalog([of_script, *KNOWN])
+    several = SeveralSessions("Several", "Name one.", ids=(of_script.id, KNOWN[0].id))
+    async with app_on(catalog, Requests(several), OpenRequest("import")).run_test() as pilot:
+        picker = await wait_for_picker(pilot)
+        assert "import from a script" in titles(picker)
+
+
+async def test_a_folder_with_sessions_of_scripts_only_lists_all_projects():
+    catalog = FakeCatalog([info(5, "from a script", headless=True), KNOWN[3]])
+    async with app_on(catalog, Requests()).run_test(size=(80, 24)) as pilot:
+        picker = await wait_for_picker(pilot)
+        assert titles(picker) == ["of another project"]
+        assert "none in this folder" in screen_text(pilot.app)
+
+
+async def test_ctrl_c_clears_the_search_before_it_leaves(session_catalog):
+    async with app_on(session_catalog, Requests()).run_test(size=(80, 24)) as pilot:
+        picker = await wait_for_picker(pilot)
+        await pilot.press(*"docum", "ctrl+c")
+        assert (picker._search.value, picker.wants_to_leave) == ("", False)
+        await until(pilot, lambda: len(titles(picker)) == 3)
+        await pilot.press("ctrl+c")
+        assert picker.wants_to_leave
