@@ -8,6 +8,7 @@ import threading
 
 import pytest
 from fakes.agents import say
+from fakes.waiting import PATIENCE
 
 from ouro.assemble import Options, open_session
 from ouro.errors import UsageError
@@ -16,6 +17,12 @@ from ouro.safety import Checkpoints
 from ouro.session import OpenRequest
 
 READ = call("read", path="a.txt")
+
+
+@pytest.fixture(autouse=True)
+def _commands_wait_for_checkpoints(monkeypatch):
+    """On a busy machine a checkpoint may take longer than a command waits for it."""
+    monkeypatch.setattr("ouro.session.file_undo.WAIT", PATIENCE)
 
 
 async def opened(repository, *script, resume="", **options):
