@@ -337,7 +337,8 @@ def approval_key(name: str, server: McpServerSettings, cwd: Path) -> str:
     words = (server.command, *server.args)
     relative_words = [word for word in words if word and not os.path.isabs(word)]  # noqa: PTH117
     # A program or script below the folder is another one in each folder.
-    has_file_in_folder = any((cwd / word).exists() for word in relative_words)
+    # Unlike Path.exists, os.path.exists does not raise for a word that is too long for a path.
+    has_file_in_folder = any(os.path.exists(cwd / word) for word in relative_words)  # noqa: PTH110
     folders = [str(cwd)] if has_file_in_folder else []
     identity = json.dumps([*words, server.url, server.cwd, *folders])
     return f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"

@@ -6,6 +6,7 @@ import pytest
 
 from ouro.errors import ConfigError
 from ouro.mcp import find_servers
+from ouro.mcp.configuration import approval_key
 from ouro.settings import McpServerSettings
 
 GOOD = McpServerSettings(command="good")
@@ -33,6 +34,11 @@ def test_invalid_entry_is_left_out_alone(home, tmp_path, entry, why):
     [notice] = found.notices
     assert notice.startswith(f"An MCP server in {tmp_path}/.mcp.json is left out. ")
     assert why in notice
+
+
+def test_an_argument_may_be_longer_than_a_path(tmp_path):
+    script = McpServerSettings(command="sh", args=("-c", f"exec server # {'x' * 5000}"))
+    assert approval_key("long", script, tmp_path).startswith("long-")
 
 
 def test_name_with_spaces_is_refused(home, tmp_path):
