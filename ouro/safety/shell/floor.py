@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -62,6 +62,11 @@ _COMMANDS_WITH_HOOKS = names("commit push merge rebase am pull")
 """The subcommands of git that have the option `--no-verify`."""
 _NO_VERIFY_OF_COMMIT = re.compile(r"-[^-mFCctSu]*n")
 """`-n` of `git commit`, also after other letters; not the value of an option, as in `-mname`."""
+_COMMIT_OPTION_WITH_VALUE = re.compile(
+    r"-[^-mFCctSu]*[mFCct]"
+    r"|--(message|file|author|date|template|cleanup|reuse-message|reedit-message|fixup|squash|trailer)"
+)
+"""An option of `git commit` whose value is the next word, as in `-am MESSAGE`."""
 _RIGHTS_CHANGERS = names(
     "sudo doas su pkexec run0 runuser visudo passwd useradd usermod userdel chpasswd"
 )
@@ -266,12 +271,24 @@ def _skips_hooks(subcommand: str, arguments: Sequence[str]) -> bool:
     """
     if subcommand not in _COMMANDS_WITH_HOOKS:
         return False
-    for text in arguments:
+    options = _without_values(arguments) if subcommand == "commit" else arguments
+    for text in options:
         if text.startswith("--no-v") and "--no-verify".startswith(text):
             return True
         if subcommand == "commit" and _NO_VERIFY_OF_COMMIT.match(text):
             return True
     return False
+
+
+def _without_values(arguments: Sequence[str]) -> Iterator[str]:
+    """Yields the arguments of `git commit` without the values of options that are words of their
+    own: a message may look like an option.
+    """
+    words = iter(arguments)
+    for word in words:
+        yield word
+        if _COMMIT_OPTION_WITH_VALUE.fullmatch(word):
+            next(words, None)
 
 
 def _check_removal(command: Command, places: Places) -> str:
