@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -27,6 +28,7 @@ from ouro.assemble_tools import (
 )
 from ouro.display import Question
 from ouro.errors import NoModelError, UsageError
+from ouro.extensions import own_rule
 from ouro.llm import Model
 from ouro.memory.backend import MemoryStore
 from ouro.memory.manager import MemoryManager
@@ -222,7 +224,11 @@ def _limit_child(
     for folder in shared.permissions.workspace.added:
         workspace.add(folder)
     rules_against_memory = [f"write({folder.path}/**)" for folder in workspace.memory]
-    permissions = shared.permissions.narrow(spec.mode, workspace, rules_against_memory)
+    # `mcp_call` can call the tools of all servers, so rules deny those that the kind never has.
+    rules_against_tools = [own_rule(name) for name in spec.without if name.startswith("mcp__")]
+    permissions = shared.permissions.narrow(
+        spec.mode, workspace, [*rules_against_memory, *rules_against_tools]
+    )
     return confinement, permissions
 
 
@@ -318,18 +324,28 @@ def _make_prompt(
 
 def select_tools(spec: AgentSpec, tools: Mapping[str, AnyTool]) -> dict[str, AnyTool]:
     """The tools of a kind of subagent: those of `tools` that `spec.tools` names, or all of them if it
-    names none, in the order of `tools`. In `spec.tools`, `mcp__SERVER` names all tools of that server.
+    names none, in the order of `tools`. `mcp__SERVER` and `mcp__SERVER__*` name all tools of a server.
     The tools of `spec.without` and of `_NOT_FOR_CHILDREN` are left out.
     """
-    excluded = {*_NOT_FOR_CHILDREN, *spec.without}
+    excluded = (*_NOT_FOR_CHILDREN, *spec.without)
 
     def has(name: str) -> bool:
         """Whether the subagent has the tool of this name."""
-        if name in excluded:
+        if _names_tool(excluded, name):
             return False
-        is_of_server = any(
-            name.startswith(f"{server}__") for server in spec.tools if server.startswith("mcp__")
-        )
-        return not spec.tools or name in spec.tools or is_of_server
+        return not spec.tools or _names_tool(spec.tools, name)
 
     return {name: tool for name, tool in tools.items() if has(name)}
+
+
+def _names_tool(patterns: Iterable[str], name: str) -> bool:
+    """Whether one of the names, which may have stars, means the tool, or the server of the tool."""
+    return any(
+        fnmatchcase(name, pattern) or (_is_server(pattern) and name.startswith(f"{pattern}__"))
+        for pattern in patterns
+    )
+
+
+def _is_server(name: str) -> bool:
+    """Whether a name means all tools of an MCP server: `mcp__github`."""
+    return name.startswith("mcp__") and "__" not in name.removeprefix("mcp__")

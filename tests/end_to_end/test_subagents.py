@@ -15,6 +15,9 @@ import yaml
 from fakes.model_server import Call, Reply
 from fakes.ouro_program import ANTHROPIC
 
+from ouro.assemble_subagents import select_tools
+from ouro.tools.subagent import AgentSpec
+
 FAKE = str(Path(__file__).parent.parent / "fakes" / "mcp_stdio_server.py")
 NAMES = ("one", "two", "three")
 
@@ -105,6 +108,44 @@ def test_a_subagent_uses_the_tools_of_servers(ouro):
         1,
     )
     assert {line["call_id"] for line in progress} != {""}
+
+
+@pytest.mark.parametrize("excluded", ["mcp__demo__*", "mcp__demo", "mcp__demo__echo"])
+def test_e6_a_subagent_never_has_the_excluded_tools_of_servers(ouro, excluded):
+    server = {"command": sys.executable, "args": [FAKE, json.dumps({"tools": ["echo"]})]}
+    (ouro.home / "config.yaml").write_text(yaml.safe_dump({"mcp": {"servers": {"demo": server}}}))
+    (ouro.home / "agents").mkdir()
+    text = f"---\ndescription: Finds.\ndisallowedTools: {excluded}\n---\nFind it.\n"
+    (ouro.home / "agents" / "finder.md").write_text(text)
+
+    def script(request):
+        if "#echo" in asked_of(request):
+            said = Call("mcp_call", {"tool": "demo.echo", "arguments": {"text": "heron"}})
+            return said if not results_in(request) else f"It says {request.results[-1]}."
+        return "Done." if results_in(request) else start("echo", "finder")
+
+    ouro.server.script(script)
+    done = ouro.headless("--allow", "mcp(demo.*)", "-p", "go")
+    assert done.code == 0, done
+    assert "The rule `deny mcp(demo." in ouro.server.requests[-1].results[-1]
+
+
+def test_a_kind_of_subagent_names_tools_of_servers():
+    names = ["read", "shell", "mcp__demo__echo", "mcp__demo__fail", "mcp__demo2__echo"]
+    tools = dict.fromkeys(names)
+
+    def selected(**fields) -> list[str]:
+        spec = AgentSpec(name="x", description="", prompt="", **fields)
+        return [*select_tools(spec, tools)]
+
+    assert selected(tools=("read", "mcp__demo__*")) == [
+        "read",
+        "mcp__demo__echo",
+        "mcp__demo__fail",
+    ]
+    assert selected(tools=("mcp__demo",)) == ["mcp__demo__echo", "mcp__demo__fail"]
+    assert selected(without=("mcp__demo__*", "shell")) == ["read", "mcp__demo2__echo"]
+    assert selected(without=("mcp__demo",)) == ["read", "shell", "mcp__demo2__echo"]
 
 
 def test_the_usage_of_a_result_has_that_of_subagents(ouro):
