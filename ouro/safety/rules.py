@@ -89,6 +89,8 @@ Kind = Literal["deny", "ask", "allow"]
 
 _RULE_HINT = "Write what may be done: edit, shell(git status *), write(src/**)."
 _RULE_TEXT = late_pattern(r"(?P<head>[A-Za-z_][\w*.-]*)(?:\((?P<pattern>.*)\))?", re.DOTALL)
+_MCP_PREFIX = "mcp__"
+"""Begins the names of MCP tools in other agents: `mcp__SERVER__TOOL`."""
 _EFFECT_BY_WORD = {
     "read": Effect.READ,
     "write": Effect.WRITE,
@@ -117,13 +119,18 @@ class Rule(msgspec.Struct, frozen=True):
         """
         return _EFFECT_BY_WORD.get(self.head) is effect or fnmatch.fnmatchcase(tool, self.head)
 
-    def matches_line(self, text: str) -> bool:
-        """Whether the pattern covers a whole command; `git push *` covers `git push` too."""
+    def matches_line(self, text: str, *, widely: bool = False) -> bool:
+        """Whether the pattern covers a whole command; `git push *` covers `git push` too.
+
+        Args:
+            widely: whether further words may follow, so that `git push` covers `git push origin`;
+                for rules that deny or ask.
+        """
         if self.pattern is None:
             return True
         # `git push:*` is how other agents write `git push *`.
         pattern = " ".join(re.sub(r":\*$", " *", self.pattern).split())
-        if pattern.endswith(" *"):
+        if widely or pattern.endswith(" *"):
             regex = _translate_glob(pattern.removesuffix(" *"), ".*") + r"(?: .*)?"
         else:
             regex = _translate_glob(pattern, ".*")
@@ -191,7 +198,9 @@ def requested_url(url: str) -> SplitResult:
 
 
 def parse_rule(text: str, where: str = "") -> Rule:
-    """Parse a rule such as `edit` or `shell(git status *)`.
+    """Parse a rule such as `edit` or `shell(git status *)`. The name of an MCP tool in other agents,
+    such as `mcp__github__get_issue`, becomes `mcp(github.get_issue)`, and that of a server,
+    `mcp__github`, all of its tools.
 
     Raises:
         ConfigError: it is not a rule, or has empty brackets; the message begins with `where`.
@@ -202,10 +211,20 @@ def parse_rule(text: str, where: str = "") -> Rule:
         raise not_a_rule
     head, pattern = match["head"], match["pattern"]
     if pattern is None:
-        return Rule(head)
+        return _parse_name(head)
     if not pattern.strip():
         raise not_a_rule
     return Rule(head, pattern.strip())
+
+
+def _parse_name(name: str) -> Rule:
+    """Returns the rule for the name of a tool or of an effect. A name with stars stays as it is: it
+    is compared with the names of tools.
+    """
+    if "*" in name or not name.startswith(_MCP_PREFIX):
+        return Rule(name)
+    server, _, tool = name.removeprefix(_MCP_PREFIX).partition("__")
+    return Rule("mcp", f"{server}.{tool or '*'}")
 
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
@@ -380,8 +399,8 @@ class RuleStore:
             ConfigError: the file does not hold rules.
             OSError: it cannot be written.
         """
-        parse_rule(rule)  # raises ConfigError before anything is saved
-        text = _format_saved_rule(kind, rule)
+        parsed = parse_rule(rule)  # raises ConfigError before anything is saved
+        text = _format_saved_rule(kind, str(parsed))
         self._change(lambda saved: saved if text in saved else (*saved, text))
 
     def remove(self, rule: str, kind: Kind = "allow") -> None:

@@ -288,6 +288,38 @@ def test_e3_deny_overrides_ask_and_ask_overrides_allow(root):
     assert shell(root, "git -C . push --tags", **rules) == ["deny"] * 4
 
 
+@pytest.mark.parametrize(
+    "line", ["yarn", "yarn test", "FOO=1 yarn test", "env yarn test", "make && /usr/bin/yarn -v"]
+)
+def test_e3_deny_and_ask_rules_without_a_star_cover_further_words(root, line):
+    assert shell(root, line, deny=["shell(yarn)"]) == ["deny"] * 4
+    asked = shell(root, line, ask=["shell(yarn)"])
+    assert (asked[0], asked[1], asked[3]) == ("ask", "ask", "ask")
+    assert shell(root, "yarns", deny=["shell(yarn)"], allow=["shell"])[0] == "allow"
+    allowed = Permissions(Workspace(root), "ask", allow=["shell(yarn)"])
+    assert isinstance(allowed.decide("shell", Effect.RUN, ["yarn test"]), Ask)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_asked"),
+    [
+        ('git commit -m "-n"', False),
+        ("git commit -am --no-verify", False),
+        ("git commit --message -n", False),
+        ("git commit -m x -n", True),
+        ("git commit -Sm -n", True),  # the key is `m`, and -n is an option
+        ("git commit --message=x -n", True),
+        ("git commit -m -n -n", True),
+        ("git commit -nm x", True),
+    ],
+)
+def test_x6_a_message_that_looks_like_an_option_skips_no_hooks(root, line, is_asked):
+    decision = Permissions(Workspace(root), "ask", allow=["shell(git commit *)"]).decide(
+        "shell", Effect.RUN, [line]
+    )
+    assert isinstance(decision, Ask) == is_asked
+
+
 def test_allow_rule_must_cover_every_command_deny_only_one(root):
     assert shell(root, "make && pytest", allow=["shell(pytest*)"])[0] == "ask"
     assert shell(root, "make && pytest", allow=["shell(pytest*)", "shell(make)"])[0] == "allow"

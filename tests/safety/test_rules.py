@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ouro.errors import ConfigError
+from ouro.extensions import demand_tools
 from ouro.safety import Effect, parse_rule, parse_rules
 
 ROOT = Path("/srv/app")
@@ -102,6 +103,20 @@ def test_x10_a_rule_matches_urls_by_their_host(rule, url, matches):
 )
 def test_rule_covers_tools_or_effects(rule, tool, effect, covers):
     assert parse_rule(rule).covers(tool, effect) is covers
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("mcp__github__get_issue", "mcp(github.get_issue)"),
+        ("mcp__docs-server__a__b", "mcp(docs-server.a__b)"),
+        ("mcp__github", "mcp(github.*)"),
+        ("mcp__github__*", "mcp__github__*"),
+    ],
+)
+def test_the_name_of_an_mcp_tool_elsewhere_is_a_rule(name, rule):
+    assert str(parse_rule(name)) == rule
+    demand_tools([name])  # does not raise
 
 
 def test_several_rules_are_parsed_from_one_text():

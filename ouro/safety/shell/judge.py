@@ -83,7 +83,7 @@ class LineCase:
     @cached_property
     def limits(self) -> Limits:
         """The limits with which the line runs if all its needs are met."""
-        return _limits_for(self.policy, self.line, self.needs)
+        return _limits_for(self.policy, self.places, self.line, self.needs)
 
     def offer(self, needs: Sequence[Need]) -> str:
         """Returns the rules that would always allow `needs`, as one text. Empty if a rule cannot be
@@ -361,12 +361,15 @@ def _is_other_rebase_option(word: str) -> bool:
     return word.startswith("-") and word not in _PLAIN_REBASE_OPTIONS
 
 
-def _limits_for(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> Limits:
+def _limits_for(
+    policy: Permissions, places: Places, line: ShellLine, needs: Sequence[Need]
+) -> Limits:
     """Returns the narrowest limits of the sandbox with which a line can run if all its needs are
     met.
 
-    They are `off` in three cases: a rule of the user allows one of its commands, and the user does
-    not confine these; it shows the processes of the machine; it writes memory and other files.
+    They are `off` in four cases: a rule of the user allows one of its commands, or allows to write
+    a file outside of the workspace, and the user does not confine what rules allow; it shows the
+    processes of the machine; it writes memory and other files.
     """
     if only_sees_processes(line):
         return "off"
@@ -377,6 +380,8 @@ def _limits_for(policy: Permissions, line: ShellLine, needs: Sequence[Need]) -> 
     commits_to_memory = any(need.kind == "memory" for need in needs)
     if written_in_memory or commits_to_memory:
         return "memory" if len(written_in_memory) == len(written) else "off"
+    if any(map(places.is_outside, written)):  # a rule allows it, and the sandbox would refuse it
+        return _limits_by_rule(policy, needs)
     return "workspace" if written or policy.mode in ("edit", "auto") else "read"
 
 
@@ -420,8 +425,8 @@ def _find_line_rule(case: LineCase, kind: Literal["ask", "deny"]) -> tuple[Rule,
 
 
 def _matches_one(rule: Rule, texts: Sequence[str]) -> bool:
-    """Whether a rule matches one of the texts."""
-    return any(map(rule.matches_line, texts))
+    """Whether an `ask` or `deny` rule covers one of the texts, or the beginning of one."""
+    return any(rule.matches_line(text, widely=True) for text in texts)
 
 
 def _accept_each(_rule: Rule) -> bool:

@@ -84,6 +84,18 @@ class TestWhatRunsWithWhichLimits:
         assert decide(root, "make test", mode, allow=["shell(make *)"]) == Allow("off")
         assert decide(root, "make test", mode, allow=["shell"]) == Allow("off")
 
+    @pytest.mark.parametrize("mode", ["ask", "edit", "auto"])
+    @pytest.mark.parametrize("line", ["echo x > {}/a", "mkdir -p {}/b", "cat a.py >> {}/a"])
+    def test_what_a_rule_lets_a_line_write_elsewhere_is_not_confined(
+        self, root, tmp_path, mode, line
+    ):
+        elsewhere = tmp_path / "elsewhere"
+        line = line.format(elsewhere)
+        assert decide(root, line, mode, allow=[f"write({elsewhere}/**)"]) == Allow("off")
+        workspace = Workspace(root, confines=lambda: True, confines_allowed=True)
+        confined = Permissions(workspace, mode, allow=[f"write({elsewhere}/**)"])
+        assert confined.decide("shell", Effect.RUN, [line]) == Allow("workspace")
+
     def test_auto_without_a_sandbox_asks_like_edit_with_a_reason(self, root):
         decision = decide(root, "make test", confined=False)
         assert isinstance(decision, Ask)
