@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         local_embedder,
         make_embedder,
     )
+    from ouro.memory.index.foreign_task_words import is_foreign_task_word
+    from ouro.memory.index.function_words import is_function_word, is_in_english
     from ouro.memory.index.graph import Graph
     from ouro.memory.index.index import Index, Progress, ReadOnlyIndex, Sources, lock_index
     from ouro.memory.index.late_numpy import has_numpy
@@ -42,6 +44,6 @@ if TYPE_CHECKING:
     from ouro.memory.index.session_search import search_sessions
     from ouro.memory.index.stems import find_stems
     from ouro.memory.index.vectors import Vectors
-    from ouro.memory.index.words import findable, word_starts
+    from ouro.memory.index.words import MIN_START, findable, word_starts
 
 __getattr__ = lazy_exports(__name__)

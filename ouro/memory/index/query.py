@@ -8,6 +8,7 @@ from datetime import date, timedelta
 
 import msgspec
 
+from ouro.memory.index.function_words import is_function_word, is_in_english
 from ouro.memory.index.words import FORMS, STOP_WORDS, WORD, words_in
 from ouro.utils.late_pattern import late_pattern
 
@@ -72,6 +73,8 @@ class ParsedQuery(msgspec.Struct, frozen=True):
 
     words: tuple[tuple[str, ...], ...]
     """Each word with its other forms (`went`, `go`, `gone`)."""
+    is_in_english: bool = True
+    """False: the words are also found with other endings (`Endpunkt`, `Endpunkte`)."""
     speaker: str = ""
     """The speaker, if the query names exactly one."""
     days: tuple[tuple[str, str], ...] = ()
@@ -97,12 +100,23 @@ def parse_query(
         names.update(word.lower() for word in WORD.findall(speaker_name))
     days, text_without_days = _spans_of_days(text, today)
     words: dict[tuple[str, ...], None] = {}
-    for word in words_in(text_without_days):
-        if word not in STOP_WORDS and word not in names:
+    for word in _without_function_words(words_in(text_without_days), is_in_english(text)):
+        if word not in names:
             words[FORMS.get(word, (word,))] = None
         if len(words) == MAX_WORDS:
             break
-    return ParsedQuery(tuple(words), speaker, days, spoken=_as_speaker_says(text, speaker))
+    spoken = _as_speaker_says(text, speaker)
+    return ParsedQuery(tuple(words), is_in_english(text), speaker, days, spoken)
+
+
+def _without_function_words(words: Sequence[str], is_english: bool) -> list[str]:
+    """Returns the words that are no function words of English; and, if the text is not in English,
+    none of another language, unless it has no others.
+    """
+    searched = [word for word in words if word not in STOP_WORDS]
+    if is_english:
+        return searched
+    return [word for word in searched if not is_function_word(word)] or searched
 
 
 def _as_speaker_says(text: str, speaker: str) -> str:

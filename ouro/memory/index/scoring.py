@@ -16,7 +16,7 @@ import msgspec
 from ouro.memory.index.passages import POSITION_BITS
 from ouro.memory.index.query import ParsedQuery
 from ouro.memory.index.stems import find_stems
-from ouro.memory.index.words import quote_word
+from ouro.memory.index.words import quote_start, quote_word
 from ouro.utils.late_pattern import late_pattern
 
 _AFTER_DAYS = 14
@@ -146,6 +146,7 @@ def word_scores(
     limits: PassageRange,
     *,
     has_neighbours: bool,
+    by_start: bool = False,
 ) -> dict[int, float]:
     """Returns the share of the words that each passage has, by the id of the passage; passages with
     none of the words are left out. Words are weighted by their rarity; 1.0 means all words. A word
@@ -156,12 +157,17 @@ def word_scores(
         limits: the passages in which words are looked for.
         has_neighbours: whether a word also counts for the passages around it, as NEARNESS says;
             these may be outside of the limits.
+        by_start: whether a long word is also found with another ending.
     """
+    quote = quote_start if by_start else quote_word
     # `paint` and `painting` have one stem, and count as one word with the forms of the first. In
     # reverse order the first word of a stem replaces the others in the dictionary.
     stems = find_stems(forms[0] for forms in words)
     forms_by_stem = dict(zip(reversed(stems), reversed(words), strict=True))
-    found_words = [_find_word(database, table, forms, limits) for forms in forms_by_stem.values()]
+    found_words = [
+        _find_word(database, table, [*map(quote, forms)], limits)
+        for forms in forms_by_stem.values()
+    ]
     total_weight = sum(word.weight for word in found_words)
     scores: dict[int, float] = {}
     passages_left = MAX_PASSAGES_OF_ALL
@@ -205,10 +211,10 @@ class _FoundWord(NamedTuple):
 
 
 def _find_word(
-    database: sqlite3.Connection, table: str, forms: Sequence[str], limits: PassageRange
+    database: sqlite3.Connection, table: str, quoted_forms: Sequence[str], limits: PassageRange
 ) -> _FoundWord:
     """Returns the weight of the word with these forms, and its passages."""
-    match_expression = " OR ".join(map(quote_word, forms))
+    match_expression = " OR ".join(quoted_forms)
     rows = database.execute(
         f"SELECT rowid AS passage FROM {table}_words WHERE {table}_words MATCH ? AND"
         f" {limits.condition} ORDER BY rowid DESC LIMIT ?",

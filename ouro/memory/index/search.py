@@ -89,6 +89,10 @@ class MemoryHit(msgspec.Struct, frozen=True):
     archived: bool = False
     search_words: str = ""
     """Further words by which the note is found; they are not part of its text."""
+    knows_only_english: bool = False
+    """Whether the model of its vector is the local one: of two texts in another language it says
+    little more than that they are in the same one.
+    """
 
 
 class SearchFilter(msgspec.Struct, frozen=True):
@@ -148,8 +152,14 @@ class _Request(msgspec.Struct, frozen=True):
         """Returns the share of the query's words in each passage, weighted by their rarity, by id:
         see `word_scores`.
         """
+        is_note_in_other_words = table == "notes" and not self.question.is_in_english
         return word_scores(
-            self.database, table, self.question.words, limits, has_neighbours=has_neighbours
+            self.database,
+            table,
+            self.question.words,
+            limits,
+            has_neighbours=has_neighbours,
+            by_start=is_note_in_other_words,
         )
 
 
@@ -291,6 +301,7 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
     }
     cosines = request.cosines("notes", candidates)
     average = sum(cosines.values()) / len(cosines) if cosines else 0.0
+    is_local = request.vectors is not None and request.vectors.is_local
     hits = []
     for hit in _note_hits(request.database, candidates):
         parts = {"words": shares.get(hit.row_id, 0.0)}
@@ -299,7 +310,7 @@ def _find_notes(request: _Request) -> list[MemoryHit]:
         if day_share := match_days(hit.at, request.question):
             parts["days"] = DAYS_WEIGHT * day_share
         if (score := sum(parts.values())) > 0:
-            hits.append(replace(hit, parts=parts, score=score))
+            hits.append(replace(hit, parts=parts, score=score, knows_only_english=is_local))
     return hits
 
 

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterable
 from functools import cache
 
+from ouro.memory.index.words import SIGN
+
 _MAX_KNOWN_STEMS = 16_384
 _known_stems: dict[str, str] = {}
 """The stems that were found so far, by word."""
@@ -15,7 +17,8 @@ _lock = threading.Lock()
 
 def find_stems(words: Iterable[str]) -> list[str]:
     """Returns the stem of each word, in their order. A text without a letter or digit is its own
-    stem. If a text has several words, it is the stem that comes first in the alphabet.
+    stem. If a text has several words, it is the stem that comes first in the alphabet. A word with
+    vowel signs (Hindi), which the word index reads as several ones, is its own stem, too.
     """
     words = list(words)
     with _lock:
@@ -43,7 +46,9 @@ def _read_stems(words: list[str]) -> dict[str, str]:
     finally:
         database.execute("ROLLBACK")
     stems = {word: word for word in words}
-    stems.update((words[number], str(term)) for number, term in terms)
+    for number, term in terms:
+        if not SIGN.search(words[number]):
+            stems[words[number]] = str(term)
     return stems
 
 

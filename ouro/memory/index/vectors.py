@@ -24,7 +24,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from ouro.errors import SearchUnavailable
-from ouro.memory.index.embeddings import Embedder, LocalEmbedder, RemoteEmbedder
+from ouro.memory.index.embeddings import LOCAL_NAME, Embedder, LocalEmbedder, RemoteEmbedder
 from ouro.memory.index.late_numpy import LateNumpy
 from ouro.memory.index.plain_vectors import (
     PlainSigns,
@@ -101,6 +101,11 @@ class Vectors:
         """The rows of each table that `_fill_table` gave a stamp last: id and hash."""
         self._usual_cosines: dict[int, float] = {}
         """The usual cosine of two texts, by the id of the model."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether they are made by the local model, which knows only English."""
+        return self.embedder.name == LOCAL_NAME
 
     def fill(self, max_vectors: int = BATCH, tables: Sequence[str] = TABLES) -> int:
         """Make up to `max_vectors` missing vectors, in the order of the tables, in each the newest

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 
 from ouro.utils.late_pattern import late_pattern
@@ -208,11 +207,25 @@ _IDEOGRAPHS = (
 """Chinese characters, and Katakana."""
 _HANGUL = "\u1100-\u11ff\uac00-\ud7a3"
 _CHARACTER_WITHOUT_SPACES = late_pattern(f"[{_THAI}{_KANA}{_IDEOGRAPHS}{_HANGUL}]")
-WORD = late_pattern(r"[^\W_]+")
-"""Letters and digits that follow each other."""
+_ACCENTS = "\u0300-\u036f"
+_SIGNS = (
+    "\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u0610-\u061a\u064b-\u065f\u0670"
+    "\u0900-\u0903\u093a-\u094f\u0951-\u0957\u0962\u0963\u0981-\u0983\u09bc-\u09d7\u09e2\u09e3\u0a01-\u0a03"
+    "\u0a3c-\u0a51\u0a70\u0a71\u0a81-\u0a83\u0abc-\u0acd\u0ae2\u0ae3\u0b01-\u0b03\u0b3c-\u0b57\u0b82\u0bbe-\u0bd7"
+    "\u0c00-\u0c04\u0c3c-\u0c56\u0c81-\u0c83\u0cbc-\u0cd6\u0d00-\u0d03\u0d3b-\u0d57\u0d81-\u0d83\u0dca-\u0df3"
+    "\u200c\u200d"
+)
+"""Vowel signs that are characters of their own (Devanagari, Bengali, Tamil, Arabic …), and the joiners
+between letters: they are inside of words. The word index separates words at them.
+"""
+_MARKS = _ACCENTS + _SIGNS
+SIGN = late_pattern(f"[{_SIGNS}]")
+WORD = late_pattern(f"[^\\W_](?:[^\\W_]|[{_MARKS}])*")
+"""Letters and digits that follow each other, with their marks."""
+_LONG_WORD = late_pattern(f"[\\w{_MARKS}]{{3,}}")
 _RUN_OF_SCRIPT = late_pattern(
     f"(?P<thai>[{_THAI}]+)|(?P<kana>[{_KANA}]+)|(?P<signs>[{_IDEOGRAPHS}]+|[{_HANGUL}]+)"
-    f"|[^\\W_{_THAI}{_KANA}{_IDEOGRAPHS}{_HANGUL}]+"
+    f"|[^\\W_{_THAI}{_KANA}{_IDEOGRAPHS}{_HANGUL}](?:[^\\W_{_THAI}{_KANA}{_IDEOGRAPHS}{_HANGUL}]|[{_MARKS}])*"
 )
 """Characters of one script that follow each other; the last alternative is a word of letters and
 digits.
@@ -241,6 +254,17 @@ def findable(text: str) -> str:
         if len(name) <= _MAX_NAME:
             parts += [part for part in _PART_OF_NAME.findall(name) if len(part) > 1]
     return f"{text}\n{' '.join(parts)}" if parts else text
+
+
+MIN_START = 6
+"""Letters of the start of a word that its forms in other languages share: endings follow
+(`Endpunkt`, `Endpunkte`; `calcular`, `calculado`).
+"""
+
+
+def quote_start(word: str) -> str:
+    """Returns a query of SQLite for the words that start as this one; for a short word it alone."""
+    return f"{quote_word(word[:MIN_START])}*" if len(word) > MIN_START else quote_word(word)
 
 
 def quote_word(word: str) -> str:
@@ -278,7 +302,7 @@ def word_starts(text: str) -> set[str]:
     as a word.
     """
     has_spaces = not _CHARACTER_WITHOUT_SPACES.search(text)
-    words = re.findall(r"\w{3,}", text.casefold()) if has_spaces else words_in(text)
+    words = _LONG_WORD.findall(text.casefold()) if has_spaces else words_in(text)
     return {word[:5] for word in words}
 
 

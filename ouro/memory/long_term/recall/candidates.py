@@ -27,7 +27,6 @@ from ouro.memory.long_term.recall.relevance import (
     is_rule_for,
     nearness,
     questions_in,
-    stems,
 )
 from ouro.utils.text import one_line
 
@@ -144,8 +143,7 @@ def find_standing(text: str, search: Search, project: str) -> list[str]:
     for category in STANDING_CATEGORIES:
         filter_ = SearchFilter(kinds=("note",), project=project, category=category)
         hits += search.find(text, MAX_STANDING, filter_)
-    message_stems = stems(text)
-    rules = [hit for hit in hits if is_rule_for(message_stems, hit)]
+    rules = [hit for hit in hits if is_rule_for(text, hit)]
     best_rules = sorted(rules, key=nearness, reverse=True)[:MAX_STANDING]
     return [hit.id for hit in best_rules if nearness(hit) >= NEAR_BEST * nearness(best_rules[0])]
 

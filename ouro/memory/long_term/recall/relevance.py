@@ -6,10 +6,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import compress
 
-from ouro.memory.index import DAYS_WEIGHT, MemoryHit, find_stems, parse_query
+from ouro.memory.index import (
+    DAYS_WEIGHT,
+    MIN_START,
+    MemoryHit,
+    find_stems,
+    is_foreign_task_word,
+    is_function_word,
+    is_in_english,
+    parse_query,
+)
 from ouro.memory.long_term.notes.entities import entities_in
-from ouro.memory.long_term.recall.function_words import is_function_word
 from ouro.memory.long_term.statement_patterns import has, pattern_of_group
 
 MIN_SHARE = 0.25
@@ -124,13 +133,37 @@ def searched_stems(hit: MemoryHit) -> frozenset[str]:
     return stems(f"{hit.text}\n{hit.search_words}") if hit.search_words else stems(hit.text)
 
 
+def common_stems(question: str, hit_stems: frozenset[str]) -> frozenset[str]:
+    """The stems of a question that a hit has. In a question that is not in English, also long words
+    that the hit has with another ending.
+    """
+    question_stems = stems(question)
+    if is_in_english(question):
+        return question_stems & hit_stems
+    starts = {stem[:MIN_START] for stem in hit_stems if len(stem) >= MIN_START}
+    return frozenset(
+        stem for stem in question_stems if stem in hit_stems or stem[:MIN_START] in starts
+    )
+
+
+def is_compared_by_meaning(question: str, hit: MemoryHit) -> bool:
+    """Whether the vector of a hit says something of a question. For a model that knows only English
+    both must be in English; search words of a note have its subject in English.
+    """
+    if "vectors" not in hit.parts:
+        return False
+    if not hit.knows_only_english:
+        return True
+    return is_in_english(question) and (bool(hit.search_words) or is_in_english(hit.text))
+
+
 def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     """Find the hits that are relevant to a question. Returns the reason by the id of each hit, in
     the order of `hits`.
 
-    A hit with a vector is relevant by the weighted sum of its features, if the question has more
-    than words of tasks (`continue`). A hit without a vector is relevant by its words, unless another
-    hit has far more of them. A question with no subject but a day finds the hits that were noted on
+    A hit that is compared by meaning is relevant by the weighted sum of its features, if the
+    question has more than words of tasks (`continue`). Another hit is relevant by its words, unless
+    one has far more of them. A question with no subject but a day finds the hits that were noted on
     that day.
     """
     question_stems = stems(question)
@@ -145,7 +178,7 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
     for hit, hit_features in zip(hits, compute_features(question, hits), strict=True):
         if asks_about_days and hit.parts.get("days", 0.0) >= DAYS_WEIGHT:
             reasons[hit.id] = f"noted on {hit.at[:10]}"
-        elif "vectors" in hit.parts:
+        elif is_compared_by_meaning(question, hit):
             # The weights contain a constant (`bias`): so the limit is 0.
             if names_subject and _weighted_sum(hit_features) > 0:
                 reasons[hit.id] = (
@@ -153,7 +186,7 @@ def find_relevant(question: str, hits: Sequence[MemoryHit]) -> dict[str, str]:
                 )
         elif _share(hit) < NEAR_BEST * best_share:
             continue
-        elif _is_relevant_by_words(question_stems, owned_stems, hit):
+        elif _is_relevant_by_words(question, owned_stems, hit):
             reasons[hit.id] = f"says {_share(hit):.0%} of the words"
     return reasons
 
@@ -172,8 +205,12 @@ def compute_features(question: str, hits: Sequence[MemoryHit]) -> list[dict[str,
     is_general = float(has("general_question", question))
     owned_stems = stems(" ".join(pattern_of_group("owned").findall(question)))
     general_stems = (_STEMS_OF_TASKS | _STEMS_OF_CODE) - owned_stems
-    baseline = _find_baseline(hits)
-    cosines = [_spread(_cosine(hit), baseline) for hit in hits]
+    are_compared = [is_compared_by_meaning(question, hit) for hit in hits]
+    baseline = _find_baseline([*compress(hits, are_compared)])
+    cosines = [
+        _spread(_cosine(hit), baseline) if is_compared else 0.0
+        for hit, is_compared in zip(hits, are_compared, strict=True)
+    ]
     baseline = min(baseline, _USUAL_COSINE)
     best_nearness = max(
         (_share(hit) + cosine for hit, cosine in zip(hits, cosines, strict=True)), default=0.0
@@ -228,16 +265,16 @@ def find_strong(question: str, hits: Sequence[MemoryHit]) -> list[MemoryHit]:
     for hit, hit_features in zip(hits, compute_features(question, hits), strict=True):
         common_subjects = (question_stems & stems(hit.text)) - _STEMS_OF_TASKS - _STEMS_OF_CODE
         has_subjects = len(common_subjects) >= MIN_STRONG_SUBJECTS
-        if hit.id in relevant_ids and has_subjects and _is_very_near(hit, hit_features):
+        if hit.id in relevant_ids and has_subjects and _is_very_near(question, hit, hit_features):
             strong.append(hit)
     return strong
 
 
-def _is_very_near(hit: MemoryHit, hit_features: Mapping[str, float]) -> bool:
+def _is_very_near(question: str, hit: MemoryHit, hit_features: Mapping[str, float]) -> bool:
     """Whether a hit is so near that it is shown although it is of another project: by the score of
     words and vectors together, or by the words alone if the hit was found without vectors.
     """
-    if "vectors" in hit.parts:
+    if is_compared_by_meaning(question, hit):
         return _weighted_sum(hit_features) > MIN_STRONG_SUM
     return _share(hit) >= MIN_STRONG_SHARE
 
@@ -252,13 +289,14 @@ def nearness(hit: MemoryHit) -> float:
     return _share(hit) + _cosine(hit)
 
 
-def is_rule_for(message_stems: frozenset[str], hit: MemoryHit) -> bool:
+def is_rule_for(message: str, hit: MemoryHit) -> bool:
     """Whether a rule is near the task of a message: it has words in common that are not of any
     task, and is near enough by words and meaning together; or it is near enough in meaning alone.
     Without vectors the words in common alone decide.
     """
-    is_named = bool((message_stems & searched_stems(hit)) - _STEMS_OF_TASKS)
-    if "vectors" in hit.parts:
+    named_stems = common_stems(message, searched_stems(hit)) - _STEMS_OF_TASKS
+    is_named = bool(_without_task_words(message, named_stems))
+    if is_compared_by_meaning(message, hit):
         return nearness(hit) >= MIN_STANDING and (is_named or _cosine(hit) >= MIN_STANDING)
     return is_named and _share(hit) >= MIN_STANDING_SHARE
 
@@ -297,9 +335,7 @@ def _cosine(hit: MemoryHit) -> float:
     return hit.parts.get("vectors", 0.0)
 
 
-def _is_relevant_by_words(
-    question_stems: frozenset[str], owned_stems: frozenset[str], hit: MemoryHit
-) -> bool:
+def _is_relevant_by_words(question: str, owned_stems: frozenset[str], hit: MemoryHit) -> bool:
     """Whether a hit has enough words in common with a question, and one of these words names a
     subject. The share of the question that the common words need is `MIN_SHARE` for several words,
     more for a single one, and most for two words of which none is more than a word of code.
@@ -308,13 +344,30 @@ def _is_relevant_by_words(
     common word. Words in `owned_stems` always name one: the user speaks of something of their own
     ("my tests").
     """
-    common_stems = question_stems & searched_stems(hit)
-    subjects = common_stems - (_STEMS_OF_TASKS - owned_stems)
+    share = _share(hit) / _share_of_subjects(question)
+    common = common_stems(question, searched_stems(hit))
+    subjects = _without_task_words(question, common - (_STEMS_OF_TASKS - owned_stems))
     is_only_code = not subjects - (_STEMS_OF_CODE - owned_stems)
-    if len(common_stems) < 2:
-        return not is_only_code and _share(hit) >= MIN_SHARE_OF_ONE
-    min_share = MIN_SHARE_OF_CODE if is_only_code and len(common_stems) == 2 else MIN_SHARE
-    return bool(subjects) and _share(hit) >= min_share
+    if len(common) < 2:
+        return not is_only_code and share >= MIN_SHARE_OF_ONE
+    min_share = MIN_SHARE_OF_CODE if is_only_code and len(common) == 2 else MIN_SHARE
+    return bool(subjects) and share >= min_share
+
+
+def _share_of_subjects(question: str) -> float:
+    """The share of the words of a question that may name a subject: 1.0 for one in English, because
+    the limits were measured with all words of English.
+    """
+    question_stems = stems(question)
+    subjects = _without_task_words(question, question_stems)
+    return len(subjects) / len(question_stems) if subjects else 1.0
+
+
+def _without_task_words(question: str, found_stems: frozenset[str]) -> frozenset[str]:
+    """The stems without those of words of tasks in the other languages, if the question is in one."""
+    if is_in_english(question):
+        return found_stems
+    return frozenset(stem for stem in found_stems if not is_foreign_task_word(stem))
 
 
 def _stems_of_words(words: Sequence[str]) -> frozenset[str]:
