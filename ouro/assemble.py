@@ -79,7 +79,14 @@ from ouro.session_options import (
     open_transcript,
 )
 from ouro.settings import MODES_BY_WIDTH
-from ouro.settings_sources import build_settings, explain_settings, settings_by_place, stricter_mode
+from ouro.settings_sources import (
+    build_settings,
+    explain_settings,
+    ignored_keys,
+    misspelt_variables,
+    settings_by_place,
+    stricter_mode,
+)
 from ouro.tools.builtin import builtin_tools
 from ouro.tools.code_checks import describe_late_errors
 from ouro.tools.files_seen import FilesSeen
@@ -184,7 +191,8 @@ def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     demand_rules(settings_of_places, [tool.name for tool in options.tools])
     settings = build_settings(explain_settings(settings_of_places))
     catalog = Catalog.from_files(str(root))
-    notices = [notice for notice in (trust_store.notice, *catalog.notices) if notice]
+    unused = [*ignored_keys(root if trusted else None), *misspelt_variables()]
+    notices = [notice for notice in (trust_store.notice, *catalog.notices, *unused) if notice]
     roles = {} if options.ready_model else background_roles(settings, catalog, notices)
     return SessionInputs(
         options, settings_of_places, settings, trust_store, trusted, catalog, roles, notices

@@ -367,12 +367,16 @@ class McpServerSettings:
     url: str = ""
     transport: Literal["http", "sse"] = "http"
     """The transport of `url`; `sse` for servers of 2024."""
+    type: Literal["", "stdio", "http", "streamable-http", "sse"] = ""
+    """The transport, as other programs name it."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Headers of each request; `${NAME}` is a variable of ouro."""
     client_id: str = ""
     """The client id for OAuth servers at which clients cannot register themselves."""
     client_secret: str = ""
     enabled: bool = True
+    disabled: bool = False
+    """The opposite of `enabled`, as other programs write it."""
     sandbox: bool = False
     """Run the program in the sandbox, like commands in `edit`."""
     timeout_seconds: int = 120

@@ -123,7 +123,9 @@ def find_servers(
                     f"MCP server {name}: another definition is used, not that in {place}."
                 )
     project_settings = (from_project or {}).items()
-    projects |= {name for name, server in project_settings if servers.get(name) == server}
+    projects |= {
+        name for name, server in project_settings if servers.get(name) == _in_own_words(server)
+    }
     return Registry(servers, off, frozenset(projects), trusted_root, tuple(notices))
 
 
@@ -192,13 +194,12 @@ def _parse_server(entry: Any, where: str) -> McpServerSettings:
         where: the entry, as the message names it.
     """
     if isinstance(entry, McpServerSettings):
-        return entry
+        return _in_own_words(entry)
     if not isinstance(entry, dict):
         raise ConfigError(f"{where} must be an object with `command` or `url`.")
-    kind = entry.get("type", "http" if "url" in entry else "stdio")
-    names = {field.name for field in section_fields(McpServerSettings)}
+    names = {field.name for field in section_fields(McpServerSettings)} - {"type", "disabled"}
     fields = {key: value for key, value in entry.items() if key in names}
-    if kind == "sse":
+    if entry.get("type") == "sse":
         fields["transport"] = "sse"
     if entry.get("disabled") is True:  # as Cline, Roo and Cursor write it
         fields["enabled"] = False
@@ -207,6 +208,13 @@ def _parse_server(entry: Any, where: str) -> McpServerSettings:
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {error}.") from error
     return McpServerSettings(**msgspec.structs.asdict(checked))
+
+
+def _in_own_words(server: McpServerSettings) -> McpServerSettings:
+    """The server of a settings file without the keys of other programs, `type` and `disabled`."""
+    transport = "sse" if server.type == "sse" else server.transport
+    is_enabled = server.enabled and not server.disabled
+    return replace_fields(server, transport=transport, type="", enabled=is_enabled, disabled=False)
 
 
 @cache

@@ -36,6 +36,17 @@ def test_invalid_entry_is_left_out_alone(home, tmp_path, entry, why):
     assert why in notice
 
 
+def test_the_settings_may_name_transport_and_state_as_other_programs(home, tmp_path):
+    old = McpServerSettings(url="http://x", type="sse")
+    stopped = McpServerSettings(command="x", type="stdio", disabled=True)
+    found = find_servers({"old": old, "stopped": stopped}, None, from_project={"old": old})
+    assert found.servers == {
+        "old": McpServerSettings(url="http://x", transport="sse"),
+        "stopped": McpServerSettings(command="x", enabled=False),
+    }
+    assert found.projects == {"old"}
+
+
 def test_an_argument_may_be_longer_than_a_path(tmp_path):
     script = McpServerSettings(command="sh", args=("-c", f"exec server # {'x' * 5000}"))
     assert approval_key("long", script, tmp_path).startswith("long-")
