@@ -20,6 +20,7 @@ import msgspec
 
 from ouro.safety.checkpoints.checkpoint_repository import REFS, Repository, hash_file
 from ouro.safety.checkpoints.file_index import CheckpointIndex, FilesNow
+from ouro.safety.checkpoints.ignored_files import IgnoredFiles
 from ouro.safety.checkpoints.large_files import (
     LargeFile,
     changed_large,
@@ -59,6 +60,7 @@ _MAX_BYTES_IN_MEMORY = 64_000_000
 # Why a file cannot be restored.
 _NOT_KNOWN = "it may have been there before the turn: commands did not wait for the checkpoint"
 _NOT_KEPT = "it changed before it was kept: commands did not wait for the checkpoint"
+_IGNORED = "git ignores it, and only small texts of what it ignores are kept"
 _BEGAN_UNKNOWN = 1
 """`TurnRecord.began` of a turn without a journal: commands may have run, at a time not known."""
 
@@ -87,6 +89,8 @@ class ChangedFiles(msgspec.Struct):
     """Files of `files` that others may have changed: the user is asked before they are restored."""
     lost: dict[str, str] = msgspec.field(default_factory=dict)
     """The reason why a changed file cannot be restored, by its name."""
+    permissions: dict[str, int] = msgspec.field(default_factory=dict)
+    """The permissions that ignored files of `files` had before the turn: they may hold secrets."""
 
 
 class Checkpoints:
@@ -100,6 +104,7 @@ class Checkpoints:
         self.session = session
         self.max_file_bytes = max_file_bytes
         self.index = CheckpointIndex(self.repository, max_file_bytes)
+        self.ignored = IgnoredFiles(self.repository)
         self.undone_parts: list[Sequence[TreeChange]] = []
         """What `PartUndo` has undone in this process, and may redo; the last one is redone
         first.
@@ -134,6 +139,7 @@ class Checkpoints:
             notes = {
                 "large": {name: [file.key, file.mode] for name, file in large.items()},
                 "late": sorted(now.late),
+                **self.ignored.keep(),
             }
             # With the day: commits are deleted by their date, so an old one is not used again.
             content = (now, notes, time.time() // _DAY)
@@ -318,7 +324,10 @@ class Checkpoints:
         differences = changes_between(self.repository, start, end)
         files = {change.path: change for change in differences if change.path not in left_out}
         return ChangedFiles(
-            files, set(end_notes.details.get("unsure", ())), dict(end_notes.details.get("lost", {}))
+            files,
+            set(end_notes.details.get("unsure", ())),
+            dict(end_notes.details.get("lost", {})),
+            dict(end_notes.details.get("permissions", {})),
         )
 
     def state(self, path: Path) -> FileState | None:
@@ -435,6 +444,7 @@ class Checkpoints:
         unsure = set(notes.details.get("late", ())) if is_complete else set(changes.files)
         changes.unsure.update(unsure & set(changes.files))
         self._add_left_out(record, before=notes, now=now, changes=changes)
+        self._add_ignored(notes, changes)
         if record.began > _BEGAN_UNKNOWN:
             self._add_nested_repositories(record, now, changes)
 
@@ -486,6 +496,16 @@ class Checkpoints:
                 if (self.root / name).lstat().st_ctime_ns > record.began:
                     changes.lost[name] = _NOT_KEPT
 
+    def _add_ignored(self, before: CommitNotes, changes: ChangedFiles) -> None:
+        """Add to `changes` what the turn did to files that git ignores: small texts to `files`, and
+        folders that are gone to `lost`.
+        """
+        for change, permissions in self.ignored.find_changes(before.details):
+            changes.files.setdefault(change.path, change)
+            changes.permissions[change.path] = permissions
+        for name in self.ignored.find_lost_folders(before.details):
+            changes.lost[name] = _IGNORED
+
     def _add_nested_repositories(
         self, record: TurnRecord, now: FilesNow, changes: ChangedFiles
     ) -> None:
@@ -533,6 +553,7 @@ class Checkpoints:
             TurnFiles(record.number, old=commits["old"], new=commits["new"])
         )
         changes.lost = earlier.lost | changes.lost
+        changes.permissions = changes.permissions | earlier.permissions
         for name, change in earlier.files.items():
             new = changes.files[name].new if name in changes.files else change.new
             changes.files[name] = TreeChange(name, *change.old, *new)
@@ -551,7 +572,11 @@ class Checkpoints:
                 changes.lost[change.path] = "its old content is not in the repository any more"
                 del changes.files[change.path]
         old, new = small_trees(self.repository, tuple(changes.files.values()))
-        notes: Mapping[str, object] = {"unsure": sorted(changes.unsure), "lost": changes.lost}
+        notes: Mapping[str, object] = {
+            "unsure": sorted(changes.unsure),
+            "lost": changes.lost,
+            "permissions": changes.permissions,
+        }
         for moment, tree in (("old", old), ("new", new)):
             commit_id = commit(
                 self.repository, tree, names=(), details=notes if moment == "new" else None

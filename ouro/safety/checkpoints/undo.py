@@ -101,6 +101,8 @@ class Undo:
         self._checkpoints = checkpoints
         self._repository = checkpoints.repository
         self._root, self._folder = checkpoints.root, checkpoints.folder
+        self._permissions: Mapping[str, int] = {}
+        """The permissions of files that git ignores, for those that are written again."""
 
     def undo(
         self, turns: Sequence[TurnFiles], path: str = "", sure: Collection[str] = ()
@@ -270,6 +272,7 @@ class Undo:
         changes, and none for files that the user has agreed to. Deletions come first.
         """
         turn_changes = self._checkpoints.turn_changes(turn)
+        self._permissions = turn_changes.permissions
         changes = [change for change in turn_changes.files.values() if plan.includes(change.path)]
         if plan.undone:
             changes = [change.inverse() for change in changes]
@@ -433,12 +436,28 @@ class Undo:
             if mode == LINK_MODE:
                 os.symlink(os.fsdecode(data), file.name, dir_fd=folder)
                 return
+            self._make_private(file, folder)
             expected = file.lstat() if file.exists() else None
             status = save_file(folder, file.name, data, expected=expected)
             permissions = stat.S_IMODE(status.st_mode) & ~0o111
             if mode == PROGRAM_MODE:  # who can read the file can run it
                 permissions |= (permissions & 0o444) >> 2
             os.chmod(file.name, permissions, dir_fd=folder)
+
+    def _make_private(self, file: Path, folder: int) -> None:
+        """Make an empty file with the permissions that an ignored file had, if it is gone. So nobody
+        else can read it while it is written, and what is written keeps them.
+
+        Args:
+            folder: the descriptor of its folder.
+        """
+        permissions = self._permissions.get(file.relative_to(self._root).as_posix())
+        if permissions is None or os.path.lexists(file):
+            return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        descriptor = os.open(file.name, flags, 0o600, dir_fd=folder)
+        os.fchmod(descriptor, permissions)
+        os.close(descriptor)
 
     def undo_hunk(self, turns: Sequence[TurnFiles], path: str, hunk_id: str) -> Restored:
         """Undo one hunk of `TurnDiffs.diff` in a file. The present version of the file is stored first. A
