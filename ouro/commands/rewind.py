@@ -12,7 +12,7 @@ from ouro.errors import UsageError
 from ouro.memory.backend import RewindScope
 from ouro.safety import NOT_KNOWN
 from ouro.session import UNDONE, Branch, OpenRequest, Point, Rewound
-from ouro.utils.text import clean, cut, join_names, plural
+from ouro.utils.text import clean, cut, join_names, plural, without_marks
 
 if TYPE_CHECKING:
     from ouro.commands.slash import SessionContext
@@ -238,8 +238,8 @@ async def _choose_how(front_end: FrontEnd, number: int) -> RewindChoice | None:
 
 
 def message_label(text: str) -> str:
-    """The text of a message on one line."""
-    return " ".join(clean(text).split()) or "(no words)"
+    """The text of a message on one line, without the marks of Markdown."""
+    return " ".join(without_marks(clean(text)).split()) or "(no words)"
 
 
 def describe_point(point: Point | Branch) -> str:

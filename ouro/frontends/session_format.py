@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ouro import __version__
 from ouro.session.opening import Part
 from ouro.utils.git import find_root
-from ouro.utils.text import byte_size, clean, dollars, one_line, plural
+from ouro.utils.text import byte_size, clean, dollars, one_line, plural, without_marks
 
 if TYPE_CHECKING:
     from ouro.session import (
@@ -140,8 +140,10 @@ ITEMS_WITH_SCRIPT = ("mode", "goal", "loops", "saved", "jobs", "queued")
 
 
 def session_title(info: SessionInfo) -> str:
-    """The title of a session in one line."""
-    return " ".join(clean(info.title).split()) or "(no title)"
+    """The title of a session in one line. It may be the first words of a message: it has no marks
+    of Markdown.
+    """
+    return " ".join(without_marks(clean(info.title)).split()) or "(no title)"
 
 
 def session_labels(info: SessionInfo) -> str:

@@ -35,6 +35,13 @@ _JOINED_SCRIPTS = range(0x0600, 0x0E00)
 _RAW_BYTES = late_pattern("[\udc80-\udcff]")
 """A byte of a path that is not UTF-8, as Python holds it."""
 _BACKTICKS = late_pattern("`+")
+_MARKS = late_pattern(
+    r"(?m)^[ \t]*(?:#{1,6}|>)[ \t]+"  # a heading, or a quotation
+    r"|^[ \t]*```[\w+-]*[ \t]*$"
+    r"|(?<![\w*])(?P<stars>\*{1,3})(?=[\w\"'`(\[])(?P<strong>[^*\n]{1,400})(?<=\S)(?P=stars)(?![\w*])"
+    r"|`(?P<code>[^`\n]{1,400})`"
+    r"|\[(?P<link>[^\]\n]{1,400})\]\([^()\s]{1,400}\)"
+)
 _INVISIBLE_PRINTABLE = late_pattern("[\ufe00-\ufe0f\U000e0000-\U000e0fff]")
 """Characters that are invisible, although Python counts them as printable."""
 
@@ -125,6 +132,17 @@ def longest_backticks(text: str) -> int:
 def one_line(text: str, width: int = 160) -> str:
     """The beginning of `text` on one line: cleaned, and cut to `width` characters."""
     return cut(" ".join(clean(text).split()), width)
+
+
+def without_marks(text: str) -> str:
+    """`text` without the marks of Markdown, for a list in which nothing is drawn: `**Fix** the
+    [link](a.md)` is `Fix the link`. What only looks like marks stays: `2**3`, `*args`, `*.py`.
+    """
+    return _MARKS.sub(_text_inside, text)
+
+
+def _text_inside(match: re.Match[str]) -> str:
+    return without_marks(match["strong"] or match["link"] or "") or match["code"] or ""
 
 
 def shell_words(text: str) -> list[str]:

@@ -4,7 +4,7 @@ from fakes.fake_parts import FakeRewind
 from fakes.fake_session import FakeSession
 
 from ouro.commands.front_end import RewindChoice
-from ouro.commands.rewind import choose_from_list
+from ouro.commands.rewind import choose_from_list, message_label
 from ouro.commands.slash import dispatch
 from ouro.display import Choice
 from ouro.session import Branch, OpenRequest, Point
@@ -210,3 +210,8 @@ async def test_each_rewind_choice_is_available_from_the_list(picks, way):
     front_end = front_end_with(branches=[LEFT], picks=picks)
     front_end.session.rewind.offered = {"memory": "2 changes"}
     assert await choose_from_list(front_end) == way
+
+
+def test_the_label_of_a_message_has_no_marks_of_markdown():
+    assert message_label("**Fix** the\n`parser`\x1b[31m") == "Fix the parser"
+    assert message_label("** **") == "** **"

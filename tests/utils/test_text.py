@@ -6,7 +6,16 @@ import pytest
 
 from ouro.display import Diff, FileChange
 from ouro.utils import text as text_module
-from ouro.utils.text import clean, cut, dollars, escape_invisible, local_time, one_line, plural
+from ouro.utils.text import (
+    clean,
+    cut,
+    dollars,
+    escape_invisible,
+    local_time,
+    one_line,
+    plural,
+    without_marks,
+)
 
 
 @pytest.mark.parametrize(
@@ -106,3 +115,26 @@ def test_a_joiner_elsewhere_is_removed(text):
 
 def test_an_approval_writes_every_joiner_out():
     assert escape_invisible("می\u200cخواهم") == "می\\u200cخواهم"
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("**Fix** the [link](docs/a.md) in `api.py`", "Fix the link in api.py"),
+        ("# Plan\n> quoted\n***all*** of it", "Plan\nquoted\nall of it"),
+        ("**Read `a.py`**, *then* go", "Read a.py, then go"),
+        ("```python\nx = 1\n```", "\nx = 1\n"),
+        ("2**3 * 4 ** 5, *args, **kwargs, *.py and __init__", None),
+        ("a * b * c, [x](y z), `", None),
+        ("#tag and C# and a # b", None),
+    ],
+)
+def test_marks_of_markdown_are_left_out(text, plain):
+    assert without_marks(text) == (text if plain is None else plain)
+
+
+def test_many_marks_take_little_time():
+    began = time.monotonic()
+    for text in ("*" * 20_000, "*a " * 10_000, "`" * 20_001, "[" * 20_000, "**a" * 10_000):
+        without_marks(text)
+    assert time.monotonic() - began < 5
