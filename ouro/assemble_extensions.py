@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -638,7 +639,9 @@ def _prompt_command(server: mcp.McpServer, prompt: mcp.ServerPrompt) -> extensio
         return extensions.CommandPrompt((clean(outcome.text),), is_own=False)
 
     hint = " ".join(f"[{one_line(item.name, 30)}]" for item in prompt.arguments)
-    name = f"{server.name}:{one_line(prompt.name, 60)}"
+    # A name with spaces or other signs could not be typed as one word.
+    typed_name = re.sub(r"[^\w:-]+", "_", one_line(prompt.name, 60)).strip("_")
+    name = f"{server.name}:{typed_name}"
     return extensions.CustomCommand(
         name, one_line(prompt.description, 100), hint, f"MCP server {server.name}", text
     )

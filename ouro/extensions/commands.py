@@ -20,12 +20,14 @@ from ouro.utils.yaml import words_in
 
 _INSERT = late_pattern(
     r"^```!\n(?P<block>.*?)\n```$"
-    r"|!`(?P<line>[^`\n]+)`"
+    r"|(?<![\w`=!$])!`(?P<line>[^`\n]+)`"
+    r"|(?<!`)(?P<code>`+)(?!`)[^\n]+?(?<!`)(?P=code)(?!`)"
     r"|(?<![\w@./`])@(?P<path>(?:~/)?[\w./$+-]*[\w/$])",
     re.DOTALL | re.MULTILINE,
 )
 """Matches what is replaced in a prompt: a block of shell lines, a line such as `` !`git status` ``,
-or a path such as `@src/main.py`.
+or a path such as `@src/main.py`. Also matches inline code, which is not replaced: in
+`` the mark `!` begins `code` `` there is no shell line.
 """
 _ARGUMENT = late_pattern(r"\$(ARGUMENTS\[\d+\]|\d(?!\d)|[A-Za-z_]\w*)")
 """Matches the place of an argument: `$1`, `$name`, `$ARGUMENTS`, `$ARGUMENTS[0]`."""
@@ -343,6 +345,8 @@ def _pieces(body: str, arguments: str, argument_names: Sequence[str]) -> Iterato
 
     end_of_last = 0
     for insert in _INSERT.finditer(body):
+        if insert["code"]:
+            continue
         yield fill_in(body[end_of_last : insert.start()])
         if path := insert["path"]:
             yield Insert("file", fill_in(path))

@@ -124,7 +124,9 @@ def find_servers(
                 )
     project_settings = (from_project or {}).items()
     projects |= {
-        name for name, server in project_settings if servers.get(name) == _in_own_words(server)
+        short_name(name)
+        for name, server in project_settings
+        if servers.get(short_name(name)) == _in_own_words(server)
     }
     return Registry(servers, off, frozenset(projects), trusted_root, tuple(notices))
 
@@ -175,15 +177,32 @@ def usable_servers(entries: Any, where: str) -> tuple[dict[str, McpServerSetting
         raise ConfigError(f"{where}: `mcpServers` must be an object.")
     servers: dict[str, McpServerSettings] = {}
     problems: list[str] = []
-    for name, entry in entries.items():
+    for full_name, entry in entries.items():
+        name = short_name(full_name)
         try:
-            server = _parse_server(entry, f"`{name}`")
+            server = _parse_server(entry, f"`{full_name}`")
             check_server(name, server)
         except ConfigError as error:
             problems.append(f"An MCP server in {where} is left out. {error.message}")
-        else:
-            servers[name] = server
+            continue
+        if name in servers:
+            problems.append(f"An MCP server in {where} is left out. Two are named {name}.")
+            continue
+        servers[name] = server
     return servers, problems
+
+
+def short_name(name: str) -> str:
+    """The name of a server in ouro for its name in a file. It is the same, unless that has signs
+    that the names of tools cannot have, or is too long: `aws.docs` becomes `aws_docs`.
+    """
+    if _SERVER_NAME.fullmatch(name):
+        return name
+    plain = re.sub(r"[^A-Za-z0-9-]+", "_", name).strip("_-")
+    if _SERVER_NAME.fullmatch(plain):
+        return plain
+    digest = hashlib.sha256(name.encode()).hexdigest()[:6]  # other names may begin in the same way
+    return f"{plain[:25].rstrip('_-') or 'server'}_{digest}"
 
 
 def _parse_server(entry: Any, where: str) -> McpServerSettings:

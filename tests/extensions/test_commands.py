@@ -80,3 +80,20 @@ def sent(body, typed, **meta):
 )
 def test_arguments_are_substituted_as_in_claude_code(body, typed, meta, text):
     assert sent(body, typed, **meta) == text
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("Now: !`date` and !`ls`.", "Now: <date> and <ls>."),
+        ("```\n!`git diff`\n```\n", "```\n<git diff>\n```\n"),
+        ("- Use `!` before it\n- See `x`", "- Use `!` before it\n- See `x`"),
+        ("Add `!` after the type: `feat!:`", "Add `!` after the type: `feat!:`"),
+        ("(`PR`, `ship !`) = long, `terse`", "(`PR`, `ship !`) = long, `terse`"),
+        ("Write `` !`date` `` here.", "Write `` !`date` `` here."),
+        ("KEY=!`date` Note!`date`", "KEY=!`date` Note!`date`"),
+        ("`$1` `@a.md` @b.md", "`x` `@a.md` <b.md>"),
+    ],
+)
+def test_inline_code_is_neither_run_nor_inserted(body, text):
+    assert sent(body, "x").removesuffix("\n\nArguments: x") == text

@@ -3,7 +3,7 @@ starts fast.
 
 Run as a program: the first argument is a JSON object: `tools` (names), `describe` (another
 description), `start` (`hang`, `exit`, `garbage`, `flood`, `line`), `count` (the number of further
-tools), `instructions`, `loose` (further tools without names), `odd` (the kind, the size and the field of an odd schema: its tools are then the
+tools), `prompt` (the name of its prompt), `instructions`, `loose` (further tools without names), `odd` (the kind, the size and the field of an odd schema: its tools are then the
 only ones).
 """
 
@@ -205,7 +205,11 @@ def answer(method, params):
             arguments = [{"name": "topic", "required": True}]
             return {
                 "prompts": [
-                    {"name": "explain", "description": "Explain a topic", "arguments": arguments}
+                    {
+                        "name": GIVEN.get("prompt", "explain"),
+                        "description": "Explain a topic",
+                        "arguments": arguments,
+                    }
                 ]
             }
         case "prompts/get":

@@ -52,11 +52,28 @@ def test_an_argument_may_be_longer_than_a_path(tmp_path):
     assert approval_key("long", script, tmp_path).startswith("long-")
 
 
-def test_name_with_spaces_is_refused(home, tmp_path):
-    assert (
-        "`a b` is not a name"
-        in find_servers({}, project(tmp_path, {"a b": {"command": "x"}})).notices[0]
-    )
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("a b", "a_b"),
+        ("aws.docs-server", "aws_docs-server"),
+        ("../up", "up"),
+        ("a__b", "a_b"),
+        ("awslabs.aws-documentation-mcp-server", "awslabs_aws-documentation_c94c58"),
+        ("日本", "server_cf2abf"),
+    ],
+)
+def test_a_name_that_tools_cannot_have_is_changed(home, tmp_path, name, short):
+    found = find_servers({}, project(tmp_path, {name: {"command": "x"}}))
+    [used] = found.servers
+    assert used == short
+    assert found.projects == {used}
+
+
+def test_of_two_servers_with_the_same_short_name_one_is_left_out(home, tmp_path):
+    found = find_servers({}, project(tmp_path, {"a.b": {"command": "x"}, "a b": {"command": "y"}}))
+    assert found.servers == {"a_b": McpServerSettings(command="x")}
+    assert found.notices[0].endswith("Two are named a_b.")
 
 
 @pytest.mark.parametrize(("text", "why"), [("{", "is not JSON"), ("[]", "an object is expected"),

@@ -45,6 +45,14 @@ async def test_e2_a_prompt_has_no_invisible_characters(bench: Bench):
     assert (prompt.pieces, prompt.is_own) == (("Explain yeast in one line.",), False)
 
 
+async def test_a_prompt_whose_name_has_spaces_can_be_typed(bench: Bench):
+    servers = bench.open(one=fake(prompt="explain this (soon)"))
+    await servers.connect("one")
+    [command] = prompt_commands(servers)
+    assert command.name == "one:explain_this_soon"
+    assert (await command.prompt("yeast")).pieces == ("Explain yeast in one line.",)
+
+
 async def test_progress_is_reported_and_a_call_can_be_cancelled(bench: Bench):
     servers = bench.open(one=fake())
     one = await servers.connect("one")
