@@ -29,6 +29,7 @@ from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.conversation import ConversationScreen
 from ouro.frontends.tui.screens.dialogs import HelpSheet, show_sheet
 from ouro.frontends.tui.screens.picker import HistoryPicker, Picker
+from ouro.frontends.tui.scrolling_layout import ScrollingLayout
 from ouro.frontends.tui.session_start import SessionStart
 from ouro.frontends.tui.themes import ANSI, THEMES, make_theme, shown_theme
 from ouro.frontends.tui.widgets.prompt import PromptArea
@@ -177,11 +178,13 @@ class OuroApp(App[int], inherit_bindings=False):
 
     def _display(self, screen: Screen[Any], renderable: Any) -> None:
         """Write an update of the screen by the painter, which writes only what differs."""
+        layout = screen._compositor
+        scrolled = layout.take_scrolled() if isinstance(layout, ScrollingLayout) else ()
         if self._terminal_is_behind:
             self._draw_later()
             return
         if isinstance(renderable, CompositorUpdate):
-            renderable = PaintedUpdate(renderable, self.painter, self.size)
+            renderable = PaintedUpdate(renderable, self.painter, self.size, scrolled)
         super()._display(screen, renderable)
 
     @property

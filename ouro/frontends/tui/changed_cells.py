@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
@@ -129,6 +129,16 @@ class ScreenRow:
         return self.texts == other.texts and self.looks == other.looks
 
 
+class ScrolledRows(NamedTuple):
+    """Whole rows of the screen, from the first to the last, and by how many rows they have moved up;
+    the number is negative if they have moved down.
+    """
+
+    first: int
+    last: int
+    shift: int
+
+
 class ScreenPainter:
     """Remembers what the terminal shows, and writes only what differs.
 
@@ -146,10 +156,14 @@ class ScreenPainter:
         self._size = (0, 0)  # no update has this size: `paint` then takes all cells as unknown
 
     def paint(
-        self, update: CompositorUpdate, size: tuple[int, int], console: Console
+        self,
+        update: CompositorUpdate,
+        size: tuple[int, int],
+        console: Console,
+        scrolled: Iterable[ScrolledRows] = (),
     ) -> str | None:
         """What to write to a terminal of this width and height, so that it shows an update of Textual.
-        None: the kind of the update is unknown.
+        The terminal scrolls the rows `scrolled` before. None: the kind of the update is unknown.
         """
         placed_strips = _strips_of(update)
         if placed_strips is None:
@@ -159,6 +173,9 @@ class ScreenPainter:
             self._rows = [ScreenRow.unknown(width) for _ in range(height)]
             self._size = size
         look_of = _make_look_of(console._color_system)
+        writer = _Writer(self._erases_with_color)
+        for rows in scrolled:
+            self._shift_rows(rows, writer)
         updated_rows: dict[int, ScreenRow] = {}
         for y, x, strip in placed_strips:
             if not 0 <= y < height:
@@ -166,27 +183,25 @@ class ScreenPainter:
             if y not in updated_rows:
                 updated_rows[y] = self._rows[y].copy()
             updated_rows[y].put_strip(x, strip, look_of)
-        return self._write(updated_rows)
+        self._write(updated_rows, writer)
+        return writer.end()
 
-    def _write(self, updated_rows: Mapping[int, ScreenRow]) -> str:
-        """What to write so that the terminal shows these rows, by their numbers; `_rows` then has them.
+    def _write(self, updated_rows: Mapping[int, ScreenRow], writer: _Writer) -> None:
+        """Write these rows, by their numbers, so that the terminal shows them; `_rows` then has them.
         If many rows have only moved, the terminal scrolls them first.
         """
         changed = {y: row for y, row in updated_rows.items() if not row.shows(self._rows[y])}
-        writer = _Writer(self._erases_with_color)
         if len(changed) >= _MIN_SCROLLED:
             self._scroll(changed, writer)
         for y in sorted(changed):
             if not changed[y].shows(self._rows[y]):  # the scroll may have brought it there
                 writer.write_row(y, self._rows[y], changed[y])
                 self._rows[y] = changed[y]
-        return writer.end()
 
     def _scroll(self, changed: dict[int, ScreenRow], writer: _Writer) -> None:
         """If an update has moved many rows up or down by the same number, let the terminal scroll
         their region. The scroll also moves rows that should have stayed: these are added to
-        `changed`, so that they are written again. `_rows` is moved in the same way. The rows that
-        come in are noted as unknown, so that all of their cells are written.
+        `changed`, so that they are written again.
         """
         shift = self._find_shift(changed)
         if shift == 0:
@@ -196,13 +211,20 @@ class ScreenPainter:
         top, bottom = min(first, first + shift), max(last, last + shift)
         for y in range(top, bottom + 1):  # rows that should stay are moved, too
             changed.setdefault(y, self._rows[y])
-        writer.scroll(top, bottom, shift)
+        self._shift_rows(ScrolledRows(top, bottom, shift), writer)
+
+    def _shift_rows(self, scrolled: ScrolledRows, writer: _Writer) -> None:
+        """Let the terminal scroll these rows, and move those of `_rows` in the same way. The rows that
+        come in are noted as unknown, so that all of their cells are written.
+        """
+        first, last, shift = scrolled
+        writer.scroll(first, last, shift)
         new_rows = [ScreenRow.unknown(self._size[0]) for _ in range(abs(shift))]
-        rows = self._rows[top : bottom + 1]
+        rows = self._rows[first : last + 1]
         if shift > 0:
-            self._rows[top : bottom + 1] = [*rows[shift:], *new_rows]
+            self._rows[first : last + 1] = [*rows[shift:], *new_rows]
         else:
-            self._rows[top : bottom + 1] = [*new_rows, *rows[:shift]]
+            self._rows[first : last + 1] = [*new_rows, *rows[:shift]]
 
     def _find_shift(self, changed: Mapping[int, ScreenRow]) -> int:
         """The number of rows by which most of the changed rows have moved up; it is negative if
@@ -230,17 +252,22 @@ class PaintedUpdate(CompositorUpdate):
     """An update of Textual that is written by a painter."""
 
     def __init__(
-        self, update: CompositorUpdate, painter: ScreenPainter, size: tuple[int, int]
+        self,
+        update: CompositorUpdate,
+        painter: ScreenPainter,
+        size: tuple[int, int],
+        scrolled: Iterable[ScrolledRows] = (),
     ) -> None:
         self._update = update
         self._painter = painter
         self._screen_size = size
+        self._scrolled = scrolled
 
     def render_segments(self, console: Console) -> str:
         """What the painter writes for this update. If the painter does not know this kind of update,
         it is what Textual writes.
         """
-        painted = self._painter.paint(self._update, self._screen_size, console)
+        painted = self._painter.paint(self._update, self._screen_size, console, self._scrolled)
         if painted is None:
             self._painter.forget()  # what Textual writes is not known to the painter
             return self._update.render_segments(console)

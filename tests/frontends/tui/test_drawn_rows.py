@@ -72,13 +72,14 @@ async def test_what_is_behind_the_change_is_not_drawn(shown):
     assert screen.drawn_rows == []
 
 
-async def test_only_the_rows_between_two_changes_are_drawn(shown):
+async def test_only_the_rows_between_two_changes_of_a_widget_are_drawn(shown):
     screen, pilot = shown
-    screen.above.refresh(Region(0, 14, 30, 1))
-    screen.below.refresh(Region(0, 0, 30, 1))
+    screen.above.refresh(Region(0, 3, 30, 1), Region(0, 5, 30, 1))
+    screen.below.refresh(Region(0, 2, 30, 1))
     await pilot.pause()
-    assert screen.above.drawn_rows == [(14, 16)]
-    assert screen.below.drawn_rows == [(0, 1)]
+    assert screen.above.drawn_rows == [(3, 6)]
+    assert screen.below.drawn_rows == [(2, 3)]
+    assert screen.drawn_rows == []
 
 
 async def test_a_whole_update_draws_all_rows(shown):

@@ -15,6 +15,10 @@ from ouro.frontends.tui.blocks.styled_lines import StyledLine
 
 MAX_DRAWN = 500
 """The number of blocks whose lines are kept; for other blocks only the height is kept."""
+_GAP_LINE = StyledLine([])
+"""The blank line above a block. It is one object, because lines are compared by identity: a new one would
+draw the whole block again.
+"""
 
 
 class TranscriptBlock(ABC):
@@ -63,7 +67,7 @@ class TranscriptBlock(ABC):
             self.forget()
             self._drawn_for = (width, palette)
         if not self._is_drawn:
-            above = [StyledLine([])] if self.gap else []
+            above = [_GAP_LINE] if self.gap else []
             self.last_lines = put_below(above, self._draw(width, palette))
             self._is_drawn = True
         return self.last_lines

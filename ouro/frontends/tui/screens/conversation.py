@@ -33,7 +33,8 @@ from ouro.frontends.tui.screen_constants import (
     ROOMY_FROM_HEIGHT,
 )
 from ouro.frontends.tui.screen_settings import ScreenSettings
-from ouro.frontends.tui.screens.sheet_layout import Layout, StyledOnce
+from ouro.frontends.tui.screens.sheet_layout import StyledOnce
+from ouro.frontends.tui.scrolling_layout import ScrollingLayout
 from ouro.frontends.tui.terminal_progress import (
     NO_PROGRESS,
     WAITING,
@@ -113,7 +114,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         takes_focus: bool = True,
     ) -> None:
         super().__init__()
-        self._compositor = Layout()
+        self._compositor = ScrollingLayout()
         self.AUTO_FOCUS = "*" if takes_focus else ""  # type: ignore[misc]  # Textual reads it from the instance
         self.browser: MemoryBrowser | None = None
         """The memory browser, while it is open over the conversation."""

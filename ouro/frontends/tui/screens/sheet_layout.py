@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from textual import events
-from textual._compositor import Compositor, CompositorMap, ReflowResult
+from textual._compositor import ChopsUpdate, Compositor, CompositorMap, ReflowResult
 from textual.geometry import Region, Size
 from textual.screen import Screen
 from textual.strip import Strip
@@ -30,6 +30,8 @@ class Layout(Compositor):
     def __init__(self) -> None:
         super().__init__()
         self._last_map: CompositorMap = {}
+        self._regions_to_draw: list[Region] = []
+        """The changed regions, while an update of them is made."""
 
     def reflow(self, parent: Widget, size: Size) -> ReflowResult:
         """Place all widgets. The result names what has changed since the last call of this method.
@@ -40,22 +42,34 @@ class Layout(Compositor):
         self._last_map = self._full_map
         return result
 
+    def render_partial_update(self) -> ChopsUpdate | None:
+        """The update of the changed regions; None if nothing has changed."""
+        self._regions_to_draw = list(self._dirty_regions)  # Textual clears these before it draws
+        update = super().render_partial_update()
+        self._regions_to_draw = []
+        return update
+
     def _get_renders(
         self, crop: Region | None = None
     ) -> Iterable[tuple[Region, Region, list[Strip]]]:
         """Yield the visible widgets, each with its region, what is drawn of it, and the rows of that.
-        With `crop` only the rows of this region are drawn. A widget in front that fills it is the
-        last one: behind it is at least the screen, whose blank rows took as long as the transcript.
+        Of each widget only the rows between its first and its last change are drawn, or without
+        changes those of `crop`. What is behind a widget that covers the last change is left out:
+        behind the transcript is at least the screen, whose blank rows took as long.
         """
-        if crop is None:
-            crop = self.size.region
+        regions = self._regions_to_draw or [crop or self.size.region]
         for widget, (region, clip) in self.visible_widgets.items():
             visible = region.intersection(clip)
-            if not visible.overlaps(crop):
+            changes = [
+                visible.intersection(change) for change in regions if visible.overlaps(change)
+            ]
+            if not changes:
                 continue
-            drawn = visible.intersection(Region(visible.x, crop.y, visible.width, crop.height))
+            changed = Region.from_union(changes)
+            drawn = Region(visible.x, changed.y, visible.width, changed.height)
             yield region, drawn, widget.render_lines(drawn.translate(-region.offset))
-            if drawn.contains_region(crop):
+            regions = [change for change in regions if not visible.contains_region(change)]
+            if not regions:
                 return
 
 

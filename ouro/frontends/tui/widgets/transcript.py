@@ -28,6 +28,7 @@ from ouro.frontends.tui.blocks.styled_lines import (
     selected_text,
     text_to_copy,
 )
+from ouro.frontends.tui.scrolling_layout import ScrollingLayout
 from ouro.frontends.tui.widgets.row_list import LineScroll
 from ouro.utils.text import plural
 
@@ -39,6 +40,8 @@ FRAME_PAUSE_FACTOR = 6
 """After a frame, the next one waits at least this many times its duration."""
 MAX_QUEUED_IN_SIGHT = 3
 """Queued messages that stay in sight while the user reads above."""
+_MAX_COVERED_ROWS = MAX_QUEUED_IN_SIGHT + 1
+"""The rows that queued messages and the hint may cover."""
 _CLOCK_SECONDS = 0.25
 """Seconds between two updates of clocks in blocks."""
 
@@ -405,23 +408,30 @@ class TranscriptView(LineScroll):
     def _rows(self, visible: Region) -> list[Strip]:
         """The visible rows, without the offsets that `render_line` adds for a selection."""
         # Read once: Textual computes each of them.
-        size, top, selection = self.size, self.scroll_offset.y, self.text_selection
+        size, top, selection = self._size_beside_bar, self.scroll_offset.y, self.text_selection
         return [self._strip(y, y + top, size, selection)[0] for y in visible.line_range]
 
     def render_line(self, y: int) -> Strip:
         """The row `y`. If a selection may begin in it, its cells know their line and column."""
         number = y + self.scroll_offset.y
-        strip, is_text = self._strip(y, number, self.size, self.text_selection)
+        strip, is_text = self._strip(y, number, self._size_beside_bar, self.text_selection)
         return strip.apply_offsets(0, number) if is_text else strip
+
+    @property
+    def _size_beside_bar(self) -> Size:
+        """The size without the scrollbar, which covers the last column. A row that also had this column
+        would be cut there by Textual, into three strips.
+        """
+        return self.size - (self.scrollbar_size_vertical, 0)
 
     def _strip(
         self, y: int, number: int, size: Size, selection: Selection | None
     ) -> tuple[Strip, bool]:
         """The row `y` of the widget, which shows the line `number` of the transcript or what is drawn
-        over it; and whether a selection may begin there.
+        over it; and whether a selection may begin there. `size` is that of the visible rows.
         """
         width, base = size.width, self._palette.text
-        may_be_covered = y >= size.height - MAX_QUEUED_IN_SIGHT - 1
+        may_be_covered = y >= size.height - _MAX_COVERED_ROWS
         overlay = self._overlay_strip(y) if may_be_covered else None
         if overlay is not None:
             return overlay, False
@@ -453,7 +463,7 @@ class TranscriptView(LineScroll):
     def _render_below(self, number: int) -> Strip:
         """The line `number` below the blocks: one of the footer, or an empty one."""
         segments = self._footer[number].segments if 0 <= number < len(self._footer) else []
-        return Strip(segments).crop_extend(0, self.size.width, self._palette.text)
+        return Strip(segments).crop_extend(0, self._size_beside_bar.width, self._palette.text)
 
     def _render_matches(self, line: StyledLine) -> Strip:
         """A line with all places of the searched text marked."""
@@ -519,13 +529,33 @@ class TranscriptView(LineScroll):
         else:
             top += self._blocks.measure(top, height)  # the blocks above may have grown
         self._resize_content()
-        if top != self.scroll_offset.y:
+        shift = top - self.scroll_offset.y
+        if shift != 0 and (first_changed_line is None or not self._shift_rows(shift)):
             self._jump(top)
-        else:
-            first_row = 0
-            if first_changed_line is not None:
-                first_row = min(height, max(0, first_changed_line - top))
-            self.refresh(Region(0, first_row, self.size.width, height - first_row))
+            return
+        first_row = 0
+        if first_changed_line is not None:
+            # Also the rows that come in, and those that a hint may cover, which counts new lines.
+            covered_rows = 0 if self.following else _MAX_COVERED_ROWS
+            last_rows = max(shift, covered_rows)
+            first_row = max(0, min(first_changed_line - top, height - last_rows))
+        self.refresh(Region(0, first_row, self.size.width, height - first_row))
+
+    def _shift_rows(self, shift: int) -> bool:
+        """Scroll down by so many lines, and let the terminal move the rows that stay visible. Only the
+        rows that come in must be drawn then. Returns False, and does nothing, if the rows on the
+        screen are not those of the last frame, or if the layout of the screen cannot do this.
+        """
+        layout = self.screen._compositor
+        has_room = 0 < shift < self.size.height
+        if not (isinstance(layout, ScrollingLayout) and has_room) or self._repaint_regions:
+            return False
+        layout.shift_rows(self, shift)
+        top = self.scroll_offset.y + shift
+        self.set_reactive(TranscriptView.scroll_y, top)
+        self.scroll_target_y = top
+        self.vertical_scrollbar.position = top
+        return True
 
     def _starting_lines(self) -> Sequence[StyledLine]:
         """The message of a turn that begins, with the gap that it will have."""

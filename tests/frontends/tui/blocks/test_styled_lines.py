@@ -235,6 +235,19 @@ def test_a_frame_draws_only_what_has_changed_since_the_last_one():
     assert blocks.draw_changes() == blocks.top(second)
 
 
+def test_a_block_that_grows_has_changed_from_its_last_line_on():
+    blocks = BlockList(Palette({}))
+    answer = AnswerBlock("- one\n- two\n- three\n")
+    for block in (Rows(2, 2), answer):
+        blocks.add(block)
+    blocks.measure_end(10)
+    blocks.draw_changes()
+    answer.append("- four\n- fi")
+    blocks.draw_changes()
+    answer.append("ve")
+    assert blocks.draw_changes() == blocks.top(answer) + answer.gap + 3
+
+
 def test_the_moving_blocks_are_known_without_a_search():
     blocks = BlockList(Palette({}))
     card, thinking = ToolCard("ls"), ThinkingBlock()
