@@ -16,7 +16,7 @@ from ouro.llm.model import Chunk, Model, ToolSpec
 from ouro.llm.reply_builder import ReplyBuilder
 from ouro.llm.text_tools import TextToolsModel
 from ouro.messages import Message
-from ouro.utils.fair_loop import FairLoop
+from ouro.utils.event_loop import FairLoop
 
 ATTEMPTS = 5
 """The number of attempts for background work, and for a model that has a fallback."""

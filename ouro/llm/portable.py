@@ -91,7 +91,10 @@ Ollama, and relays.
 
 def thinking_name(message: Mapping[str, Any]) -> str:
     """The field of a streamed message that has its thinking; empty if none has it."""
-    return next((name for name in THINKING_NAMES if string(message.get(name))), "")
+    for name in THINKING_NAMES:
+        if name in message and string(message[name]):
+            return name
+    return ""
 
 
 def thinking_in(message: Mapping[str, Any]) -> str:

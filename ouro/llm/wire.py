@@ -39,6 +39,7 @@ from ouro.llm.portable import SurrogateJoiner, encode_json, parse_object
 from ouro.llm.server_facts import ServerFacts
 from ouro.llm.think_tags import ThinkTags
 from ouro.messages import Usage
+from ouro.utils.event_loop import RepeatedTimeout
 from ouro.utils.lenient_json import amount, count, dictionary
 
 if TYPE_CHECKING:
@@ -225,10 +226,11 @@ async def read_chunks(
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + silence
+    timeout = RepeatedTimeout()
     try:
         async with aclosing(events):
             while True:
-                async with asyncio.timeout_at(deadline):
+                with timeout.until(deadline):
                     event = await anext(events, None)
                 if event is None:
                     break
@@ -247,6 +249,8 @@ async def read_chunks(
         raise StreamCut(
             f"The model sent no text, thinking or tool call for {silence:g} s."
         ) from error
+    finally:
+        timeout.close()
     for chunk in reader.end():
         yield chunk
 
@@ -352,8 +356,7 @@ class Wire(AdaptiveModel):
         async with aclosing(self._read_events(path, headers, body)) as events:
             while True:
                 try:
-                    async with asyncio.timeout(USAGE_TIMEOUT if reader.is_complete else None):
-                        event = await anext(events, None)
+                    event = await self._next_event(events, reader)
                     if event is None or is_end(event):
                         reader.is_done = reader.is_done or event is not None
                         break
@@ -371,6 +374,17 @@ class Wire(AdaptiveModel):
                 async with asyncio.timeout(END_TIMEOUT):
                     async for _ in events:
                         pass
+
+    async def _next_event(
+        self, events: AsyncGenerator[ServerEvent, None], reader: ChunkReader
+    ) -> ServerEvent | None:
+        """The next event; None at the end. Once the answer is complete, raises TimeoutError after
+        USAGE_TIMEOUT.
+        """
+        if not reader.is_complete:
+            return await anext(events, None)
+        async with asyncio.timeout(USAGE_TIMEOUT):
+            return await anext(events, None)
 
     def _requests_url(self) -> str:
         """The URL to which requests are sent: the address as it is configured, with the path that its
@@ -431,19 +445,20 @@ class Wire(AdaptiveModel):
         timeouts = self._endpoint.timeouts
         limit = timeouts.first
         pieces, decode = response.aiter_raw(), make_decoder(response, self._endpoint)
-        while True:
-            try:
-                async with asyncio.timeout(limit):
+        timeout = RepeatedTimeout()
+        try:
+            while True:
+                with timeout.after(limit):
                     data = await anext(pieces, None)
-            except TimeoutError as error:
-                raise StreamCut(
-                    f"{self._endpoint.address} sent no data for {limit:g} s."
-                ) from error
-            if data is None:
-                return
-            limit = timeouts.idle
-            for piece in decode(data):
-                yield piece
+                if data is None:
+                    return
+                limit = timeouts.idle
+                for piece in decode(data):
+                    yield piece
+        except TimeoutError as error:
+            raise StreamCut(f"{self._endpoint.address} sent no data for {limit:g} s.") from error
+        finally:
+            timeout.close()
 
     async def _read_whole_answer(self, response: HttpAnswer | httpx.Response) -> list[str]:
         """The events of an answer that is one JSON object instead of a stream: some relays do not

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ouro.errors import OuroError, UsageError, plain_error
 from ouro.events import Event, Notice, Outcome, Prompted, ToolFinished, TurnFinished
 from ouro.messages import Image
-from ouro.utils.fair_loop import FairLoop
+from ouro.utils.event_loop import FairLoop
 from ouro.utils.log import log
 
 if TYPE_CHECKING:
