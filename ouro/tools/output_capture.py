@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from queue import SimpleQueue
 
-from ouro.tools.truncate import MAX_SHOWN, cut_tail, join_ends, readable, shorten
+from ouro.tools.truncate import MAX_SHOWN, cut_tail, is_binary, join_ends, readable, shorten
 from ouro.utils.ouro_paths import ensure_private_dir
 from ouro.utils.text import byte_size, plural
 
@@ -132,7 +132,7 @@ class OutputCapture:
         """The output as text for the model. If it is longer than `limit` characters: its beginning,
         a note on what was left out, and its end. For a binary output only a note.
         """
-        if b"\0" in self._head[:8192]:
+        if is_binary(bytes(self._head)):
             return f"[binary output, {self.total:,} bytes, is not shown{self._file_note()}]"
         if len(self._head) + len(self._tail) >= self.total:
             return shorten(readable(bytes(self._head + self._tail)), limit, self._file_note())

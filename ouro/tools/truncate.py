@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 
 from ouro.utils.text import clean
 
 MAX_SHOWN = 30_000
 """Maximum characters of one result for the model."""
+_MAX_GUESSED = 8192
+"""Bytes of an output by which its encoding is guessed."""
+_MAX_LINES_GUESSED, _MAX_LEGACY_GUESSED = 50, 1024
+"""Lines and bytes by which an encoding of one byte a character is guessed: 20 ms for 1 KB."""
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
+"""Bytes within a character of UTF-8: a text does not begin with them."""
 
 
 def readable(data: bytes) -> str:
@@ -15,16 +23,69 @@ def readable(data: bytes) -> str:
     return clean(fold_progress(_decode(data)))
 
 
+def is_binary(data: bytes) -> bool:
+    """Whether an output is no text in any encoding: it has NUL bytes, and is not UTF-16 or UTF-32."""
+    return b"\0" in data[:_MAX_GUESSED] and not _find_unicode(data)
+
+
 def _decode(data: bytes) -> str:
-    """Output bytes as text: as UTF-8, else in the encoding of the locale, in which programs print.
-    What does not fit is replaced.
+    """Output bytes as text: as UTF-8, or UTF-16 and UTF-32 as programs of Windows write them, else in
+    the encoding of the locale, in which programs print. If that is UTF-8 too, the lines that do not
+    fit are read in a guessed encoding, as a file is. What does not fit is replaced.
     """
+    if encoding := _find_unicode(data):
+        return data.decode(encoding, "replace")
     try:
         return data.decode()
     except UnicodeDecodeError:
         import locale  # little output is not UTF-8
 
-        return data.decode(locale.getencoding(), "replace")
+        encoding = locale.getencoding()
+    if encoding.lower().replace("-", "") != "utf8":
+        return data.decode(encoding, "replace")
+    return _decode_by_line(data)
+
+
+def _find_unicode(data: bytes) -> str:
+    """The name of the UTF-16 or UTF-32 of an output; empty for every other encoding."""
+    start = data[:_MAX_GUESSED]
+    if not (b"\0" in start or start.startswith(_UTF16_MARKS)):
+        return ""
+    # Imported late, as below: little output needs it.
+    from ouro.utils.text_files import NotTextError, guess_encoding
+
+    try:
+        encoding = guess_encoding(start)
+    except NotTextError:
+        return ""
+    return encoding if encoding.startswith(("utf-16", "utf-32")) else ""
+
+
+def _decode_by_line(data: bytes) -> str:
+    """An output with lines that are not UTF-8. Only these are read in the encoding that is guessed
+    from all of them: a command may print names in UTF-8 beside the lines of a file.
+    """
+    from ouro.utils.text_files import NotTextError, guess_encoding
+
+    # Of a long output a piece may begin or end within a character.
+    lines = data.lstrip(_CONTINUATION_BYTES).split(b"\n")
+    strange = {number for number, line in enumerate(lines) if not _is_utf8(line)}
+    sample = b"\n".join(lines[number] for number in sorted(strange)[:_MAX_LINES_GUESSED])
+    try:
+        encoding = guess_encoding(sample[:_MAX_LEGACY_GUESSED])
+    except NotTextError:
+        encoding = "utf-8"
+    return "\n".join(
+        line.decode(encoding if number in strange else "utf-8", "replace")
+        for number, line in enumerate(lines)
+    )
+
+
+def _is_utf8(line: bytes) -> bool:
+    """Whether a line is UTF-8, of which single bytes may be damaged or cut: in another encoding hardly
+    any characters look like UTF-8.
+    """
+    return line.isascii() or not line.decode("utf-8", "ignore").isascii()
 
 
 def fold_progress(text: str) -> str:

@@ -23,7 +23,7 @@ def test_short_output_creates_no_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("encoding", "text"), [("ISO-8859-1", "Größe"), ("UTF-8", "Gr\ufffd\ufffde")]
+    ("encoding", "text"), [("ISO-8859-1", "Größe"), ("ISO-8859-7", "Grφίe"), ("UTF-8", "Größe")]
 )
 def test_output_that_is_not_utf8_is_read_in_the_encoding_of_the_locale(monkeypatch, encoding, text):
     monkeypatch.setattr("locale.getencoding", lambda: encoding)
@@ -217,3 +217,29 @@ async def test_all_of_a_long_output_reaches_what_watches_it(tmp_path):
     os.close(writing)
     pump.close()
     assert sum(map(len, pieces)) == 2 * MAX_SPOOLED
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_output_of_windows_programs_is_read(encoding):
+    text = "Name  Größe\r\nWindows  12\r\n"
+    capture = OutputCapture(None)
+    capture.add(text.encode(encoding))
+    assert capture.text() == text.replace("\r\n", "\n")
+
+
+def test_latin_1_lines_are_read_beside_lines_in_utf8(monkeypatch):
+    monkeypatch.setattr("locale.getencoding", lambda: "UTF-8")
+    data = "Köln.txt → 日本\n".encode() + "grüße, die Straße ist für alle\n".encode("latin-1")
+    assert readable(data) == "Köln.txt → 日本\ngrüße, die Straße ist für alle\n"
+
+
+def test_a_piece_that_begins_and_ends_within_a_character_is_utf8(monkeypatch):
+    monkeypatch.setattr("locale.getencoding", lambda: "UTF-8")
+    data = "日本語の出力\n次の行".encode()
+    assert readable(data[1:-1]) == "本語の出力\n次の\ufffd"
+
+
+def test_binary_output_is_not_shown():
+    capture = OutputCapture(None)
+    capture.add(b"\x7fELF\2\1\1\0\0\0\xff\xfe\0\0\0\1" * 50)
+    assert capture.text().startswith("[binary output, 800 bytes")
