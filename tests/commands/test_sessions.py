@@ -142,6 +142,7 @@ def test_list_as_json(root, tmp_path, capsys):
             "pinned": False,
             "branch": "",
             "files": 0,
+            "headless": False,
         }
     ]
 
