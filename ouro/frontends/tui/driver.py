@@ -25,6 +25,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key, Paste
 from textual.message import Message
 
+from ouro.frontends.tui.console_glyphs import console_writer
 from ouro.frontends.tui.first_frame import RESTORE_TITLE, SAVE_TITLE, FirstFrame
 from ouro.frontends.tui.key_events import EscapedKey, TextKey
 from ouro.frontends.tui.output_pace import STATUS_ANSWER, OutputPace
@@ -495,12 +496,15 @@ def _escaped_character(sequence: str, *, alt: bool) -> str:
 
 
 class _TerminalOutput:
-    """The output of the terminal; once it is gone, writes are dropped."""
+    """The output of the terminal, with glyphs that it has; once it is gone, writes are dropped."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
+        self._to_console = console_writer()
 
     def write(self, text: str) -> None:
+        if self._to_console is not None:
+            text = self._to_console(text)
         with suppress(OSError, ValueError):
             self._file.write(text)
 

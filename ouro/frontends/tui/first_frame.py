@@ -15,6 +15,7 @@ import termios
 import time
 from codecs import getincrementaldecoder
 
+from ouro.frontends.tui.console_glyphs import console_writer
 from ouro.frontends.tui.screen_constants import (
     BOX_FROM_HEIGHT,
     HEADER_FROM_HEIGHT,
@@ -236,6 +237,8 @@ def draw(settings: ScreenSettings, *, has_launcher: bool = False) -> FirstFrame:
 
 def _write(text: str) -> None:
     """Write a text to the terminal, which may take it in parts."""
+    if to_console := console_writer():
+        text = to_console(text)
     data = text.encode(errors="replace")
     while data:
         data = data[os.write(1, data) :]
