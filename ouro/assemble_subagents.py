@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ouro.agent.compactor import Compactor
-from ouro.agent.environment import Environment
+from ouro.agent.environment import MODE_NOTES_OF_SUBAGENTS, Environment
 from ouro.agent.loop import BeforeCall, LoopAgent, TurnBounds
 from ouro.agent.project_instructions import ProjectInstructions
 from ouro.agent.subagents import ChildAgent, Subagents, SubagentServices
@@ -149,7 +149,12 @@ def _make_child(
     models, instructions = _choose_models(spec, shared, reported), instructions_in(basis, cwd)
     prompt = prompt_message(_make_prompt(spec, instructions, shared, has_skills="skill" in tools))
     container_facts = {"Commands": confinement.describe_container()}
-    environment = Environment(cwd, lambda: permissions.mode, lambda: container_facts)
+    environment = Environment(
+        cwd,
+        lambda: permissions.mode,
+        lambda: container_facts,
+        mode_notes=MODE_NOTES_OF_SUBAGENTS,
+    )
     compactor = Compactor(
         memory=memory,
         models=models,

@@ -43,6 +43,9 @@ MODE_NOTES = {
     "auto": "auto (work without asking; the user trusts you to be careful)",
 }
 
+MODE_NOTES_OF_SUBAGENTS = {**MODE_NOTES, "plan": "plan (nothing may be changed: read and report)"}
+"""A subagent answers an agent. It has no plan for the user to approve."""
+
 
 class Environment:
     """Where, when and in which permission mode the agent works; changes are sent to the model.
@@ -51,6 +54,7 @@ class Environment:
         further_facts: returns further facts by name. One that was sent and is empty now is sent as
             `none`.
         git_changes: those of the repository that contains `cwd`.
+        mode_notes: what the model is told about each mode.
     """
 
     def __init__(
@@ -59,8 +63,10 @@ class Environment:
         mode: Callable[[], str],
         further_facts: Callable[[], Mapping[str, str]] = dict,
         git_changes: GitChanges | None = None,
+        mode_notes: Mapping[str, str] = MODE_NOTES,
     ) -> None:
         self.cwd = cwd
+        self._mode_notes = mode_notes
         self._mode = mode
         self._further_facts = further_facts
         self._git_changes = git_changes or GitChanges(cwd)
@@ -142,7 +148,7 @@ class Environment:
             "Platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
             "Date": f"{date.today():%Y-%m-%d}",  # noqa: DTZ011
             _GIT_BRANCH: git_branch(self.cwd),
-            "Permission mode": MODE_NOTES[self._mode()],
+            "Permission mode": self._mode_notes[self._mode()],
         }
         # An empty fact counts if it was sent: the model must learn that it is empty now.
         facts = self._further_facts().items()

@@ -148,6 +148,19 @@ def test_a_kind_of_subagent_names_tools_of_servers():
     assert selected(without=("mcp__demo",)) == ["read", "shell", "mcp__demo2__echo"]
 
 
+def test_a_subagent_that_only_reads_is_not_told_to_write_a_plan_for_the_user(ouro):
+    def script(request):
+        if "#one" in asked_of(request):
+            return "One is found."
+        return "Done." if results_in(request) else start("one")
+
+    ouro.server.script(script)
+    assert ouro.headless("-p", "go", "--mode", "plan").code == 0
+    main, subagent = (asked_of(request) for request in ouro.server.requests[:2])
+    assert "# Plan: TITLE" in main
+    assert "Permission mode: plan (nothing may be changed: read and report)" in subagent
+
+
 def test_the_usage_of_a_result_has_that_of_subagents(ouro):
     def script(request):
         if "#one" in asked_of(request):
