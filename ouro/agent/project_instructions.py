@@ -14,6 +14,7 @@ import msgspec
 from ouro.errors import ToolError
 from ouro.memory.tokens import estimate
 from ouro.safety import (
+    LOCAL_INSTRUCTIONS,
     FoundInstructions,
     extension_files,
     files_below,
@@ -138,7 +139,7 @@ class ProjectInstructions:
         folder, nearest last, and the project's rules for every file, as texts of the system prompt.
         Blocks.
         """
-        files = self._trusted_files(_first_of_each_folder(instruction_files(self._root, self._cwd)))
+        files = self._trusted_files(self._used_of(instruction_files(self._root, self._cwd)))
         texts = [*self._send_files(files, "project"), *self._send_general_rules(is_users=False)]
         return tuple(self._within_limit(texts))
 
@@ -194,7 +195,7 @@ class ProjectInstructions:
         for folder in reversed(new_folders):
             files = instructions_in(folder, self._root)
             if files:
-                trusted_files = self._trusted_files(_first_of_each_folder(files))
+                trusted_files = self._trusted_files(self._used_of(files))
                 yield from self._send_files(trusted_files, "project")
             yield from (NOT_TRUSTED.format(item) for item in files if not self._trusts(item))
 
@@ -237,6 +238,37 @@ class ProjectInstructions:
         """
         self._loaded[path] = LoadedFile(path, reason, state="sent", tokens=estimate(text))
         return clean(f'<instructions file="{path}"{attributes}>\n{text}\n</instructions>')
+
+    def _used_of(self, files: Iterable[Path]) -> Iterator[Path]:
+        """Yields the files that are used. Of the files in one folder these are the first that is not
+        empty, `CLAUDE.md` after it if it imports it, and the user's `CLAUDE.local.md`. The others
+        are recorded as not used.
+
+        Args:
+            files: AGENTS.md must be before other names for the same instructions.
+        """
+        first_of_folder: dict[Path, Path] = {}
+        for path in files:
+            text = _read_text(path)
+            if not text:
+                continue
+            if path.name == LOCAL_INSTRUCTIONS:
+                yield path
+                continue
+            first = first_of_folder.setdefault(path.parent, path)
+            if path == first or self._adds_to(path, first):
+                yield path
+            elif not path.samefile(first):
+                reason = f"{first.name} is used in its folder"
+                file = LoadedFile(path, reason, state="not used", tokens=estimate(text))
+                self._loaded.setdefault(path, file)
+
+    def _adds_to(self, path: Path, first: Path) -> bool:
+        """Whether a file of instructions imports another one of its folder, so that both are meant
+        to be read: `CLAUDE.md` often has `@AGENTS.md` and a few lines of its own.
+        """
+        imported, _problems = with_imports([path], self._root)
+        return any(item.imported_by and item.path == first.resolve() for item in imported)
 
     def _trusted_files(self, files: Iterable[Path]) -> list[FoundInstructions]:
         """The files that the user trusts, with what they import. An import must be trusted, too."""
@@ -337,17 +369,6 @@ def _compile_patterns(patterns: tuple[str, ...]) -> GitIgnoreSpec:
         except ToolError:  # its braces cannot be expanded: it is used as it is
             lines.append(pattern)
     return GitIgnoreSpec.from_lines(lines[:MAX_PATTERNS])
-
-
-def _first_of_each_folder(files: Iterable[Path]) -> Iterator[Path]:
-    """Yields, of the files in each folder, the first that is not empty. `files` must have AGENTS.md
-    before other names for the same instructions.
-    """
-    folders_done: set[Path] = set()
-    for path in files:
-        if path.parent not in folders_done and _read_text(path):
-            folders_done.add(path.parent)
-            yield path
 
 
 def _read_text(path: Path) -> str:

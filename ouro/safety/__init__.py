@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         CONFIG_FILE,
         EXTENSION_FOLDERS,
         FILE_KINDS,
+        LOCAL_INSTRUCTIONS,
         MAX_FILES,
         MCP_FILE,
         FoundInstructions,

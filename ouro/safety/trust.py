@@ -142,12 +142,15 @@ def _content_hash(path: Path) -> str:
         raise ConfigError(f"{tilde(path)} cannot be read: {error.strerror}.") from error
 
 
+LOCAL_INSTRUCTIONS = "CLAUDE.local.md"
+"""Instructions that a user adds to those of a project, usually without git."""
 INSTRUCTION_FILES = (
     "AGENTS.override.md",
     "AGENTS.md",
     "CLAUDE.md",
     "GEMINI.md",
     ".claude/CLAUDE.md",
+    LOCAL_INSTRUCTIONS,
 )
 CONFIG_FILE = Path(".ouro") / "config.yaml"
 CLAUDE_SETTINGS = (Path(".claude") / "settings.json", Path(".claude") / "settings.local.json")

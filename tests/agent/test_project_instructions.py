@@ -70,6 +70,32 @@ def test_claude_md_in_the_dot_claude_folder_is_read(repository):
     assert bodies(of(repository).project_texts()) == ["one", "two"]
 
 
+def test_claude_md_that_imports_agents_md_is_read_beside_it(repository):
+    write(repository / "AGENTS.md", "for all")
+    write(repository / "CLAUDE.md", "@AGENTS.md\nand for Claude")
+    assert bodies(of(repository).project_texts()) == ["for all", "@AGENTS.md\nand for Claude"]
+    write(repository / "CLAUDE.md", "only for Claude")
+    found = of(repository)
+    assert bodies(found.project_texts()) == ["for all"]
+    unused = found.report()[0]
+    assert (unused.path.name, unused.state) == ("CLAUDE.md", "not used")
+    assert unused.reason == "AGENTS.md is used in its folder"
+    (repository / "CLAUDE.md").unlink()
+    (repository / "CLAUDE.md").symlink_to("AGENTS.md")
+    linked = of(repository)
+    assert bodies(linked.project_texts()) == ["for all"]
+    assert [item.state for item in linked.report()] == ["sent"]
+
+
+def test_f8_local_instructions_of_the_user_are_read_if_trusted(repository):
+    write(repository / "AGENTS.md", "for all")
+    write(repository / "CLAUDE.local.md", "for me")
+    assert bodies(of(repository).project_texts()) == ["for all", "for me"]
+    assert repository / "CLAUDE.local.md" in trust.acting_files(repository)
+    others = of(repository, lambda path: path.name != "CLAUDE.local.md")
+    assert bodies(others.project_texts()) == ["for all"]
+
+
 def test_user_instructions_of_ouro_replace_those_of_claude_code(home, repository):
     write(home / ".claude/CLAUDE.md", "as in Claude Code")
     assert bodies(of(repository).user_texts()) == ["as in Claude Code"]
