@@ -149,12 +149,8 @@ def _make_child(
     models, instructions = _choose_models(spec, shared, reported), instructions_in(basis, cwd)
     prompt = prompt_message(_make_prompt(spec, instructions, shared, has_skills="skill" in tools))
     container_facts = {"Commands": confinement.describe_container()}
-    environment = Environment(
-        cwd,
-        lambda: permissions.mode,
-        lambda: container_facts,
-        mode_notes=MODE_NOTES_OF_SUBAGENTS,
-    )
+    notes = MODE_NOTES_OF_SUBAGENTS
+    environment = Environment(cwd, lambda: permissions.mode, lambda: container_facts, None, notes)
     compactor = Compactor(
         memory=memory,
         models=models,

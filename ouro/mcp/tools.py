@@ -36,6 +36,10 @@ MAX_PREVIEW = 4_000
 """Maximum characters of a preview, and of the instructions of a server."""
 MAX_NAMES = 40
 """The number of names of further tools below the hits of a search."""
+MAX_SEARCH_WAIT = 15.0
+"""Seconds that a search waits for servers that are starting: one that never answers would delay the
+tools of all others by its whole time limit.
+"""
 SPOOL_SECONDS = 2.0
 """Seconds to wait until a long result is written to its file."""
 _SEARCH_WORD = late_pattern(r"[a-z0-9]+")
@@ -272,13 +276,15 @@ class ToolSearch(Tool[ToolSearchArgs]):
     async def run(self, args: ToolSearchArgs, ctx: ToolContext) -> ToolResult:
         """Find tools that match the query. The result has the definitions of the best ones, the
         names of others, why servers have failed, and the instructions of the servers. Servers that
-        are starting are waited for.
+        are starting are waited for, at most MAX_SEARCH_WAIT seconds.
         """
         servers = self._servers.by_name.values()
         starting = [server.name for server in servers if server.state in ("waiting", "starting")]
         if starting:
             ctx.report(f"waiting for {', '.join(starting)} …")
-            await self._servers.wait_until_started()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(MAX_SEARCH_WAIT):
+                    await self._servers.wait_until_started()
         scored = sorted(self._score_tools(args.query), key=lambda pair: -pair[0])
         ranked = [tool for _score, tool in scored]
         hits, others = ranked[: args.max_results], ranked[args.max_results :]
@@ -298,11 +304,14 @@ class ToolSearch(Tool[ToolSearchArgs]):
         )
 
     def _problems(self) -> list[str]:
-        """A line for each server that has failed."""
-        servers = self._servers.by_name.values()
-        return [
-            f"{server.name}: {server.problem}" for server in servers if server.state == "failed"
-        ]
+        """A line for each server that has failed, or is still starting."""
+        problems: list[str] = []
+        for server in self._servers.by_name.values():
+            if server.state == "failed":
+                problems.append(f"{server.name}: {server.problem}")
+            elif server.state == "starting":
+                problems.append(f"{server.name} is still starting: search again to wait for it.")
+        return problems
 
     def _score_tools(self, query: str) -> Iterator[tuple[float, tuple[McpServer, ToolDefinition]]]:
         """Yields a score and the tool, for each tool of a connected server that is on and has words

@@ -83,6 +83,15 @@ async def test_tools_beyond_the_budget_are_found_by_search(bench: Bench):
     assert '"type": "object"' in found.text
 
 
+async def test_a_server_that_never_answers_does_not_hold_up_the_search(bench: Bench, monkeypatch):
+    monkeypatch.setattr("ouro.mcp.tools.MAX_SEARCH_WAIT", 1.5)
+    servers = bench.open(good=fake(tools=["echo"]), silent=fake(start="hang"))
+    await servers.connect("good")
+    found = (await Toolbox(bench, servers).run("tool_search", query="echo")).text
+    assert found.startswith("good.echo\n")
+    assert found.endswith("silent is still starting: search again to wait for it.")
+
+
 async def test_server_instructions_are_shown_with_its_tools(bench: Bench):
     told = "Call echo before fail.\x1b[31m"
     box = Toolbox(
