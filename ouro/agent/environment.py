@@ -54,7 +54,7 @@ class Environment:
         further_facts: returns further facts by name. One that was sent and is empty now is sent as
             `none`.
         git_changes: those of the repository that contains `cwd`.
-        mode_notes: what the model is told about each mode.
+        mode_notes: the text for the model about each mode.
     """
 
     def __init__(
