@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from ouro.errors import NoteError, OuroError
 from ouro.events import NoteKept
 from ouro.memory.index import findable, word_starts
+from ouro.memory.long_term.capture.forget_requests import is_forgotten
 from ouro.memory.long_term.capture.meaning_question import MeaningQuestion
 from ouro.memory.long_term.capture.operations import (
     Operation,
@@ -291,11 +292,14 @@ class Capture(msgspec.Struct, eq=False):
         """Write or propose the note of an operation. If a core line has the same words, nothing is
         written: if the user said so, it is shown that the line is confirmed.
 
-        Raises NoteError if the text was captured before, or the changes of its turn show it.
+        Raises NoteError if the text was captured before, the user asked to forget it, or the changes
+        of its turn show it.
         """
         repository = self.notes.repository(operation.scope)
         if _was_captured_since(repository, operation.text, excerpt.spoken[0].at):
             raise NoteError("it was captured before")
+        if is_forgotten(operation.text, excerpt.own):
+            raise NoteError("the user asked to forget it")
         if operation.verb == "add" and _is_shown_by_changes(operation.text, excerpt.spoken):
             raise NoteError("the changes of the same turn show it")
         same_line = _find_same_line(operation.text, excerpt.lines.values())

@@ -17,6 +17,7 @@ from ouro.errors import OuroError
 from ouro.events import Notice, Reply
 from ouro.memory.backend import CapturedRecord
 from ouro.memory.long_term.capture.session_parts import (
+    Spoken,
     find_backlog,
     save_to_session_not_open,
     split_uncaptured,
@@ -88,10 +89,11 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
 
     def turn_ended(self) -> None:
         """Capture in the background if enough turns have passed, or the user stated a rule. Also
-        compares what the agent wrote into memory, and confirms tentative notes. After the first
-        turn `_catch_up`, which waits for an answer, continues. Returns at once.
+        forgets what the user asked for, compares what the agent wrote into memory, and confirms
+        tentative notes. After the first turn `_catch_up`, which waits for an answer, continues. Returns at once.
         """
         self._has_answered.set()
+        self.channel.start("forget", self._forget_as_asked())
         self.channel.start("compare memory", self._compare_lines_of_agent())
         self.channel.start("confirm notes", self._confirm_tentative_notes())
         if self._is_due():
@@ -152,6 +154,20 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         log.warning("capture: %s", str(error) or type(error).__name__)
         self._triggers_to_skip = min(2**self._failures - 1, _MAX_SKIPPED_TRIGGERS)
         self._failures += 1
+
+    async def _forget_as_asked(self) -> None:
+        """Forget the entries that the user asked to forget in the last turn, if the agent has not
+        done so, and show it. An error is logged.
+        """
+        from ouro.memory.long_term.capture.forget_requests import find_requests, forget_requested
+
+        requests = find_requests(_spoken_in_last_turn(self.memory.transcript))
+        if self.memory.read_only or not requests:
+            return
+        try:
+            await self.manager.with_editor(lambda editor: forget_requested(editor, requests))
+        except (OuroError, OSError) as error:
+            log.warning("capture: nothing was forgotten: %s", error)
 
     async def _confirm_tentative_notes(self) -> None:
         """Confirm the tentative notes about the files of the last turn, if its checks passed. An
@@ -360,18 +376,24 @@ class CaptureObserver(msgspec.Struct, eq=False, dict=True):
         return answer.answers[0] if isinstance(answer, Reply) and answer.answers else ""
 
 
+def _spoken_in_last_turn(transcript: Transcript) -> list[Spoken]:
+    """What the user said in the last turn; nothing if it had memory off."""
+    last_prompt = [
+        entry
+        for entry in transcript.entries
+        if entry.number == transcript.last_prompt and not entry.private
+    ]
+    return spoken_in(last_prompt)
+
+
 def _states_rule(transcript: Transcript) -> bool:
     """Whether the user stated in the last turn something that lasts (`always`, `from now on`). A
     turn with memory off does not count.
     """
     from ouro.memory.long_term.capture.small_model import is_lasting, statements_in
 
-    last_prompt = [
-        entry
-        for entry in transcript.entries
-        if entry.number == transcript.last_prompt and not entry.private
-    ]
-    texts = [spoken.text for spoken in spoken_in(last_prompt) if spoken.is_own]
+    spoken = _spoken_in_last_turn(transcript)
+    texts = [message.text for message in spoken if message.is_own]
     statements = chain.from_iterable(map(statements_in, texts))
     return any(map(is_lasting, statements))
 

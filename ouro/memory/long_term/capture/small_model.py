@@ -580,7 +580,7 @@ def _is_statement(sentence: str, tool_input: str, *, is_alone: bool) -> bool:
     min_words = _MIN_WORDS - 1 if denies(sentence) else _MIN_WORDS
     if _count_words(rule) < min_words or len(rule) > _MAX_SENTENCE:
         return False
-    if has("question", rule) or has("unasserted", sentence):
+    if any(has(group, sentence) for group in ("unasserted", "forgets")) or has("question", rule):
         return False
     if is_lasting(sentence):
         return True

@@ -17,7 +17,7 @@ import msgspec
 from ouro.memory.index import find_stems, word_starts
 from ouro.memory.long_term.git.values import Scope
 from ouro.memory.long_term.statement_patterns import has
-from ouro.memory.long_term.supersession import corrects
+from ouro.memory.long_term.supersession import corrects, subject_words
 from ouro.memory.side_calls import AskModel
 from ouro.messages import assistant, system, user
 from ouro.utils.lenient_json import decode_answer, schema_of
@@ -25,6 +25,8 @@ from ouro.utils.text import cut_middle
 
 MAX_NEAR = 6
 """The entries that a statement is compared with, at most."""
+_MIN_DENIED = 0.6
+"""The share of the subject words of an entry that a denial of it has."""
 _MAX_TEXT = 400
 _Name = Annotated[str, msgspec.Meta(max_length=80)]
 _WORD = re.compile(r"[^\W_]+")
@@ -163,18 +165,45 @@ async def find_replaced_by_model(ask: AskModel, statement: str, near: Sequence[s
     """
     if has("adds", statement):
         return None
-    # What says itself that something is no longer so needs no further question.
     is_denial = corrects(statement) or has("negative", statement)
-    for index, text in enumerate(near[:MAX_NEAR]):
-        if is_parallel(text, statement) or not await _ask_if_same_subject(ask, text, statement):
+    says_change = is_denial or has("henceforth", statement)
+    compared = near[:MAX_NEAR]
+    shares = [_share_of_common_words(text, statement) for text in compared]
+    # A denial has words of what it denies. A small model gives it the subject of any other text.
+    needs_common_word = is_denial and any(shares)
+    for index, (text, share) in enumerate(zip(compared, shares, strict=True)):
+        if is_parallel(text, statement) or (needs_common_word and not share):
             continue
-        # A small model likes to repeat a name: asked in the reverse order, it rarely does so again.
-        # A word in common was not enough: `format of invoices`, `time of sending invoices`.
-        if not await _ask_if_same_subject(ask, statement, text):
-            continue
-        if is_denial or not await ask_if_still_holds(ask, text, statement):
+        if await _is_on_subject_and_over(ask, text, statement, says_change):
+            return index
+        # Asked for the subjects, a small model may name what was left and what comes instead.
+        is_denied = is_denial and share >= _MIN_DENIED
+        if is_denied and not await ask_if_still_holds(ask, text, statement):
             return index
     return None
+
+
+async def _is_on_subject_and_over(
+    ask: AskModel, text: str, statement: str, says_change: bool
+) -> bool:
+    """Whether a model names the same subject for a text and a later statement, and the text does
+    not hold any more. Raises ModelError.
+    """
+    if not await _ask_if_same_subject(ask, text, statement):
+        return False
+    # A small model likes to repeat a name: asked in the reverse order, it rarely does so again. A
+    # word in common was not enough: `format of invoices`, `time of sending invoices`.
+    if not await _ask_if_same_subject(ask, statement, text):
+        return False
+    # What says itself that something changes needs no further question: a small model writes the
+    # earlier and the later statement, one after the other.
+    return says_change or not await ask_if_still_holds(ask, text, statement)
+
+
+def _share_of_common_words(text: str, statement: str) -> float:
+    """The share of the subject words of a text that a statement has; 0 without any."""
+    words = subject_words(text)
+    return len(words & subject_words(statement)) / len(words) if words else 0.0
 
 
 async def _ask_if_same_subject(ask: AskModel, first: str, second: str) -> bool:

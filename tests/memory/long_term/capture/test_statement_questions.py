@@ -136,3 +136,30 @@ async def test_exception_with_all_words_of_a_rule_does_not_replace_it_if_both_ar
     rule, exception = "Wir liefern am Montag", "Im August: wir liefern am Montag nach Rom"
     both = one_subject_and_state("Wir liefern am Montag; im August liefern wir nach Rom")
     assert await find_replaced_by_model(both, exception, [rule]) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["Commits werden künftig per squash gesammelt", "Bundan sonra commit squash ile toplanır"],
+)
+async def test_what_holds_from_now_on_replaces_what_is_on_its_subject(said):
+    old = "Commits werden per rebase gesammelt"
+    both = one_subject_and_state(f"{old}; {said}")
+    assert await find_replaced_by_model(both, said, [old]) == 0
+
+
+async def test_denial_is_not_compared_with_texts_that_share_no_word_if_others_do():
+    """A model of 1.5 billion parameters named one subject for `tests` and `design team`."""
+    near = ["Los tests se ejecutan con pytest.", "El equipo de diseño trabaja en Bilbao."]
+
+    async def ask(messages, schema=None):
+        asked = messages[-1].text
+        if "now" in schema["properties"]:
+            return json.dumps({"now": "Los tests se lanzan con nox."})
+        if "Bilbao" in asked:
+            return json.dumps({"first": "team of design", "second": "team of design"})
+        return json.dumps({"first": "pytest", "second": "nox"})
+
+    said = "Los tests ya no van con pytest, ahora se lanzan con nox."
+    assert await find_replaced_by_model(ask, said, near) == 0
+    assert await find_replaced_by_model(ask, said, near[::-1]) == 1
