@@ -13,6 +13,7 @@ from typing import Any
 import pyte
 import pyte.modes
 
+from ouro.tools.truncate import decode_output
 from ouro.utils.text import clean
 
 COLUMNS, ROWS = 100, 30
@@ -48,7 +49,7 @@ class PtyScreen:
         """How many lines have left the screen at its top so far."""
         self._screen = _Screen(COLUMNS, rows=ROWS, on_line_gone=self._keep_line, reply=reply)
         self._stream = pyte.Stream(self._screen)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._incomplete = ""
         """The beginning of a code whose rest has not come yet."""
 
@@ -81,7 +82,7 @@ class PtyScreen:
         Takes about 10 ms for 4 KB.
         """
         self.version += 1
-        text = _UNKNOWN_CODE.sub("", self._incomplete + self._decoder.decode(data))
+        text = _UNKNOWN_CODE.sub("", self._incomplete + self._decode(data))
         self._incomplete = ""
         if rest := _INCOMPLETE_CODE.search(text[-_MAX_INCOMPLETE:]):
             self._incomplete = rest[0]
@@ -89,6 +90,17 @@ class PtyScreen:
         for piece in _split_at_codes(text):
             with suppress(Exception):  # pyte refuses some codes: they draw nothing
                 self._stream.feed(piece)
+
+    def _decode(self, data: bytes) -> str:
+        """What the program has printed as text. A character that is cut at the end waits for the
+        rest. If it is not UTF-8, it is read as the output of a command without a terminal is.
+        """
+        incomplete_character, _flags = self._decoder.getstate()
+        try:
+            return self._decoder.decode(data)
+        except UnicodeDecodeError:
+            self._decoder.reset()
+            return decode_output(incomplete_character + data)
 
     def resize(self, columns: int, rows: int) -> None:
         """Change the size of the screen. Numbers that are too small or too large are replaced by

@@ -13,6 +13,8 @@ _MAX_GUESSED = 8192
 """Bytes of an output by which its encoding is guessed."""
 _MAX_LINES_GUESSED, _MAX_LEGACY_GUESSED = 50, 1024
 """Lines and bytes by which an encoding of one byte a character is guessed: 20 ms for 1 KB."""
+_MIN_UTF16 = 8
+"""Bytes at the beginning of an output that must be UTF-16, too."""
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 """Bytes within a character of UTF-8: a text does not begin with them."""
@@ -20,7 +22,7 @@ _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
 
 def readable(data: bytes) -> str:
     """Output bytes as text, with folded progress bars and without terminal control sequences."""
-    return clean(fold_progress(_decode(data)))
+    return clean(fold_progress(decode_output(data)))
 
 
 def is_binary(data: bytes) -> bool:
@@ -28,9 +30,9 @@ def is_binary(data: bytes) -> bool:
     return b"\0" in data[:_MAX_GUESSED] and not _find_unicode(data)
 
 
-def _decode(data: bytes) -> str:
+def decode_output(data: bytes) -> str:
     """Output bytes as text: as UTF-8, or UTF-16 and UTF-32 as programs of Windows write them, else in
-    the encoding of the locale, in which programs print. If that is UTF-8 too, the lines that do not
+    the encoding of the locale, in which programs print. If that says nothing more, the lines that do not
     fit are read in a guessed encoding, as a file is. What does not fit is replaced.
     """
     if encoding := _find_unicode(data):
@@ -41,7 +43,8 @@ def _decode(data: bytes) -> str:
         import locale  # little output is not UTF-8
 
         encoding = locale.getencoding()
-    if encoding.lower().replace("-", "") != "utf8":
+    # ASCII is that of a system without a locale, as in many containers.
+    if codecs.lookup(encoding).name not in ("utf-8", "ascii"):
         return data.decode(encoding, "replace")
     return _decode_by_line(data)
 
@@ -56,9 +59,11 @@ def _find_unicode(data: bytes) -> str:
 
     try:
         encoding = guess_encoding(start)
+        # Other text may be before it, as from `cat a.txt b.txt`: then the units may be shifted.
+        begins_so = guess_encoding(start[:_MIN_UTF16]) == encoding
     except NotTextError:
         return ""
-    return encoding if encoding.startswith(("utf-16", "utf-32")) else ""
+    return encoding if begins_so and encoding.startswith(("utf-16", "utf-32")) else ""
 
 
 def _decode_by_line(data: bytes) -> str:

@@ -9,6 +9,7 @@ from fakes.waiting import until
 from ouro.errors import ToolError
 from ouro.messages import Message, ToolCall
 from ouro.tools.odd_calls import read_calls
+from ouro.tools.pty_screen import PtyScreen
 from ouro.tools.shell_jobs import JobArgs, ShellKill, ShellOutput, ShellOutputArgs
 
 PYTHON = f"{sys.executable} -q"
@@ -219,3 +220,12 @@ async def test_its_control_terminal_is_its_own(bench):
     await bench.start("read -r line < /dev/tty; echo got $line", timeout=AT_ONCE)
     await bench.type("this", "enter")
     await bench.shows("got this")
+
+
+def test_lines_in_an_old_encoding_are_readable_on_the_screen(monkeypatch):
+    monkeypatch.setattr("locale.getencoding", lambda: "UTF-8")
+    screen = PtyScreen(reply=lambda _text: None)
+    screen.feed("Köln → ".encode())
+    screen.feed("日".encode()[:2])  # the rest of the character comes later
+    screen.feed("日".encode()[2:] + "\r\ngrüße aus der Straße\r\n".encode("latin-1"))
+    assert screen.text() == "Köln → 日\ngrüße aus der Straße"

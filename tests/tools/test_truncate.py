@@ -227,8 +227,9 @@ def test_output_of_windows_programs_is_read(encoding):
     assert capture.text() == text.replace("\r\n", "\n")
 
 
-def test_latin_1_lines_are_read_beside_lines_in_utf8(monkeypatch):
-    monkeypatch.setattr("locale.getencoding", lambda: "UTF-8")
+@pytest.mark.parametrize("encoding", ["UTF-8", "ANSI_X3.4-1968"])
+def test_latin_1_lines_are_read_beside_lines_in_utf8(monkeypatch, encoding):
+    monkeypatch.setattr("locale.getencoding", lambda: encoding)
     data = "Köln.txt → 日本\n".encode() + "grüße, die Straße ist für alle\n".encode("latin-1")
     assert readable(data) == "Köln.txt → 日本\ngrüße, die Straße ist für alle\n"
 
@@ -237,6 +238,12 @@ def test_a_piece_that_begins_and_ends_within_a_character_is_utf8(monkeypatch):
     monkeypatch.setattr("locale.getencoding", lambda: "UTF-8")
     data = "日本語の出力\n次の行".encode()
     assert readable(data[1:-1]) == "本語の出力\n次の\ufffd"
+
+
+def test_utf16_behind_other_text_is_not_guessed():
+    capture = OutputCapture(None)
+    capture.add(b"one line\n" + "Hello from Windows\r\n".encode("utf-16-le") * 9)
+    assert capture.text().startswith("[binary output")
 
 
 def test_binary_output_is_not_shown():
