@@ -25,10 +25,10 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Key, Paste
 from textual.message import Message
 
-from ouro.frontends.tui.console_glyphs import console_writer
 from ouro.frontends.tui.first_frame import RESTORE_TITLE, SAVE_TITLE, FirstFrame
 from ouro.frontends.tui.key_events import EscapedKey, TextKey
 from ouro.frontends.tui.output_pace import STATUS_ANSWER, OutputPace
+from ouro.frontends.tui.terminal_output import TerminalOutput
 from ouro.frontends.tui.terminal_progress import NO_PROGRESS, shows_progress
 from ouro.frontends.tui.themes import BACKGROUND_ANSWER, OTHER_ANSWER, THEMES, theme_for
 
@@ -58,6 +58,7 @@ class TerminalDriver(LinuxDriver):
     - It gives the title of the window back with the terminal.
     - It drops output while another program has the terminal. Textual's queue would fill and block the loop.
     - It never waits for a terminal that takes no output, as when SSH stalls. Textual's queue would block the turn.
+    - It writes at once what the terminal takes. Textual's thread is woken later than the text could be written.
     - It knows when a slow link is behind, and then draws nothing, so that keys have their effect soon.
     - It ends the program when the terminal is gone. LinuxDriver would read the end of the file endlessly.
     - It handles changes of size in order. LinuxDriver's signal handler interrupts itself, and an older size may win.
@@ -67,7 +68,8 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, app: App[Any], *, frame: FirstFrame, output: TextIO, **options: Any) -> None:
         super().__init__(app, **options)
-        self._file = _TerminalOutput(output)  # type: ignore[assignment]
+        self._output = TerminalOutput(output)
+        self._file = self._output  # type: ignore[assignment]
         self._loop = asyncio.get_running_loop()
         self._frame = frame
         self._held_output: list[str] | None = []
@@ -109,9 +111,15 @@ class TerminalDriver(LinuxDriver):
         if self.is_lent and self._writer_thread is None:
             return
         if self._held_output is None:
-            super().write(self._pace.add_request(data))
+            self._send(self._pace.add_request(data))
         elif data != _ALTERNATE_SCREEN:  # the first frame uses it already
             self._held_output.append(data)
+
+    def _send(self, data: str) -> None:
+        """Write at once what the terminal takes now, and the rest in Textual's thread."""
+        rest = self._output.write_at_once(data)
+        if rest:
+            super().write(rest)  # type: ignore[arg-type]  # the queue of the thread takes bytes, too
 
     @property
     def is_behind(self) -> bool:
@@ -132,7 +140,7 @@ class TerminalDriver(LinuxDriver):
         """
         held_output, self._held_output = self._held_output, None
         for data in held_output or ():
-            super().write(data)
+            self._send(data)
 
     def _sigtstp_application(self, *_: object) -> None:
         """Give the terminal back, and stop the process. If no shell can continue it, such as in a
@@ -207,6 +215,7 @@ class TerminalDriver(LinuxDriver):
         """
         super().close()
         self.is_lent, self._writer_thread = True, None
+        self._output.close()
 
     def run_input_thread(self) -> None:
         """Read keys until the app ends, or the terminal is gone. First come the keys that the first
@@ -493,24 +502,6 @@ def _escaped_character(sequence: str, *, alt: bool) -> str:
             return ""
     is_character = len(after_escape) == 1 and after_escape.isprintable()
     return after_escape if is_character else ""
-
-
-class _TerminalOutput:
-    """The output of the terminal, with glyphs that it has; once it is gone, writes are dropped."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-        self._to_console = console_writer()
-
-    def write(self, text: str) -> None:
-        if self._to_console is not None:
-            text = self._to_console(text)
-        with suppress(OSError, ValueError):
-            self._file.write(text)
-
-    def flush(self) -> None:
-        with suppress(OSError, ValueError):
-            self._file.flush()
 
 
 _PASTE_BEGIN, _PASTE_END = "\x1b[200~", "\x1b[201~"
