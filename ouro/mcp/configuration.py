@@ -42,6 +42,8 @@ _FIELDS_WITH_VARIABLES = (
 """The fields in which `${NAME}` is filled in."""
 _VARIABLE_PLACE = late_pattern(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
 """Matches `${NAME}` and `${NAME:-default}`."""
+_HEADERS_PROGRAM = "headersHelper"
+"""The key for a program that prints headers, in Claude Code."""
 FoundServer = tuple[McpServerSettings, str]
 """A server, and the file that defines it."""
 _CODEX_NAMES = {"http_headers": "headers", "enabled_tools": "tools", "disabled_tools": "without"}
@@ -189,6 +191,11 @@ def usable_servers(entries: Any, where: str) -> tuple[dict[str, McpServerSetting
             problems.append(f"An MCP server in {where} is left out. Two are named {name}.")
             continue
         servers[name] = server
+        if isinstance(entry, Mapping) and _HEADERS_PROGRAM in entry:
+            problems.append(
+                f"MCP server {name}: ouro does not run the `{_HEADERS_PROGRAM}` of {where}. Write its"
+                " headers as `headers`, with ${NAME} for a variable."
+            )
     return servers, problems
 
 
