@@ -47,8 +47,11 @@ class SessionMatches:
         """The sessions whose messages contain the words: by id, the text around the match."""
         self.is_fuzzy = False
         """Whether similar titles match, too; see `find_similar`."""
-        self.shows_headless = False
-        """Whether sessions that only programs have used are shown, too."""
+        of_project = [info for info in sessions if is_here(info.project)]
+        self.shows_headless = not any(info.is_listed for info in of_project or sessions)
+        """Whether sessions that only programs have used are shown, too. At first only if this project
+        has no others.
+        """
         self.scope: Scope = THESE if only else PROJECT
         self.set_sessions(sessions)
         if self.scope == PROJECT and not self.in_scope:

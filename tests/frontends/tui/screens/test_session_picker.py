@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from fakes.fake_session import FakeCatalog, FakeSession
 from fakes.screens import opened, screen_of, screen_text, until
+from msgspec.structs import replace
 
 from ouro.errors import SessionInUse, SeveralSessions
 from ouro.frontends.tui.app import OuroApp
@@ -420,11 +421,19 @@ async def test_a_session_of_a_script_is_shown_if_it_was_asked_for():
         assert "import from a script" in titles(picker)
 
 
-async def test_a_folder_with_sessions_of_scripts_only_lists_all_projects():
+async def test_sessions_of_scripts_are_shown_if_the_project_has_no_others():
     catalog = FakeCatalog([info(5, "from a script", headless=True), KNOWN[3]])
     async with app_on(catalog, Requests()).run_test(size=(80, 24)) as pilot:
         picker = await wait_for_picker(pilot)
-        assert titles(picker) == ["of another project"]
+        assert titles(picker) == ["from a script"]
+        assert "this project · 1" in screen_text(pilot.app)
+
+
+async def test_sessions_of_scripts_are_shown_if_there_are_no_others():
+    elsewhere = replace(KNOWN[3], title="from a script", headless=True)
+    async with app_on(FakeCatalog([elsewhere]), Requests()).run_test(size=(80, 24)) as pilot:
+        picker = await wait_for_picker(pilot)
+        assert titles(picker) == ["from a script"]
         assert "none in this folder" in screen_text(pilot.app)
 
 
