@@ -322,6 +322,10 @@ def _fields_by_key(section: Any) -> dict[str, _Field]:
     }
 
 
+_MAX_NAMED = 20
+"""Keys that an error names: all settings would fill the screen."""
+
+
 def unknown_key(where: str, key: str, known: Iterable[str], path: str = "") -> ConfigError:
     """The error for an unknown key, which names the nearest valid key, or all of them.
 
@@ -338,8 +342,10 @@ def unknown_key(where: str, key: str, known: Iterable[str], path: str = "") -> C
         return ConfigError(
             f"{where}: unknown key `{prefix}{key}`. Did you mean `{prefix}{near[0]}`?"
         )
-    valid_keys = ", ".join(f"`{prefix}{name}`" for name in names)
-    return ConfigError(f"{where}: unknown key `{prefix}{key}`. Known here: {valid_keys}.")
+    valid_keys = ", ".join(f"`{prefix}{name}`" for name in names[:_MAX_NAMED])
+    left_out = len(names) - _MAX_NAMED
+    rest = f" and {left_out} more" if left_out > 0 else ""
+    return ConfigError(f"{where}: unknown key `{prefix}{key}`. Known here: {valid_keys}{rest}.")
 
 
 def convert(node: Node, to: Any, name: str, path: str) -> Any:

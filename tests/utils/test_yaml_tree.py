@@ -3,7 +3,7 @@ import os
 import pytest
 
 from ouro.errors import ConfigError
-from ouro.utils.yaml import parse_table, parse_yaml, read_yaml
+from ouro.utils.yaml import parse_table, parse_yaml, read_yaml, unknown_key
 from ouro.utils.yaml_nodes import Scalar, Sequence, YamlTable
 
 
@@ -77,3 +77,8 @@ def test_a_missing_file_has_no_keys(tmp_path):
 
 def test_a_lone_scalar_is_a_node():
     assert parse_yaml("x", "f") == Scalar("x", 1)
+
+
+def test_the_error_for_an_unknown_key_names_some_of_many():
+    error = unknown_key("config", "zzz", [f"name{number}" for number in range(25)])
+    assert error.message.endswith("`name18`, `name19` and 5 more.")

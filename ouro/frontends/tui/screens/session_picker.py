@@ -281,9 +281,21 @@ class SessionPicker(Browser):
         """
         self._list.words = self._matches.query.split()
         self._list.with_project = self._matches.scope == ALL
-        self._list.show(self._matches.matches(), keep_mark=keep_mark)
+        self._list.show(self._matches.matches(), self._text_without_rows(), keep_mark=keep_mark)
         self._show_frame()
         self._show_count(activity, len(self._list.rows))
+
+    def _text_without_rows(self) -> str:
+        """What the list shows if it has no rows."""
+        if not self._is_loaded:
+            return ""
+        hidden = self._matches.hidden_count
+        if hidden:
+            key = self._letter_or_key("show_headless")
+            return (
+                f"No matches. {key} also shows {plural(hidden, 'session')} of scripts (`ouro -p`)."
+            )
+        return "No matches." if self._matches.is_narrowed else "No sessions yet."
 
     def _show_count(self, activity: str = "", match_count: int | None = None) -> None:
         """Show the scope, how many sessions are in it, and the activity. With `match_count` and a

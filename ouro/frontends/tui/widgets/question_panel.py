@@ -205,6 +205,8 @@ class QuestionPanel(Vertical, can_focus=True):
             self._notice = BESIDE_A_DRAFT
             self._listens_from = event.time + self.GRACE
             self._take_early_key(event, early_key=None)
+        elif answer is _do_nothing:
+            self._early_key = event  # if a letter follows, it is the first one of a message
         elif answer is not None:
             answer()
 
@@ -485,8 +487,8 @@ class PermissionPanel(QuestionPanel):
 
     def answer_of(self, key: str, action: str, character: str) -> Callable[[], object] | None:
         """The function to call for a key; None if the key is not an answer. If a key stands for a
-        choice that this question does not offer, the function does nothing, so that the key does
-        not begin a message.
+        choice that this question does not offer, the function does nothing: the key alone does
+        not begin a message, but it is the first letter of one if another letter follows.
         """
         for number, choice in enumerate(self._asked.choices):
             is_refusal = action == "no" and choice == self._refusal

@@ -410,6 +410,9 @@ async def test_sessions_of_scripts_are_hidden_until_f6():
         assert "F6 hide headless" in screen_text(pilot.app)
         await pilot.press("f6")
         assert "from a script" not in titles(picker)
+        picker._search.value = "from"
+        await until(pilot, lambda: titles(picker) == [])
+        assert "F6 also shows 1 session of scripts" in screen_text(pilot.app)
 
 
 async def test_a_session_of_a_script_is_shown_if_it_was_asked_for():

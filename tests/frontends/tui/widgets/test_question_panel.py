@@ -178,6 +178,18 @@ async def test_always_is_offered_only_with_its_rule():
         await until(pilot, lambda: session.answers == [("q1", Permit("stop"))])
 
 
+async def test_a_key_that_is_not_offered_is_the_first_letter_of_a_message(monkeypatch):
+    session = FakeSession([[asks_to_push(rule="")]])
+    async with screen_of(session).run_test(size=(100, 30)) as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await asked(pilot)
+        monkeypatch.setattr(QuestionPanel, "GRACE", 3600.0)  # the test may be slow
+        await pilot.press(*"also")  # `a` would be `always`, which needs a rule
+        await until(pilot, lambda: pilot.app.conversation.prompt.text == "also")
+        assert session.answers == []
+
+
 async def test_prompt_regains_focus_and_draft_after_a_question():
     gate = asyncio.Event()
     session = FakeSession([[Wait(gate), asks_to_push()]])
