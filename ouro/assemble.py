@@ -82,7 +82,6 @@ from ouro.settings import MODES_BY_WIDTH
 from ouro.settings_sources import (
     build_settings,
     explain_settings,
-    ignored_keys,
     misspelt_variables,
     settings_by_place,
     stricter_mode,
@@ -191,8 +190,8 @@ def _read_inputs(options: Options, request: OpenRequest) -> SessionInputs:
     demand_rules(settings_of_places, [tool.name for tool in options.tools])
     settings = build_settings(explain_settings(settings_of_places))
     catalog = Catalog.from_files(str(root))
-    unused = [*ignored_keys(root if trusted else None), *misspelt_variables()]
-    notices = [notice for notice in (trust_store.notice, *catalog.notices, *unused) if notice]
+    found_notices = (trust_store.notice, *catalog.notices, *misspelt_variables())
+    notices = [notice for notice in found_notices if notice]
     roles = {} if options.ready_model else background_roles(settings, catalog, notices)
     return SessionInputs(
         options, settings_of_places, settings, trust_store, trusted, catalog, roles, notices

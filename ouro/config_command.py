@@ -13,7 +13,6 @@ from ouro.safety import CONFIG_FILE
 from ouro.settings import SettingsSources
 from ouro.settings_sources import (
     explain_settings,
-    ignored_keys,
     settings_by_place,
     type_of,
     unknown_variables,
@@ -90,7 +89,6 @@ async def _config(context: ActionContext, *, as_list: bool, key: str = "") -> An
         chosen = await choose_setting(front_end, explained, key)
         return await _set_chosen(context, chosen) if chosen else None
     notices += [f"{name} is set, but there is no such setting." for name in unknown_variables()]
-    notices += ignored_keys(sources.project)
     rows = columns(
         [(path, setting.source, setting_text(setting.value)) for path, setting in explained.items()]
     )

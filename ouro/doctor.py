@@ -32,7 +32,6 @@ from ouro.safety import TrustStore, acting_files
 from ouro.settings import SandboxSettings, Settings
 from ouro.settings_sources import (
     explain_settings,
-    ignored_keys,
     load_settings,
     settings_by_place,
     unknown_variables,
@@ -265,8 +264,6 @@ def _settings(folder: Path) -> Iterator[CheckFinding]:
             f"{name} is set, but there is no such setting.",
             "`ouro config` lists the settings.",
         )
-    for unused in ignored_keys(root if is_trusted else None):
-        yield CheckFinding("note", unused, "`ouro config` lists the settings.")
     from ouro.extensions import demand_rules
 
     demand_rules(settings_by_place(root if is_trusted else None))

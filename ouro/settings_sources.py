@@ -50,10 +50,6 @@ ONLY_LOWER = {
 """Settings that a project can only lower."""
 ONLY_OFF = {"memory.enabled", "memory.capture", "memory.repo.enabled"}
 """Settings that a project can only switch off."""
-_STRICT_SECTIONS = ("permissions", "sandbox", "limits", "subagents")
-"""Sections in which each unknown key is an error: without it, more would be allowed than the user
-wants.
-"""
 _MISSPELT = 0.75
 """How much a misspelt name resembles the right one at least, from 0 to 1: `thme` has 0.89, `future`
 for `capture` 0.62.
@@ -231,60 +227,9 @@ def misspelt_variables() -> list[str]:
     ]
 
 
-def ignored_keys(project: Path | None = None) -> list[str]:
-    """A line for each key of a settings file that this version does not know, and that does not
-    end the start: it may be for a newer version. Raises ConfigError.
-
-    Args:
-        project: the root of the project whose settings count; None: no project's do.
-    """
-    files = [get_config_path()]
-    if project:
-        files.append(project / ".ouro" / "config.yaml")
-    lines: list[str] = []
-    for file in files:
-        name = tilde(file)
-        lines += _ignored_in(read_yaml(file, name), name)
-    return lines
-
-
-def _ignored_in(table: YamlTable, name: str, prefix: str = "") -> Iterator[str]:
-    """Yields a line for each key that `_read_leaves` ignores; the parameters are the same."""
-    for key, node in table.entries.items():
-        path = f"{prefix}{key}"
-        if path not in _names() and not _keys_below(path):
-            where = f"{name}:{table.key_lines[key]}"
-            yield f"{where}: this version of ouro has no setting `{path}`: it is ignored."
-        elif isinstance(node, YamlTable) and path not in _names():
-            yield from _ignored_in(node, name, f"{path}.")
-
-
-def _keys_below(path: str) -> list[str]:
-    """The dotted names of the settings in a section; empty if there is no such section."""
-    return [known for known in _names() if known.startswith(f"{path}.")]
-
-
-def _may_be_newer(path: str) -> bool:
-    """Whether an unknown key may be a setting of a newer version of ouro. False in a section that
-    decides what may happen, and for a key that resembles a known one: it is misspelt, or in the
-    wrong section.
-    """
-    section, _, key = path.rpartition(".")
-    if section.partition(".")[0] in _STRICT_SECTIONS:
-        return False
-    prefix = f"{section}." if section else ""
-    siblings = {
-        known.removeprefix(prefix).partition(".")[0]
-        for known in _names()
-        if known.startswith(prefix)
-    }
-    settings = {known.rpartition(".")[2] for known in _names()}
-    return not _nearest(key, siblings | settings)
-
-
 def _nearest(name: str, known: Iterable[str]) -> str:
     """The known name that a name is most probably misspelt for; empty if it resembles none."""
-    import difflib  # most files have no unknown key
+    import difflib  # few users have such a variable
 
     near = difflib.get_close_matches(name, [*known], n=1, cutoff=_MISSPELT)
     return near[0] if near else ""
@@ -477,7 +422,7 @@ def _read_leaves(
     table: YamlTable, name: str, prefix: str = ""
 ) -> Iterator[tuple[str, SourcedValue]]:
     """Yield each setting in a table, with its value and its place, also those of inner tables. Raises
-    ConfigError for an invalid one, and for an unknown one unless it may be for a newer version.
+    ConfigError for an unknown or invalid one.
 
     Args:
         name: the file, for messages.
@@ -491,10 +436,8 @@ def _read_leaves(
             )
             yield path, SourcedValue(value, where)
             continue
-        keys_of_section = _keys_below(path)
+        keys_of_section = [known for known in _names() if known.startswith(f"{path}.")]
         if not keys_of_section:
-            if _may_be_newer(path):
-                continue  # `ignored_keys` names it
             # `permisions` above `mode: ask` is shown with its first key: `permisions.mode`.
             inner = node.entries if isinstance(node, YamlTable) else {}
             raise unknown_key(where, f"{path}.{next(iter(inner))}" if inner else path, _names())

@@ -8,7 +8,6 @@ from ouro.settings import LimitSettings, PermissionSettings, Settings, ShellSett
 from ouro.settings_sources import (
     SourcedValue,
     explain_settings,
-    ignored_keys,
     load_settings,
     misspelt_variables,
     save_setting,
@@ -103,40 +102,6 @@ def test_numbers_and_switches_may_be_quoted(user_file):
     settings = load_settings()
     assert (settings.limits.max_turns, settings.limits.max_cost) == (7, 0.5)
     assert (settings.checkpoints.enabled, settings.lsp.enabled) == (False, False)
-
-
-def test_keys_of_a_newer_version_are_ignored_with_a_notice(user_file, tmp_path):
-    user_file.write_text("future: {thing: 1}\ntui: {theme: dark, sparkle: true}\nquantum: 3\n")
-    assert load_settings().tui.theme == "dark"
-    project = tmp_path / "project"
-    (project / ".ouro").mkdir(parents=True)
-    (project / ".ouro" / "config.yaml").write_text("future: [1]\npermissions: {deny: [write]}\n")
-    assert load_settings(project).permissions.deny == ("write",)
-    notices = ignored_keys(project)
-    assert [notice.partition("`")[2].partition("`")[0] for notice in notices] == [
-        "future", "tui.sparkle", "quantum", "future",
-    ]  # fmt: skip
-    assert notices[1].endswith(
-        ":2: this version of ouro has no setting `tui.sparkle`: it is ignored."
-    )
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "permissions: {quantum: 3}",
-        "sandbox: {quantum: 3}",
-        "limits: {quantum: 3}",
-        "permision: {deny: [write]}",
-        "deny: [write]",
-        "tui: {themes: dark}",
-        "hooks: [{event: before-tool, command: x, quantum: 3}]",
-    ],
-)
-def test_r2_a_key_that_may_narrow_what_happens_is_never_ignored(user_file, text):
-    user_file.write_text(text)
-    with pytest.raises(ConfigError, match="unknown key"):
-        load_settings()
 
 
 def test_a_misspelt_variable_is_named(monkeypatch):

@@ -53,6 +53,9 @@ async def test_x19_what_the_user_types_in_secret_is_not_shown(home, repository):
         await until(pilot, lambda: not isinstance(pilot.app.screen, PtySheet))
         await until(pilot, lambda: "7 letters" in screen_text(pilot.app))
         assert "hunter2" not in screen_text(pilot.app)
-    saved = "".join(path.read_text() for path in home.rglob("session.yaml"))
-    assert "7 letters" in saved
-    assert "hunter2" not in saved
+        await until(pilot, lambda: "7 letters" in saved_text(home))
+    assert "hunter2" not in saved_text(home)
+
+
+def saved_text(home) -> str:
+    return "".join(path.read_text() for path in home.rglob("session.yaml"))
