@@ -12,7 +12,7 @@ from fakes.waiting import PATIENCE
 from msgspec.structs import replace
 from PIL import Image as Pillow
 from PIL import ImageGrab
-from textual import events
+from textual import _callback, events
 from textual._text_area_theme import TextAreaTheme
 
 from ouro import images
@@ -636,3 +636,26 @@ async def test_a_key_is_drawn_without_its_frame_and_without_a_look_at_the_styles
         await pilot.pause()
         await until(pilot, lambda: looks)
         assert prompt._theme.base_style == prompt.rich_style
+
+
+async def test_a_key_inspects_no_callback_and_waits_for_no_layout(monkeypatch):
+    """Textual inspected the parameters of three callbacks for each key, which was a tenth of its work."""
+    inspected, scrolled = [], []
+    async with screen_of(FakeSession()).run_test(size=(80, 24)) as pilot:
+        await opened(pilot)
+        area = prompt(pilot)
+        await pilot.press("a")
+        await pilot.pause()
+        count, scroll = _callback._count_parameters, area.scroll_cursor_visible
+        monkeypatch.setattr(
+            _callback, "_count_parameters", lambda call: inspected.append(call) or count(call)
+        )
+        monkeypatch.setattr(
+            area, "scroll_cursor_visible", lambda **how: scrolled.append(1) or scroll(**how)
+        )
+        area.post_message(events.Key("b", "b"))
+        await until(pilot, lambda: area.text == "ab")
+        callbacks = [call for call in inspected if "PromptArea" in repr(call)]
+        assert (callbacks, scrolled) == ([], [1])
+        await pilot.press("ctrl+j")  # a further line: the prompt becomes higher
+        await until(pilot, lambda: len(scrolled) > 2)
