@@ -196,7 +196,7 @@ class PromptArea(StyledTextArea, inherit_bindings=False):
         """Handle a key, and then draw what it has changed. A key that is not handled is left to
         Textual, which types it or passes it to the app.
         """
-        self.call_next(self._draw_at_once)  # runs when this key was handled
+        self.run_after_message(self._draw_at_once)
         if event.is_printable:
             self._typed_at = event.time
         if self._is_escape_for_vim(event):

@@ -50,6 +50,8 @@ class PromptFrame(Horizontal):
         self._waits_for_answer = False
         """Whether a question to the user is open."""
         self._timer: Timer | None = None
+        self._line_count = 1
+        """The lines of the prompt as they are wrapped."""
 
     def on_resize(self) -> None:
         """Fit the hint of the prompt to its width, and move the suggestions above its new height."""
@@ -62,8 +64,11 @@ class PromptFrame(Horizontal):
         """After a change of the text, keep the cursor visible, mark a shell line, and show the mode
         of Vim and the number of stashed texts in the frame.
         """
-        # Textual scrolls before the text has grown.
-        self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
+        line_count = self._prompt.wrapped_document.height
+        if line_count != self._line_count:
+            self._line_count = line_count
+            # Textual has scrolled before the prompt got the height of these lines.
+            self._prompt.call_after_refresh(self._prompt.scroll_cursor_visible)
         self.set_class(self._prompt.text.startswith("!"), "-shell")
         stash_count = self._prompt.stash_count
         stash_text = f"{stash_count} stashed" if stash_count else ""

@@ -1,7 +1,10 @@
-"""StyledTextArea: Textual's TextArea, which looks up the styles of its parts only when they change."""
+"""StyledTextArea: Textual's TextArea, which does less for each key."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from textual import events
 from textual._text_area_theme import TextAreaTheme
 from textual.geometry import Region
 from textual.strip import Strip
@@ -28,3 +31,16 @@ class StyledTextArea(TextArea):
             self._styled_theme = self._theme
         # Past TextArea, which only looks up the styles here.
         return super(TextArea, self).render_lines(crop)
+
+    def check_consume_key(self, key: str, character: str | None = None) -> bool:  # noqa: ARG002
+        """Whether a key is typed here. Textual asks this about each of its bindings at each key, and
+        reads settings for it, which all text areas of ouro leave as they are.
+        """
+        return character is not None and character.isprintable()
+
+    def run_after_message(self, callback: Callable[[], None]) -> None:
+        """Run a method after the present message was handled. It is what `call_next` does, which also
+        inspects the parameters of its callback at each call: a twentieth of the work of a key.
+        """
+        self._next_callbacks.append(events.Callback(callback=callback))
+        self.check_idle()
