@@ -153,7 +153,7 @@ def build_workspace(basis: SessionBasis, cwd: Path, confinement: Confinement) ->
         GuardedMemory(store.folder, None if store.is_shared else store.repository.state_dir)
         for store in stores
     ]
-    return Workspace(
+    workspace = Workspace(
         root=cwd,
         extra=(*basis.options.add_dirs, basis.memory.outputs),
         memory=guarded,
@@ -162,6 +162,10 @@ def build_workspace(basis: SessionBasis, cwd: Path, confinement: Confinement) ->
         in_container=confinement.in_container,
         confines_allowed=basis.settings.sandbox.confine_allowed,
     )
+    for folder in (Path(name).expanduser() for name in basis.settings.sandbox.writable):
+        if folder.is_dir():  # the sandbox cannot open one that is not there
+            workspace.open_for_commands(folder)
+    return workspace
 
 
 def build_file_undo(basis: SessionBasis, permissions: Permissions) -> FileUndo | None:

@@ -277,6 +277,12 @@ class Workspace:
         self.roots = (self.root, *(Path(os.path.realpath(folder)) for folder in others))
         self.added: tuple[Path, ...] = ()
         """Folders that the user has added in the session."""
+        self.open_to_commands: tuple[Path, ...] = ()
+        """Folders elsewhere that confined commands may change."""
+
+    def open_for_commands(self, folder: Path) -> None:
+        """Let confined commands change a folder elsewhere, without making it part of the workspace."""
+        self.open_to_commands = (*self.open_to_commands, Path(os.path.realpath(folder)))
 
     def add(self, folder: Path) -> None:
         """Make a folder part of the workspace for this session; places of keys below it stay

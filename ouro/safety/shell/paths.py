@@ -294,10 +294,12 @@ class Places:
         return not self.workspace.is_inside(path) and str(path) not in HARMLESS_DEVICES
 
     def is_elsewhere(self, path: Path) -> bool:
-        """Whether a path is outside of the workspace and not a temporary file. Files in /tmp and
-        the like are temporary, except protected ones, and those of a home folder that is there.
+        """Whether a path is outside of the workspace and of the folders that the user has opened to
+        commands, and not a temporary file. Files in /tmp and the like are temporary, except
+        protected ones, and those of a home folder that is there.
         """
-        if not self.is_outside(path):
+        opened = self.workspace.open_to_commands
+        if not self.is_outside(path) or any(map(path.is_relative_to, opened)):
             return False
         roots = {Path(folder).resolve() for folder in (tempfile.gettempdir(), "/tmp", "/var/tmp")}  # noqa: S108
         is_personal = path.is_relative_to(self.home) or self.workspace.protection(path)

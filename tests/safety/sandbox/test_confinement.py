@@ -96,6 +96,19 @@ class TestWhatRunsWithWhichLimits:
         confined = Permissions(workspace, mode, allow=[f"write({elsewhere}/**)"])
         assert confined.decide("shell", Effect.RUN, [line]) == Allow("workspace")
 
+    def test_auto_does_not_ask_before_it_changes_a_folder_that_is_writable(self, root, home):
+        cache = home / ".cache" / "uv"
+        workspace = Workspace(root, confines=lambda: True)
+        workspace.open_for_commands(cache)
+
+        def decide_on(line: str, mode="auto"):
+            return Permissions(workspace, mode).decide("shell", Effect.RUN, [line])
+
+        assert decide_on(f"touch {cache}/a") == Allow("workspace")
+        assert isinstance(decide_on(f"touch {cache}/../a"), Ask)
+        assert isinstance(decide_on(f"echo x > {cache}/.git/hooks/pre-commit"), Ask)
+        assert isinstance(decide_on(f"touch {cache}/a", "edit"), Ask)
+
     def test_auto_without_a_sandbox_asks_like_edit_with_a_reason(self, root):
         decision = decide(root, "make test", confined=False)
         assert isinstance(decision, Ask)
