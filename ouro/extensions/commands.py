@@ -41,7 +41,8 @@ _NAMED_ARGUMENT = late_pattern(r"(?P<name>[A-Z][A-Z0-9_]*)=(?P<value>.*)", re.DO
 
 _SETS_KEYS = "`ouro models --setup` sets a key, and /model uses another model."
 _NAMES_ELSEWHERE = {
-    **dict.fromkeys(("login", "logout", "auth", "connect"), _SETS_KEYS),
+    **dict.fromkeys(("login", "auth", "connect"), _SETS_KEYS),
+    "logout": "`ouro models logout NAME` deletes a key from the keyring.",
     **dict.fromkeys(("approvals", "yolo", "allowed-tools"), "/permissions sets what is asked."),
     **dict.fromkeys(("directory", "dir"), "/add-dir adds a folder."),
     "summarize": "/compact shortens the session.",

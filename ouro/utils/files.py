@@ -221,6 +221,8 @@ def write_document(path: Path, pieces: Iterable[str], *, force: bool = False) ->
         raise UsageError(
             f"{path} exists.", "Choose another file, or overwrite it with `--force`."
         ) from error
+    except FileNotFoundError as error:
+        raise UsageError(f"There is no folder {path.parent}.", "Make it first.") from error
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}.") from error
 

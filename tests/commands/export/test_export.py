@@ -194,3 +194,8 @@ def test_a_timestamp_without_local_time_is_left_out(monkeypatch):
         shown = date_and_time("9999-12-31T23:59:59Z")
     time.tzset()
     assert shown == ""
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"There is no folder .*/sub\."):
+        write_document(tmp_path / "sub" / "out.md", ["x"])
