@@ -51,9 +51,10 @@ class OutputPace:
 
     def on_answer(self) -> None:
         """Note that the terminal has answered. Called in the thread that reads its input."""
-        if self._asked_at is None:
+        asked_at = self._asked_at  # read once: `stop` may reset it in the other thread
+        if asked_at is None:
             return  # the request of an earlier program
-        self._last_delay = self._clock() - self._asked_at
+        self._last_delay = self._clock() - asked_at
         self._has_answered, self._asked_at = True, None
         self._answered.set()
 
@@ -61,7 +62,7 @@ class OutputPace:
     def is_behind(self) -> bool:
         """Whether output waits on a slow link: what is written now would be seen late."""
         asked_at = self._asked_at  # read once: the thread that reads the input may reset it
-        if asked_at is None or not (self._has_answered and self._is_waiting()):
+        if asked_at is None or not (self._has_answered and self._is_waiting_since(asked_at)):
             return False
         delay = max(self._last_delay, self._clock() - asked_at)
         return delay >= _SLOW or self._written > _MAX_UNREAD
@@ -81,6 +82,8 @@ class OutputPace:
 
     def _is_waiting(self) -> bool:
         """Whether an answer is still expected. A terminal that does not answer is not asked again."""
-        if self._asked_at is None:
-            return False
-        return not self._has_answered or self._clock() - self._asked_at < _LOST
+        asked_at = self._asked_at
+        return asked_at is not None and self._is_waiting_since(asked_at)
+
+    def _is_waiting_since(self, asked_at: float) -> bool:
+        return not self._has_answered or self._clock() - asked_at < _LOST

@@ -100,3 +100,29 @@ def test_an_answer_that_comes_in_two_parts_is_no_key(cut):
     events = [*reader.feed("a" + first), *reader.feed(second + "b")]
     assert [event.character for event in events] == ["a", "b"]
     assert answers == [True]
+
+
+def test_an_answer_that_comes_at_any_moment_is_no_error():
+    """The thread that reads the terminal handles an answer while the other one looks at the clock."""
+    answers_now = False
+    now = 0.0
+
+    def clock():
+        nonlocal now, answers_now
+        now += 0.1
+        if answers_now:
+            answers_now = False
+            pace.on_answer()
+        return now
+
+    pace = OutputPace(clock)
+    pace.start()
+    for _ in range(3):
+        assert pace.add_request("x" * 100_000).endswith(STATUS_REQUEST)
+        answers_now = True
+        assert not pace.is_behind
+        pace.on_answer()
+        pace.add_request("x" * 100_000)
+        answers_now = True
+        pace.add_request("x" * 100_000)
+        pace.on_answer()
