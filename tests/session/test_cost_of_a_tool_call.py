@@ -4,6 +4,7 @@ the machine.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 import sys
@@ -72,8 +73,14 @@ class CountingModel(ScriptedModel):
         return super().stream(messages, tools)
 
 
+async def _counted_to_thread(*arguments, _to_thread=asyncio.to_thread, **named):
+    if _is_counting:
+        _counts["waits for a thread"] += 1
+    return await _to_thread(*arguments, **named)
+
+
 @pytest.fixture
-async def model(repository):
+async def model(repository, monkeypatch):
     """A model with one request for each tool call, one after them, and one in a second turn."""
     global _is_counting
     sys.addaudithook(_audit)  # a hook cannot be removed
@@ -84,6 +91,7 @@ async def model(repository):
     cleaned = get_home() / "checkpoints" / "cleaned"
     cleaned.parent.mkdir(mode=0o700, parents=True)
     cleaned.touch()
+    monkeypatch.setattr(asyncio, "to_thread", _counted_to_thread)
     threading.setprofile(_profile)
     session = await opener(Options(repository, {"permissions.mode": "auto"}, ready_model=model))(
         OpenRequest()
@@ -104,7 +112,7 @@ async def model(repository):
 
 
 LIMITS = {"files opened": 26, "folders listed": 4, "processes": 1, "messages formatted": 5, "bytes formatted": 700,
-          "functions called": 1_760, "functions called in threads": 1_500}  # fmt: skip
+          "functions called": 1_760, "functions called in threads": 1_500, "waits for a thread": 8}  # fmt: skip
 """Currently 24 files, three folders, one process, four messages of 488 bytes, 1,637 and 1,163
 functions: the secret scanner asks for each of its rules whether it may apply, and the judge follows what
 a line fetches from the network. Places of keys are looked for by listing their folders: each is one file opened.

@@ -389,11 +389,16 @@ class DeadEnds(msgspec.Struct, eq=False):
 
     # What repeats it
 
+    @property
+    def has_notes(self) -> bool:
+        """Whether the project has notes, of which some may be dead ends."""
+        return bool(self.repo.loaded.notes)
+
     def find_repeated(self, room: int) -> Recalled | None:
         """The notes of the dead ends that the last tool calls repeated, for at most `room` tokens.
         Each is sent once in a session. None if no dead end was repeated. Blocks.
         """
-        if not self.repo.loaded.notes:
+        if not self.has_notes:
             return None
         steps, last_steps = self._read_steps_of_turn()
         if not last_steps:

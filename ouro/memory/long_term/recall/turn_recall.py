@@ -271,6 +271,8 @@ class TurnRecall(msgspec.Struct, eq=False):
         room = self._tokens_left - sum(item.tokens for item in _items_of(earlier_results))
         if self.dead_ends is None or self._retrieval_way() == "off" or room <= 0:
             return None
+        if not self.dead_ends.has_notes:  # a thread takes longer than this look
+            return None
         try:
             async with asyncio.timeout(LOCAL_TIMEOUT):
                 return await asyncio.to_thread(self.dead_ends.find_repeated, room)
