@@ -134,6 +134,7 @@ async def show(context: ShellContext, session: str) -> Answer:
         ("branch", info.branch),
         ("files changed", str(info.files or "")),
         ("tags", _tags(info)),
+        ("used by", "only scripts" if info.headless else ""),
         ("cost", dollars(info.cost)),
         ("file", f"{get_sessions_dir() / info.folder / 'session.yaml'} ({info.size:,} bytes)"),
     ]

@@ -110,6 +110,19 @@ async def test_escape_interrupts_and_a_second_one_kills_the_children():
         assert (session.interrupts, session.background.kills) == (2, 1)
 
 
+async def test_the_hint_at_a_program_ends_with_the_turn():
+    gate = asyncio.Event()
+    session = FakeSession([[Wait(gate)]])
+    async with screen_of(session).run_test() as pilot:
+        await opened(pilot)
+        await pilot.press("g", "enter")
+        await until(pilot, lambda: session.running)
+        conversation = pilot.app.conversation
+        conversation.status.show_message(conversation._terminal_hint, seconds=60.0)
+        gate.set()
+        await until(pilot, lambda: not conversation.status.message)
+
+
 async def test_esc_esc_without_a_message_is_a_hint_and_no_error():
     session = FakeSession()
     async with screen_of(session).run_test(size=(80, 24)) as pilot:

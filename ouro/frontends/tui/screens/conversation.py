@@ -157,7 +157,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         self.prompt = PromptArea(
             keymap, self.prompt_history, self.completion, self.turns.withdraw, self.start.move
         )
-        self._terminal_key = keymap.key_text("terminal")
+        self._terminal_hint = f"{keymap.key_text('terminal')} types into the program."
         self.questions = QuestionStack(keymap, lambda: self.prompt.typed_at)
         self.box = PromptFrame(self.prompt, self._describe_wait)
         self.attachments = AttachmentBar(self._find_attachments)
@@ -350,7 +350,7 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         if self.turns.session is None or not self.turns.running:
             return
         if self.turns.session.background.last_terminal() is not None:
-            self.status.show_message(f"{self._terminal_key} types into the program.", seconds=6.0)
+            self.status.show_message(self._terminal_hint, seconds=6.0)
 
     def _ask(self, event: events.PermissionAsked | events.QuestionAsked) -> None:
         """Show a question, and call the user: by the bell, the window title and a notification."""
@@ -419,6 +419,8 @@ class ConversationScreen(StyledOnce[None], TurnObserver, inherit_bindings=False)
         if not self.is_attached:  # ouro is ending
             return
         self.box.work_ends()
+        if self.status.message == self._terminal_hint:  # the program has ended with the turn
+            self.status.end_message()
         self._return_message()
         had_question = self.questions.panel is not None
         self.questions.end_turn()
