@@ -91,5 +91,9 @@ DEFENCES = (
             "test_x6_shell_judge.py"),
     Defence("X6", f"{SHELL}/floor.py", '    CommandCheck("irreversible", _check_irreversible),\n', "",
             "../safety/test_permissions.py"),
+    Defence("E3", f"{SHELL}/judge.py", "rule.matches_line(text, widely=True)", "rule.matches_line(text)",
+            "../safety/test_permissions.py -k without_a_star"),
+    Defence("X6", f"{SHELL}/floor.py", "-[^-mFCctSu]*[mFCct]", "-[^-]*[mFCct]",
+            "../safety/test_permissions.py -k looks_like_an_option"),
     Defence("X10", "ouro/safety/shell/judge.py", '    LineRule("leak", _ask_about_a_leak),\n', "", "test_x10_denied_files.py"),
 )  # fmt: skip

@@ -28,6 +28,8 @@ DEFENCES = (
             "test_x8_folders_that_are_gone.py -k named_at_start"),
     Defence("F2", "ouro/settings_sources.py", '    "lsp.servers",\n    "hooks",\n', '    "mcp.servers",\n    "hooks",\n    "sandbox.hosts",\n',
             "test_f1_f2_untrusted_folder.py -k open_the_sandbox"),
+    Defence("E6", "ouro/assemble_subagents.py", "[*rules_against_memory, *rules_against_tools]", "rules_against_memory",
+            "../end_to_end/test_subagents.py -k excluded_tools"),
     Defence("E3", "ouro/assemble.py", "saved = stricter_mode(saved, basis.inputs.places)", "pass", "../session/test_mode.py"),
     Defence("B8", "ouro/assemble_tools.py",
             "if files and not is_trusted:", "if False:",
