@@ -299,7 +299,7 @@ class SessionContext:
         lookup = self.session.session_memory.lookup
         if lookup is None:
             raise UsageError("There is no index: long-term memory is off.")
-        search = await asyncio.to_thread(lookup.search)
+        search = await lookup.open_updated()
         yield search.index, lookup.find
 
     async def update_index(self) -> None:

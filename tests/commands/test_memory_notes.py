@@ -255,3 +255,15 @@ async def test_statement_whose_scope_is_not_chosen_is_pending(memory_session, ho
     (pending,) = conversation.manager.proposals()
     assert f"/memory accept {pending.id}" in front_end.lines[0][1]
     assert not (home / "memory" / "preferences.md").exists()
+
+
+async def test_the_first_search_finds_what_was_just_remembered(memory_session):
+    front_end, conversation = memory_session
+    manager = front_end.session.session_memory.manager
+    front_end.session.remember(manager, make_lookup(manager.stores, lambda: None))
+    await dispatch(front_end, "/remember repo We indent with tabs in this project")
+    front_end.shown.clear()
+    await dispatch(front_end, "/memory search tabs")
+    assert "We indent with tabs" in "".join(front_end.shown)
+    await front_end.session.session_memory.lookup.close()
+    await conversation.close()

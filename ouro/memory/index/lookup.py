@@ -99,8 +99,15 @@ class Lookup:
         """Update the index from the files, for at most PATIENCE_SECONDS; returns the `k` best hits,
         as `Search.find` does. Raises SearchUnavailable.
         """
+        search = await self.open_updated()
+        return await asyncio.to_thread(search.find, query, k, wanted)
+
+    async def open_updated(self) -> Search:
+        """Update the index from the files, for at most PATIENCE_SECONDS; returns the search. A filter
+        that is made of the index then knows the projects in it.
+        """
         await asyncio.to_thread(lambda: self.update(self._sources(), PATIENCE_SECONDS))
-        return await asyncio.to_thread(lambda: self.search().find(query, k, wanted))
+        return await asyncio.to_thread(self.search)
 
     def mark_turn_done(self) -> None:
         """Record that a turn has ended: then `close` makes the vectors of notes that the background
