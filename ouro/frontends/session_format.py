@@ -26,6 +26,8 @@ _HIGH_CONTEXT_SHARE = 0.8
 """The share of the context window from which on the status line warns: a compaction is near."""
 LEFT_BRANCH = "This message is on a branch that was left by a rewind."
 _SPEAKERS = {"user": "you", "assistant": "ouro"}
+_MAX_PREVIEWED = 40
+"""So many lines of a message are read for a preview, which shows four."""
 
 
 def format_age(at: str, now: datetime) -> str:
@@ -171,12 +173,13 @@ def format_figures(info: SessionInfo, now: datetime) -> str:
 
 def preview_lines(preview: SessionExcerpt, width: int) -> list[tuple[str, str]]:
     """The summary, and the first and last messages of a session, as pairs of a speaker and a text.
-    Each message is cut to about four lines of `width`.
+    Each message is cut to about four lines of `width`, and has no marks of Markdown.
     """
     lines = [("", " ".join(clean(preview.summary).split()))] if preview.summary else []
-    if preview.first:
-        lines.append(("you", one_line(preview.first, 4 * width)))
-    lines += [(_SPEAKERS.get(role, role), one_line(text, 4 * width)) for role, text in preview.last]
+    messages = [("user", preview.first)] if preview.first else []
+    for role, text in (*messages, *preview.last):
+        start = without_marks(text[: _MAX_PREVIEWED * width])
+        lines.append((_SPEAKERS.get(role, role), one_line(start, 4 * width)))
     return lines or [("", "The session is empty.")]
 
 

@@ -10,6 +10,7 @@ from fakes.screens import opened, screen_of, screen_text, until
 from msgspec.structs import replace
 
 from ouro.errors import SessionInUse, SeveralSessions
+from ouro.frontends.session_format import preview_lines
 from ouro.frontends.tui.app import OuroApp
 from ouro.frontends.tui.screen_settings import ScreenSettings
 from ouro.frontends.tui.screens.dialogs import LineSheet
@@ -438,6 +439,12 @@ async def test_sessions_of_scripts_are_shown_if_there_are_no_others():
         picker = await wait_for_picker(pilot)
         assert titles(picker) == ["from a script"]
         assert "none in this folder" in screen_text(pilot.app)
+
+
+def test_a_preview_has_no_marks_of_markdown():
+    answers = (("assistant", "## Part 1\n**All** tests pass, see [it](a.md)."),)
+    lines = preview_lines(SessionExcerpt(first="`make`", last=answers), 40)
+    assert lines == [("you", "make"), ("ouro", "Part 1 All tests pass, see it.")]
 
 
 async def test_ctrl_c_clears_the_search_before_it_leaves(session_catalog):
