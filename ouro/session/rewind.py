@@ -343,9 +343,8 @@ class Rewind(msgspec.Struct, frozen=True, eq=False):
         if not points:
             raise UsageError("There is nothing to undo: the session has no messages.")
         if not 1 <= back <= len(points):
-            raise UsageError(
-                f"Give a number of messages from 1 to {len(points)}.", commands=["rewind"]
-            )
+            count = f"1 to {len(points)}" if len(points) > 1 else "1: there is only one message"
+            raise UsageError(f"The number of messages back is {count}.", commands=["rewind"])
         return points[-back].number
 
     async def visit(self, number: int, scopes: Collection[RewindScope] = ()) -> Sequence[str]:

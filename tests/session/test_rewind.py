@@ -439,3 +439,14 @@ async def test_failed_file_undo_is_reported_and_messages_are_rewound(repository)
         assert words(session) == ["a", "One."]
         await past.redo()
     await session.close()
+
+
+async def test_a_number_back_that_is_too_large_names_how_many_there_are(repository):
+    session = await make(repository, "One.", "Two.")(OpenRequest())
+    await say(session, "first")
+    with pytest.raises(UsageError, match="messages back is 1: there is only one message"):
+        await session.rewind.find_number_back(5)
+    await say(session, "second")
+    with pytest.raises(UsageError, match=r"messages back is 1 to 2\."):
+        await session.rewind.find_number_back(5)
+    await session.close()
