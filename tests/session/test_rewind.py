@@ -442,7 +442,8 @@ async def test_failed_file_undo_is_reported_and_messages_are_rewound(repository)
 
 
 async def test_a_number_back_that_is_too_large_names_how_many_there_are(repository):
-    session = await make(repository, "One.", "Two.")(OpenRequest())
+    open_session, _model = make(repository, "One.", "Two.")
+    session = await open_session(OpenRequest())
     await say(session, "first")
     with pytest.raises(UsageError, match="messages back is 1: there is only one message"):
         await session.rewind.find_number_back(5)
