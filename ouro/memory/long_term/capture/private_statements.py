@@ -7,7 +7,8 @@ out. The words for it are endless in each language: a small model is asked.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -17,6 +18,7 @@ from ouro.utils.lenient_json import decode_answer, schema_of
 from ouro.utils.text import cut_middle
 
 _MAX_TEXT = 400
+_Decoded = TypeVar("_Decoded", bound=msgspec.Struct)
 _Answer = Literal["yes", "no"]
 _INSTRUCTIONS = """\
 May a coding assistant write what a user says into its notes?
@@ -58,18 +60,84 @@ _EXAMPLES: tuple[tuple[str, _Answer], ...] = (
 """What a user says, and whether it may become a note."""
 
 
+_ASK_TOPIC = """\
+What does a sentence tell? Answer with one word:
+"health": the illness, body, pregnancy, mood or therapy of someone
+"family": the marriage, children, love or religion of someone
+"salary": what someone earns, their debts, warnings or dismissal
+"home": where someone lives, a private phone number
+"work": what someone does, knows or decides at work, and when they are at work
+"thing": all that is not about someone: code, tools, servers, rules, wishes for answers"""
+_Topic = Literal["health", "family", "salary", "home", "work", "thing"]
+_PRIVATE_TOPICS: frozenset[_Topic] = frozenset(("health", "family", "salary", "home"))
+_TOPIC_EXAMPLES: tuple[tuple[str, _Topic], ...] = (
+    ("Otto runs the payment team.", "work"),
+    ("Karl has asthma and stays at home in winter.", "health"),
+    ("The server has two disks.", "thing"),
+    ("Olga gets a divorce.", "family"),
+    ("Never paint on Mondays.", "thing"),
+    ("Uwe verdient mehr als Jan.", "salary"),
+    ("Die Fenster putzt Olga, nicht mehr Jan.", "work"),
+    ("Ivo is off on Fridays.", "work"),
+    ("Pierre attend un enfant.", "family"),
+    ("Les factures partent le lundi.", "thing"),
+    ("Eva decide los colores.", "work"),
+    ("A Ana la despidieron.", "salary"),
+    ("Ana toma pastillas para dormir.", "health"),
+    ("Mrs Bell lives at 3 Mill Road.", "home"),
+    ("The office is at 3 Mill Road.", "thing"),
+    ("Lena knows SQL best.", "work"),
+    ("I am colour-blind, use symbols.", "thing"),
+    ("花子は入院しています。", "health"),
+    ("在庫は毎朝6時に更新されます。", "thing"),
+    ("小王怀孕了。", "health"),
+    ("小王负责测试。", "work"),
+    ("Anna liegt im Krankenhaus.", "health"),
+    ("Ayşe kasada duruyor.", "work"),
+    ("I prefer short answers.", "thing"),
+    ("Vendemos pão.", "thing"),
+    ("Mia's new baby keeps her up.", "family"),
+)
+"""What a sentence says, and its topic. Asked only `may it be kept?`, a model of 1.5 billion parameters
+kept the diabetes, the pregnancy and the pay of a colleague.
+"""
+
+
 class _MayKeep(msgspec.Struct):
     answer: _Answer
 
 
+class _TopicOfSentence(msgspec.Struct):
+    topic: _Topic
+
+
 async def may_keep(ask: AskModel, sentence: str) -> bool:
-    """Whether a model says that a sentence may be kept; also without a usable answer. Raises
-    ModelError.
+    """Whether a model says that a sentence may be kept, and names no private topic for it; also
+    without usable answers. Raises ModelError.
     """
-    messages = [system(_INSTRUCTIONS)]
-    for example, label in _EXAMPLES:
-        answer = msgspec.json.encode(_MayKeep(label)).decode()
-        messages += [user(example), assistant(answer)]
+    permission = await _ask(ask, _INSTRUCTIONS, "answer", _EXAMPLES, sentence, _MayKeep)
+    if permission is not None and permission.answer == "no":
+        return False
+    named = await _ask(ask, _ASK_TOPIC, "topic", _TOPIC_EXAMPLES, sentence, _TopicOfSentence)
+    return named is None or named.topic not in _PRIVATE_TOPICS
+
+
+async def _ask(
+    ask: AskModel,
+    instructions: str,
+    field: str,
+    examples: Sequence[tuple[str, str]],
+    sentence: str,
+    answer_type: type[_Decoded],
+) -> _Decoded | None:
+    """The answer of a model about a sentence; None without a usable one. Raises ModelError.
+
+    Args:
+        field: the only field of the answer.
+        examples: sentences, and the value of the field for each.
+    """
+    messages = [system(instructions)]
+    for example, label in examples:
+        messages += [user(example), assistant(msgspec.json.encode({field: label}).decode())]
     messages.append(user(cut_middle(sentence, _MAX_TEXT)))
-    decoded = decode_answer(await ask(messages, schema_of(_MayKeep)), _MayKeep)
-    return decoded is None or decoded.answer == "yes"
+    return decode_answer(await ask(messages, schema_of(answer_type)), answer_type)

@@ -22,13 +22,16 @@ class Small:
     whether a sentence may be kept.
     """
 
-    def __init__(self, *answers, may_keep="yes"):
+    def __init__(self, *answers, may_keep="yes", topic="thing"):
         self.answers, self.asked, self.may_keep = list(answers), [], may_keep
+        self.topic = topic
 
     async def __call__(self, messages, schema=None):
         assert schema
         if '"answer"' in messages[-2].text:
             return json.dumps({"answer": self.may_keep})
+        if '"topic"' in messages[-2].text:
+            return json.dumps({"topic": self.topic})
         self.asked.append(messages[-1].text)
         if self.answers:
             answer = self.answers.pop(0)
@@ -111,6 +114,25 @@ async def test_private_statement_is_not_kept_if_the_model_says_so():
     for answer in ("yes", "no such answer"):
         [operation] = await capture(said, Small(may_keep=answer))
         assert operation.text == said
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_kept"),
+    [
+        ("health", False),
+        ("family", False),
+        ("salary", False),
+        ("home", False),
+        ("work", True),
+        ("thing", True),
+        ("no such topic", True),
+    ],
+)
+async def test_statement_with_a_private_topic_is_not_kept_although_the_model_allows_it(
+    topic, is_kept
+):
+    said = "Our tester Ivan has diabetes and leaves at four."
+    assert bool(await capture(said, Small(topic=topic))) is is_kept
 
 
 async def test_last_clause_that_lasts_is_a_statement():
