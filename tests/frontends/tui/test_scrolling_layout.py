@@ -80,17 +80,17 @@ class Shown(App):
         written = self.screen._compositor.render_full_update().render_segments(CONSOLE)
         pyte.Stream(expected).feed(written.replace("\n", "\r\n"))
         for y in range(HEIGHT):
-            cells = [[buffer[y][x][:3] for x in range(WIDTH)] for buffer in
-                     (expected.buffer, self.terminal.buffer)]  # fmt: skip
-            texts = [
-                [(data, "" if data == " " else fg, bg) for data, fg, bg in row] for row in cells
-            ]
-            assert _without_bar(texts[0]) == _without_bar(texts[1]), y
+            rows = (expected.buffer[y], self.terminal.buffer[y])
+            seen = [[_as_seen(row[x]) for x in range(WIDTH)] for row in rows]
+            assert seen[0] == seen[1], y
 
 
-def _without_bar(row):
-    """A row without its scrollbar, whose blank cells may be drawn in reverse."""
-    return row[:-1]
+def _as_seen(cell):
+    """The character of a cell with its colors; of a blank cell only the background is seen."""
+    if cell.data != " ":
+        return cell.data, cell.fg, cell.bg, cell.reverse
+    is_reverse = cell.reverse and cell.fg != "default"
+    return " ", cell.fg if is_reverse else cell.bg
 
 
 @pytest.fixture
