@@ -149,7 +149,7 @@ def test_graph_overwrites_a_file_only_with_force(store, tmp_path):
     assert (tmp_path / "memory.html").read_text() == "mine"
     ouro("graph", "-o", "memory.html", "--force")
     assert "<script" in (tmp_path / "memory.html").read_text()
-    assert "cannot be written" in ouro("graph", "-o", "none/memory.html", code=2)
+    assert "There is no folder" in ouro("graph", "-o", "none/memory.html", code=2)
     assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 

@@ -282,7 +282,7 @@ async def test_diff_since_a_message_lists_hunks_that_can_be_undone(repository):
     assert (repository / "b.txt").exists()
     assert await session.rewind.undo_file("b.txt", "", 2) == ["Undone: b.txt."]
     assert not (repository / "b.txt").exists()
-    with pytest.raises(UsageError, match="from 1 to 2"):
+    with pytest.raises(UsageError, match="messages back is 1 to 2"):
         await session.rewind.diff(3)
     await session.close()
 
