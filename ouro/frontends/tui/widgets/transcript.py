@@ -408,27 +408,20 @@ class TranscriptView(LineScroll):
     def _rows(self, visible: Region) -> list[Strip]:
         """The visible rows, without the offsets that `render_line` adds for a selection."""
         # Read once: Textual computes each of them.
-        size, top, selection = self._size_beside_bar, self.scroll_offset.y, self.text_selection
+        size, top, selection = self.size, self.scroll_offset.y, self.text_selection
         return [self._strip(y, y + top, size, selection)[0] for y in visible.line_range]
 
     def render_line(self, y: int) -> Strip:
         """The row `y`. If a selection may begin in it, its cells know their line and column."""
         number = y + self.scroll_offset.y
-        strip, is_text = self._strip(y, number, self._size_beside_bar, self.text_selection)
+        strip, is_text = self._strip(y, number, self.size, self.text_selection)
         return strip.apply_offsets(0, number) if is_text else strip
-
-    @property
-    def _size_beside_bar(self) -> Size:
-        """The size without the scrollbar, which covers the last column. A row that also had this column
-        would be cut there by Textual, into three strips.
-        """
-        return self.size - (self.scrollbar_size_vertical, 0)
 
     def _strip(
         self, y: int, number: int, size: Size, selection: Selection | None
     ) -> tuple[Strip, bool]:
         """The row `y` of the widget, which shows the line `number` of the transcript or what is drawn
-        over it; and whether a selection may begin there. `size` is that of the visible rows.
+        over it; and whether a selection may begin there.
         """
         width, base = size.width, self._palette.text
         may_be_covered = y >= size.height - _MAX_COVERED_ROWS
@@ -463,7 +456,7 @@ class TranscriptView(LineScroll):
     def _render_below(self, number: int) -> Strip:
         """The line `number` below the blocks: one of the footer, or an empty one."""
         segments = self._footer[number].segments if 0 <= number < len(self._footer) else []
-        return Strip(segments).crop_extend(0, self._size_beside_bar.width, self._palette.text)
+        return Strip(segments).crop_extend(0, self.size.width, self._palette.text)
 
     def _render_matches(self, line: StyledLine) -> Strip:
         """A line with all places of the searched text marked."""
