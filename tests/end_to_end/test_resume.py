@@ -12,6 +12,7 @@ from fakes.ouro_program import ANTHROPIC
 
 from benchmarks.generate_sessions import generate
 
+F6 = "\x1b[17~"
 LONG = ("a word and another " * 1_200).strip()
 
 
@@ -39,10 +40,12 @@ def test_session_picker_opens_first(ouro):
     generate(ouro.home / "sessions", 300, project=str(ouro.folder))
     ouro.headless("-p", "say: the sought one\nthe zebra crosses")
     terminal = ouro.start("--resume", size=(24, 80))
-    terminal.until_shows("type to search", "this project · 101")
+    terminal.until_shows("type to search", "this project · 100 · 1 headless hidden")
     assert b"opening the session" in terminal.raw, (
         "the first picture is drawn before anything is loaded"
     )
+    terminal.send(F6)
+    terminal.until_shows("this project · 101")
     count = len(agent_requests(ouro))
     terminal.send("zebra")
     terminal.until_shows("1 of 101", "the zebra crosses")

@@ -62,7 +62,8 @@ async def test_x1_binary_output_is_not_shown(bench):
 
 
 async def test_x1_invalid_utf8_is_readable(bench):
-    assert (await bench.run(r"printf 'a\377b\303\n'")).text.startswith("a\ufffdb\ufffd\n")
+    damaged = await bench.run(r"printf 'd\303\251j\303\240 a\377b\303\n'")
+    assert damaged.text.startswith("déjà a\ufffdb\ufffd\n")
 
 
 async def test_x1_unwritable_spool_folder_is_reported(bench):
