@@ -81,6 +81,7 @@ _FUNCTION_WORDS = {
         """,
 }
 """By language; what is written with blanks between words."""
+_LAST_LATIN_LETTER = "\u024f"
 _ALL = frozenset(" ".join(_FUNCTION_WORDS.values()).split())
 _HIRAGANA_ONLY = late_pattern(r"[\u3040-\u309f]+")
 """Endings and particles of Japanese; a word that names something rarely has nothing else."""
@@ -98,17 +99,21 @@ def is_function_word(word: str) -> bool:
 @lru_cache(maxsize=1_024)
 def is_in_english(text: str) -> bool:
     """Whether a text is in English, as far as its words tell: no more of them are function words or
-    words of tasks of other languages, or have letters that English lacks, than are function words
-    of English. A text of names alone counts as English.
+    words of tasks of other languages, or in another script, than are function words of English.
+    One word with accents in more than two words does not count: English texts have names and loans
+    such as `Zürich` and `café`. A text of names alone counts as English.
     """
     words = WORD.findall(text.lower())
     foreign_count = sum(map(_is_foreign, words))
+    accented_count = sum(not word.isascii() and not _is_foreign(word) for word in words)
+    allowed_count = 1 if len(words) > 2 else 0
     english_count = sum(word in _ONLY_ENGLISH for word in words)
-    return foreign_count <= english_count
+    return foreign_count + max(0, accented_count - allowed_count) <= english_count
 
 
 def _is_foreign(word: str) -> bool:
-    return not word.isascii() or word in _ONLY_FOREIGN or word in foreign_words()
+    is_in_other_script = max(word) > _LAST_LATIN_LETTER
+    return is_in_other_script or word in _ONLY_FOREIGN or word in foreign_words()
 
 
 _ALSO_FOREIGN = frozenset(

@@ -106,6 +106,9 @@ def test_vectors_of_another_model_find_notes_in_other_languages(tmp_path):
         "Mobil uygulama Flutter ile yazıldı",
         "注文番号は十桁の数字",
         "डेटाबेस का बैकअप",
+        "Übersetzung fehlt",
+        "Réinitialise l'écran",
+        "Raporu gönder",
     ],
 )
 def test_a_text_in_another_language_is_noticed(text):
@@ -114,7 +117,16 @@ def test_a_text_in_another_language_is_noticed(text):
 
 @pytest.mark.parametrize(
     "text",
-    ["Rename the function in test.py", "pytest", "start over", "The café über the road is closed"],
+    [
+        "Rename the function in test.py",
+        "pytest",
+        "start over",
+        "The café über the road is closed",
+        "Add Zürich office",
+        "rename Menü to menu",
+        "fix the café résumé parser",
+        "The naïve approach fails on São Paulo",
+    ],
 )
 def test_a_text_in_english_or_of_names_alone_counts_as_english(text):
     assert is_in_english(text)
