@@ -65,6 +65,8 @@ child.wait()
 used = resource.getrusage(resource.RUSAGE_SELF)
 print(time.monotonic() - began, used.ru_utime + used.ru_stime)
 """
+HELP = "import argparse; argparse.ArgumentParser().print_help()"
+"""Row `--help`."""
 REQUEST = """
 import asyncio, json, ssl, sys
 async def ask(port):
@@ -90,6 +92,14 @@ for _ in range(21):
             subprocess.run(step, stdout=subprocess.PIPE)
     print(1000 * (time.monotonic() - began))
 """
+SEPARATED = (
+    "--new-session --die-with-parent --unshare-user --disable-userns --unshare-pid --unshare-ipc "
+    "--unshare-uts --unshare-cgroup-try --unshare-net --cap-drop ALL "
+    "--ro-bind / / --dev /dev --proc /proc --tmpfs /tmp --tmpfs /run"
+).split()
+"""Options of bwrap for a command that sees only its own processes, devices, network and /tmp. A sandbox
+that only made files read-only would let it signal other programs and reach their servers.
+"""
 
 
 class Floors:
@@ -111,6 +121,7 @@ class Floors:
         self._note_time(
             "Python with asyncio and ssl ms", [sys.executable, "-c", "import asyncio, ssl"]
         )
+        self._note_time("Python, help of an empty argparse ms", [sys.executable, "-c", HELP])
 
     def _first_frame(self) -> None:
         """Rows *first paint* and *prompt usable*."""
@@ -147,18 +158,13 @@ class Floors:
         self._program.note("1 GB into nothing s", time.monotonic() - began)
 
     def _tool_call(self) -> None:
-        """Row *a tool call*: a shell in the sandbox between two flushes to the disk."""
+        """Row *a tool call*: a shell between two flushes to the disk, without and in a sandbox."""
         commands = {"a tool call: two flushes and sh ms": ["sh", "-c", "true"]}
         if shutil.which("bwrap"):
-            commands["the same in bubblewrap ms"] = [
-                "bwrap",
-                "--ro-bind",
-                "/",
-                "/",
-                "sh",
-                "-c",
-                "true",
-            ]
+            read_only = ("--ro-bind", "/", "/")
+            commands["the same, files read-only ms"] = ["bwrap", *read_only, "sh", "-c", "true"]
+            commands["the same, in namespaces ms"] = ["bwrap", *SEPARATED, "sh", "-c", "true"]
+            commands["the same, bash ms"] = ["bwrap", *SEPARATED, "bash", "-c", "true"]
         for name, command in commands.items():
             file = str(self._program.home / "flushed")
             printed = self._run([sys.executable, "-c", TWO_FLUSHES, file, *command])
