@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ouro.errors import ModelUnavailable, StreamCut
+from ouro.errors import RequestRefused, StreamCut
 from ouro.llm.model import Endpoint
 
 if TYPE_CHECKING:
@@ -140,14 +140,15 @@ def make_decoder(
     decode 60 KB of gzip to 60 MB at once. The decoder raises StreamCut for damaged bytes.
 
     Raises:
-        ModelUnavailable: the encoding is one that ouro cannot decode, and did not request.
+        RequestRefused: the encoding is one that ouro cannot decode, and did not request.
     """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding in ("", "identity"):
         return lambda data: iter((data,))
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise ModelUnavailable(
-            f"{endpoint.address} sent the encoding {encoding[:40]!r}, which was not requested."
+        raise RequestRefused(
+            f"{endpoint.address} sent the encoding {encoding[:40]!r}, which was not requested.",
+            "A proxy or gateway before the model seems to compress answers: switch that off there.",
         )
     import zlib
 

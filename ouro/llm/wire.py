@@ -17,6 +17,7 @@ from ouro.errors import (
     ModelError,
     ModelUnavailable,
     NotAStream,
+    RequestRefused,
     StreamCut,
 )
 from ouro.llm.adaptive_model import AdaptiveModel, ModelRequest
@@ -40,6 +41,7 @@ from ouro.llm.server_facts import ServerFacts
 from ouro.llm.think_tags import ThinkTags
 from ouro.messages import Usage
 from ouro.utils.event_loop import RepeatedTimeout
+from ouro.utils.late_pattern import late_pattern
 from ouro.utils.lenient_json import amount, count, dictionary
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ STREAM_TYPES = (
     "application/x-ndjson",
 )
 """The content types of a stream."""
+_STREAM_START = late_pattern(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
+"""Matches the beginning of server-sent events: some relays send them as `application/json`."""
 LAST_EVENTS = ("message_stop", "response.completed", "response.incomplete")
 """The types of the last event of Anthropic's protocol and of OpenAI's Responses."""
 USAGE_TIMEOUT = 2.0
@@ -410,20 +414,22 @@ class Wire(AdaptiveModel):
                 if not response.is_success:
                     from ouro.llm.provider_errors import error_from_status
 
-                    head = await self._read_body(response, MAX_ERROR_BODY)
+                    head = await _read_body(self._read_pieces(response), MAX_ERROR_BODY)
                     raise error_from_status(
                         response.status_code,
                         body=head,
                         headers=response.headers,
                         endpoint=self._endpoint,
                     )
-                whole_answer = await self._read_whole_answer(response)
-                if whole_answer:
-                    for event_text in whole_answer:
-                        yield ServerEvent(event="", data=event_text)
-                    return
+                pieces = self._read_pieces(response)
+                if not _has_stream_type(response):
+                    first_piece, pieces = await _peek(pieces)
+                    if not _STREAM_START.match(first_piece):
+                        for event_text in await self._read_whole_answer(response, pieces):
+                            yield ServerEvent(event="", data=event_text)
+                        return
                 decoder, size = self._make_decoder(), 0
-                async with aclosing(self._read_pieces(response)) as pieces:
+                async with aclosing(pieces):
                     async for data in pieces:
                         size += len(data)
                         if size > MAX_ANSWER:
@@ -460,18 +466,18 @@ class Wire(AdaptiveModel):
         finally:
             timeout.close()
 
-    async def _read_whole_answer(self, response: HttpAnswer | httpx.Response) -> list[str]:
+    async def _read_whole_answer(
+        self, response: HttpAnswer | httpx.Response, pieces: AsyncGenerator[bytes, None]
+    ) -> list[str]:
         """The events of an answer that is one JSON object instead of a stream: some relays do not
-        stream. Empty for a stream.
+        stream. `pieces` are the bytes of the answer.
 
         Raises ModelError if it is anything else, such as a web page, even if its status says success.
         If the object is an error, that error is raised.
         """
-        content_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if content_type in STREAM_TYPES or not content_type:
-            return []
+        content_type = _content_type(response)
         is_json = content_type == "application/json"
-        body = await self._read_body(response, MAX_ANSWER if is_json else MAX_ERROR_BODY)
+        body = await _read_body(pieces, MAX_ANSWER if is_json else MAX_ERROR_BODY)
         answer: dict[str, Any] = {}
         if is_json:
             with suppress(msgspec.DecodeError, RecursionError):
@@ -494,17 +500,47 @@ class Wire(AdaptiveModel):
     def _events_of_whole(self, answer: dict[str, Any]) -> list[dict[str, Any]]:
         """The events that would have streamed an answer; empty if the object is no answer."""
 
-    async def _read_body(self, response: HttpAnswer | httpx.Response, limit: int) -> str:
-        """The beginning of a body as text, up to `limit` bytes; less if the body ends early."""
-        body = b""
-        try:
-            async with aclosing(self._read_pieces(response)) as pieces:
-                async for data in pieces:
-                    body += data
-                    if len(body) > limit:
-                        break
-        except Exception as error:
-            # The status is enough if the body is incomplete.
-            if not isinstance(error, StreamCut) and failure_of(error) is None:
-                raise
-        return body[:limit].decode("utf-8", "replace")
+
+def _content_type(response: HttpAnswer | httpx.Response) -> str:
+    """The content type that an answer names, without parameters; empty if it names none."""
+    return response.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _has_stream_type(response: HttpAnswer | httpx.Response) -> bool:
+    """Whether the content type of an answer is that of a stream, or there is none."""
+    content_type = _content_type(response)
+    return not content_type or content_type in STREAM_TYPES
+
+
+async def _peek(
+    pieces: AsyncGenerator[bytes, None],
+) -> tuple[bytes, AsyncGenerator[bytes, None]]:
+    """The first bytes of an answer, empty if it has none; and all its bytes."""
+    first_piece = await anext(pieces, b"")
+
+    async def replay() -> AsyncGenerator[bytes, None]:
+        """Yield the first piece, then the others."""
+        async with aclosing(pieces):
+            yield first_piece
+            async for piece in pieces:
+                yield piece
+
+    return first_piece, replay()
+
+
+async def _read_body(pieces: AsyncGenerator[bytes, None], limit: int) -> str:
+    """The beginning of a body as text, up to `limit` bytes; less if the body ends early or cannot be
+    decoded.
+    """
+    body = b""
+    try:
+        async with aclosing(pieces):
+            async for data in pieces:
+                body += data
+                if len(body) > limit:
+                    break
+    except Exception as error:
+        # The status is enough if the body is incomplete.
+        if not isinstance(error, StreamCut | RequestRefused) and failure_of(error) is None:
+            raise
+    return body[:limit].decode("utf-8", "replace")

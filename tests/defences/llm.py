@@ -5,7 +5,7 @@ from tests.defences.defence import Defence
 DEFENCES = (
     Defence("L1", "ouro/llm/reply_builder.py", "if self.reason is None:", "if False:",
             "test_l1_l2_streams_that_break.py -k broken_stream_keeps_its"),
-    Defence("L1", "ouro/llm/wire.py", "whole_answer = await self._read_whole_answer(response)", "whole_answer: list[str] = []",
+    Defence("L1", "ouro/llm/wire.py", "if not _STREAM_START.match(first_piece):", "if False:",
             "test_l1_l2_streams_that_break.py -k html_page_is_reported"),
     Defence("L1", "ouro/llm/reply_builder.py", 'raise EmptyAnswer("The model returned no text and no tool call.")',
             "return self.message()", "test_l1_l2_streams_that_break.py -k empty_answer_is_an"),

@@ -6,7 +6,7 @@ import pytest
 from fakes.model_server import Raw
 from fakes.wires import READ, Wire
 
-from ouro.errors import RequestRefused
+from ouro.errors import ModelError, RequestRefused
 from ouro.llm import ModelCall
 from ouro.messages import Thinking, user
 
@@ -72,3 +72,41 @@ async def test_another_object_is_no_answer(kind, other, model_server):
     error, _ = await wire.failure()
     assert isinstance(error, RequestRefused)
     assert "application/json instead of a stream" in str(error)
+
+
+EVENTS = {
+    "openai": [{"choices": [{"delta": {"content": "Hello."}, "finish_reason": "stop"}]}],
+    "responses": [
+        {"type": "response.output_text.delta", "delta": "Hello."},
+        {"type": "response.completed", "response": {"status": "completed"}},
+    ],
+    "anthropic": [
+        {
+            "type": "content_block_delta",
+            "index": 0,
+            "delta": {"type": "text_delta", "text": "Hello."},
+        },
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn"}},
+        {"type": "message_stop"},
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+@pytest.mark.parametrize("content_type", ["application/json", "text/html; charset=utf-8"])
+async def test_a_stream_with_another_content_type_is_read(kind, content_type, model_server):
+    """vllm-project/vllm-ascend#5033: a proxy names each stream `application/json`."""
+    events = "".join(f"data: {json.dumps(event)}\n\n" for event in EVENTS[kind])
+    model_server.script([Raw(200, ": hello\n\n" + events, {"Content-Type": content_type})])
+    assert (await Wire(kind, model_server).ask(user("hi"))).text == "Hello."
+
+
+@pytest.mark.parametrize("status", [200, 401])
+async def test_an_answer_in_an_unknown_encoding_is_asked_for_once(status, model_server):
+    """A gateway that compresses each answer does not stop that at the next attempt."""
+    model_server.script(lambda _request: Raw(status, b"\x1b\x00\x00", {"Content-Encoding": "br"}))
+    model = Wire("openai", model_server).model()
+    with pytest.raises(ModelError, match=r"'br', which was not requested|does not accept the key"):
+        await ModelCall([model], [user("hi")], [READ], attempts=11).run()
+    await model.close()
+    assert len(model_server.requests) == 1
